@@ -1,0 +1,47 @@
+"""Everything this library raises on purpose.
+
+A message says what was expected, what came, and what to do. The command line prints it as one line
+and leaves with ``exit_code``.
+"""
+
+from __future__ import annotations
+
+
+class EcologyError(Exception):
+    """Base class: catch this to catch everything that the library raises on purpose."""
+
+    exit_code = 1
+
+
+class ConfigError(EcologyError, ValueError):
+    """A config or a command line names something that does not exist or has the wrong type."""
+
+    exit_code = 2
+
+
+class DataError(EcologyError, ValueError):
+    """A data file (holdout, selection, lines to learn from) breaks its schema."""
+
+    exit_code = 2
+
+
+class AdapterError(EcologyError, ValueError):
+    """An adapter folder cannot be attached: damaged, of another host, or of a kind not supported."""
+
+    exit_code = 2
+
+
+class HostError(EcologyError):
+    """The host model cannot be loaded, or it is not the host that a run was made with."""
+
+    exit_code = 2
+
+
+class RunError(EcologyError):
+    """A run cannot go on: its folder is locked, damaged, or belongs to another config."""
+
+
+class MissingExtraError(EcologyError, ImportError):
+    """An optional package is missing; the message prints the line that installs it."""
+
+    exit_code = 3

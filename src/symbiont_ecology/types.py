@@ -1,0 +1,119 @@
+"""The vocabulary: small frozen values that every other module speaks in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+OrganelleId: TypeAlias = str
+BlobRef: TypeAlias = str
+"""Content hash of an immutable blob: adapter weights or memory."""
+
+Depth: TypeAlias = Literal["short", "medium", "long"]
+DEPTHS: tuple[Depth, ...] = ("short", "medium", "long")
+
+Cell: TypeAlias = tuple[str, Depth]
+"""(family, depth): the unit of allocation, prices and archive."""
+
+HOST_SLOT = -1
+"""The slot number of the bare host, without any adapter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One question with a checkable answer.
+
+    ``answer`` is the gold reply under ``convention`` (an index into the family's conventions). The item
+    carries its convention, so a change of what counts as right is data and not code.
+    """
+
+    family: str
+    depth: Depth
+    payload: str
+    convention: int
+    answer: str
+
+    @property
+    def cell(self) -> Cell:
+        """The (family, depth) that this item belongs to."""
+        return (self.family, self.depth)
+
+    @property
+    def id(self) -> str:
+        """Stable text identity, the same in every process."""
+        return f"{self.family}/{self.depth}/{self.convention}/{self.payload}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One prompt for one slot: the unit of a batched call."""
+
+    prompt: str
+    slot: int = HOST_SLOT
+    max_new_tokens: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How tokens are chosen. ``temperature=0`` is greedy; otherwise ancestral sampling within ``top_p``."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    min_new_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """What the host produced for a batch of rows, in the order of the rows.
+
+    ``ids`` and ``log_probabilities`` are ``(rows, new_tokens)``, padded with 0 beyond ``lengths``. A row
+    that ended by itself holds its end-of-answer token as last id. Log-probabilities are the model's own
+    (temperature 1, no truncation), in nats.
+    """
+
+    texts: tuple[str, ...]
+    ids: np.ndarray
+    log_probabilities: np.ndarray
+    lengths: np.ndarray
+    prompt_lengths: np.ndarray
+
+    def completion(self, row: int) -> tuple[int, ...]:
+        """The token ids that were produced for one row, end-of-answer included."""
+        return tuple(int(token) for token in self.ids[row, : self.lengths[row]])
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One row to learn from: raise (weight > 0) or lower (weight < 0) the completion's log-probability."""
+
+    prompt: str
+    completion: tuple[int, ...]
+    slot: int
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class LearningBatch:
+    """One gradient step for many slots at once.
+
+    The loss of a slot is −Σ weight · log p(completion | prompt) ÷ Σ completion tokens of that slot, so
+    gradients of slots never mix. ``learning_rates`` maps slot to Adam step size; ``clip`` bounds the
+    gradient norm of each slot apart.
+    """
+
+    lessons: tuple[Lesson, ...]
+    learning_rates: Mapping[int, float]
+    clip: float = 1.0
+
+
+@dataclass(frozen=True)
+class LearningStatistics:
+    """Per slot: loss (nats per token), gradient norm before clipping, tokens; ``sick`` slots met a NaN."""
+
+    loss: Mapping[int, float] = field(default_factory=dict)
+    gradient_norm: Mapping[int, float] = field(default_factory=dict)
+    tokens: Mapping[int, int] = field(default_factory=dict)
+    sick: tuple[int, ...] = ()

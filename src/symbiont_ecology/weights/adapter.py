@@ -1,0 +1,115 @@
+"""Adapter weights and memory as immutable values: one flat vector and a layout that names its parts.
+
+A flat vector makes everything that treats an adapter as one thing (hashing, saving, noise, clipping,
+Adam moments, copying into a slot) a single array operation. What needs matrices asks for ``factors``.
+Low-rank adapters: Hu et al. 2021, arXiv:2106.09685.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class AdapterLayout:
+    """Which linear modules of a host carry LoRA factors: ``(name, d_in, d_out)`` in host order.
+
+    For a rank r the flat vector holds, module after module, A ``(r, d_in)`` and then Bᵀ ``(r, d_out)``.
+    """
+
+    modules: tuple[tuple[str, int, int], ...]
+
+    def size(self, rank: int) -> int:
+        """Length of the flat vector at that rank (parameters)."""
+        return rank * self.width
+
+    @property
+    def width(self) -> int:
+        """Parameters per unit of rank."""
+        return sum(d_in + d_out for _, d_in, d_out in self.modules)
+
+    def blocks(self, rank: int) -> Iterator[tuple[str, slice, slice, int, int]]:
+        """``(name, slice of A, slice of Bᵀ, d_in, d_out)`` of every module at that rank."""
+        start = 0
+        for name, d_in, d_out in self.modules:
+            middle, stop = start + rank * d_in, start + rank * (d_in + d_out)
+            yield name, slice(start, middle), slice(middle, stop), d_in, d_out
+            start = stop
+
+
+@dataclass(frozen=True)
+class AdapterWeights:
+    """One adapter: ΔW = scaling · B · A for every module of the layout.
+
+    ``vector`` is float32, ``(layout.size(rank),)``, and read-only.
+    """
+
+    layout: AdapterLayout
+    rank: int
+    scaling: float
+    vector: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.vector.shape != (self.layout.size(self.rank),) or self.vector.dtype != np.float32:
+            raise ValueError(
+                f"expected a float32 vector of {self.layout.size(self.rank)} parameters at rank {self.rank}, "
+                f"got {self.vector.dtype} {self.vector.shape}"
+            )
+        self.vector.setflags(write=False)
+
+    def factors(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """``(module, A (rank, d_in), B (d_out, rank))`` as read-only views."""
+        for name, a, b, d_in, d_out in self.layout.blocks(self.rank):
+            yield name, self.vector[a].reshape(self.rank, d_in), self.vector[b].reshape(self.rank, d_out).T
+
+    def delta(self, module: str) -> np.ndarray:
+        """ΔW of one module, dense, ``(d_out, d_in)``: for tests and reports, not for the kernel."""
+        for name, a, b in self.factors():
+            if name == module:
+                return np.asarray(self.scaling * (b @ a), dtype=np.float32)
+        raise KeyError(module)
+
+    @classmethod
+    def from_factors(
+        cls,
+        layout: AdapterLayout,
+        rank: int,
+        scaling: float,
+        factors: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    ) -> AdapterWeights:
+        """Packs ``{module: (A (r, d_in), B (d_out, r))}``; r ≤ ``rank`` is padded with zeros (exact)."""
+        vector = np.zeros(layout.size(rank), dtype=np.float32)
+        for name, a_slice, b_slice, d_in, d_out in layout.blocks(rank):
+            a, b = factors[name]
+            vector[a_slice].reshape(rank, d_in)[: a.shape[0]] = a
+            vector[b_slice].reshape(rank, d_out)[: b.shape[1]] = b.T
+        return cls(layout, rank, scaling, vector)
+
+    @classmethod
+    def random(
+        cls, layout: AdapterLayout, rank: int, scaling: float, generator: np.random.Generator, b_std: float = 0.0
+    ) -> AdapterWeights:
+        """A ~ N(0, 1/d_in), B ~ N(0, b_std²): the usual start, the identity when ``b_std`` is 0."""
+        vector = np.empty(layout.size(rank), dtype=np.float32)
+        for _, a, b, d_in, d_out in layout.blocks(rank):
+            vector[a] = generator.standard_normal(rank * d_in, dtype=np.float32) / np.sqrt(d_in)
+            vector[b] = b_std * generator.standard_normal(rank * d_out, dtype=np.float32) if b_std else 0.0
+        return cls(layout, rank, scaling, vector)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What learning needs beside the weights, and what goes with an organelle wherever it goes.
+
+    ``first`` and ``second`` are Adam's moments in the layout of the weights they belong to (None before
+    the first step), ``step`` counts updates (Kingma & Ba 2014, arXiv:1412.6980). ``notes`` are numbers
+    that a plasticity rule keeps, such as reward baselines.
+    """
+
+    step: int = 0
+    first: np.ndarray | None = None
+    second: np.ndarray | None = None
+    notes: Mapping[str, float] = field(default_factory=dict)
