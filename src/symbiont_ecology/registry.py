@@ -1,0 +1,246 @@
+"""Extension points: a name stands for a frozen dataclass, and the fields of that dataclass are its knobs.
+
+A registry scans its own package on first use, so a new component is one new file::
+
+    operators: Registry[Operator] = Registry("operator", "symbiont_ecology.operators")
+
+    @operators.register("svd_noise")
+    @dataclass(frozen=True)
+    class SvdNoise:
+        sigma: float = 0.05  # relative std of each singular value, > 0
+
+    operators.build({"kind": "svd_noise", "sigma": 0.1})
+
+Other packages register the same way, and name their module in the entry-point group
+``symbiont_ecology.<kind>``. ``validate`` is the one place where data from outside becomes typed values.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_type_hints
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
+
+from symbiont_ecology.errors import ConfigError
+
+T = TypeVar("T")
+C = TypeVar("C")
+
+Spec: TypeAlias = str | dict[str, Any]
+"""A component in a config: its name, or ``{"kind": name, **fields}``."""
+
+
+class Registry(Generic[T]):
+    """One extension point: names to frozen dataclasses that fulfil the protocol ``T``.
+
+    ``kind`` is the word for one entry in messages and on the command line; ``package`` is the dotted name
+    of the folder that is scanned.
+    """
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind, self.package = kind, package
+        self._entries: dict[str, type[T]] = {}
+        self._scanned = False
+
+    def register(self, name: str) -> Callable[[type[C]], type[C]]:
+        """Class decorator that adds a frozen dataclass under ``name``.
+
+        Raises:
+            TypeError: the class is not a frozen dataclass.
+            ConfigError: another class has that name.
+        """
+
+        def add(cls: type[C]) -> type[C]:
+            if not is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+                raise TypeError(f"{self.kind} {name!r}: {cls.__name__} must be a frozen dataclass")
+            taken = self._entries.get(name)
+            # The same class again is a module that is being reloaded, not a clash.
+            if taken and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise ConfigError(f"{self.kind} {name!r} is already {taken.__module__}.{taken.__qualname__}")
+            cls.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]
+            self._entries[name] = cls  # type: ignore[assignment]
+            return cls
+
+        return add
+
+    def names(self) -> tuple[str, ...]:
+        """Every registered name, sorted."""
+        return tuple(sorted(self._all()))
+
+    def __getitem__(self, name: str) -> type[T]:
+        """The class of that name; ConfigError names the nearest one and lists all."""
+        entries = self._all()
+        if name not in entries:
+            hint = did_you_mean(name, entries)
+            raise ConfigError(f"no {self.kind} {name!r};{hint} known: {', '.join(sorted(entries)) or 'none'}")
+        return entries[name]
+
+    def build(self, spec: str | Mapping[str, Any]) -> T:
+        """An instance from ``"ucb"`` or ``{"kind": "ucb", "c": 0.5}``.
+
+        Raises:
+            ConfigError: unknown name or key, missing key, or a value of the wrong type.
+        """
+        parts = {"kind": spec} if isinstance(spec, str) else dict(spec) if isinstance(spec, Mapping) else {}
+        name = parts.pop("kind", None)
+        if not isinstance(name, str):
+            raise ConfigError(f"{self.kind}: expected a name or a mapping with the key 'kind', got {spec!r}")
+        return validate(self[name], parts, f"{self.kind} {name!r}")
+
+    def describe(self, name: str) -> Description:
+        """What ``symbiont explain`` prints: docstring, module and knobs of one entry."""
+        cls = self[name]
+        return Description(self.kind, name, inspect.getdoc(cls) or "", cls.__module__, tuple(knobs(cls)))
+
+    def _all(self) -> dict[str, type[T]]:
+        if not self._scanned:
+            package = importlib.import_module(self.package)
+            for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
+                importlib.import_module(module.name)
+            for entry_point in entry_points(group=f"symbiont_ecology.{self.kind.replace(' ', '_')}"):
+                try:
+                    entry_point.load()
+                except (ImportError, AttributeError) as error:
+                    raise ConfigError(
+                        f"{self.kind} plug-in {entry_point.value!r} cannot be imported ({error}): "
+                        "mend or uninstall the package that declares it"
+                    ) from error
+            self._scanned = True
+        return self._entries
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One field of a schema as a reader sees it; ``default`` is None when the field is required."""
+
+    name: str
+    type: str
+    default: str | None
+    comment: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """One registered component: its docstring, the module that defines it and its knobs."""
+
+    kind: str
+    name: str
+    doc: str
+    module: str
+    knobs: tuple[Knob, ...]
+
+
+def knobs(schema: type) -> Iterator[Knob]:
+    """The fields of a dataclass that a config can set, with the comment at the end of their line."""
+    comments: dict[str, str] = {}
+    for cls in reversed(schema.__mro__[:-1]):
+        try:
+            source = inspect.getsource(cls)
+        except (OSError, TypeError):  # typed at a prompt: there is no file to read comments from
+            continue
+        comments |= dict(re.findall(r"^    (\w+):[^#\n]*#\s*(.+)$", source, re.MULTILINE))
+    for field in fields(schema):
+        if not field.init:
+            continue
+        default = None
+        if field.default is not MISSING:
+            default = repr(field.default)
+        elif field.default_factory is not MISSING:
+            default = repr(field.default_factory())
+        kind = (
+            field.type if isinstance(field.type, str) else getattr(field.type, "__name__", repr(field.type))
+        )
+        yield Knob(field.name, kind, default, comments.get(field.name, ""))
+
+
+def validate(schema: type[T], data: Mapping[str, Any], where: str) -> T:
+    """``data`` as an instance of ``schema`` (a dataclass or a pydantic model), or one clear line.
+
+    Types are strict: no text for a number, no bool for an integer; an integer is a fine float, a list a
+    fine tuple. ``where`` opens the message.
+
+    Raises:
+        ConfigError: the dotted key, what was expected, what came and the nearest known key.
+    """
+    try:
+        # By way of JSON, whose strict rules are the ones for config files: a list may be a tuple, a mapping
+        # may be a dataclass.
+        return TypeAdapter(schema).validate_json(to_json(data, inf_nan_mode="constants"), strict=True)
+    except PydanticSerializationError as error:
+        raise ConfigError(f"{where}: only plain values can stand in a config ({error})") from error
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {_one_line(schema, data, error.errors())}") from error
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """`` did you mean 'offspring'?`` with a leading blank, or nothing when no name is near."""
+    close = get_close_matches(name, list(names), n=1)
+    return f" did you mean {close[0]!r}?" if close else ""
+
+
+def _one_line(schema: type, data: Mapping[str, Any], errors: list[ErrorDetails]) -> str:
+    """The error to mend first; an unknown key comes before the missing one that it was meant to be."""
+    errors = sorted(errors, key=lambda error: error["type"] not in _UNKNOWN)
+    first, path = errors[0], _path(data, errors[0])
+    dotted = ".".join(map(str, path))
+    if first["type"] in _UNKNOWN:
+        *parents, key = path
+        known = _keys(schema, parents)
+        prefix = "".join(f"{parent}." for parent in parents)
+        hint = did_you_mean(str(key), known).replace("'", f"'{prefix}", 1)
+        return f"unknown key {dotted!r};{hint} known keys: {', '.join(known) or 'none'}"
+    if first["type"] == "missing":
+        return f"missing key {dotted!r}"
+    # A union reports one error per member, at the same place.
+    same = [error["msg"] for error in errors if _path(data, error) == path]
+    said = [message.removeprefix("Value error, ").removeprefix("Input should be ") for message in same]
+    if first["type"] == "value_error":
+        return f"{dotted}: {said[0]}" if dotted else said[0]
+    return f"{dotted or 'value'}: expected {' or '.join(dict.fromkeys(said))}, got {first['input']!r}"
+
+
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+
+
+def _path(data: Any, error: ErrorDetails) -> list[str | int]:
+    """The keys on the way to the error, without the marks that pydantic adds for members of a union."""
+    path: list[str | int] = []
+    last = len(error["loc"]) - 1
+    for position, key in enumerate(error["loc"]):
+        if isinstance(data, Mapping) and key in data:
+            data = data[key]
+        elif isinstance(data, list | tuple) and isinstance(key, int):
+            data = data[key]
+        elif not (error["type"] == "missing" and position == last):
+            continue
+        path.append(key)
+    return path
+
+
+def _keys(schema: type, path: list[str | int]) -> list[str]:
+    """The keys that may stand at ``path``: the fields of the dataclass or model that is found there."""
+    found: type | None = schema
+    for key in path:
+        if found is not None and isinstance(key, str):
+            found = _nested(get_type_hints(found).get(key))
+    if found is None:
+        return []
+    if issubclass(found, BaseModel):
+        return list(found.model_fields)
+    return [field.name for field in fields(found) if field.init]
+
+
+def _nested(annotation: Any) -> type | None:
+    """The first dataclass or model within an annotation such as ``list[Season] | None``."""
+    if isinstance(annotation, type) and (is_dataclass(annotation) or issubclass(annotation, BaseModel)):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _nested(part))), None)

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, Protocol
+
+import pytest
+
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.registry import Registry, validate
+
+
+class Animal(Protocol):
+    def cry(self) -> str: ...
+
+
+@pytest.fixture
+def animals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry[Animal]:
+    """A registry over an empty package of its own."""
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / "zoo" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [module for module in sys.modules if module.split(".")[0] == "zoo"]:
+        del sys.modules[name]
+    return Registry("animal", "zoo")
+
+
+@dataclass(frozen=True)
+class Coat:
+    colour: str = "brown"
+
+
+@dataclass(frozen=True)
+class Dog:
+    """Barks."""
+
+    legs: int = 4  # how many, >= 0
+    weight: float = 10.0
+    tame: bool = True
+    names: tuple[str, ...] = ()
+    size: Literal["small", "big"] = "big"
+    coat: Coat = Coat()
+    sound: ClassVar[str] = "wuff"
+
+    def __post_init__(self) -> None:
+        if self.legs < 0:
+            raise ValueError(f"expected legs >= 0, got {self.legs}")
+
+    def cry(self) -> str:
+        return self.sound * self.legs
+
+
+@pytest.fixture
+def dogs(animals: Registry[Animal]) -> Registry[Animal]:
+    animals.register("dog")(Dog)
+    return animals
+
+
+def test_a_name_or_a_mapping_builds_the_same_component(dogs: Registry[Animal]) -> None:
+    assert dogs.build("dog") == dogs.build({"kind": "dog"}) == dogs.build({"kind": "dog", "legs": 4}) == Dog()
+
+
+def test_a_list_makes_a_tuple_an_integer_a_float_and_a_mapping_a_dataclass(dogs: Registry[Animal]) -> None:
+    spec = {"kind": "dog", "weight": 3, "names": ["a", "b"], "coat": {"colour": "red"}}
+    dog = dogs.build(spec)
+    assert dog == Dog(weight=3.0, names=("a", "b"), coat=Coat("red"))
+    assert isinstance(dog, Dog)
+    assert isinstance(dog.weight, float)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"leg": 3}, "animal 'dog': unknown key 'leg'; did you mean 'legs'? known keys: legs, weight, tame"),
+        ({"zzz": 3}, "animal 'dog': unknown key 'zzz'; known keys: legs"),
+        ({"sound": "x"}, "unknown key 'sound'"),
+        (
+            {"coat": {"color": "x"}},
+            "unknown key 'coat.color'; did you mean 'coat.colour'? known keys: colour",
+        ),
+        ({"legs": "abc"}, "animal 'dog': legs: expected a valid integer, got 'abc'"),
+        ({"legs": True}, "legs: expected a valid integer, got True"),
+        ({"legs": "4"}, "legs: expected a valid integer, got '4'"),
+        ({"legs": 4.0}, "legs: expected a valid integer, got 4.0"),
+        ({"weight": False}, "weight: expected a valid number, got False"),
+        ({"tame": 1}, "tame: expected a valid boolean, got 1"),
+        ({"names": [1]}, "names.0: expected a valid string, got 1"),
+        ({"names": "rex"}, "names: expected a valid array, got 'rex'"),
+        ({"size": "tiny"}, "size: expected 'small' or 'big', got 'tiny'"),
+        ({"coat": 3}, "coat: expected"),
+        ({"coat": object()}, "animal 'dog': only plain values"),
+        ({"legs": -1}, "animal 'dog': expected legs >= 0, got -1"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    dogs: Registry[Animal], fields: dict[str, object], said: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        dogs.build({"kind": "dog", **fields})
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_misspelt_required_key_is_reported_as_unknown_and_not_as_missing() -> None:
+    @dataclass(frozen=True)
+    class Needs:
+        amount: int
+        __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    with pytest.raises(ConfigError, match="unknown key 'amuont'; did you mean 'amount'"):
+        validate(Needs, {"amuont": 1}, "thing")
+    with pytest.raises(ConfigError, match="thing: missing key 'amount'"):
+        validate(Needs, {}, "thing")
+
+
+def test_an_unknown_name_lists_the_known_ones(dogs: Registry[Animal]) -> None:
+    with pytest.raises(ConfigError, match="no animal 'dgo'; did you mean 'dog'. known: dog"):
+        dogs["dgo"]
+    with pytest.raises(ConfigError, match="no animal 'dgo'"):
+        dogs.build("dgo")
+
+
+@pytest.mark.parametrize("spec", [{}, {"kind": 3}, {"legs": 4}, 3, None, ["dog"]])
+def test_a_spec_without_a_name_is_refused(dogs: Registry[Animal], spec: object) -> None:
+    with pytest.raises(ConfigError, match="animal: expected a name or a mapping with the key 'kind'"):
+        dogs.build(spec)  # type: ignore[arg-type]
+
+
+def test_two_classes_cannot_share_a_name(dogs: Registry[Animal]) -> None:
+    with pytest.raises(ConfigError, match="animal 'dog' is already"):
+        dogs.register("dog")(Coat)
+    dogs.register("dog")(Dog)  # a reload
+
+
+def test_only_frozen_dataclasses_are_registered(animals: Registry[Animal]) -> None:
+    @dataclass
+    class Loose:
+        pass
+
+    for cls in (Loose, str):
+        with pytest.raises(TypeError, match="frozen dataclass"):
+            animals.register("x")(cls)
+
+
+def test_a_new_file_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, animals: Registry[Animal]
+) -> None:
+    (tmp_path / "zoo" / "__init__.py").write_text(
+        "from symbiont_ecology.registry import Registry\nanimals = Registry('animal', 'zoo')\n"
+    )
+    (tmp_path / "zoo" / "cat.py").write_text(
+        "from dataclasses import dataclass\nfrom zoo import animals\n\n"
+        "@animals.register('cat')\n@dataclass(frozen=True)\nclass Cat:\n"
+        '    """Purrs."""\n\n    lives: int = 9  # in all\n'
+    )
+    monkeypatch.delitem(sys.modules, "zoo", raising=False)
+    import zoo  # type: ignore[import-not-found]
+
+    assert zoo.animals.names() == ("cat",)
+    assert zoo.animals.build("cat").lives == 9
+
+
+def test_other_packages_register_by_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, animals: Registry[Animal]
+) -> None:
+    info = tmp_path / "plugin-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[symbiont_ecology.animal]\nfox = no_such_module_of_a_fox\n")
+    with pytest.raises(ConfigError, match="plug-in 'no_such_module_of_a_fox' cannot be imported"):
+        animals.names()
+    (tmp_path / "no_such_module_of_a_fox.py").write_text("seen = True\n")
+    animals.names()
+    assert "no_such_module_of_a_fox" in sys.modules
+    monkeypatch.delitem(sys.modules, "no_such_module_of_a_fox")
+
+
+def test_a_description_tells_every_knob(dogs: Registry[Animal]) -> None:
+    description = dogs.describe("dog")
+    assert description.doc == "Barks."
+    legs = description.knobs[0]
+    assert (legs.name, legs.type, legs.default, legs.comment) == ("legs", "int", "4", "how many, >= 0")
+    assert [knob.name for knob in description.knobs] == ["legs", "weight", "tame", "names", "size", "coat"]
