@@ -216,9 +216,11 @@ def _path(data: Any, error: ErrorDetails) -> list[str | int]:
     path: list[str | int] = []
     last = len(error["loc"]) - 1
     for position, key in enumerate(error["loc"]):
-        if isinstance(data, Mapping) and key in data:
-            data = data[key]
-        elif isinstance(data, list | tuple) and isinstance(key, int):
+        if (
+            key in data
+            if isinstance(data, Mapping)
+            else isinstance(data, list | tuple) and isinstance(key, int)
+        ):
             data = data[key]
         elif not (error["type"] == "missing" and position == last):
             continue
@@ -236,7 +238,7 @@ def _keys(schema: type, path: list[str | int]) -> list[str]:
         return []
     if issubclass(found, BaseModel):
         return list(found.model_fields)
-    return [field.name for field in fields(found) if field.init]
+    return [knob.name for knob in knobs(found)]
 
 
 def _nested(annotation: Any) -> type | None:

@@ -115,7 +115,7 @@ def test_a_misspelt_required_key_is_reported_as_unknown_and_not_as_missing() -> 
 
 
 def test_an_unknown_name_lists_the_known_ones(dogs: Registry[Animal]) -> None:
-    with pytest.raises(ConfigError, match="no animal 'dgo'; did you mean 'dog'. known: dog"):
+    with pytest.raises(ConfigError, match=r"no animal 'dgo'; did you mean 'dog'\? known: dog"):
         dogs["dgo"]
     with pytest.raises(ConfigError, match="no animal 'dgo'"):
         dogs.build("dgo")
