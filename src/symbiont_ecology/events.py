@@ -1,0 +1,251 @@
+"""The memory of a run: an append-only log of typed events, the only thing that analysis reads.
+
+One JSON line per event, numbered from 0 behind a header line with the schema version::
+
+    {"schema":1}
+    {"seq":0,"kind":"Born","generation":0,"id":"o1","operator":"founder","parents":[],...}
+
+Lines hold no time of day, so equal runs write equal bytes. A kind of event is a frozen dataclass that
+derives from ``Event``, and nothing else needs to know about it. Energy is in milli-ATP (mATP).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from symbiont_ecology.errors import RunError
+from symbiont_ecology.registry import did_you_mean
+from symbiont_ecology.types import BlobRef, OrganelleId
+
+SCHEMA = 1
+"""Raise it when an event loses a field or a field changes its meaning; a new kind leaves it alone."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened in a generation. A subclass is a kind of event, under its class name."""
+
+    generation: int
+    kinds: ClassVar[dict[str, type[Event]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        taken = Event.kinds.setdefault(cls.__name__, cls)
+        if (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"event kind {cls.__name__!r} is already {taken.__module__}.{taken.__qualname__}")
+        Event.kinds[cls.__name__] = cls
+
+
+@dataclass(frozen=True)
+class Born(Event):
+    """An organelle came to life, with weights that ``operator`` made from its parents' weights."""
+
+    id: OrganelleId
+    operator: str
+    parents: tuple[OrganelleId, ...]
+    weights: BlobRef
+    traits: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Retired(Event):
+    """An organelle left. ``age`` in generations; ``balance`` is what it left to the world, in mATP."""
+
+    id: OrganelleId
+    cause: str
+    age: int
+    balance: int
+
+
+@dataclass(frozen=True)
+class Acted(Event):
+    """An organelle (or the bare host, id ``"host"``) answered items of one cell, ``"family/depth"``.
+
+    ``rewards`` holds one number per rollout: the ``samples`` rollouts of the first item, then of the next.
+    """
+
+    id: OrganelleId
+    cell: str
+    items: tuple[str, ...]
+    rewards: tuple[float, ...]
+    samples: int
+    tokens_in: int
+    tokens_out: int
+    flops: int
+    purpose: str
+
+
+@dataclass(frozen=True)
+class Learned(Event):
+    """One update within a life: ``loss`` in nats per token, ``weights`` are those after the update."""
+
+    id: OrganelleId
+    lessons: int
+    tokens: int
+    flops: int
+    loss: float
+    gradient_norm: float
+    weights: BlobRef
+
+
+@dataclass(frozen=True)
+class Settled(Event):
+    """The books of one organelle for one generation; everything but ``tickets`` (a count) in mATP."""
+
+    id: OrganelleId
+    tickets: int
+    revenue: int
+    cost: int
+    rent: int
+    balance: int
+
+
+@dataclass(frozen=True)
+class Archived(Event):
+    """A cell of the archive took a new elite, with the weights that earned the score."""
+
+    id: OrganelleId
+    cell: str
+    score: float
+    weights: BlobRef
+
+
+@dataclass(frozen=True)
+class Quarantined(Event):
+    """An organelle was taken out of its slot, for example because its weights became NaN."""
+
+    id: OrganelleId
+    reason: str
+
+
+@dataclass(frozen=True)
+class Repriced(Event):
+    """What one full reward in each cell is worth from now on, in mATP."""
+
+    prices: dict[str, float]
+
+
+@dataclass(frozen=True)
+class GenerationEnded(Event):
+    """The generation in one line. Energy in mATP; ``rows`` and ``calls`` count the host's work."""
+
+    population: int
+    births: int
+    deaths: int
+    accuracy: float
+    coverage: int
+    train_flops: int
+    energy_total: int
+    rows: int
+    calls: int
+
+
+class EventLog:
+    """The writing end of a log. The caller keeps the sequence number: it is part of a run's state."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        with path.open("rb") as file:
+            header = file.readline()
+        if not header.endswith(b"\n"):  # new, or killed while the header was written
+            path.write_bytes(_HEADER)
+        elif header != _HEADER:
+            raise RunError(f"{path} line 1: expected an event log of schema {SCHEMA}, got {header!r:.80}")
+
+    def emit(self, seq: int, *events: Event) -> int:
+        """Appends the events as numbers ``seq``, ``seq + 1``, … and returns the next number.
+
+        Raises:
+            ValueError: a field is NaN, infinite or no plain value; nothing is written then.
+            RunError: the file cannot be written.
+        """
+        text = "".join(_line(number, event) for number, event in enumerate(events, start=seq))
+        try:
+            with self.path.open("ab") as file:
+                file.write(text.encode())
+        except OSError as error:
+            raise RunError(f"cannot write events to {self.path}: {error.strerror}") from error
+        return seq + len(events)
+
+    def sync(self) -> None:
+        """Returns when everything emitted so far would survive a power cut."""
+        with self.path.open("ab") as file:
+            os.fsync(file.fileno())
+
+    def rewind(self, seq: int) -> None:
+        """Drops event ``seq`` and everything behind it, a line torn by a crash included.
+
+        Raises:
+            RunError: the log holds fewer than ``seq`` whole events, so the state is not of this log.
+        """
+        with self.path.open("r+b") as file:
+            for line in range(seq + 1):  # the header, then seq events
+                if not file.readline().endswith(b"\n"):
+                    raise RunError(f"{self.path} holds {max(line - 1, 0)} events, expected at least {seq}")
+            file.truncate(file.tell())
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """The events of a log in order, without a last line that a crash has torn.
+
+    Raises:
+        RunError: no such log, another schema, an unknown kind, a damaged line, or a gap in the numbers.
+    """
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise RunError(f"cannot read events from {path}: {error.strerror}") from error
+    with file:
+        for number, line in enumerate(file):
+            where = f"{path} line {number + 1}"
+            if not line.endswith(b"\n"):
+                return
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise RunError(f"{where}: not JSON ({error})") from error
+            if number == 0:
+                if row != {"schema": SCHEMA}:
+                    raise RunError(f"{where}: expected an event log of schema {SCHEMA}, got {row!r:.80}")
+            else:
+                yield _event(row, number - 1, where)
+
+
+_HEADER = f'{{"schema":{SCHEMA}}}\n'.encode()
+
+
+def _line(seq: int, event: Event) -> str:
+    row = {"seq": seq, "kind": type(event).__name__}
+    row |= {field.name: getattr(event, field.name) for field in fields(event)}
+    try:
+        return json.dumps(row, allow_nan=False, separators=(",", ":")) + "\n"
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{event} cannot be written as JSON: {error}") from error
+
+
+def _event(row: dict[str, Any], seq: int, where: str) -> Event:
+    found, kind = row.pop("seq", None), row.pop("kind", None)
+    if found != seq:
+        raise RunError(f"{where}: expected event {seq}, got {found}")
+    if kind not in Event.kinds:
+        hint = did_you_mean(str(kind), Event.kinds)
+        raise RunError(f"{where}: unknown event kind {kind!r};{hint} known: {', '.join(Event.kinds)}")
+    try:
+        return _adapter(kind).validate_python(row)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RunError(f"{where}: {kind}.{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+@cache
+def _adapter(kind: str) -> TypeAdapter[Event]:
+    return TypeAdapter(Event.kinds[kind])
