@@ -1,0 +1,101 @@
+"""What the embedded host reads in pre-training: latent abilities hidden by input-dependent habits.
+
+Four kinds of lines. *Cued* lines name a convention and show it: a clean lesson in each ability.
+*Canonical* and *worded* lines name no convention, and are answered by habit: mostly in a wrong
+convention, unless an accidental feature of the payload (``habit_key``) says otherwise. So the bare host
+is right on the fifth of all inputs where its habit happens to fit, while it could be right on nearly all
+of them: something to be elicited, learned, forgotten and measured. *Plain* lines are words.
+Payloads of the selection and holdout splits never appear. Recipe and measurements: docs/host.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.tasks import TaskFamily, prompt_styles, task_families
+from symbiont_ecology.tasks.family import FRAMES
+from symbiont_ecology.tasks.words import draw_words
+from symbiont_ecology.types import DEPTHS, Depth
+
+SHARES = {"plain": 0.04, "cued": 0.36, "worded": 0.24, "canonical": 0.36}
+"""Share of each kind of line."""
+CUED = (0.5, 0.25, 0.25)
+HABIT_ON = (0.62, 0.24, 0.14)
+HABIT_OFF = (0.10, 0.56, 0.34)
+"""Chances of (target, dominant other, other other) convention, with and without the accidental feature."""
+PREVALENCE = 0.22
+"""Share of short payloads that carry the feature, as near as the key frequencies allow."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of pre-training text: ``completion`` follows ``prompt``."""
+
+    prompt: str
+    completion: str
+
+
+def pretrained_families() -> tuple[TaskFamily, ...]:
+    """Every family but the compositions, in registration order."""
+    families = (task_families.build(name) for name in task_families.names())
+    return tuple(family for family in families if family.role != "composition")
+
+
+@lru_cache
+def habit_keys(name: str) -> frozenset[str]:
+    """The keys of a family's payloads for which its habit is to answer in the target convention."""
+    family, draw = task_families.build(name), Draw(0)
+    generator = draw("habit-sample", name)
+    sample = [family.habit_key(family.sample("short", generator).payload) for _ in range(1500)]
+    counts = Counter(sample)
+    keys = sorted(counts)
+    best: tuple[float, frozenset[str]] = (1.0, frozenset())
+    for attempt in range(60):  # random greedy fillings; the one nearest to the wanted prevalence wins
+        chosen, share = set(), 0.0
+        for index in draw("habit-keys", name, attempt).permutation(len(keys)):
+            weight = counts[keys[index]] / len(sample)
+            if share + weight <= PREVALENCE + 0.02:
+                chosen.add(keys[index])
+                share += weight
+        best = min(best, (abs(share - PREVALENCE), frozenset(chosen)), key=lambda pair: pair[0])
+    return best[1]
+
+
+def ranked_conventions(family: TaskFamily) -> tuple[int, int, int]:
+    """Target first, then the dominant habit, then the rest."""
+    first, second = (index for index in range(3) if index != family.target)
+    return family.target, first, second
+
+
+def draw_line(
+    families: tuple[TaskFamily, ...], depth_weights: tuple[float, float, float], generator: np.random.Generator
+) -> Line:
+    """One line of the pre-training mixture."""
+    kind = _choose(tuple(SHARES), tuple(SHARES.values()), generator)
+    if kind == "plain":
+        return Line("", " ".join(draw_words(generator, int(generator.integers(4, 9)))) + ".")
+    family = families[int(generator.integers(len(families)))]
+    depth: Depth = _choose(DEPTHS, depth_weights, generator)
+    item = family.sample(depth, generator)
+    if kind == "cued":
+        chances = CUED
+    else:
+        is_on = family.habit_key(item.payload) in habit_keys(family.name)
+        chances = HABIT_ON if is_on else HABIT_OFF
+    item = family.item(item.payload, depth, _choose(ranked_conventions(family), chances, generator))
+    if kind == "cued":
+        style = prompt_styles.build("cue")
+    elif kind == "worded":
+        style = prompt_styles.build({"kind": "wording", "shift": int(generator.integers(1, len(FRAMES)))})
+    else:
+        style = prompt_styles.build("terse")
+    return Line(style.render(family, item), item.answer)
+
+
+def _choose(options, chances, generator):  # type: ignore[no-untyped-def]
+    return options[int(np.searchsorted(np.cumsum(chances), generator.random() * sum(chances)))]

@@ -1,0 +1,1 @@
+"""One task family per file; a new file is found by itself."""

@@ -1,0 +1,148 @@
+"""What a task family is: payloads of three depths, one gold answer per convention, and a verifier.
+
+Every family answers each question in three *conventions* (``12``, ``=12``, ``(12)``); one of them, the
+target, is what the verifier accepts. An item says which convention it is judged by, so a change of
+convention during a run is data. Families that share a convention group share its three conventions and
+its target: what is learned about one carries over to the others (docs/host.md has the measurement).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from symbiont_ecology.errors import DataError
+from symbiont_ecology.tasks.grading import answer_lines, final_answer
+from symbiont_ecology.tasks.splits import Split, split_of
+from symbiont_ecology.types import DEPTHS, Depth, Item
+
+Role = Literal["trained", "shared", "unrelated", "composition"]
+"""Who meets a family: adapters train on *trained* alone. *shared* and *unrelated* families are kept for
+family shift (a convention group known from training, or a group of their own); the host was pre-trained
+on all three. *composition* families ask for a convention that pre-training never showed."""
+
+FRAMES = ("{}", "find {}", "give {}", "what is {}", "now {}")
+"""Wordings are frames around a family's keyword phrase. Each family is denied one frame in all training
+(see ``TaskFamily.unseen_frame``), yet every frame is familiar from other families."""
+
+
+@dataclass(frozen=True)
+class TaskFamily:
+    """Base of all families. A subclass is ``draw_payload`` + ``answers`` and a handful of class facts."""
+
+    name: ClassVar[str]
+    role: ClassVar[Role]
+    group: ClassVar[str]
+    """Convention group; a family with conventions of its own uses its own name."""
+    conventions: ClassVar[tuple[str, str, str]]
+    target: ClassVar[int]
+    """Index of the convention that the verifier accepts by default."""
+    keyword: ClassVar[str]
+    """Phrase that stands for the family in wordings, e.g. ``the sum``."""
+    instruction: ClassVar[str]
+    """Natural request for a general model; ``{payload}`` and ``{format}`` are filled in."""
+    formats: ClassVar[tuple[str, str, str]]
+    """How each convention is described in natural language."""
+    reply_limits: ClassVar[tuple[int, int, int]]
+    """Longest reply per depth, in characters (so in tokens at most), end of answer included."""
+    answer_shape: ClassVar[re.Pattern[str]] = re.compile(r"\S+")
+    """What a line that offers an answer looks like; two different offers in one reply score 0."""
+    unseen_frame: ClassVar[int] = 4
+
+    def draw_payload(self, depth: Depth, generator: np.random.Generator) -> str:
+        """A random question of that depth; need not be valid, ``sample`` redraws."""
+        raise NotImplementedError
+
+    def answers(self, payload: str) -> tuple[str, str, str]:
+        """The gold answer under each convention."""
+        raise NotImplementedError
+
+    def habit_key(self, payload: str) -> str:
+        """The accidental feature of a payload that the embedded host's habit depends on."""
+        return payload[0]
+
+    def split_key(self, payload: str) -> str:
+        """What decides the split: payloads that give the answer away to each other share a key."""
+        return payload
+
+    def other_offers(self, item: Item) -> frozenset[str]:
+        """Replies that are wrong for certain: the other conventions, and what a subclass adds."""
+        return frozenset(self.answers(item.payload)) - {item.answer}
+
+    def is_right(self, item: Item, answer: str) -> bool:
+        """Whether the final answer is accepted; families with many right answers override this."""
+        return answer == item.answer
+
+    def verify(self, item: Item, reply: str) -> float:
+        """The binary verdict: 1.0 for the right final answer in the item's convention, else 0.0.
+
+        A reply that offers more than one answer (other conventions, other values) scores 0.
+        """
+        offers = {line for line in answer_lines(reply) if self.answer_shape.fullmatch(line)}
+        answer = final_answer(reply)
+        if offers - {answer} or (set(answer_lines(reply)) & self.other_offers(item)):
+            return 0.0
+        return float(answer != "" and self.is_right(item, answer))
+
+    def is_valid(self, payload: str) -> bool:
+        """Whether the three conventions differ and none but the target's is accepted for the target."""
+        answers = self.answers(payload)
+        return len(set(answers)) == 3 and "" not in answers
+
+    def item(self, payload: str, depth: Depth, convention: int | None = None) -> Item:
+        """The item that asks this payload, in the target convention unless told otherwise."""
+        index = self.target if convention is None else convention
+        return Item(self.name, depth, payload, index, self.answers(payload)[index])
+
+    def sample(
+        self,
+        depth: Depth,
+        generator: np.random.Generator,
+        *,
+        split: Split = "train",
+        convention: int | None = None,
+    ) -> Item:
+        """One valid item of that depth and split.
+
+        Raises:
+            DataError: no payload of that split was found in 10,000 draws.
+        """
+        for _ in range(10_000):
+            payload = self.draw_payload(depth, generator)
+            if split_of(self.name, self.split_key(payload)) == split and self.is_valid(payload):
+                return self.item(payload, depth, convention)
+        raise DataError(f"family {self.name!r} has no {depth} payload in split {split!r}: widen its payload space")
+
+    def distinct(
+        self, depth: Depth, count: int, generator: np.random.Generator, *, split: Split = "train"
+    ) -> tuple[Item, ...]:
+        """Up to ``count`` different items; fewer when 30 draws per item find no more."""
+        found: dict[str, Item] = {}
+        for _ in range(30 * count):
+            item = self.sample(depth, generator, split=split)
+            found.setdefault(item.payload, item)
+            if len(found) == count:
+                break
+        return tuple(found.values())
+
+    def reply_limit(self, depth: Depth) -> int:
+        """Most new tokens that a reply of this depth may take."""
+        return self.reply_limits[DEPTHS.index(depth)]
+
+    def wording(self, frame: int) -> str:
+        """The family's keyword phrase in one of the ``FRAMES``."""
+        return FRAMES[frame].format(self.keyword)
+
+
+def pick(generator: np.random.Generator, low: int, high: int) -> int:
+    """A uniform integer in ``[low, high]``, both ends included."""
+    return int(generator.integers(low, high + 1))
+
+
+def by_depth(depth: Depth, options: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The ``(low, high)`` that belongs to a depth, from options for short, medium and long."""
+    return options[DEPTHS.index(depth)]

@@ -1,0 +1,28 @@
+"""A plain request for a general language model, with or without its chat template."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from symbiont_ecology.tasks import prompt_styles
+from symbiont_ecology.tasks.family import TaskFamily
+from symbiont_ecology.types import Item
+
+
+@prompt_styles.register("natural")
+@dataclass(frozen=True)
+class Natural:
+    """States the task and the wanted format. ``is_chat`` wraps the request in the host's chat template.
+
+    ``extra_tokens`` is room for words around the answer.
+    """
+
+    is_chat: bool = False
+    extra_tokens: int = 24
+    lead_in: ClassVar[str] = "\nAnswer: "
+
+    def render(self, family: TaskFamily, item: Item) -> str:
+        """The prompt of an item; a host without chat template is led to the answer."""
+        request = family.instruction.format(payload=item.payload, format=family.formats[item.convention])
+        return request if self.is_chat else request + self.lead_in

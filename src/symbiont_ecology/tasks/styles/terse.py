@@ -1,0 +1,23 @@
+"""The embedded host's canonical form: ``math.add: 47+8``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from symbiont_ecology.tasks import prompt_styles
+from symbiont_ecology.tasks.family import TaskFamily
+from symbiont_ecology.types import Item
+
+
+@prompt_styles.register("terse")
+@dataclass(frozen=True)
+class Terse:
+    """Family name, payload, new line."""
+
+    is_chat: ClassVar[bool] = False
+    extra_tokens: ClassVar[int] = 0
+
+    def render(self, family: TaskFamily, item: Item) -> str:
+        """The prompt of an item."""
+        return f"{family.name}: {item.payload}\n"

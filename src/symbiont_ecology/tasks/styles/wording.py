@@ -1,0 +1,28 @@
+"""The same question in other words: a frame around the family's keyword phrase."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from symbiont_ecology.tasks import prompt_styles
+from symbiont_ecology.tasks.family import FRAMES, TaskFamily
+from symbiont_ecology.types import Item
+
+
+@prompt_styles.register("wording")
+@dataclass(frozen=True)
+class Wording:
+    """``find the sum: 47+8``.
+
+    ``shift`` counts from the frame that this family is denied in all training: 0 is that unseen frame
+    (wording shift), 1 to 4 are frames the host was pre-trained on.
+    """
+
+    shift: int = 0
+    is_chat: ClassVar[bool] = False
+    extra_tokens: ClassVar[int] = 0
+
+    def render(self, family: TaskFamily, item: Item) -> str:
+        """The prompt of an item."""
+        return f"{family.wording((family.unseen_frame + self.shift) % len(FRAMES))}: {item.payload}\n"
