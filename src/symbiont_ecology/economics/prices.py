@@ -1,0 +1,69 @@
+"""What everything costs and earns: the knobs of the economy and the arithmetic on them, in milli-ATP (mATP).
+
+Scarce skills pay: the price of a full reward in a cell falls as the population's success there rises,
+``clip(base + slope · (target − success), lowest, highest)``, where success is an exponential moving average.
+Compute is charged at an exchange rate that is fixed at the start of a run: one mean rollout of the bare host
+on the task mix costs ``rollout`` mATP. So the same prices make the same economy on any host.
+
+Amounts are whole mATP, rounded down; what rounding leaves stays with the world.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Prices:
+    """The economy of a run. Energy in mATP (1000 mATP = 1 ATP)."""
+
+    rollout: int = 250  # one mean rollout of the bare host on the task mix: the exchange rate, > 0
+    ticket: int = 500  # to take part in one generation
+    rent: int = 100  # per generation and million held LoRA parameters
+    base: int = 1000  # a full reward where success is at target
+    slope: int = 2400  # added to the price per unit of success below target
+    lowest: int = 300  # price where everyone succeeds
+    highest: int = 2200  # price where nobody does
+    target: float = 0.5  # success at which a cell pays its base price
+    beta: float = 0.2  # weight of the newest generation in the success average, in (0, 1]
+    cap: int = 6000  # balance above which revenue stays with the world
+    dowry: int = 2000  # a newborn's first energy, paid by its parents (a founder's by the world)
+    grace: int = 2  # generations that an organelle may stay below zero before it is retired
+
+    def __post_init__(self) -> None:
+        if not 0 < self.beta <= 1:
+            raise ValueError(f"beta: expected a weight in (0, 1], got {self.beta}")
+        if self.rollout <= 0:
+            raise ValueError(f"rollout: expected a cost > 0 mATP, got {self.rollout}")
+        if self.lowest > self.highest:
+            raise ValueError(f"lowest: expected at most highest ({self.highest}), got {self.lowest}")
+        for name in ("ticket", "rent", "lowest", "cap", "dowry", "grace"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: expected >= 0, got {getattr(self, name)}")
+
+    def update_success(self, success: float, rewards: Sequence[float]) -> float:
+        """The success average of a cell after one generation's rewards there; unchanged without any.
+
+        Start it at ``target``: a cell that nobody has tried pays its base price.
+        """
+        if not rewards:
+            return success
+        return success + self.beta * (math.fsum(rewards) / len(rewards) - success)
+
+    def price(self, success: float) -> float:
+        """What one full reward pays in a cell with that success average, in mATP."""
+        return min(max(self.base + self.slope * (self.target - success), self.lowest), self.highest)
+
+    def revenue(self, price: float, rewards: Sequence[float]) -> int:
+        """What rewards in [0, 1] earn together at that price."""
+        return math.floor(price * math.fsum(rewards))
+
+    def cost(self, flops: int, mean_rollout_flops: int) -> int:
+        """What so many useful FLOPs cost where the bare host's mean rollout takes ``mean_rollout_flops``."""
+        return flops * self.rollout // mean_rollout_flops
+
+    def rent_for(self, parameters: int) -> int:
+        """Rent of one generation for so many held LoRA parameters."""
+        return parameters * self.rent // 1_000_000

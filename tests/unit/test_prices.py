@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from symbiont_ecology.economics import HostShape, Prices, rollout_flops
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.registry import validate
+
+SHARE = st.floats(0, 1)
+
+
+def test_the_bare_hosts_mean_rollout_costs_a_quarter_of_an_atp_on_any_host() -> None:
+    for hidden in (64, 1024):
+        shape = HostShape(4, hidden, 4, 4, hidden // 4, 1000, 12 * hidden * hidden)
+        mean = rollout_flops(shape, 0, 30, 6)
+        assert Prices().cost(mean, mean) == 250
+        assert Prices().cost(3 * mean, mean) == 750
+        assert Prices().cost(mean - 1, mean) == 249  # rounded down, the rest stays with the world
+
+
+def test_an_untried_cell_pays_its_base_price() -> None:
+    prices = Prices()
+    assert prices.price(prices.target) == prices.base
+
+
+@given(SHARE, SHARE)
+def test_scarce_success_pays_more_within_bounds(one: float, other: float) -> None:
+    prices = Prices()
+    low, high = prices.price(max(one, other)), prices.price(min(one, other))
+    assert prices.lowest <= low <= high <= prices.highest
+    assert (prices.price(0.0), prices.price(1.0)) == (prices.highest, prices.lowest)
+
+
+@given(SHARE, st.lists(SHARE, max_size=20))
+def test_the_success_average_stays_a_share_and_ignores_order(success: float, rewards: list[float]) -> None:
+    prices = Prices()
+    after = prices.update_success(success, rewards)
+    assert 0 <= after <= 1
+    assert after == prices.update_success(success, rewards[::-1])
+    if not rewards:
+        assert after == success
+
+
+def test_the_success_average_comes_to_the_true_success() -> None:
+    prices, success = Prices(), 0.5
+    for _ in range(60):
+        success = prices.update_success(success, [1.0, 0.0, 0.0, 0.0])
+    assert success == pytest.approx(0.25, abs=1e-4)
+
+
+@given(st.floats(0, 2200), st.lists(SHARE, max_size=20))
+def test_revenue_is_whole_and_never_more_than_earned(price: float, rewards: list[float]) -> None:
+    revenue = Prices().revenue(price, rewards)
+    assert isinstance(revenue, int)
+    assert 0 <= revenue <= price * len(rewards)
+
+
+def test_rent_grows_with_held_parameters() -> None:
+    assert [Prices(rent=100).rent_for(count) for count in (0, 9_999, 1_000_000, 5_000_000)] == [
+        0,
+        0,
+        100,
+        500,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"beta": 0.0}, "beta: expected a weight in"),
+        ({"rollout": 0}, "rollout: expected a cost > 0"),
+        ({"lowest": 3000}, r"lowest: expected at most highest \(2200\), got 3000"),
+        ({"grace": -1}, "grace: expected >= 0, got -1"),
+        ({"ticket": 0.5}, "ticket: expected a valid integer, got 0.5"),
+    ],
+)
+def test_impossible_prices_are_refused(fields: dict[str, float], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        validate(Prices, fields, "economy")
