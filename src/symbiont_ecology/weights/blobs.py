@@ -1,0 +1,157 @@
+"""A folder of immutable blobs, each named by the hash of its content: adapter weights and memories.
+
+Equal content is one blob, a blob never changes, and whoever holds a reference can check what it reads. New
+blobs wait in memory until ``flush``, so that a checkpoint decides when the disk is touched and organelles
+that lived and died between two checkpoints never reach it. Files are safetensors: data, no code.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from symbiont_ecology.errors import RunError
+from symbiont_ecology.types import BlobRef
+from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Memory
+
+
+@dataclass(frozen=True)
+class _Blob:
+    """What both kinds of blob are on disk: a header of plain values and named arrays."""
+
+    header: str  # JSON, the same bytes for equal content
+    arrays: Mapping[str, np.ndarray]
+
+    @property
+    def ref(self) -> BlobRef:
+        """160 bits over everything that makes the blob what it is."""
+        digest = hashlib.blake2b(self.header.encode(), digest_size=20)
+        for name, array in sorted(self.arrays.items()):
+            digest.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
+            digest.update(array.tobytes())
+        return digest.hexdigest()
+
+
+class BlobStore:
+    """Write-once, content-addressed storage in ``folder``; made on the first flush."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._new: dict[BlobRef, _Blob] = {}
+
+    def put_weights(self, weights: AdapterWeights) -> BlobRef:
+        """Keeps an adapter and returns its reference."""
+        header = {"layout": weights.layout.modules, "rank": weights.rank, "scaling": float(weights.scaling)}
+        return self._put(_Blob(json.dumps(header), {"vector": weights.vector}))
+
+    def weights(self, ref: BlobRef) -> AdapterWeights:
+        """The adapter of that reference; RunError when it is missing, damaged or no adapter."""
+        blob = self._get(ref)
+        header = json.loads(blob.header)
+        if "layout" not in header:
+            raise RunError(f"blob {ref} in {self.folder} holds a memory, expected adapter weights")
+        layout = AdapterLayout(tuple((name, d_in, d_out) for name, d_in, d_out in header["layout"]))
+        return AdapterWeights(layout, header["rank"], header["scaling"], blob.arrays["vector"])
+
+    def put_memory(self, memory: Memory) -> BlobRef:
+        """Keeps a memory and returns its reference."""
+        moments = {"first": memory.first, "second": memory.second}
+        header = {"step": memory.step, "notes": dict(sorted(memory.notes.items()))}
+        arrays = {name: array for name, array in moments.items() if array is not None}
+        return self._put(_Blob(json.dumps(header), arrays))
+
+    def memory(self, ref: BlobRef) -> Memory:
+        """The memory of that reference; RunError when it is missing, damaged or no memory."""
+        blob = self._get(ref)
+        header = json.loads(blob.header)
+        if "step" not in header:
+            raise RunError(f"blob {ref} in {self.folder} holds adapter weights, expected a memory")
+        return Memory(header["step"], blob.arrays.get("first"), blob.arrays.get("second"), header["notes"])
+
+    def flush(self, reachable: Iterable[BlobRef] | None = None) -> None:
+        """Writes the new blobs, or those of them that are ``reachable``; then they survive a power cut.
+
+        A blob is on disk whole or not at all, so a flush that fails can be tried again.
+
+        Raises:
+            RunError: the disk is full or the folder cannot be written.
+        """
+        wanted = set(self._new) if reachable is None else self._new.keys() & set(reachable)
+        if not wanted:
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for ref in sorted(wanted):
+                self._write(ref, self._new[ref])
+                del self._new[ref]
+            _sync_folder(self.folder)
+        except OSError as error:
+            what = "no space left" if error.errno == errno.ENOSPC else error.strerror
+            raise RunError(f"cannot write blobs to {self.folder}: {what}; nothing written is lost") from error
+
+    def collect(self, reachable: Iterable[BlobRef]) -> None:
+        """Forgets every blob that is not ``reachable``, on disk and in memory, and files a crash left."""
+        keep = set(reachable)
+        self._new = {ref: blob for ref, blob in self._new.items() if ref in keep}
+        for path in self.folder.glob("*.safetensors*"):
+            if path.name.removesuffix(".safetensors") not in keep:
+                path.unlink()
+
+    def _put(self, blob: _Blob) -> BlobRef:
+        ref = blob.ref
+        if ref not in self._new and not self._path(ref).exists():
+            # A copy, since the arrays are the caller's; read-only, since everyone shares it from now on.
+            self._new[ref] = _Blob(blob.header, {name: _frozen(array) for name, array in blob.arrays.items()})
+        return ref
+
+    def _get(self, ref: BlobRef) -> _Blob:
+        if ref in self._new:
+            return self._new[ref]
+        path = self._path(ref)
+        try:
+            data = path.read_bytes()
+            size = int.from_bytes(data[:8], "little")
+            header = json.loads(data[8 : 8 + size])["__metadata__"]["header"]
+            blob = _Blob(header, {name: _frozen(array) for name, array in load(data).items()})
+        except OSError as error:
+            raise RunError(f"blob {ref} is missing from {self.folder} ({error.strerror})") from error
+        except (SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"blob {path} is damaged: not a safetensors file of this store") from error
+        if blob.ref != ref:
+            raise RunError(f"blob {path} is damaged: its content does not match its name")
+        return blob
+
+    def _path(self, ref: BlobRef) -> Path:
+        return self.folder / f"{ref}.safetensors"
+
+    def _write(self, ref: BlobRef, blob: _Blob) -> None:
+        temporary = self.folder / f"{ref}.safetensors.tmp"
+        with temporary.open("wb") as file:
+            file.write(save(dict(blob.arrays), metadata={"header": blob.header}))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self._path(ref))
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    copy = np.array(array, order="C")
+    copy.setflags(write=False)
+    return copy
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the names of new files durable: a rename is not on disk before its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

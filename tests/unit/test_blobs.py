@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from symbiont_ecology.errors import RunError
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
+from symbiont_ecology.weights.blobs import BlobStore
+
+quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+LAYOUT = AdapterLayout((("layers.0.q", 3, 4), ("layers.0.v", 3, 2)))
+
+
+def adapter(
+    seed: int = 0, rank: int = 2, scaling: float = 2.0, layout: AdapterLayout = LAYOUT
+) -> AdapterWeights:
+    return AdapterWeights.random(layout, rank, scaling, Draw(seed)("weights"), b_std=1.0)
+
+
+def memory(seed: int = 0) -> Memory:
+    first, second = Draw(seed)("moments").normal(size=(2, LAYOUT.size(2))).astype(np.float32)
+    return Memory(3, first, second, {"baseline": 0.25, "b": 1e-300})
+
+
+def same(one: AdapterWeights, other: AdapterWeights) -> bool:
+    return (one.layout, one.rank, one.scaling) == (other.layout, other.rank, other.scaling) and (
+        one.vector.tobytes() == other.vector.tobytes()
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> BlobStore:
+    return BlobStore(tmp_path / "blobs")
+
+
+@quick
+@given(st.integers(0, 5), st.integers(1, 4), st.floats(0.1, 8), st.booleans())
+def test_what_is_put_comes_back_before_and_after_a_restart(
+    store: BlobStore, seed: int, rank: int, scaling: float, fresh: bool
+) -> None:
+    weights = adapter(seed, rank, scaling)
+    ref = store.put_weights(weights)
+    if fresh:
+        store.flush()
+        assert BlobStore(store.folder).weights(ref).vector.dtype == np.float32
+    assert same(store.weights(ref), weights)
+    assert store.put_weights(adapter(seed, rank, scaling)) == ref
+
+
+@quick
+@given(*[st.tuples(st.integers(0, 2), st.integers(1, 2), st.sampled_from([1.0, 2.0]), st.booleans())] * 2)
+def test_references_are_equal_exactly_when_the_content_is(
+    store: BlobStore, one: tuple[int, int, float, bool], other: tuple[int, int, float, bool]
+) -> None:
+    renamed = AdapterLayout((("layers.1.q", 3, 4), ("layers.1.v", 3, 2)))
+    refs = [
+        store.put_weights(adapter(seed, rank, scaling, renamed if rename else LAYOUT))
+        for seed, rank, scaling, rename in (one, other)
+    ]
+    assert (refs[0] == refs[1]) == (one == other)
+
+
+@pytest.mark.parametrize("kept", [memory(), Memory(), Memory(notes={"baseline": 0.5})])
+def test_a_memory_comes_back(store: BlobStore, kept: Memory) -> None:
+    ref = store.put_memory(kept)
+    store.flush()
+    for found in (store.memory(ref), BlobStore(store.folder).memory(ref)):
+        assert (found.step, found.notes) == (kept.step, kept.notes)
+        for ours, theirs in ((found.first, kept.first), (found.second, kept.second)):
+            assert (ours is None) == (theirs is None)
+            assert ours is None or theirs is None or ours.tobytes() == theirs.tobytes()
+
+
+def test_nothing_is_on_disk_before_the_flush_and_equal_content_is_one_file(store: BlobStore) -> None:
+    refs = {store.put_weights(adapter(0)), store.put_weights(adapter(0)), store.put_weights(adapter(1))}
+    assert not store.folder.exists()
+    store.flush()
+    store.put_weights(adapter(0))
+    store.flush()
+    assert {path.stem for path in store.folder.iterdir()} == refs
+    assert len(refs) == 2
+
+
+def test_a_flush_can_leave_out_the_dead(store: BlobStore) -> None:
+    alive, dead = store.put_weights(adapter(0)), store.put_weights(adapter(1))
+    store.flush({alive, "somewhere else"})
+    assert [path.stem for path in store.folder.iterdir()] == [alive]
+    assert same(store.weights(dead), adapter(1))
+
+
+def test_a_blob_is_safe_from_whoever_made_it(store: BlobStore) -> None:
+    kept = memory()
+    ref = store.put_memory(kept)
+    assert kept.first is not None
+    kept.first[:] = 0
+    found = store.memory(ref).first
+    assert found is not None
+    assert found.tobytes() == memory().first.tobytes()  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match="read-only"):
+        found[0] = 1
+
+
+def test_collecting_leaves_what_is_reachable(store: BlobStore) -> None:
+    old, kept = store.put_weights(adapter(0)), store.put_weights(adapter(1))
+    store.flush()
+    new, unsaved = store.put_weights(adapter(2)), store.put_weights(adapter(3))
+    (store.folder / f"{old}.safetensors.tmp").write_bytes(b"torn by a crash")
+    store.collect({kept, unsaved})
+    for gone in (old, new):
+        with pytest.raises(RunError, match="missing from"):
+            store.weights(gone)
+    store.flush()
+    assert {path.name for path in store.folder.iterdir()} == {f"{kept}.safetensors", f"{unsaved}.safetensors"}
+
+
+@pytest.mark.parametrize("where", [3, 40, -1])
+def test_a_flipped_byte_is_found(store: BlobStore, where: int) -> None:
+    ref = store.put_weights(adapter())
+    store.flush()
+    path = store.folder / f"{ref}.safetensors"
+    data = bytearray(path.read_bytes())
+    data[where] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(RunError, match="is damaged"):
+        BlobStore(store.folder).weights(ref)
+    path.write_bytes(b"")
+    with pytest.raises(RunError, match="is damaged"):
+        BlobStore(store.folder).weights(ref)
+
+
+def test_a_blob_of_the_other_kind_is_refused(store: BlobStore) -> None:
+    with pytest.raises(RunError, match="holds adapter weights, expected a memory"):
+        store.memory(store.put_weights(adapter()))
+    with pytest.raises(RunError, match="holds a memory, expected adapter weights"):
+        store.weights(store.put_memory(memory()))
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(store: BlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = store.put_weights(adapter(0))
+    store.flush()
+    second = store.put_weights(adapter(1))
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(RunError, match="no space left") as caught:
+            store.flush()
+    assert str(store.folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert same(store.weights(first), adapter(0))
+    store.flush()
+    assert same(BlobStore(store.folder).weights(second), adapter(1))
