@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -10,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from symbiont_ecology.economics.flops import forward_flops, learning_flops, rollout_flops, scoring_flops
-from symbiont_ecology.economics.shape import HostShape
+from symbiont_ecology.host.shape import HostShape
 
 QWEN3 = HostShape(
     layers=3,
@@ -18,12 +20,13 @@ QWEN3 = HostShape(
     heads=4,
     kv_heads=2,
     head_dim=32,
+    feed_forward=160,
     vocab=500,
-    layer_parameters=64 * 32 * (4 + 2 + 2) + 128 * 64 + 3 * 64 * 160,
+    max_positions=1024,
+    linear_parameters=64 * 32 * (4 + 2 + 2) + 128 * 64 + 3 * 64 * 160,
+    parameters=0,  # costs nothing: only weights that are multiplied count
 )
-GPT2 = HostShape(
-    layers=3, hidden=64, heads=4, kv_heads=4, head_dim=16, vocab=500, layer_parameters=12 * 64 * 64
-)
+GPT2 = replace(QWEN3, kv_heads=4, head_dim=16, feed_forward=256, linear_parameters=12 * 64 * 64)
 
 
 def qwen3() -> PreTrainedModel:

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symbiont_ecology.economics import HostShape, Prices, rollout_flops
+from symbiont_ecology.economics import Prices, rollout_flops
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.host.shape import HostShape
 from symbiont_ecology.registry import validate
 
 SHARE = st.floats(0, 1)
@@ -13,7 +14,7 @@ SHARE = st.floats(0, 1)
 
 def test_the_bare_hosts_mean_rollout_costs_a_quarter_of_an_atp_on_any_host() -> None:
     for hidden in (64, 1024):
-        shape = HostShape(4, hidden, 4, 4, hidden // 4, 1000, 12 * hidden * hidden)
+        shape = HostShape(4, hidden, 4, 4, hidden // 4, 4 * hidden, 1000, 512, 12 * hidden * hidden, 0)
         mean = rollout_flops(shape, 0, 30, 6)
         assert Prices().cost(mean, mean) == 250
         assert Prices().cost(3 * mean, mean) == 750

@@ -22,7 +22,7 @@ def forward_flops(
 
     The LM head runs at ``head_positions`` positions.
     """
-    linear = 2 * tokens * (shape.layers * shape.layer_parameters + lora_parameters)
+    linear = 2 * tokens * (shape.layers * shape.linear_parameters + lora_parameters)
     return linear + _attention(shape, tokens * (context + tokens)) + _head(shape, head_positions)
 
 
@@ -38,7 +38,7 @@ def rollout_flops(shape: HostShape, lora_parameters: int, prompt_tokens: int, ne
     keys = steps * prompt_tokens + steps * (steps + 1) // 2  # prompt + 1, prompt + 2, … prompt + steps
     return (
         forward_flops(shape, lora_parameters, prompt_tokens, head_positions=new_tokens)
-        + 2 * steps * (shape.layers * shape.layer_parameters + lora_parameters)
+        + 2 * steps * (shape.layers * shape.linear_parameters + lora_parameters)
         + _attention(shape, keys)
     )
 
@@ -60,7 +60,7 @@ def learning_flops(shape: HostShape, lora_parameters: int, prompt_tokens: int, c
     tokens = prompt_tokens + completion_tokens
     first_inputs = shape.hidden * shape.head_dim * (shape.heads + 2 * shape.kv_heads)
     backward = (
-        2 * tokens * (shape.layers * shape.layer_parameters - first_inputs + 2 * lora_parameters)
+        2 * tokens * (shape.layers * shape.linear_parameters - first_inputs + 2 * lora_parameters)
         + 2 * _attention(shape, tokens * tokens)
         + _head(shape, completion_tokens)
     )
