@@ -1,0 +1,226 @@
+"""The config of a run: YAML files composed by ``extends``, overrides from the command line, typed values.
+
+    extends: [base, strategy/ecology]   # presets, or files beside this one
+    run: {generations: 100}
+
+Files are deep-merged, later wins, lists replace. A component is its name or ``{kind: name, **fields}``, and
+a change of kind drops the fields of the old one. A config is data from anyone: it can neither run code nor
+read the environment, and every mistake is one line before a model is loaded. Defaults live in the classes
+below and nowhere else; components are checked by their registries when a run is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import BaseModel, ConfigDict, Field
+from yaml import YAMLError  # type: ignore[import-untyped, unused-ignore]
+
+from symbiont_ecology.economics.prices import Prices
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.registry import Spec, did_you_mean, validate
+from symbiont_ecology.types import Depth
+
+Positive = Annotated[int, Field(ge=1)]
+_Schema = ConfigDict(extra="forbid", frozen=True)
+
+
+class HostConfig(BaseModel):
+    """The frozen language model and how it is run; all of it is part of a run's identity."""
+
+    model_config = _Schema
+
+    model: str = "embedded"  # "embedded", a folder, or a name on the Hugging Face hub
+    slots: Positive = 32  # adapters in memory at once; a larger population goes in waves
+    rank: Positive = 4  # of a founder's adapter
+    targets: tuple[str, ...] | None = None  # linear modules that carry LoRA; None is all
+    device: str = "cpu"
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    threads: Positive = 1  # of the CPU; another number may move logits in the last bits
+    max_batch_tokens: Positive = 16384  # per forward call; larger batches are split
+
+
+class TasksConfig(BaseModel):
+    """The task mix: every family at every depth is a cell."""
+
+    model_config = _Schema
+
+    families: Annotated[tuple[str, ...], Field(min_length=1)]  # names of task families
+    depths: Annotated[tuple[Depth, ...], Field(min_length=1)] = ("short", "medium")
+    style: Spec = "terse"  # how a prompt is worded
+
+
+class LoopConfig(BaseModel):
+    """How long a run goes on and what it leaves behind."""
+
+    model_config = _Schema
+
+    generations: Annotated[int, Field(ge=0)] = 40
+    checkpoint_every: Positive = 5  # generations
+    train_flops: Annotated[float, Field(gt=0)] | None = None  # the run stops when they are spent
+    final_holdout: str | None = None  # JSONL file that is answered at the end
+
+
+class RunConfig(BaseModel):
+    """Everything that decides a run."""
+
+    model_config = _Schema
+
+    seed: int = 0
+    host: HostConfig = HostConfig()
+    tasks: TasksConfig
+    strategy: Spec = "ecology"
+    plasticity: Spec = "expert_iteration"
+    allocator: Spec = "thompson"
+    router: Spec = "learned"
+    economy: Prices = Prices()
+    run: LoopConfig = LoopConfig()
+
+
+def load_config(name_or_path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """The config of a preset or a file, with overrides such as ``run.generations=8`` merged in last.
+
+    Raises:
+        ConfigError: one line with the dotted key, what was expected, what came and the nearest known key.
+    """
+    data = _compose(_find(str(name_or_path), None), ())
+    for override in overrides:
+        data = merge(data, _parse_override(override))
+    return validate(RunConfig, data, f"config {str(name_or_path)!r}")
+
+
+def dump_config(config: RunConfig) -> str:
+    """The whole config as YAML, defaults included; equal configs give equal text, and it can be loaded."""
+    data = config.model_dump(mode="json")
+    for key in ("strategy", "plasticity", "allocator", "router"):
+        data[key] = _ordered(data[key])
+    data["tasks"]["style"] = _ordered(data["tasks"]["style"])
+    return str(OmegaConf.to_yaml(data))
+
+
+def presets() -> dict[str, Path]:
+    """Every preset by name, such as ``strategy/ecology``: the ``config`` folder of a source checkout, or
+    the copy of it inside the wheel."""
+    package = Path(__file__).parent
+    checkout = package.parents[1]
+    folder = checkout / "config" if (checkout / "pyproject.toml").is_file() else package / "presets"
+    return {
+        path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.yaml"))
+    }
+
+
+def find_preset(name: str) -> Path:
+    """The file of a preset, by its name or by the last part of it where only one preset has that.
+
+    Raises:
+        ConfigError: no such preset, or more than one.
+    """
+    known = presets()
+    if name in known:
+        return known[name]
+    matches = [full for full in known if full.rpartition("/")[2] == name]
+    if len(matches) > 1:
+        raise ConfigError(f"preset {name!r} may be any of {', '.join(matches)}: write one of these")
+    if not matches:
+        hint = did_you_mean(name, [*known, *(full.rpartition("/")[2] for full in known)])
+        raise ConfigError(f"no preset or file {name!r};{hint} known presets: {', '.join(known) or 'none'}")
+    return known[matches[0]]
+
+
+def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    """``update`` over ``base``: mappings merge key by key, anything else replaces; neither is changed."""
+    return {**base, **{key: _merge_value(base.get(key), value) for key, value in update.items()}}
+
+
+def _merge_value(old: Any, new: Any) -> Any:
+    if isinstance(new, Mapping):
+        if isinstance(old, str):  # a component by name, whose fields come now
+            old = {"kind": old}
+        if isinstance(old, Mapping) and new.get("kind", old.get("kind")) == old.get("kind"):
+            return merge(old, new)
+        return dict(new)
+    if isinstance(old, Mapping) and isinstance(new, str) and new == old.get("kind"):
+        return old  # the kind that it is already, so its fields still hold
+    return new
+
+
+def _compose(path: Path, within: tuple[Path, ...]) -> dict[str, Any]:
+    """The data of a file with everything that it extends merged below it."""
+    if path in within:
+        chain = " -> ".join(file.name for file in (*within[within.index(path) :], path))
+        raise ConfigError(f"config {path}: extends itself: {chain}")
+    data = _read(path)
+    parents = data.pop("extends", [])
+    if isinstance(parents, str):
+        parents = [parents]
+    if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
+        raise ConfigError(f"config {path}: extends: expected a list of names, got {parents!r}")
+    composed: dict[str, Any] = {}
+    for parent in parents:
+        composed = merge(composed, _compose(_find(parent, path), (*within, path)))
+    return merge(composed, data)
+
+
+def _find(name: str, extending: Path | None) -> Path:
+    """A file beside the one that extends it, else a preset. On the command line, a file ends in .yaml."""
+    path = Path(name) if extending is None else extending.parent / name
+    is_file_name = path.suffix in (".yaml", ".yml")
+    if extending is not None and not is_file_name:
+        path = Path(f"{path}.yaml")
+    # A file never means itself, so experiments/base.yaml can extend the preset base.
+    if path.suffix in (".yaml", ".yml") and path.is_file() and path.resolve() != extending:
+        return path.resolve()
+    if is_file_name:
+        hint = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
+        raise ConfigError(f"no config file {str(path)!r};{hint} a preset is named without its ending")
+    return find_preset(name)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config {path}: cannot be read ({error})") from error
+    data = _parse(text, f"config {path}")
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise ConfigError(f"config {path}: expected keys with values, got {data!r:.60}")
+    return data
+
+
+def _parse_override(override: str) -> dict[str, Any]:
+    key, equals, value = override.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        raise ConfigError(f"override {override!r}: expected key.subkey=value")
+    data = _parse(f"value: {value}", f"override {override!r}")
+    if list(data) != ["value"]:
+        raise ConfigError(f"override {override!r}: expected one value")
+    nested = data["value"]
+    for part in reversed(parts):
+        nested = {part: nested}
+    return dict(nested)
+
+
+def _parse(text: str, where: str) -> Any:
+    """YAML as plain values. OmegaConf's reader knows that 3e-4 is a number and refuses a key given twice."""
+    if "${" in text:
+        # It could read environment variables, which neither decide a run nor belong in its record.
+        raise ConfigError(
+            f"{where}: '${{' is refused, a config cannot refer to other values: write the value"
+        )
+    try:
+        return OmegaConf.to_container(OmegaConf.load(StringIO(text)), resolve=False)
+    except (YAMLError, OmegaConfBaseException, OSError) as error:  # OSError is its word for a lone scalar
+        raise ConfigError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from error
+
+
+def _ordered(spec: Spec) -> Spec:
+    """Fields in alphabetical order behind the kind: their order in a file means nothing."""
+    if isinstance(spec, str):
+        return spec
+    return {key: spec[key] for key in sorted(spec, key=lambda key: (key != "kind", key))}

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, TypeAdapter
+
+import symbiont_ecology
+from symbiont_ecology import config as config_module
+from symbiont_ecology.config import RunConfig, dump_config, find_preset, load_config, merge, presets
+from symbiont_ecology.economics.prices import Prices
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.registry import Registry, knobs, validate
+
+MINIMAL = "tasks: {families: [math.add]}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A source checkout of its own with three presets."""
+    package = tmp_path / "src" / "symbiont_ecology"
+    package.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.setattr(config_module, "__file__", str(package / "config.py"))
+    write(tmp_path / "config", "base", MINIMAL)
+    write(tmp_path / "config", "strategy/ecology", "strategy: {kind: ecology, offspring: 4, tau: 3e-4}\n")
+    write(
+        tmp_path / "config", "experiments/demo", "extends: [base, strategy/ecology]\nrun: {generations: 3}\n"
+    )
+    return tmp_path / "config"
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / f"{name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_preset_is_composed_from_what_it_extends(folder: Path) -> None:
+    config = load_config("demo")
+    assert config == load_config(folder / "experiments/demo.yaml") == load_config("experiments/demo")
+    assert config.strategy == {"kind": "ecology", "offspring": 4, "tau": 3e-4}
+    assert (config.run.generations, config.tasks.families) == (3, ("math.add",))
+    assert config.economy == Prices()
+
+
+def test_overrides_come_last_and_have_types(folder: Path) -> None:
+    config = load_config(
+        "demo",
+        [
+            "run.generations=7",
+            "run.train_flops=2e15",
+            "strategy.offspring=8",
+            "tasks.depths=[long]",
+            "economy.beta=1",
+            "host.targets=[q_proj, v_proj]",
+            "plasticity=none",
+            "allocator.c=1e-2",
+        ],
+    )
+    assert (config.run.generations, config.run.train_flops) == (7, 2e15)
+    assert config.strategy == {"kind": "ecology", "offspring": 8, "tau": 3e-4}
+    assert (config.tasks.depths, config.host.targets) == (("long",), ("q_proj", "v_proj"))
+    assert (config.economy.beta, config.plasticity, config.allocator) == (1.0, "none", {"c": 0.01})
+
+
+def test_a_file_extends_its_neighbours_before_presets(folder: Path, tmp_path: Path) -> None:
+    write(tmp_path / "mine", "base", "extends: base\nseed: 5\n")  # its own name means the preset
+    write(tmp_path / "mine", "other", "seed: 6\n")
+    mine = write(tmp_path / "mine", "run", "extends: [base, ./other, strategy/ecology]\nhost: {rank: 2}\n")
+    config = load_config(mine)
+    assert (config.seed, config.host.rank, config.tasks.families) == (6, 2, ("math.add",))
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("run.generation=3", "unknown key 'run.generation'; did you mean 'run.generations'? known keys: gen"),
+        ("sed=3", "config 'demo': unknown key 'sed'; did you mean 'seed'? known keys: seed, host, tasks"),
+        ("economy.grcae=3", "unknown key 'economy.grcae'; did you mean 'economy.grace'?"),
+        ("run.generations=abc", "run.generations: expected a valid integer, got 'abc'"),
+        ("run.generations=true", "run.generations: expected a valid integer, got True"),
+        ("run.generations=-1", "run.generations: expected greater than or equal to 0"),
+        ("run.generations=", "run.generations: expected a valid integer, got None"),
+        ("run=3", "run: expected"),
+        ("seed.x=3", "seed: expected a valid integer, got {'x': 3}"),
+        ("strategy=3", "strategy: expected a valid string or an object, got 3"),
+        ("tasks.depths=[huge]", "tasks.depths.0: expected 'short', 'medium' or 'long', got 'huge'"),
+        ("tasks.families=[]", "tasks.families: expected"),
+        ("host.dtype=int8", "host.dtype: expected 'float32', 'bfloat16' or 'float16', got 'int8'"),
+        ("host.targets=q_proj", "host.targets: expected"),
+        ("economy.beta=2", "economy: beta: expected a weight in (0, 1], got 2.0"),
+        ("seed", "override 'seed': expected key.subkey=value"),
+        ("=3", "override '=3': expected key.subkey=value"),
+        ("run..generations=3", "expected key.subkey=value"),
+        ("seed=[1", "override 'seed=[1': not valid YAML"),
+        ("host.model=${oc.env:HOME}", "'${' is refused"),
+        ("seed=1\nhost: 2", "expected one value"),
+    ],
+)
+def test_a_wrong_override_is_one_clear_line(folder: Path, override: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("demo", [override])
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("run: {generation: 3}\n" + MINIMAL, "unknown key 'run.generation'; did you mean 'run.generations'?"),
+        ("seed: 1\n", "missing key 'tasks'"),
+        ("tasks: {family: [a]}\n", "unknown key 'tasks.family'; did you mean 'tasks.families'?"),
+        ("host: {model: '${oc.env:HOME}'}\n" + MINIMAL, "'${' is refused"),
+        ("seed: 1\nseed: 2\n", "found duplicate key seed"),
+        ("a: [1\n", "not valid YAML"),
+        ("a: !!python/object/apply:os.system ['true']\n", "not valid YAML"),
+        ("3\n", "not valid YAML"),
+        ("- 1\n", "expected keys with values, got [1]"),
+        ("extends: {a: 1}\n", "extends: expected a list of names"),
+        ("extends: bsae\n", "no preset or file 'bsae'; did you mean 'base'? known presets: base, exp"),
+        ("extends: [../mine/gone.yaml]\n", "no config file"),
+    ],
+)
+def test_a_wrong_file_is_one_clear_line(folder: Path, tmp_path: Path, text: str, said: str) -> None:
+    path = write(tmp_path / "mine", "run", text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_cycle_of_files_is_refused(folder: Path, tmp_path: Path) -> None:
+    write(tmp_path, "a", "extends: b\n")
+    write(tmp_path, "b", "extends: a\n")
+    with pytest.raises(ConfigError, match=r"extends itself: a.yaml -> b.yaml -> a.yaml"):
+        load_config(tmp_path / "a.yaml")
+
+
+def test_presets_are_found_by_name_or_refused(folder: Path, tmp_path: Path) -> None:
+    assert list(presets()) == ["base", "experiments/demo", "strategy/ecology"]
+    assert find_preset("ecology") == find_preset("strategy/ecology") == folder / "strategy/ecology.yaml"
+    with pytest.raises(ConfigError, match="no preset or file 'dmeo'; did you mean 'demo'"):
+        load_config("dmeo")
+    with pytest.raises(ConfigError, match=r"no config file .*bsae.yaml'; did you mean 'base.yaml'"):
+        load_config(folder / "bsae.yaml")
+    write(folder, "tasks/demo", "")
+    with pytest.raises(ConfigError, match="'demo' may be any of experiments/demo, tasks/demo"):
+        find_preset("demo")
+
+
+def test_a_wheel_brings_its_own_presets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site-packages" / "symbiont_ecology"
+    monkeypatch.setattr(config_module, "__file__", str(package / "config.py"))
+    assert presets() == {}
+    write(package / "presets", "host/tiny", MINIMAL)
+    assert load_config("tiny").tasks.families == ("math.add",)
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_with_tasks_is_a_whole_config(name: str) -> None:
+    if "families" in find_preset(name).read_text():
+        load_config(name)
+
+
+VALUE = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.lists(st.integers(), max_size=2),
+    lambda inner: st.dictionaries(st.sampled_from("abcd"), inner, max_size=3),
+)
+DATA = st.dictionaries(st.sampled_from("abcd"), VALUE, max_size=3)
+
+
+def leaves(data: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    if isinstance(data, dict) and data:
+        return {key: leaf for name in data for key, leaf in leaves(data[name], (*path, name)).items()}
+    return {path: data}
+
+
+@given(DATA, DATA)
+def test_merging_keeps_every_leaf_and_lets_the_later_one_win(
+    base: dict[str, Any], update: dict[str, Any]
+) -> None:
+    before = leaves(base), leaves(update)
+    merged = leaves(merge(base, update))
+    assert (leaves(base), leaves(update)) == before  # pure
+    for path, leaf in leaves(update).items():
+        assert leaf == {} or merged[path] == leaf
+    for path, leaf in leaves(base).items():
+        untouched = not any(path[: len(key)] == key or key[: len(path)] == path for key in leaves(update))
+        assert not untouched or merged[path] == leaf
+    assert merge(base, base) == merge(base, {}) == merge({}, base) == base
+
+
+def test_a_change_of_kind_drops_the_fields_of_the_old_kind() -> None:
+    base = {"strategy": {"kind": "ecology", "offspring": 8}}
+    assert merge(base, {"strategy": "frozen"}) == {"strategy": "frozen"}
+    assert merge(base, {"strategy": {"kind": "es", "sigma": 1}}) == {"strategy": {"kind": "es", "sigma": 1}}
+    assert merge(base, {"strategy": "ecology"}) == base
+    named = merge({"strategy": "ecology"}, {"strategy": {"offspring": 8}})
+    assert named == base
+
+
+FLOAT = st.floats(min_value=1e-300, max_value=1e300)
+SPEC = st.text() | st.dictionaries(st.text(), st.integers() | FLOAT | st.text() | st.none(), max_size=3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(-(10**9), 10**9), SPEC, FLOAT, st.text())
+def test_what_is_dumped_is_loaded_back(
+    tmp_path_factory: Any, seed: int, spec: Any, flops: float, text: str
+) -> None:
+    path = tmp_path_factory.mktemp("dump") / "config.yaml"
+    data = {
+        "seed": seed,
+        "tasks": {"families": ["a"]},
+        "strategy": spec,
+        "run": {"train_flops": flops},
+        "host": {"model": text},
+    }
+    config = validate(RunConfig, data, "test")
+    dumped = dump_config(config)
+    path.write_text(dumped, encoding="utf-8")
+    if "${" in dumped or "???" in dumped:
+        return
+    assert load_config(path) == config
+    assert dump_config(load_config(path)) == dumped
+
+
+def test_the_order_of_keys_means_nothing(folder: Path) -> None:
+    one = validate(
+        RunConfig, {"tasks": {"families": ["a"]}, "strategy": {"kind": "x", "b": 1, "a": 2}}, "one"
+    )
+    other = validate(
+        RunConfig, {"strategy": {"a": 2, "b": 1, "kind": "x"}, "tasks": {"families": ["a"]}}, "two"
+    )
+    assert dump_config(one) == dump_config(other)
+
+
+def config_knobs(schema: type[BaseModel]) -> int:
+    """Leaves of the config's schema."""
+    count = 0
+    for field in schema.model_fields.values():
+        if field.annotation is Prices:
+            count += len(list(knobs(Prices)))
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            count += config_knobs(field.annotation)
+        else:
+            count += 1
+    return count
+
+
+def registries() -> dict[str, Registry[Any]]:
+    """Every registry that a package of the library defines, but for those that need torch to be imported."""
+    found: dict[str, Registry[Any]] = {}
+    for module in pkgutil.walk_packages(symbiont_ecology.__path__, "symbiont_ecology."):
+        if module.ispkg and not module.name.startswith(
+            ("symbiont_ecology.host", "symbiont_ecology.baselines")
+        ):
+            for value in vars(importlib.import_module(module.name)).values():
+                if isinstance(value, Registry):
+                    found[value.kind] = value
+    return found
+
+
+def test_all_knobs_together_are_fewer_than_80() -> None:
+    found = registries()
+    assert {"task family", "prompt style"} <= set(found)
+    components = sum(len(entry.describe(name).knobs) for entry in found.values() for name in entry.names())
+    assert config_knobs(RunConfig) + components < 80
+
+
+def test_the_schema_can_be_shown() -> None:
+    assert "economy" in TypeAdapter(RunConfig).json_schema()["properties"]
