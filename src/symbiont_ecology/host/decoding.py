@@ -1,0 +1,147 @@
+"""Writing answers: the whole population in one batch, token after token.
+
+A row's draws are uniform numbers taken from its own generator before the first token and turned into
+tokens by the inverse of the cumulative distribution, so a row's text does not depend on its neighbours.
+Rows that have ended leave the batch when the smaller batch is worth the copy. Nucleus: arXiv:1904.09751.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from symbiont_ecology.host.bank import SlotBank
+from symbiont_ecology.host.decoder import Decoder
+from symbiont_ecology.host.tiles import tile_rows
+from symbiont_ecology.types import Decoding
+
+WORTH_SHRINKING = 0.75
+"""Ended rows leave once the rest costs at most this part of the batch: the copy costs about two steps."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to write: one entry per row. ``uniforms[i]`` has ``limits[i]`` numbers in [0, 1), None if greedy."""
+
+    prompts: Sequence[np.ndarray]
+    slots: Sequence[int]
+    limits: Sequence[int]
+    uniforms: Sequence[np.ndarray] | None
+    decoding: Decoding
+    end_tokens: tuple[int, ...]
+
+
+@dataclass
+class _Written:
+    """Growing answers ``(rows, new_tokens)``, filled in place by row number."""
+
+    ids: np.ndarray
+    log_probabilities: np.ndarray
+    lengths: np.ndarray
+
+
+def write(
+    decoder: Decoder, bank: SlotBank, request: Request, max_batch_tokens: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Token ids, log-probabilities ``(rows, new_tokens)`` and lengths, in the order of the request."""
+    rows, longest = len(request.prompts), max(request.limits, default=0)
+    out = _Written(
+        np.zeros((rows, longest), dtype=np.int64),
+        np.zeros((rows, longest), dtype=np.float32),
+        np.zeros(rows, dtype=np.int64),
+    )
+    with torch.inference_mode():
+        for wave in _waves(request, max_batch_tokens):
+            _write_wave(decoder, bank, request, wave, out)
+    return out.ids, out.log_probabilities, out.lengths
+
+
+def _waves(request: Request, max_batch_tokens: int) -> Iterator[np.ndarray]:
+    """Row numbers, sorted by slot, in batches whose cache holds at most ``max_batch_tokens``."""
+    order = np.argsort(np.asarray(request.slots, dtype=np.int64), kind="stable")
+    order = order[np.asarray(request.limits, dtype=np.int64)[order] > 0]
+    if not len(order):
+        return
+    longest = max(len(request.prompts[row]) + request.limits[row] for row in order)
+    per_wave = max(1, max_batch_tokens // longest)
+    for low in range(0, len(order), per_wave):
+        yield order[low : low + per_wave]
+
+
+def _write_wave(decoder: Decoder, bank: SlotBank, request: Request, wave: np.ndarray, out: _Written) -> None:
+    tiling = tile_rows([request.slots[row] for row in wave])
+    source = wave[tiling.rows]  # (batch rows,): which row of the request each row of the batch is
+    limits = np.asarray(request.limits, dtype=np.int64)
+    is_live, cost = tiling.is_real, tiling.cost
+    room = int(limits[wave].max())
+    logits, session = decoder.start([request.prompts[row] for row in source], bank.gather(tiling.slots), room)
+    chooser = _Chooser(request, decoder.device)
+    for time in range(room):
+        tokens, log_probabilities = chooser.choose(logits, time, source)
+        chosen = tokens.cpu().numpy()
+        live = source[is_live]
+        out.ids[live, time] = chosen[is_live]
+        out.log_probabilities[live, time] = log_probabilities.cpu().numpy()[is_live]
+        out.lengths[live] = time + 1
+        is_live = is_live & ~np.isin(chosen, request.end_tokens) & (limits[source] > time + 1)
+        if not is_live.any():
+            return
+        if is_live.sum() <= WORTH_SHRINKING * len(source):
+            places = np.flatnonzero(is_live)
+            smaller = tile_rows([request.slots[row] for row in source[places]])
+            if smaller.cost <= WORTH_SHRINKING * cost:
+                kept = places[smaller.rows]
+                source, is_live, cost = source[kept], smaller.is_real, smaller.cost
+                indices = torch.from_numpy(kept).to(decoder.device)
+                session.keep(indices, bank.gather(smaller.slots))
+                tokens = tokens[indices]
+        logits = session.step(tokens)
+
+
+class _Chooser:
+    """Turns logits into tokens: greedy, or by inverse cumulative distribution with pre-drawn numbers."""
+
+    def __init__(self, request: Request, device: torch.device) -> None:
+        self._decoding = request.decoding
+        self._ends = torch.tensor(request.end_tokens, dtype=torch.int64, device=device)
+        self._uniforms: np.ndarray | None = None
+        if request.uniforms is not None:
+            self._uniforms = np.zeros((len(request.uniforms), max(request.limits)))
+            for target, numbers in zip(self._uniforms, request.uniforms, strict=True):
+                target[: len(numbers)] = numbers
+
+    def choose(self, logits: Tensor, time: int, source: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Tokens ``(rows,)`` and their log-probabilities under the model itself, from ``(rows, vocab)``."""
+        logits = logits.float()
+        allowed = logits
+        if time < self._decoding.min_new_tokens and len(self._ends):
+            allowed = logits.index_fill(1, self._ends, -torch.inf)
+        if self._uniforms is None:
+            tokens = allowed.argmax(-1)
+        else:
+            uniforms = torch.from_numpy(self._uniforms[source, time]).to(logits.device)
+            tokens = _inverse_cdf(allowed, uniforms, self._decoding)
+        picked = logits.gather(1, tokens[:, None])[:, 0]
+        return tokens, picked - logits.logsumexp(-1)
+
+
+def _inverse_cdf(logits: Tensor, uniforms: Tensor, decoding: Decoding) -> Tensor:
+    """One token per row: where the cumulative distribution within ``top_p`` passes the uniform number.
+
+    In double precision: a single-precision sum over a large vocabulary is off by more than a rare token.
+    """
+    weights = torch.softmax(logits.double() / decoding.temperature, dim=-1)
+    if decoding.top_p < 1.0:
+        ranked, order = weights.sort(dim=-1, descending=True, stable=True)
+        is_out = ranked.cumsum(-1) - ranked >= decoding.top_p  # the first token is always in
+        weights = weights.masked_fill(is_out.gather(-1, order.argsort(-1)), 0.0)
+    cumulative = weights.cumsum(-1)
+    target = uniforms[:, None] * cumulative[:, -1:]
+    # The first place beyond the target has weight > 0; rounding may push the target to the very end.
+    place = torch.searchsorted(cumulative, target, right=True)[:, 0]
+    last = (weights > 0).long().cumsum(-1).argmax(-1)
+    return torch.minimum(place, last)

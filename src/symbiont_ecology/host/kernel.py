@@ -1,0 +1,340 @@
+"""The host kernel: one frozen language model, many adapters, every verb a batched call.
+
+    kernel = HostKernel.from_pretrained("embedded", slots=16)
+    slot = kernel.attach("my-peft-folder")
+    kernel.generate(["12+7="], slots=slot)
+
+The base weights never change. Slots are a cache: what lives is the ``AdapterWeights`` that a caller keeps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from symbiont_ecology.errors import AdapterError, HostError
+from symbiont_ecology.host import decoding as writing
+from symbiont_ecology.host import learning
+from symbiont_ecology.host.allocator import keep_freed_memory
+from symbiont_ecology.host.bank import SlotBank, bare
+from symbiont_ecology.host.decoder import Decoder, pad_right
+from symbiont_ecology.host.loading import TextCodec, find_folder, load_decoder, read_config
+from symbiont_ecology.host.shape import HostShape
+from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, LearningStatistics, Rollouts, Row
+from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Memory
+from symbiont_ecology.weights.peft_files import read_peft, write_peft
+
+keep_freed_memory()  # before the first large allocation of the process
+
+
+class HostKernel:
+    """A frozen causal language model with ``slots`` places for adapters of at most ``rank``.
+
+    Slot numbers run from 0; ``HOST_SLOT`` (-1) is the host without adapter. Make one with
+    ``from_pretrained``. Every verb raises ``HostError`` for a slot that does not exist, a prompt without
+    tokens, or a row longer than the host's positions.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        codec: TextCodec,
+        *,
+        name_or_path: str,
+        slots: int,
+        rank: int,
+        targets: Sequence[str] | None = None,
+        dtype: torch.dtype = torch.float32,
+        max_batch_tokens: int = 32768,
+    ) -> None:
+        self.name_or_path, self.slots, self.rank = name_or_path, slots, rank
+        self.layout = _layout(decoder, targets)
+        self._decoder, self._codec, self._max_batch_tokens = decoder, codec, max_batch_tokens
+        self._bank = SlotBank(decoder.sites, self.layout, slots, rank, decoder.device, dtype)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_path: str | Path,
+        *,
+        slots: int = 16,
+        rank: int = 8,
+        targets: Sequence[str] | None = None,
+        device: str = "cpu",
+        dtype: str = "float32",
+        max_batch_tokens: int = 32768,
+        prefer_fused: bool = True,
+    ) -> HostKernel:
+        """Loads a host: ``"embedded"``, a local folder, or a name on the Hugging Face hub.
+
+        Args:
+            name_or_path: a local folder wins over the hub; ``HF_HUB_OFFLINE`` is honoured.
+            slots: adapters held at once.
+            rank: the largest rank that a slot can hold; smaller ones are padded with zeros, exactly.
+            targets: endings of module names that carry adapters, such as ``["q_proj", "v_proj"]``; all
+                linear modules of the decoder layers when None.
+            device: a torch device.
+            dtype: ``float32``, ``bfloat16`` or ``float16``; adapters learn in float32 all the same.
+            max_batch_tokens: tokens, padding included, that one batch may hold at a time.
+            prefer_fused: False computes a Llama-like host through transformers as well.
+
+        Raises:
+            HostError: the host cannot be found or read.
+        """
+        if slots < 1 or rank < 1:
+            raise HostError(f"expected at least one slot of rank 1, got slots={slots} rank={rank}")
+        kind = getattr(torch, dtype, None)
+        if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
+            raise HostError(f"expected dtype float32, bfloat16 or float16, got {dtype!r}")
+        folder = find_folder(name_or_path)
+        config = read_config(folder)
+        codec = TextCodec(folder, config)
+        decoder = load_decoder(folder, config, torch.device(device), kind, prefer_fused=prefer_fused)
+        return cls(
+            decoder,
+            codec,
+            name_or_path=str(folder),
+            slots=slots,
+            rank=rank,
+            targets=targets,
+            dtype=kind,
+            max_batch_tokens=max_batch_tokens,
+        )
+
+    @property
+    def shape(self) -> HostShape:
+        """The host's sizes."""
+        return self._decoder.shape
+
+    @property
+    def tokenizer(self) -> Any:
+        """The host's transformers tokenizer."""
+        return self._codec.tokenizer
+
+    @property
+    def end_token_id(self) -> int:
+        """The token that ends an answer."""
+        return self._codec.end_tokens[0]
+
+    def fingerprint(self) -> str:
+        """Hash of every base weight, name and bytes (hex). It never changes."""
+        digest = hashlib.blake2b(digest_size=16)
+        for name, weight in sorted(self._decoder.weights().items()):
+            digest.update(name.encode())
+            digest.update(weight.detach().contiguous().cpu().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
+        """Token ids of prompts, with the tokenizer's own special tokens (a beginning token, say)."""
+        found = self._codec.encode(prompts, special=True)
+        for prompt, ids in zip(prompts, found, strict=True):
+            if not len(ids):
+                raise HostError(
+                    f"expected a prompt of at least one token, got {prompt!r}: write something in it"
+                )
+        return found
+
+    def place(self, slot: int, weights: AdapterWeights) -> None:
+        """Copies an adapter into a slot; free when the slot already holds this very object.
+
+        Raises:
+            AdapterError: its rank is larger than the kernel's, or it belongs to another layout.
+        """
+        self._bank.place(self._own(slot), weights)
+
+    def weights_of(self, slot: int) -> AdapterWeights:
+        """What was placed in a slot.
+
+        Raises:
+            HostError: the slot is empty.
+        """
+        weights = self._bank.held(self._own(slot))
+        if weights is None:
+            raise HostError(f"expected an adapter in slot {slot}, found none: place or attach one first")
+        return weights
+
+    def clear(self, slot: int) -> None:
+        """Empties a slot: it then answers as the bare host."""
+        self._bank.clear(self._own(slot))
+
+    def attach(self, peft_folder: str | Path) -> int:
+        """Reads a PEFT LoRA folder into the first free slot and returns its number.
+
+        Raises:
+            AdapterError: the folder cannot be used (see ``weights.peft_files``), or no slot is free.
+        """
+        free = [slot for slot in range(self.slots) if self._bank.held(slot) is None]
+        if not free:
+            raise AdapterError(f"expected a free slot, all {self.slots} are taken: detach one first")
+        self._bank.place(free[0], read_peft(peft_folder, self.layout))
+        return free[0]
+
+    def detach(self, slot: int) -> None:
+        """Frees a slot.
+
+        Raises:
+            HostError: the slot is empty.
+        """
+        self.weights_of(slot)
+        self.clear(slot)
+
+    def export(self, slot: int, folder: str | Path) -> None:
+        """Writes a slot's adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
+        adapted = {name for name, _, _ in self.layout.modules}
+        write_peft(
+            folder,
+            self.weights_of(slot),
+            base_model=self.name_or_path,
+            unadapted=[name for site in self._decoder.sites for name, _, _ in site if name not in adapted],
+            fan_in_fan_out=self._decoder.fan_in_fan_out,
+        )
+
+    def rollout(
+        self, rows: Sequence[Row], draws: Sequence[np.random.Generator] | None, decoding: Decoding
+    ) -> Rollouts:
+        """Answers every row in one batch, whichever slots they belong to.
+
+        Args:
+            rows: prompts; ``slot`` may be ``HOST_SLOT``.
+            draws: one generator per row; not read (and may be None) when greedy. A row's text depends on
+                its own generator alone, not on its neighbours.
+            decoding: the rule that picks tokens.
+        """
+        for row in rows:
+            self._known(row.slot)
+        prompts = self.encode([row.prompt for row in rows])
+        limits = [row.max_new_tokens for row in rows]
+        self._check_positions([len(ids) + limit for ids, limit in zip(prompts, limits, strict=True)])
+        uniforms = None
+        if decoding.temperature > 0:
+            if draws is None or len(draws) != len(rows):
+                raise ValueError(
+                    f"expected one generator for each of {len(rows)} sampled rows, got {draws and len(draws)}"
+                )
+            uniforms = [draw.random(limit) for draw, limit in zip(draws, limits, strict=True)]
+        request = writing.Request(
+            prompts, [row.slot for row in rows], limits, uniforms, decoding, self._codec.end_tokens
+        )
+        ids, log_probabilities, lengths = writing.write(
+            self._decoder, self._bank, request, self._max_batch_tokens
+        )
+        texts = self._codec.decode([one[:length].tolist() for one, length in zip(ids, lengths, strict=True)])
+        return Rollouts(
+            tuple(texts), ids, log_probabilities, lengths, np.array([len(one) for one in prompts])
+        )
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        slots: int | Sequence[int],
+        max_new_tokens: int = 16,
+        min_new_tokens: int = 0,
+    ) -> list[str]:
+        """Greedy answers as text; ``slots`` is one slot for all prompts or one for each."""
+        rows = [
+            Row(prompt, slot, max_new_tokens)
+            for prompt, slot in zip(prompts, _spread(slots, len(prompts)), strict=True)
+        ]
+        return list(self.rollout(rows, None, Decoding(min_new_tokens=min_new_tokens)).texts)
+
+    def score(
+        self, prompts: Sequence[str], completions: Sequence[str | Sequence[int]], slots: int | Sequence[int]
+    ) -> list[torch.Tensor]:
+        """Log-probability (nats) of each completion's tokens given its prompt: one 1-D tensor per row.
+
+        A prompt is tokenised with special tokens, a completion without, and the ids are joined; a
+        completion may also be given as ids.
+        """
+        owners = [self._known(slot) for slot in _spread(slots, len(prompts))]
+        answers = []
+        for prompt, completion in zip(self.encode(prompts), completions, strict=True):
+            if isinstance(completion, str):
+                ids = self._codec.encode([completion], special=False)[0]
+            else:
+                ids = np.array(completion, dtype=np.int64)
+            answers.append(learning.Answer(np.concatenate([prompt, ids]), len(prompt)))
+        self._check_positions([len(answer.ids) for answer in answers])
+        return learning.score(self._decoder, self._bank, answers, owners, self._max_batch_tokens)
+
+    def features(self, prompts: Sequence[str]) -> np.ndarray:
+        """What the bare host makes of each prompt: its last hidden states averaged, ``(rows, hidden)``."""
+        encoded = self.encode(prompts)
+        self._check_positions([len(ids) for ids in encoded])
+        found = np.zeros((len(encoded), self.shape.hidden), dtype=np.float32)
+        order = sorted(range(len(encoded)), key=lambda row: len(encoded[row]))
+        with torch.inference_mode():
+            while order:
+                count = max(1, learning.FORWARD_TOKENS // len(encoded[order[-1]]))
+                rows, order = order[-count:], order[:-count]
+                ids = pad_right([encoded[row] for row in rows], self._decoder.device)
+                states = self._decoder.hidden(ids, bare(len(self._decoder.sites), len(rows))).float()
+                for row, state in zip(rows, states, strict=True):
+                    found[row] = state[: len(encoded[row])].mean(0).cpu().numpy()
+        return found
+
+    def learn(
+        self, batch: LearningBatch, weights: Mapping[int, AdapterWeights], memory: Mapping[int, Memory]
+    ) -> tuple[dict[int, AdapterWeights], dict[int, Memory], LearningStatistics]:
+        """One clipped Adam step for every slot with lessons: one forward, one backward for all of them.
+
+        Pure: the slots of the kernel are neither read nor written, so place what comes back. Slots without
+        lessons come back as they were. A slot whose loss, gradient or new weights are not finite gets its
+        old weights and memory back and is named in ``statistics.sick``; its neighbours do not notice.
+
+        Raises:
+            ValueError: a lesson's slot has no weights or no learning rate.
+            AdapterError: an adapter has a larger rank than the kernel, or another layout.
+        """
+        for slot in {lesson.slot for lesson in batch.lessons}:
+            if slot not in weights or slot not in batch.learning_rates:
+                raise ValueError(
+                    f"expected weights and a learning rate for slot {slot}, which has lessons: pass both"
+                )
+        for one in weights.values():
+            self._bank.check(one)
+        prompts = dict.fromkeys(lesson.prompt for lesson in batch.lessons)
+        encoded = dict(zip(prompts, self.encode(list(prompts)), strict=True))
+        self._check_positions([len(encoded[one.prompt]) + len(one.completion) for one in batch.lessons])
+        return learning.learn(
+            self._decoder, self.layout, batch, weights, memory, encoded.__getitem__, self._max_batch_tokens
+        )
+
+    def _own(self, slot: int) -> int:
+        if not 0 <= slot < self.slots:
+            raise HostError(f"expected a slot from 0 to {self.slots - 1}, got {slot}")
+        return slot
+
+    def _known(self, slot: int) -> int:
+        return slot if slot == HOST_SLOT else self._own(slot)
+
+    def _check_positions(self, lengths: Sequence[int]) -> None:
+        longest = max(lengths, default=0)
+        if longest > self.shape.max_positions:
+            raise HostError(
+                f"expected rows of at most {self.shape.max_positions} tokens, answer included, got {longest}: "
+                "shorten the prompt or max_new_tokens"
+            )
+
+
+def _layout(decoder: Decoder, targets: Sequence[str] | None) -> AdapterLayout:
+    """The adapted modules: all linear ones, or those whose name ends with one of the targets."""
+    modules = [module for site in decoder.sites for module in site]
+    if targets is not None:
+        unknown = [
+            end for end in targets if not any(f".{name}".endswith(f".{end}") for name, _, _ in modules)
+        ]
+        if unknown or not targets:
+            known = sorted({name.rsplit(".", 1)[-1] for name, _, _ in modules})
+            raise HostError(f"expected targets among {known}, got {unknown or 'none'}")
+        modules = [one for one in modules if any(f".{one[0]}".endswith(f".{end}") for end in targets)]
+    return AdapterLayout(tuple(modules))
+
+
+def _spread(slots: int | Sequence[int], count: int) -> list[int]:
+    """One slot per row."""
+    return [slots] * count if isinstance(slots, int) else list(slots)

@@ -1,0 +1,216 @@
+"""From a name or a folder to a decoder and a text codec, with one clear line when something is amiss.
+
+Everything that can be checked by looking at files is checked before a weight is read. Llama-like hosts
+and plain tokenizers are read without transformers, which alone costs more time to import than a short
+run takes; everything else goes through it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from symbiont_ecology.errors import HostError
+from symbiont_ecology.host.decoder import Decoder
+from symbiont_ecology.host.llama import LlamaDecoder, is_supported
+
+EMBEDDED = "embedded"
+EMBEDDED_FOLDER = Path(__file__).parent / "embedded" / "model"
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+_PLAIN_TOKENIZERS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
+
+
+def find_folder(name_or_path: str | Path) -> Path:
+    """The local folder of a host: the shipped one, a folder, or a download from the Hugging Face hub.
+
+    Raises:
+        HostError: there is no such folder and no such model on the hub (or the hub is out of reach).
+    """
+    name = str(name_or_path)
+    folder = EMBEDDED_FOLDER if name == EMBEDDED else Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if name == EMBEDDED:
+        raise HostError(
+            f"expected the embedded host in {folder}, found no such folder: reinstall the package"
+        )
+    if name.count("/") != 1 or name.startswith((".", "/", "~")):
+        raise HostError(f"expected a host model folder, found no folder {name!r}: check the path")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model"]))
+    except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError) as error:
+        raise HostError(
+            f"expected a folder or a model of the Hugging Face hub, got {name!r} ({_line(error)}): "
+            "check the name, or download it first and give its folder"
+        ) from error
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The host's ``config.json``, after a look at which files are there.
+
+    Raises:
+        HostError: no or unreadable config, no weights, no tokenizer.
+    """
+    path = folder / "config.json"
+    if not path.is_file():
+        raise HostError(f"expected a model folder with config.json, found none in {folder}: check the path")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise HostError(
+            f"expected JSON in {path}, got damaged text ({_line(error)}): download it again"
+        ) from error
+    if not isinstance(config, dict) or "model_type" not in config:
+        raise HostError(f"expected a transformers config with model_type in {path}: is this a model folder?")
+    if not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
+        raise HostError(f"expected weights (*.safetensors) in {folder}, found none: download them again")
+    if not any((folder / file).is_file() for file in _TOKENIZER_FILES):
+        raise HostError(
+            f"expected a tokenizer (tokenizer.json) in {folder}, found none: copy the model's own there"
+        )
+    return config
+
+
+def load_decoder(
+    folder: Path, config: Mapping[str, Any], device: torch.device, dtype: torch.dtype, *, prefer_fused: bool
+) -> Decoder:
+    """The fastest decoder that computes this host exactly.
+
+    Raises:
+        HostError: the weights are damaged or incomplete, or no causal language model can be made of them.
+    """
+    if prefer_fused and is_supported(config) and any(folder.glob("*.safetensors")):
+        try:
+            return LlamaDecoder(config, _read_tensors(folder), device, dtype)
+        except KeyError as error:
+            raise HostError(
+                f"expected tensor {error} in {folder}, found none: download the weights again"
+            ) from error
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    from symbiont_ecology.host.wrapped import WrappedDecoder
+
+    logging.disable_progress_bar()  # the command line has its own
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            str(folder), dtype=dtype, local_files_only=True, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise HostError(
+            f"expected a causal language model in {folder}, transformers could not load it ({_line(error)})"
+        ) from error
+    return WrappedDecoder(model, device)
+
+
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of all safetensors files of a folder."""
+    from safetensors.torch import load_file
+
+    tensors: dict[str, Tensor] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            tensors.update(load_file(path))
+        except (SafetensorError, OSError) as error:
+            raise HostError(f"expected safetensors in {path}, got a damaged file ({_line(error)})") from error
+    return tensors
+
+
+class TextCodec:
+    """Text to token ids and back.
+
+    ``end_tokens`` are the ids that end an answer; the first is the tokenizer's own.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._tokenizer: Any = None
+        settings = _read_json(folder / "tokenizer_config.json")
+        is_plain = (
+            settings.get("tokenizer_class") in _PLAIN_TOKENIZERS and (folder / "tokenizer.json").is_file()
+        )
+        self._backend = self._plain_backend() if is_plain else self.tokenizer.backend_tokenizer
+        self._backend.no_padding()
+        self._backend.no_truncation()
+        self.end_tokens = self._find_ends(settings, config)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The transformers tokenizer, loaded when first asked for (importing it takes most of a second)."""
+        if self._tokenizer is None:
+            from transformers import AutoTokenizer
+
+            try:
+                self._tokenizer = AutoTokenizer.from_pretrained(
+                    str(self._folder), local_files_only=True, trust_remote_code=False
+                )
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise HostError(
+                    f"expected a tokenizer in {self._folder}, transformers could not load it ({_line(error)})"
+                ) from error
+            if not hasattr(self._tokenizer, "backend_tokenizer"):
+                raise HostError(
+                    f"expected a fast tokenizer (tokenizer.json) in {self._folder}: convert it first"
+                )
+        return self._tokenizer
+
+    def encode(self, texts: Sequence[str], *, special: bool) -> list[np.ndarray]:
+        """Token ids of each text, with or without the tokenizer's own special tokens around it."""
+        found = self._backend.encode_batch_fast(list(texts), add_special_tokens=special)
+        return [np.array(one.ids, dtype=np.int64) for one in found]
+
+    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """Text of each row of token ids, special tokens left out."""
+        texts: list[str] = self._backend.decode_batch([list(row) for row in rows], skip_special_tokens=True)
+        return texts
+
+    def _plain_backend(self) -> Any:
+        from tokenizers import Tokenizer
+
+        path = self._folder / "tokenizer.json"
+        try:
+            text = path.read_text(encoding="utf-8")
+            json.loads(text)
+        except ValueError as error:
+            raise HostError(f"expected a tokenizer in {path}, got a damaged file ({_line(error)})") from error
+        return Tokenizer.from_str(text)
+
+    def _find_ends(self, settings: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[int, ...]:
+        token = settings.get("eos_token")
+        text = token.get("content") if isinstance(token, dict) else token
+        named = [] if text is None else [self._backend.token_to_id(text)]
+        generation = _read_json(self._folder / "generation_config.json")
+        for value in (generation.get("eos_token_id"), config.get("eos_token_id")):
+            named += value if isinstance(value, list) else [value]
+        ends = tuple(dict.fromkeys(int(one) for one in named if one is not None))
+        if not ends:
+            raise HostError(
+                f"expected an end token (eos_token) in {self._folder}/tokenizer_config.json, found none"
+            )
+        return ends
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """A JSON object, empty if there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise HostError(f"expected JSON in {path}, got damaged text ({_line(error)})") from error
+    return value if isinstance(value, dict) else {}
+
+
+def _line(error: BaseException) -> str:
+    """The first line of a foreign error."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
