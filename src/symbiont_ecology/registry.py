@@ -43,7 +43,8 @@ class Registry(Generic[T]):
     """One extension point: names to frozen dataclasses that fulfil the protocol ``T``.
 
     ``kind`` is the word for one entry in messages and on the command line; ``package`` is the dotted name
-    of the folder that is scanned.
+    of the folder that is scanned. Keep the registry in a name that no module beside it has: Python binds a
+    submodule to its name in the parent package, over whatever was there.
     """
 
     def __init__(self, kind: str, package: str) -> None:
