@@ -75,9 +75,10 @@ class RunConfig(BaseModel):
     host: HostConfig = HostConfig()
     tasks: TasksConfig
     strategy: Spec = "ecology"
-    plasticity: Spec = "expert_iteration"
+    plasticity: Spec = "policy_gradient"
+    reward: Spec = "verdict"
     allocator: Spec = "thompson"
-    router: Spec = "learned"
+    router: Spec = "lexical"
     economy: Prices = Prices()
     run: LoopConfig = LoopConfig()
 
@@ -88,7 +89,7 @@ def load_config(name_or_path: str | Path, overrides: Sequence[str] = ()) -> RunC
     Raises:
         ConfigError: one line with the dotted key, what was expected, what came and the nearest known key.
     """
-    data = _compose(_find(str(name_or_path), None), ())
+    data = merge(_default_components(), _compose(_find(str(name_or_path), None), ()))
     for override in overrides:
         data = merge(data, _parse_override(override))
     return validate(RunConfig, data, f"config {str(name_or_path)!r}")
@@ -97,7 +98,7 @@ def load_config(name_or_path: str | Path, overrides: Sequence[str] = ()) -> RunC
 def dump_config(config: RunConfig) -> str:
     """The whole config as YAML, defaults included; equal configs give equal text, and it can be loaded."""
     data = config.model_dump(mode="json")
-    for key in ("strategy", "plasticity", "allocator", "router"):
+    for key in _component_keys():
         data[key] = _ordered(data[key])
     data["tasks"]["style"] = _ordered(data["tasks"]["style"])
     return str(OmegaConf.to_yaml(data))
@@ -135,6 +136,17 @@ def find_preset(name: str) -> Path:
 def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
     """``update`` over ``base``: mappings merge key by key, anything else replaces; neither is changed."""
     return {**base, **{key: _merge_value(base.get(key), value) for key, value in update.items()}}
+
+
+def _default_components() -> dict[str, Any]:
+    """The components that a config has without naming them, so that it can set their fields alone."""
+    top = {name: RunConfig.model_fields[name].default for name in _component_keys()}
+    return {**top, "tasks": {"style": TasksConfig.model_fields["style"].default}}
+
+
+def _component_keys() -> list[str]:
+    """The keys of a run's config whose value is a component."""
+    return [name for name, field in RunConfig.model_fields.items() if field.annotation == Spec]
 
 
 def _merge_value(old: Any, new: Any) -> Any:

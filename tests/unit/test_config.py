@@ -67,7 +67,11 @@ def test_overrides_come_last_and_have_types(folder: Path) -> None:
     assert (config.run.generations, config.run.train_flops) == (7, 2e15)
     assert config.strategy == {"kind": "ecology", "offspring": 8, "tau": 3e-4}
     assert (config.tasks.depths, config.host.targets) == (("long",), ("q_proj", "v_proj"))
-    assert (config.economy.beta, config.plasticity, config.allocator) == (1.0, "none", {"c": 0.01})
+    assert (config.economy.beta, config.plasticity, config.allocator) == (
+        1.0,
+        "none",
+        {"kind": "thompson", "c": 0.01},
+    )
 
 
 def test_a_file_extends_its_neighbours_before_presets(folder: Path, tmp_path: Path) -> None:
@@ -115,7 +119,7 @@ def test_a_wrong_override_is_one_clear_line(folder: Path, override: str, said: s
     ("text", "said"),
     [
         ("run: {generation: 3}\n" + MINIMAL, "unknown key 'run.generation'; did you mean 'run.generations'?"),
-        ("seed: 1\n", "missing key 'tasks'"),
+        ("seed: 1\n", "missing key 'tasks.families'"),
         ("tasks: {family: [a]}\n", "unknown key 'tasks.family'; did you mean 'tasks.families'?"),
         ("host: {model: '${oc.env:HOME}'}\n" + MINIMAL, "'${' is refused"),
         ("seed: 1\nseed: 2\n", "found duplicate key seed"),
@@ -211,7 +215,8 @@ def test_a_change_of_kind_drops_the_fields_of_the_old_kind() -> None:
 
 
 FLOAT = st.floats(min_value=1e-300, max_value=1e300)
-SPEC = st.text() | st.dictionaries(st.text(), st.integers() | FLOAT | st.text() | st.none(), max_size=3)
+FIELDS = st.dictionaries(st.text(), st.integers() | FLOAT | st.text() | st.none(), max_size=3)
+SPEC = st.text() | FIELDS.map(lambda spec: {"kind": "x", **spec})
 
 
 @settings(max_examples=40, deadline=None)
