@@ -22,14 +22,14 @@ class Prices:
     rollout: int = 250  # one mean rollout of the bare host on the task mix: the exchange rate, > 0
     ticket: int = 500  # to take part in one generation
     rent: int = 100  # per generation and million held LoRA parameters
-    base: int = 1000  # a full reward where success is at target
-    slope: int = 2400  # added to the price per unit of success below target
-    lowest: int = 300  # price where everyone succeeds
-    highest: int = 2200  # price where nobody does
+    base: int = 1500  # a full reward where success is at target
+    slope: int = 1500  # added to the price per unit of success below target
+    lowest: int = 600  # price where everyone succeeds
+    highest: int = 2400  # price where nobody does
     target: float = 0.5  # success at which a cell pays its base price
     beta: float = 0.2  # weight of the newest generation in the success average, in (0, 1]
-    cap: int = 6000  # balance above which revenue stays with the world
-    dowry: int = 2000  # a newborn's first energy, paid by its parents (a founder's by the world)
+    cap: int = 120_000  # balance above which revenue stays with the world
+    dowry: int = 30_000  # a newborn's first energy, paid by its parents (a founder's by the world)
     grace: int = 2  # generations that an organelle may stay below zero before it is retired
 
     def __post_init__(self) -> None:

@@ -142,7 +142,7 @@ class SlotBank:
         return Adapters(len(rows), tuple(_view(place, block, self.rank) for place in self._places))
 
     def _index(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where each parameter of a rank-``rank`` adapter goes in an arena row, and whether it belongs to B."""
+        """Where each parameter of a rank-``rank`` adapter goes in an arena row, and whether it is of B."""
         if rank not in self._indices:
             index = np.empty(self.layout.size(rank), dtype=np.int64)
             is_b = np.zeros(self.layout.size(rank), dtype=bool)
@@ -169,7 +169,7 @@ def stack(
     the size of all adapters per module.
     """
     sizes = [rank * width for _, d_in, d_out in layout.modules for width in (d_in, d_out)]
-    pieces = iter(vectors.split(sizes, dim=1))
+    pieces = iter(torch.split(vectors, sizes, dim=1))
     tiles = vectors.shape[0]
     found: dict[str, tuple[Tensor, Tensor]] = {}
     for name, d_in, d_out in layout.modules:
@@ -189,7 +189,7 @@ def stack(
 def project(
     x: Tensor, parts: Sequence[tuple[Tensor, Tensor | None]], factors: Factors | None
 ) -> list[Tensor]:
-    """``x Wⱼᵀ + bⱼ + x Aᵀ Bⱼᵀ`` for every member j: ``(rows, time, d_in)`` to ``(rows, time, d_out)`` each."""
+    """``x Wⱼᵀ + bⱼ + x Aᵀ Bⱼᵀ`` for every member j: ``(rows, time, d_in)`` to ``(rows, time, d_out)``."""
     outputs = [torch.nn.functional.linear(x, weight, bias) for weight, bias in parts]
     return outputs if factors is None else add_low_rank(x, outputs, factors)
 

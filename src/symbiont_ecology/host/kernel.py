@@ -316,7 +316,7 @@ class HostKernel:
         longest = max(lengths, default=0)
         if longest > self.shape.max_positions:
             raise HostError(
-                f"expected rows of at most {self.shape.max_positions} tokens, answer included, got {longest}: "
+                f"expected at most {self.shape.max_positions} tokens in a row with its answer, got {longest}: "
                 "shorten the prompt or max_new_tokens"
             )
 

@@ -50,7 +50,7 @@ def token_log_probabilities(decoder: Decoder, answers: Sequence[Answer], adapter
 
 
 def chunks(tiling: Tiling, lengths: Sequence[int], max_tokens: int) -> Iterator[tuple[int, int, np.ndarray]]:
-    """``(first tile, tile after the last, their rows)`` in pieces of at most ``max_tokens``, padding included."""
+    """``(first tile, tile after the last, their rows)`` in pieces of at most ``max_tokens`` with padding."""
     rows = tiling.rows.reshape(-1, tiling.height)
     low, widest = 0, 0
     for tile, members in enumerate(rows):
@@ -79,7 +79,7 @@ def score(
                 decoder, [answers[index] for index in batch], bank.gather(tiling.slots[low:high])
             )
             counts = [len(answers[index].ids) - answers[index].start for index in batch]
-            for index, one in zip(batch, values.split(counts), strict=True):
+            for index, one in zip(batch, torch.split(values, counts), strict=True):
                 found[index] = one
     return found
 
@@ -93,7 +93,7 @@ def learn(
     encode: Callable[[str], np.ndarray],
     max_batch_tokens: int,
 ) -> tuple[dict[int, AdapterWeights], dict[int, Memory], LearningStatistics]:
-    """One step for every slot that has lessons; the others come back as they are (see ``HostKernel.learn``)."""
+    """One step for every slot that has lessons; the others come back as they are (``HostKernel.learn``)."""
     lessons = [lesson for lesson in batch.lessons if lesson.completion]
     new_weights = dict(weights)
     new_memory = {slot: memory.get(slot, Memory()) for slot in weights}

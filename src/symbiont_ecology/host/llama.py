@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from symbiont_ecology.host.bank import Adapters, Factors, Site, project, project_whole
+from symbiont_ecology.host.bank import Adapters, Factors, project, project_whole
 from symbiont_ecology.host.decoder import pad_right
 from symbiont_ecology.host.shape import HostShape
 
@@ -174,7 +174,7 @@ class LlamaDecoder:
             heads = _whole(h, layer.qkv, qkv_f).view(
                 rows, 1, shape.heads + 2 * shape.kv_heads, shape.head_dim
             )
-            q, k, v = heads.split([shape.heads, shape.kv_heads, shape.kv_heads], dim=2)
+            q, k, v = torch.split(heads, [shape.heads, shape.kv_heads, shape.kv_heads], dim=2)
             q, k = self._rotated(q, layer.q_norm, angles), self._rotated(k, layer.k_norm, angles)
             keys, values = session.cache[index, 0], session.cache[index, 1]
             keys[:, :, end - 1], values[:, :, end - 1] = k[:, 0], v[:, 0]
@@ -191,7 +191,7 @@ class LlamaDecoder:
         return self._logits(x[:, 0])
 
     def _forward(self, ids: Tensor, adapters: Adapters, cache: Tensor | None) -> Tensor:
-        """All positions of right-padded rows; ``cache (layers, 2, rows, kv_heads, room, head_dim)`` is filled."""
+        """All positions of right-padded rows; fills ``cache (layers, 2, rows, kv_heads, room, head_dim)``."""
         shape, (rows, time) = self.shape, ids.shape
         cos, sin = self.rotary(time)
         angles = cos[:time, None], sin[:time, None]
@@ -248,8 +248,8 @@ class LlamaDecoder:
             raise KeyError(f"{names[0]}.bias")
         bias = torch.cat(found) if found else None
         sizes = [weight.shape[0] for weight in weights]
-        bias_parts = bias.split(sizes) if bias is not None else [None] * len(names)
-        parts = tuple(zip(whole.split(sizes), bias_parts, strict=True))
+        bias_parts = torch.split(bias, sizes) if bias is not None else [None] * len(names)
+        parts = tuple(zip(torch.split(whole, sizes), bias_parts, strict=True))
         for name, (weight, bias_part) in zip(names, parts, strict=True):
             self._weights[f"{name}.weight"] = weight
             if bias_part is not None:

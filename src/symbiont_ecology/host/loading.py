@@ -44,7 +44,7 @@ def find_folder(name_or_path: str | Path) -> Path:
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise HostError(f"expected a host model folder, found no folder {name!r}: check the path")
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model"]))

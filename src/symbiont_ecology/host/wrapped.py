@@ -63,10 +63,12 @@ class WrappedDecoder:
     def logits_at(self, ids: Tensor, rows: Tensor, positions: Tensor, adapters: Adapters) -> Tensor:
         """Logits at the wanted positions; the model's own head runs on the span that holds them all."""
         if "logits_to_keep" not in self._accepts:
-            return self._read(ids, adapters).logits[rows, positions]
+            everywhere: Tensor = self._read(ids, adapters).logits
+            return everywhere[rows, positions]
         first, last = int(positions.min()), int(positions.max())
         span = torch.arange(first, last + 1, device=ids.device)
-        return self._read(ids, adapters, logits_to_keep=span).logits[rows, positions - first]
+        logits: Tensor = self._read(ids, adapters, logits_to_keep=span).logits
+        return logits[rows, positions - first]
 
     def hidden(self, ids: Tensor, adapters: Adapters) -> Tensor:
         """Last hidden states after the final norm."""
@@ -143,7 +145,7 @@ def _linears(model: Any) -> list[tuple[str, nn.Module, int, int]]:
     ]
     if not stacks:
         raise HostError(
-            f"expected a model with a list of {layers} decoder layers, got {type(model).__name__} without one: "
+            f"expected a list of {layers} decoder layers in the model, found none in {type(model).__name__}: "
             "choose a decoder-only causal language model"
         )
     found: list[tuple[str, nn.Module, int, int]] = []

@@ -1,6 +1,6 @@
 """Task families, prompt styles, rewards, mixtures and splits: what the population is fed with."""
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.tasks.family import TaskFamily
@@ -22,7 +22,18 @@ class PromptStyle(Protocol):
         """The prompt text of an item."""
 
 
+class RewardRule(Protocol):
+    """What a reply is worth to learning, in [0, 1]."""
+
+    sees_gold: ClassVar[bool]
+    """Whether it uses more of the gold answer than the verdict."""
+
+    def __call__(self, family: TaskFamily, item: Item, reply: str) -> float:
+        """The reward of one reply."""
+
+
 task_families: Registry[TaskFamily] = Registry("task family", "symbiont_ecology.tasks.families")
 prompt_styles: Registry[PromptStyle] = Registry("prompt style", "symbiont_ecology.tasks.styles")
+reward_rules: Registry[RewardRule] = Registry("reward rule", "symbiont_ecology.tasks.rewards")
 
-__all__ = ["PromptStyle", "TaskFamily", "prompt_styles", "task_families"]
+__all__ = ["PromptStyle", "RewardRule", "TaskFamily", "prompt_styles", "reward_rules", "task_families"]

@@ -66,8 +66,8 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
     for module, (a, b) in found.items():
         if module not in sizes:
             raise AdapterError(
-                f"expected modules of this host, got {module!r} in {folder}: attach it to the model that it was "
-                "made for, or load the host without narrowing its targets"
+                f"expected modules of this host, got {module!r} in {folder}: attach it to the model that "
+                "it was made for, or load the host without narrowing its targets"
             )
         d_in, d_out = sizes[module]
         if (
@@ -78,8 +78,8 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
             or not len(a)
         ):
             raise AdapterError(
-                f"expected A (r, {d_in}) and B ({d_out}, r) for {module}, got {a.shape} and {b.shape} in {folder}: "
-                "it was made for a host of another size"
+                f"expected A (r, {d_in}) and B ({d_out}, r) for {module}, got {a.shape} and {b.shape} "
+                f"in {folder}: it was made for a host of another size"
             )
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
             raise AdapterError(f"expected finite weights, got NaN or infinity in {module} of {folder}")
@@ -211,7 +211,7 @@ def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
             )
         raise AdapterError(f"expected {WEIGHTS_FILE} in {folder}, found none: export the adapter again")
     try:
-        entries = deserialize(path.read_bytes())
+        entries = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except (SafetensorError, OSError) as error:
         raise AdapterError(
             f"expected safetensors in {path}, got a damaged file ({error}): export it again"

@@ -1,0 +1,24 @@
+"""The living part: organelles, trials, archive, decisions and how they are carried out, state."""
+
+from symbiont_ecology.ecology.archive import Archive, Elite, cell_name
+from symbiont_ecology.ecology.decisions import Birth, Decision, Found, Retire
+from symbiont_ecology.ecology.organelle import HOST, Genome, Organelle
+from symbiont_ecology.ecology.state import Belief, EcologyState
+from symbiont_ecology.ecology.trials import Outcome, Trial
+
+__all__ = [
+    "HOST",
+    "Archive",
+    "Belief",
+    "Birth",
+    "Decision",
+    "EcologyState",
+    "Elite",
+    "Found",
+    "Genome",
+    "Organelle",
+    "Outcome",
+    "Retire",
+    "Trial",
+    "cell_name",
+]

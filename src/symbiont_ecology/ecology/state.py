@@ -1,0 +1,100 @@
+"""EcologyState: everything that changes during a run and must survive a crash, and nothing else.
+
+What a component remembers between generations is a field here or a blob that a field names; generators,
+slots and caches are not state. ``save`` is atomic: blobs first (write-once), then the file that names them.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from symbiont_ecology.ecology.archive import Archive
+from symbiont_ecology.ecology.organelle import Organelle
+from symbiont_ecology.economics import ComputeBudget, Ledger
+from symbiont_ecology.errors import RunError
+from symbiont_ecology.types import BlobRef, OrganelleId
+
+STATE_FILE = "state.json"
+
+
+@dataclass(frozen=True)
+class Belief:
+    """Discounted counts of successes and failures of one organelle in one cell."""
+
+    successes: float = 0.0
+    failures: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """Posterior mean success rate under a uniform prior."""
+        return (self.successes + 1) / (self.successes + self.failures + 2)
+
+
+@dataclass
+class EcologyState:
+    """A living ecology between two generations."""
+
+    seed: int
+    generation: int = 0
+    next_id: int = 0
+    next_seq: int = 0
+    mean_rollout_flops: int = 1
+    """Useful FLOPs of one mean rollout of the bare host: the exchange rate, fixed at founding."""
+    population: dict[OrganelleId, Organelle] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+    beliefs: dict[OrganelleId, dict[str, Belief]] = field(default_factory=dict)
+    success: dict[str, float] = field(default_factory=dict)
+    """Moving average of success per cell name, which prices follow."""
+    archive: Archive = field(default_factory=Archive)
+    budget: ComputeBudget = field(default_factory=ComputeBudget)
+
+    def new_id(self) -> OrganelleId:
+        """The next organelle id, never used before."""
+        self.next_id += 1
+        return f"o{self.next_id}"
+
+    def reachable(self) -> set[BlobRef]:
+        """Every blob that must be kept."""
+        living = {ref for o in self.population.values() for ref in (o.genome.weights, o.memory)}
+        return living | {elite.weights for elite in self.archive.elites.values()}
+
+
+_schema = TypeAdapter(EcologyState)
+
+
+def save(state: EcologyState, folder: Path) -> None:
+    """Writes ``state.json`` by atomic rename. The caller has flushed the blobs before.
+
+    Raises:
+        RunError: the disk is full or the folder is gone; the earlier state is untouched.
+    """
+    temporary = folder / f"{STATE_FILE}.new"
+    try:
+        with temporary.open("wb") as file:
+            file.write(_schema.dump_json(state, indent=1))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, folder / STATE_FILE)
+    except OSError as error:
+        raise RunError(
+            f"cannot write the checkpoint in {folder}: {error.strerror}; free some space and resume"
+        ) from error
+
+
+def load(folder: Path) -> EcologyState:
+    """The last checkpoint of a run.
+
+    Raises:
+        RunError: there is none, or it is damaged.
+    """
+    path = folder / STATE_FILE
+    try:
+        return _schema.validate_json(path.read_bytes())
+    except OSError as error:
+        raise RunError(f"no checkpoint in {folder}: {error.strerror}") from error
+    except ValidationError as error:
+        raise RunError(f"{path} is damaged: {error.errors()[0]['msg']}") from error

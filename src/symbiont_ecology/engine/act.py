@@ -1,0 +1,74 @@
+"""Acting and judging: all trials of a generation as one batched call per wave of slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from symbiont_ecology.ecology import HOST, EcologyState, Outcome, Trial
+from symbiont_ecology.economics import Cost, rollout_flops
+from symbiont_ecology.engine.world import World
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.types import HOST_SLOT, Decoding, Item, OrganelleId, Rollouts, Row
+
+SAMPLING = Decoding(temperature=1.0)
+"""Practice is sampled from the organelle's own distribution: the policy that learning improves."""
+
+
+def act(trials: Sequence[Trial], state: EcologyState, world: World, draw: Draw) -> list[Outcome]:
+    """Rolls out every trial, judges every reply and charges the budget; outcomes in the order of the trials."""
+    outcomes: dict[int, Outcome] = {}
+    for slots in waves({trial.who for trial in trials}, world.host.slots):
+        for who, slot in slots.items():
+            if who != HOST:
+                world.host.place(slot, world.store.weights(state.population[who].genome.weights))
+        chosen = [index for index, trial in enumerate(trials) if trial.who in slots]
+        rows, draws = [], []
+        for index in chosen:
+            for row, generator in _rows(trials[index], slots[trials[index].who], world, draw):
+                rows.append(row)
+                draws.append(generator)
+        rollouts = world.host.rollout(rows, draws, SAMPLING)
+        state.budget.charge("train", Cost(calls=1))
+        start = 0
+        for index in chosen:
+            stop = start + len(trials[index].items) * trials[index].samples
+            outcomes[index] = _judged(trials[index], rollouts, range(start, stop), state, world)
+            state.budget.charge("train", outcomes[index].cost)
+            start = stop
+    return [outcomes[index] for index in range(len(trials))]
+
+
+def waves(everyone: set[OrganelleId], slots: int) -> Iterator[dict[OrganelleId, int]]:
+    """Slots for everyone, in waves of at most ``slots`` organelles, by sorted id. The host needs no slot."""
+    organelles = sorted(everyone - {HOST})
+    for start in range(0, max(len(organelles), 1), slots):
+        wave = {who: slot for slot, who in enumerate(organelles[start : start + slots])}
+        if start == 0 and HOST in everyone:
+            wave[HOST] = HOST_SLOT
+        if wave:
+            yield wave
+
+
+def _rows(trial: Trial, slot: int, world: World, draw: Draw) -> Iterator[tuple[Row, np.random.Generator]]:
+    tasks = world.scene.tasks
+    for index, item in enumerate(trial.items):
+        row = Row(tasks.prompt(item), slot, tasks.reply_limit(item))
+        for sample in range(trial.samples):
+            yield row, draw("rollout", trial.who, trial.purpose, item.id, index, sample)
+
+
+def _judged(trial: Trial, rollouts: Rollouts, places: range, state: EcologyState, world: World) -> Outcome:
+    asked: list[Item] = [item for item in trial.items for _ in range(trial.samples)]
+    texts = tuple(rollouts.texts[place] for place in places)
+    verdicts = tuple(world.scene.tasks.verify(item, text) for item, text in zip(asked, texts, strict=True))
+    rank = 0 if trial.who == HOST else state.population[trial.who].genome.rank
+    tokens = [(int(rollouts.prompt_lengths[place]), int(rollouts.lengths[place])) for place in places]
+    cost = Cost(
+        tokens_in=sum(read for read, _ in tokens),
+        tokens_out=sum(written for _, written in tokens),
+        rows=len(texts),
+        flops=sum(rollout_flops(world.host.shape, world.lora_parameters(rank), *pair) for pair in tokens),
+    )
+    return Outcome(trial, texts, tuple(rollouts.completion(place) for place in places), verdicts, cost)

@@ -1,0 +1,110 @@
+"""Learning: the plasticity rule turns a generation into lessons, one backward pass teaches everyone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from symbiont_ecology.ecology import EcologyState, Outcome
+from symbiont_ecology.economics import Cost, learning_flops
+from symbiont_ecology.engine.act import waves
+from symbiont_ecology.engine.world import World
+from symbiont_ecology.plasticity import Lived, Teaching
+from symbiont_ecology.types import BlobRef, LearningBatch, Lesson, OrganelleId
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a generation did to one organelle. ``is_sick``: a loss or gradient was not finite."""
+
+    who: OrganelleId
+    weights: BlobRef
+    memory: BlobRef
+    cost: Cost = Cost()
+    lessons: int = 0
+    loss: float = 0.0
+    gradient_norm: float = 0.0
+    is_sick: bool = False
+
+
+def learn(outcomes: Sequence[Outcome], state: EcologyState, world: World) -> list[Update]:
+    """One update for everyone who practised. Nothing is installed yet: the old weights acted."""
+    practised: dict[OrganelleId, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        if outcome.trial.purpose == "practice":
+            practised[outcome.trial.who].append(outcome)
+    updates = []
+    for slots in waves(set(practised), world.host.slots):
+        updates += _learn_wave(slots, practised, state, world)
+    return updates
+
+
+def _learn_wave(
+    slots: dict[OrganelleId, int],
+    practised: dict[OrganelleId, list[Outcome]],
+    state: EcologyState,
+    world: World,
+) -> list[Update]:
+    weights, memory, lessons, rates, costs = {}, {}, [], {}, {}
+    for who, slot in slots.items():
+        genome = state.population[who].genome
+        weights[slot] = world.store.weights(genome.weights)
+        memory[slot] = world.store.memory(state.population[who].memory)
+        teachings, notes = world.plasticity.learn(_lived(practised[who], memory[slot].notes, world))
+        memory[slot] = replace(memory[slot], notes=notes)
+        rates[slot] = genome.traits.get("learning_rate", 0.0)
+        costs[who] = _cost(teachings, practised[who], genome.rank, world)
+        lessons += [
+            Lesson(world.scene.tasks.prompt(one.item), one.completion, slot, one.weight) for one in teachings
+        ]
+    statistics = None
+    if lessons:
+        weights, memory, statistics = world.host.learn(LearningBatch(tuple(lessons), rates), weights, memory)
+        state.budget.charge("train", Cost(calls=1))
+    updates = []
+    for who, slot in slots.items():
+        count = sum(lesson.slot == slot for lesson in lessons)
+        taught = statistics is not None and count > 0
+        is_sick = taught and slot in statistics.sick
+        state.budget.charge("train", costs[who])
+        updates.append(
+            Update(
+                who,
+                world.store.put_weights(weights[slot]),
+                world.store.put_memory(memory[slot]),
+                costs[who],
+                count,
+                statistics.loss[slot] if taught and not is_sick else 0.0,
+                statistics.gradient_norm[slot] if taught and not is_sick else 0.0,
+                is_sick,
+            )
+        )
+    return updates
+
+
+def _lived(outcomes: list[Outcome], notes: dict[str, float], world: World) -> Lived:
+    tasks = world.scene.tasks
+    rewards = tuple(
+        tuple(
+            world.reward(tasks.families[item.family], item, outcome.texts[place])
+            for item, places in outcome.groups()
+            for place in places
+        )
+        for outcome in outcomes
+    )
+    return Lived(tuple(outcomes), rewards, notes)
+
+
+def _cost(teachings: Sequence[Teaching], outcomes: list[Outcome], rank: int, world: World) -> Cost:
+    """Useful work of the lessons: forward and backward over their prompts and completions."""
+    if not teachings:
+        return Cost()
+    # A trial's prompts differ by a few tokens at most, so the trial's mean stands for each of them.
+    mean_prompt = {o.trial.cell: round(o.cost.tokens_in / o.cost.rows) for o in outcomes}
+    parameters = world.lora_parameters(rank)
+    flops = sum(
+        learning_flops(world.host.shape, parameters, mean_prompt[one.item.cell], len(one.completion))
+        for one in teachings
+    )
+    return Cost(flops=flops, updates=1)

@@ -1,0 +1,50 @@
+"""Memory of a generation: beliefs, success averages and the archive, from the weights that acted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from symbiont_ecology.ecology import Belief, EcologyState, Elite, Outcome, cell_name
+from symbiont_ecology.ecology.population import quarantine
+from symbiont_ecology.economics import Prices
+from symbiont_ecology.engine.learn import Update
+from symbiont_ecology.events import Archived, Event
+from symbiont_ecology.routing.allocators import Allocator
+
+
+def remember(
+    state: EcologyState, outcomes: Sequence[Outcome], prices: Prices, allocator: Allocator
+) -> list[Event]:
+    """Updates what is believed of everyone who practised, what cells pay, and who holds them."""
+    events: list[Event] = []
+    verdicts: dict[str, list[float]] = defaultdict(list)
+    for outcome in outcomes:
+        if outcome.trial.purpose != "practice":
+            continue
+        who, cell = outcome.trial.who, outcome.trial.cell
+        name = cell_name(cell)
+        verdicts[name] += outcome.rewards
+        beliefs = state.beliefs.setdefault(who, {})
+        beliefs[name] = allocator.update(beliefs.get(name, Belief()), outcome.rewards)
+        genome = state.population[who].genome
+        elite = Elite(who, genome.weights, genome.rank, beliefs[name].mean, state.generation)
+        if state.archive.add(cell, elite):
+            events.append(Archived(state.generation, who, name, elite.score, elite.weights))
+    for name, rewards in verdicts.items():
+        state.success[name] = prices.update_success(state.success[name], rewards)
+    return events
+
+
+def grow(state: EcologyState, updates: Sequence[Update]) -> list[Event]:
+    """Installs what was learned; whoever met a number that is not finite is quarantined."""
+    events: list[Event] = []
+    for update in updates:
+        if update.is_sick:
+            events += quarantine(state, update.who, "a loss, gradient or weight was not finite")
+            continue
+        organelle = state.population[update.who]
+        genome = replace(organelle.genome, weights=update.weights)
+        state.population[update.who] = replace(organelle, genome=genome, memory=update.memory)
+    return events

@@ -1,0 +1,201 @@
+"""A run: a folder that holds everything, founded once, continued any number of times, always the same.
+
+    config.yaml       resolved config, written first       provenance.json   versions, host, seed
+    events.jsonl      what happened                        timings.jsonl     how long it took (not state)
+    state.json        the last checkpoint                  blobs/            weights and memories
+
+A checkpoint is: events to disk, new blobs, then ``state.json`` by atomic rename, then blobs that nothing
+names any more are deleted. So a run that is killed anywhere and resumed ends with the same ``state.json``
+and ``events.jsonl``, byte for byte, as one that never stopped (same machine and build).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from symbiont_ecology.config import RunConfig, dump_config, load_config
+from symbiont_ecology.ecology import EcologyState
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.engine.build import build_host, build_world, check
+from symbiont_ecology.engine.generation import found, run_generation
+from symbiont_ecology.engine.world import Host, World
+from symbiont_ecology.errors import HostError, RunError
+from symbiont_ecology.events import EventLog, GenerationEnded
+
+CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
+PROVENANCE_FILE = "provenance.json"
+
+Watcher = Callable[[EcologyState, GenerationEnded, float], None]
+"""Called after every generation with its wall-clock seconds; for showing, never for deciding."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Why a run returned, and its state. ``is_complete`` is False after an interruption."""
+
+    state: EcologyState
+    is_complete: bool
+
+
+def start(
+    config: RunConfig,
+    folder: Path,
+    *,
+    watch: Watcher | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+    host: Host | None = None,
+) -> Finished:
+    """Founds a run in a new folder and lives it.
+
+    Raises:
+        ConfigError: the config does not fit together; no model was loaded.
+        RunError: the folder holds a run already, or the disk is full.
+    """
+    check(config)
+    if (folder / CONFIG_FILE).exists():
+        raise RunError(f"{folder} holds a run already: resume it (symbiont resume {folder}) or choose another --out")
+    with _locked(folder):
+        _write(folder / CONFIG_FILE, dump_config(config))
+        return _live(config, folder, watch, should_stop, host)
+
+
+def resume(
+    folder: Path,
+    *,
+    watch: Watcher | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+    host: Host | None = None,
+) -> Finished:
+    """Goes on from the last checkpoint; a run that died before its first one begins again.
+
+    Raises:
+        RunError: no run in the folder, another writer is at work there, or its files are damaged.
+        HostError: the host is not the one that the run was founded with.
+    """
+    config = read_config(folder)
+    check(config)
+    with _locked(folder):
+        return _live(config, folder, watch, should_stop, host)
+
+
+def read_config(folder: Path) -> RunConfig:
+    """The resolved config of a run.
+
+    Raises:
+        RunError: the folder holds no run.
+    """
+    path = folder / CONFIG_FILE
+    if not path.is_file():
+        raise RunError(f"no run in {folder}: expected a {CONFIG_FILE} there")
+    return load_config(path)
+
+
+def _live(
+    config: RunConfig, folder: Path, watch: Watcher | None, should_stop: Callable[[], bool], host: Host | None
+) -> Finished:
+    world = build_world(config, host or build_host(config), folder)
+    _check_provenance(config, folder, world.host)
+    log = EventLog(folder / EVENTS_FILE)
+    if (folder / checkpoint.STATE_FILE).exists():
+        state = checkpoint.load(folder)
+        log.rewind(state.next_seq)
+    else:
+        state = EcologyState(config.seed)
+        log.rewind(0)
+        world.store.collect(())
+        found(state, world, log)
+    while not _is_complete(config, state):
+        began = time.perf_counter()
+        summary = run_generation(state, world, log)
+        is_stopping = should_stop()
+        if is_stopping or _is_complete(config, state) or state.generation % config.run.checkpoint_every == 0:
+            _checkpoint(state, world, log, folder)
+        seconds = time.perf_counter() - began
+        _note_time(folder, summary.generation, seconds)
+        if watch is not None:
+            watch(state, summary, seconds)
+        if is_stopping:
+            return Finished(state, _is_complete(config, state))
+    return Finished(state, True)
+
+
+def _is_complete(config: RunConfig, state: EcologyState) -> bool:
+    budget = config.run.train_flops
+    return state.generation >= config.run.generations or (
+        budget is not None and state.budget.train.flops >= budget
+    )
+
+
+def _checkpoint(state: EcologyState, world: World, log: EventLog, folder: Path) -> None:
+    reachable = state.reachable()
+    log.sync()
+    world.store.flush(reachable)
+    checkpoint.save(state, folder)
+    world.store.collect(reachable)
+
+
+def _check_provenance(config: RunConfig, folder: Path, host: Host) -> None:
+    """Writes where the run comes from, or refuses to continue it on another host."""
+    path = folder / PROVENANCE_FILE
+    if path.exists():
+        founded = json.loads(path.read_text())["host"]
+        if founded != host.fingerprint():
+            raise HostError(
+                f"this run was founded on host {founded}, but {config.host.model!r} is now "
+                f"{host.fingerprint()}: bring back the model it was founded with"
+            )
+        return
+    facts = {
+        "host": host.fingerprint(),
+        "model": config.host.model,
+        "seed": config.seed,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "packages": {name: _version(name) for name in ("symbiont-ecology", "torch", "transformers", "numpy")},
+    }
+    _write(path, json.dumps(facts, indent=1) + "\n")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f"{path.name}.new")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _note_time(folder: Path, generation: int, seconds: float) -> None:
+    with (folder / TIMINGS_FILE).open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"generation": generation, "seconds": round(seconds, 4)}) + "\n")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One writer at a time. The lock goes with its process, however that ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("w")
+    except OSError as error:
+        raise RunError(f"cannot use {folder}: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RunError(f"another process is writing to {folder}: wait for it or stop it first") from error
+        yield

@@ -1,0 +1,77 @@
+"""The books of a generation: revenue for verified answers, costs for compute, rent for what is held."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from symbiont_ecology.ecology import EcologyState, Outcome, cell_name
+from symbiont_ecology.economics import Prices
+from symbiont_ecology.engine.learn import Update
+from symbiont_ecology.events import Acted, Event, Learned, Settled
+from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.weights import AdapterLayout
+
+
+def settle(
+    state: EcologyState,
+    outcomes: Sequence[Outcome],
+    updates: Sequence[Update],
+    prices: Prices,
+    layout: AdapterLayout,
+) -> list[Event]:
+    """Moves the generation's energy, organelle by organelle, and records what was done and paid."""
+    events: list[Event] = [_acted(state.generation, outcome) for outcome in outcomes]
+    earned: dict[OrganelleId, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        if outcome.trial.purpose == "practice":
+            earned[outcome.trial.who].append(outcome)
+    learned = {update.who: update for update in updates}
+    for who, organelle in list(state.population.items()):
+        revenue = sum(
+            prices.revenue(prices.price(state.success[cell_name(o.trial.cell)]), o.rewards) for o in earned[who]
+        )
+        flops = sum(outcome.cost.flops for outcome in earned[who])
+        if who in learned and learned[who].lessons:
+            flops += learned[who].cost.flops
+            events.append(_learned(state.generation, learned[who]))
+        cost = prices.cost(flops, state.mean_rollout_flops)
+        rent = prices.rent_for(layout.size(organelle.genome.rank))
+        tickets = int(bool(earned[who]))
+        state.ledger.charge(who, cost + rent + tickets * prices.ticket)
+        arrived = state.ledger.mint(who, revenue, prices.cap)
+        balance = state.ledger.balance(who)
+        overdrawn = organelle.overdrawn + 1 if balance < 0 else 0
+        state.population[who] = replace(organelle, overdrawn=overdrawn)
+        events.append(Settled(state.generation, who, tickets, arrived, cost, rent, balance))
+    return events
+
+
+def _acted(generation: int, outcome: Outcome) -> Acted:
+    trial, cost = outcome.trial, outcome.cost
+    return Acted(
+        generation,
+        trial.who,
+        cell_name(trial.cell),
+        tuple(item.id for item in trial.items),
+        outcome.rewards,
+        trial.samples,
+        cost.tokens_in,
+        cost.tokens_out,
+        cost.flops,
+        trial.purpose,
+    )
+
+
+def _learned(generation: int, update: Update) -> Learned:
+    return Learned(
+        generation,
+        update.who,
+        update.lessons,
+        update.cost.tokens_out,
+        update.cost.flops,
+        update.loss,
+        update.gradient_norm,
+        update.weights,
+    )

@@ -1,0 +1,65 @@
+"""The machinery of a run. Parts are frozen; only the state moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from symbiont_ecology.economics import HostShape
+from symbiont_ecology.plasticity import Plasticity
+from symbiont_ecology.strategies import Scene, Strategy
+from symbiont_ecology.tasks import RewardRule
+from symbiont_ecology.types import Decoding, LearningBatch, LearningStatistics, Rollouts, Row
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
+from symbiont_ecology.weights.blobs import BlobStore
+
+
+class Host(Protocol):
+    """What the engine needs of a host; ``HostKernel`` is one, tests bring a toy."""
+
+    @property
+    def slots(self) -> int:
+        """Adapters that one batched call can serve."""
+
+    @property
+    def layout(self) -> AdapterLayout:
+        """Which modules carry adapters."""
+
+    @property
+    def shape(self) -> HostShape:
+        """The host's sizes, for the price of its work."""
+
+    def fingerprint(self) -> str:
+        """Hash of the base weights."""
+
+    def place(self, slot: int, weights: AdapterWeights) -> None:
+        """Copies an adapter into a slot."""
+
+    def rollout(
+        self, rows: Sequence[Row], draws: Sequence[np.random.Generator] | None, decoding: Decoding
+    ) -> Rollouts:
+        """Answers every row, whichever slots they belong to."""
+
+    def learn(
+        self, batch: LearningBatch, weights: Mapping[int, AdapterWeights], memory: Mapping[int, Memory]
+    ) -> tuple[dict[int, AdapterWeights], dict[int, Memory], LearningStatistics]:
+        """One step for every slot with lessons."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything that a generation works with beside the state."""
+
+    host: Host
+    store: BlobStore
+    scene: Scene
+    strategy: Strategy
+    plasticity: Plasticity
+    reward: RewardRule
+
+    def lora_parameters(self, rank: int) -> int:
+        """Parameters that an adapter of that rank holds."""
+        return self.host.layout.size(rank)

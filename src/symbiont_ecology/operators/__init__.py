@@ -1,0 +1,22 @@
+"""Variation of adapter weights: one mutation, crossover or merge per file. Pure: parents are never changed."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from symbiont_ecology.registry import Registry
+from symbiont_ecology.weights import AdapterWeights
+
+
+class Operator(Protocol):
+    """Parents' weights to a child's weights."""
+
+    arity: ClassVar[int]
+    """How many parents it takes."""
+
+    def __call__(self, parents: Sequence[AdapterWeights], generator: np.random.Generator) -> AdapterWeights:
+        """The child; equal draws give equal children."""
+
+
+operators: Registry[Operator] = Registry("operator", "symbiont_ecology.operators")

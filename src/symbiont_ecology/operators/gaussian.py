@@ -1,0 +1,33 @@
+"""Gaussian mutation in proportion to what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from symbiont_ecology.operators import operators
+from symbiont_ecology.weights import AdapterWeights
+
+
+@operators.register("gaussian")
+@dataclass(frozen=True)
+class Gaussian:
+    """Adds noise to every factor, scaled to that factor's own root mean square (Such et al. 2017,
+    arXiv:1712.06567, made scale-free), so that large and small modules are jittered alike.
+    """
+
+    sigma: float = 0.02  # noise relative to the root mean square of each factor, >= 0
+    arity: ClassVar[int] = 1
+
+    def __call__(self, parents: Sequence[AdapterWeights], generator: np.random.Generator) -> AdapterWeights:
+        """The parent with noise; a factor that is all zero stays so."""
+        (parent,) = parents
+        child = parent.vector.copy()
+        for _, a, b, _, _ in parent.layout.blocks(parent.rank):
+            for part in (a, b):
+                scale = np.float32(self.sigma * np.sqrt(np.mean(np.square(child[part]))))
+                child[part] += scale * generator.standard_normal(part.stop - part.start, dtype=np.float32)
+        return AdapterWeights(parent.layout, parent.rank, parent.scaling, child)

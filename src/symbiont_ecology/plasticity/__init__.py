@@ -1,0 +1,41 @@
+"""Learning within a life: rules that turn outcomes into one batch of lessons. One rule per file."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from symbiont_ecology.ecology import Outcome
+from symbiont_ecology.registry import Registry
+from symbiont_ecology.types import Item
+
+
+@dataclass(frozen=True)
+class Lived:
+    """One generation of one organelle: its practice, what each rollout is worth, and its own notes."""
+
+    outcomes: tuple[Outcome, ...]
+    rewards: tuple[tuple[float, ...], ...]
+    """Per outcome, one number per rollout, by the run's reward rule."""
+    notes: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """Raise (weight > 0) or lower (weight < 0) the probability of this completion to this item."""
+
+    item: Item
+    completion: tuple[int, ...]
+    weight: float
+
+
+class Plasticity(Protocol):
+    """A rule of learning. Frozen; what it must remember goes into the organelle's notes."""
+
+    sees_gold: ClassVar[bool]
+    """Whether it uses gold answers and not verdicts alone."""
+
+    def learn(self, lived: Lived) -> tuple[Sequence[Teaching], Mapping[str, float]]:
+        """What to learn from a generation, and the notes to keep."""
+
+
+plasticities: Registry[Plasticity] = Registry("plasticity", "symbiont_ecology.plasticity")

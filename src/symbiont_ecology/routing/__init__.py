@@ -1,0 +1,1 @@
+"""Who meets which task: allocators during a run, routers at inference."""

@@ -1,0 +1,74 @@
+"""Routes by the letters of a prompt: ridge regression of verdicts on hashed character n-grams.
+
+One regression per organelle predicts how much its verdict differs from the bare host's mean, so a prompt
+unlike anything an organelle met predicts no difference: it then loses to whoever has evidence, and to the
+host when nobody has. Label-free: neither family nor cell is looked at. Ridge: Hoerl & Kennard 1970;
+hashed features: Weinberger et al. 2009, arXiv:0902.2206.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.routing.routers import Choice, Observation, routers
+from symbiont_ecology.types import OrganelleId
+
+
+@routers.register("lexical")
+@dataclass(frozen=True)
+class Lexical:
+    """Abstains to the bare host unless an organelle promises ``margin`` more than it."""
+
+    features: int = 1024  # hash buckets
+    longest: int = 4  # longest n-gram, in characters
+    ridge: float = 1.0  # strength of the pull towards the host's mean, > 0
+    margin: float = 0.02  # promised gain in success below which the host answers
+
+    def fit(self, observations: Sequence[Observation], candidates: Sequence[OrganelleId]) -> Choice:
+        """One ridge regression per candidate, and one for the host."""
+        seen: dict[OrganelleId, list[Observation]] = defaultdict(list)
+        for observation in observations:
+            seen[observation.who].append(observation)
+        host = seen.get(HOST, [])
+        prior = sum(o.verdict for o in host) / len(host) if host else 0.0
+        everyone = [HOST, *candidates]
+        heads = np.stack([self._head(seen.get(who, []), prior) for who in everyone])
+
+        def choose(prompts: Sequence[str]) -> list[OrganelleId]:
+            promised = self._embed(prompts) @ heads.T
+            promised[:, 0] += self.margin
+            return [everyone[index] for index in np.argmax(promised, axis=1)]
+
+        return choose
+
+    def _head(self, observations: Sequence[Observation], prior: float) -> np.ndarray:
+        if not observations:
+            return np.zeros(self.features)
+        # One line per prompt and verdict mean: repeated prompts add weight, not rows.
+        sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        for o in observations:
+            sums[o.prompt][0] += o.weight
+            sums[o.prompt][1] += o.weight * (o.verdict - prior)
+        embedded = self._embed(list(sums))
+        weights = np.array([weight for weight, _ in sums.values()])
+        targets = np.array([total for _, total in sums.values()])
+        gram = embedded.T @ (embedded * weights[:, None]) + self.ridge * np.eye(self.features)
+        return np.linalg.solve(gram, embedded.T @ targets)
+
+    def _embed(self, prompts: Sequence[str]) -> np.ndarray:
+        """Unit vectors ``(prompts, features)`` of hashed n-gram counts."""
+        embedded = np.zeros((len(prompts), self.features))
+        for row, prompt in enumerate(prompts):
+            for size in range(1, self.longest + 1):
+                for start in range(len(prompt) - size + 1):
+                    code = zlib.crc32(prompt[start : start + size].encode())
+                    embedded[row, code % self.features] += 1.0
+        np.sqrt(embedded, out=embedded)  # a letter said ten times is not ten times the evidence
+        norms = np.linalg.norm(embedded, axis=1, keepdims=True)
+        return embedded / np.maximum(norms, 1e-9)

@@ -1,0 +1,48 @@
+"""The world's demand: which cells there are, and how their items are drawn, asked and judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from symbiont_ecology.tasks import PromptStyle, TaskFamily, task_families
+from symbiont_ecology.tasks.splits import Split
+from symbiont_ecology.types import Cell, Depth, Item
+
+
+@dataclass(frozen=True)
+class TaskMixture:
+    """Every combination of the families and depths is a cell, all in demand alike."""
+
+    names: tuple[str, ...]
+    depths: tuple[Depth, ...]
+    style: PromptStyle
+
+    @cached_property
+    def families(self) -> dict[str, TaskFamily]:
+        """The families by name."""
+        return {name: task_families.build(name) for name in self.names}
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """All (family, depth), families outermost."""
+        return tuple((name, depth) for name in self.names for depth in self.depths)
+
+    def draw(self, cell: Cell, count: int, generator: np.random.Generator, split: Split = "train") -> tuple[Item, ...]:
+        """``count`` items of a cell, with replacement."""
+        family, depth = self.families[cell[0]], cell[1]
+        return tuple(family.sample(depth, generator, split=split) for _ in range(count))
+
+    def prompt(self, item: Item) -> str:
+        """The item as the host is asked it."""
+        return self.style.render(self.families[item.family], item)
+
+    def reply_limit(self, item: Item) -> int:
+        """Most new tokens for a reply to the item."""
+        return self.families[item.family].reply_limit(item.depth) + self.style.extra_tokens
+
+    def verify(self, item: Item, reply: str) -> float:
+        """The verdict on a reply."""
+        return self.families[item.family].verify(item, reply)
