@@ -62,7 +62,6 @@ class Population:
             else:
                 self.peft.load_adapter(workplace / str(slot), adapter_name=str(slot))
         self.peft.eval()
-        self.peft.generation_config.eos_token_id = None  # both sides write every token
         letters = "abcdefghijklmnopqrstuvwxyz 0123456789"
         self.prompts = [
             "".join(generator.choice(list(letters), size=int(generator.integers(39, 56))))
@@ -130,7 +129,7 @@ class Population:
 
     def _rollout(self, slots: list[int]) -> list[str]:
         rows = [Row(prompt, slot, NEW_TOKENS) for prompt, slot in zip(self.prompts, slots, strict=True)]
-        return list(self.kernel.rollout(rows, None, Decoding(min_new_tokens=0)).texts)
+        return list(self.kernel.rollout(rows, None, Decoding(min_new_tokens=NEW_TOKENS)).texts)
 
     def _generate(self, prompts: list[str], **extra: Any) -> list[str]:
         batch = self.tokenizer(prompts, return_tensors="pt", padding=True)
@@ -138,6 +137,7 @@ class Population:
             ids = self.peft.generate(
                 **batch,
                 max_new_tokens=NEW_TOKENS,
+                min_new_tokens=NEW_TOKENS,
                 do_sample=False,
                 pad_token_id=self.tokenizer.pad_token_id,
                 **extra,

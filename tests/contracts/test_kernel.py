@@ -1,0 +1,540 @@
+"""The host kernel against PEFT, against itself alone, and against what it promises never to touch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from hosts import PROMPTS, make_host, random_weights
+from symbiont_ecology.errors import AdapterError, HostError
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.host.tiles import tile_rows
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Rollouts, Row
+from symbiont_ecology.weights.adapter import AdapterWeights, Memory
+
+RANKS = (8, 4, 8, 1)
+SLOTS = (0, 1, HOST_SLOT, 3, 2, 2, 2, 0)  # one per prompt: ragged, mixed with the bare host, out of order
+GREEDY = Decoding()
+SAMPLED = Decoding(temperature=0.9, top_p=0.9)
+
+
+@dataclass
+class Company:
+    """A kernel with four adapters in its slots, and the same adapters on PEFT."""
+
+    kernel: HostKernel
+    adapters: tuple[AdapterWeights, ...]
+    peft: Any
+    tokenizer: Any
+
+    def rollout(self, slots: Sequence[int] = SLOTS, tokens: int = 12) -> Rollouts:
+        rows = [Row(prompt, slot, tokens) for prompt, slot in zip(PROMPTS, slots, strict=True)]
+        return self.kernel.rollout(rows, None, GREEDY)
+
+    def peft_as(self, slot: int) -> Any:
+        self.peft.set_adapter(str(slot))
+        return self.peft
+
+    def peft_log_probabilities(self, model: Any, prompt: str, completion: Sequence[int]) -> torch.Tensor:
+        head = self.tokenizer(prompt)["input_ids"]
+        ids = torch.tensor([head + list(completion)])
+        logits = model(input_ids=ids).logits[0, len(head) - 1 : -1]
+        return logits.log_softmax(-1).gather(1, ids[0, len(head) :, None])[:, 0]
+
+
+@pytest.fixture(scope="session", params=["qwen3", "qwen3 wrapped", "gpt2"])
+def company(
+    request: pytest.FixtureRequest, host_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Company:
+    kind, is_wrapped = request.param.split()[0], "wrapped" in request.param
+    folder = host_folders[kind]
+    kernel = HostKernel.from_pretrained(folder, slots=6, rank=8, prefer_fused=not is_wrapped)
+    adapters = tuple(random_weights(kernel.layout, slot, rank) for slot, rank in enumerate(RANKS))
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    peft = None
+    for slot, weights in enumerate(adapters):
+        kernel.place(slot, weights)
+        out = tmp_path_factory.mktemp("exported")
+        kernel.export(slot, out)
+        if peft is None:
+            peft = PeftModel.from_pretrained(model, out, adapter_name=str(slot))
+        else:
+            peft.load_adapter(out, adapter_name=str(slot))
+    assert peft is not None
+    return Company(kernel, adapters, peft.eval(), AutoTokenizer.from_pretrained(folder))
+
+
+def test_log_probabilities_of_every_slot_equal_peft(company: Company) -> None:
+    completions = [company.rollout().completion(row) for row in range(len(PROMPTS))]
+    scores = company.kernel.score(PROMPTS, completions, SLOTS)
+    for prompt, completion, slot, ours in zip(PROMPTS, completions, SLOTS, scores, strict=True):
+        with torch.no_grad():
+            if slot == HOST_SLOT:
+                with company.peft.disable_adapter():
+                    theirs = company.peft_log_probabilities(company.peft, prompt, completion)
+            else:
+                theirs = company.peft_log_probabilities(company.peft_as(slot), prompt, completion)
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
+
+
+def test_greedy_text_equals_peft_generate(company: Company) -> None:
+    slots = [0, 1, 2, 3, 2, 2, 2, 0]
+    ours = company.kernel.generate(PROMPTS, slots, max_new_tokens=12)
+    for prompt, slot, text in zip(PROMPTS, slots, ours, strict=True):
+        batch = company.tokenizer(prompt, return_tensors="pt")
+        ids = company.peft_as(slot).generate(**batch, max_new_tokens=12, do_sample=False)
+        new = ids[0, batch["input_ids"].shape[1] :]
+        assert text == company.tokenizer.decode(new, skip_special_tokens=True)
+
+
+def test_one_learning_step_equals_peft_with_adamw(company: Company) -> None:
+    lessons, batch = some_lessons(company, clip=3.0)
+    learned, memory, statistics = company.kernel.learn(batch, dict(enumerate(company.adapters)), {})
+    for slot, before in enumerate(company.adapters):
+        model = company.peft_as(slot)
+        own = [lesson for lesson in lessons if lesson.slot == slot]
+        parameters = {name: one for name, one in model.named_parameters() if f".{slot}.weight" in name}
+        kept = {name: one.detach().clone() for name, one in parameters.items()}
+        optimizer = torch.optim.AdamW(parameters.values(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.0)
+        optimizer.zero_grad()
+        terms = [
+            one.weight * company.peft_log_probabilities(model, one.prompt, one.completion).sum()
+            for one in own
+        ]
+        loss = -torch.stack(terms).sum() / sum(len(one.completion) for one in own)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(parameters.values(), 3.0)
+        optimizer.step()
+        theirs = as_vector(before, parameters, slot)
+        with torch.no_grad():
+            for name, one in parameters.items():
+                one.copy_(kept[name])
+        assert statistics.loss[slot] == pytest.approx(loss.item(), abs=1e-5)
+        assert statistics.gradient_norm[slot] == pytest.approx(norm.item(), rel=1e-4)
+        np.testing.assert_allclose(learned[slot].vector, theirs, atol=1e-5)
+        assert np.abs(learned[slot].vector - before.vector).max() > 5e-5
+        assert memory[slot].step == 1
+
+
+def test_two_steps_in_company_equal_two_steps_alone(company: Company) -> None:
+    _, batch = some_lessons(company)
+    together, kept = (
+        dict(enumerate(company.adapters)),
+        dict.fromkeys(range(4), Memory(notes={"baseline": 0.5})),
+    )
+    for _ in range(2):
+        together, kept, _ = company.kernel.learn(batch, together, kept)
+    for slot, weights in enumerate(company.adapters):
+        own = tuple(lesson for lesson in batch.lessons if lesson.slot == slot)
+        alone, memory = {slot: weights}, {slot: Memory()}
+        for _ in range(2):
+            alone, memory, _ = company.kernel.learn(dataclasses.replace(batch, lessons=own), alone, memory)
+        np.testing.assert_allclose(together[slot].vector, alone[slot].vector, atol=1e-5)
+        np.testing.assert_allclose(kept[slot].first, memory[slot].first, atol=1e-6)
+        np.testing.assert_allclose(kept[slot].second, memory[slot].second, atol=1e-6)
+        assert kept[slot].step == 2
+        assert kept[slot].notes == {"baseline": 0.5}
+
+
+def test_learning_raises_what_is_praised_and_lowers_what_is_blamed(company: Company) -> None:
+    praised, blamed = (Lesson("12+7=", (70, 71, 2), slot, weight) for slot, weight in ((0, 1.0), (2, -1.0)))
+    batch = LearningBatch((praised, blamed), {0: 1e-3, 2: 1e-3})
+    weights = {slot: company.adapters[slot] for slot in (0, 2)}
+    learned, _, _ = company.kernel.learn(batch, weights, {})
+    kernel = company.kernel
+    before = kernel.score(["12+7="] * 2, [(70, 71, 2)] * 2, [0, 2])
+    kernel.place(4, learned[0])
+    kernel.place(5, learned[2])
+    after = kernel.score(["12+7="] * 2, [(70, 71, 2)] * 2, [4, 5])
+    kernel.clear(4)
+    kernel.clear(5)
+    assert after[0].sum() > before[0].sum()
+    assert after[1].sum() < before[1].sum()
+
+
+def test_small_token_budgets_change_nothing(company: Company) -> None:
+    _, batch = some_lessons(company)
+    weights = dict(enumerate(company.adapters))
+    reference, scores = company.rollout(), company.kernel.score(PROMPTS, PROMPTS, SLOTS)
+    learned, _, _ = company.kernel.learn(batch, weights, {})
+    company.kernel._max_batch_tokens = 64
+    try:
+        in_waves, in_chunks = company.rollout(), company.kernel.score(PROMPTS, PROMPTS, SLOTS)
+        piecewise, _, _ = company.kernel.learn(batch, weights, {})
+    finally:
+        company.kernel._max_batch_tokens = 32768
+    assert in_waves.texts == reference.texts
+    for one, other in zip(in_chunks, scores, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=0)
+    for slot in weights:
+        np.testing.assert_allclose(piecewise[slot].vector, learned[slot].vector, atol=1e-5)
+
+
+def test_a_sick_slot_is_named_and_its_neighbours_do_not_notice(company: Company) -> None:
+    _, batch = some_lessons(company)
+    weights = dict(enumerate(company.adapters))
+    healthy, memory, _ = company.kernel.learn(batch, weights, {})
+    vector = company.adapters[1].vector.copy()
+    vector[3] = np.nan
+    weights[1] = dataclasses.replace(company.adapters[1], vector=vector)
+    past = Memory(step=7)
+    learned, remembered, statistics = company.kernel.learn(batch, weights, {1: past})
+    assert statistics.sick == (1,)
+    assert learned[1] is weights[1]
+    assert remembered[1] is past
+    for slot in (0, 2, 3):
+        np.testing.assert_array_equal(learned[slot].vector, healthy[slot].vector)
+        np.testing.assert_array_equal(remembered[slot].first, memory[slot].first)
+
+
+def test_a_sick_slot_does_not_disturb_its_neighbours_answers(company: Company) -> None:
+    reference = company.rollout()
+    vector = company.adapters[3].vector.copy()
+    vector[:] = np.nan
+    company.kernel.place(3, dataclasses.replace(company.adapters[3], vector=vector))
+    texts = company.rollout().texts
+    company.kernel.place(3, company.adapters[3])
+    assert [a for a, slot in zip(texts, SLOTS, strict=True) if slot != 3] == [
+        a for a, slot in zip(reference.texts, SLOTS, strict=True) if slot != 3
+    ]
+
+
+def test_padding_ranks_stay_exactly_zero(company: Company) -> None:
+    small = company.adapters[3]
+    padded = AdapterWeights.from_factors(
+        small.layout, 8, small.scaling, {name: (a, b) for name, a, b in small.factors()}
+    )
+    lessons = (Lesson("12+7=", (70, 71), 0),)
+    weights, memory = {0: padded}, {0: Memory()}
+    for _ in range(3):
+        weights, memory, _ = company.kernel.learn(LearningBatch(lessons, {0: 1e-2}), weights, memory)
+    for _, a, b in weights[0].factors():
+        assert a[:1].any()
+        assert not a[1:].any()
+        assert not b[:, 1:].any()
+
+
+def test_slots_without_lessons_come_back_as_they_were(company: Company) -> None:
+    weights = {0: company.adapters[0], 2: company.adapters[2]}
+    lessons = (Lesson("a", (70,), 0), Lesson("b", (), 2))
+    learned, memory, statistics = company.kernel.learn(
+        LearningBatch(lessons, {0: 1e-3, 2: 1e-3}), weights, {}
+    )
+    assert learned[2] is weights[2]
+    assert memory[2] == Memory()
+    assert set(statistics.tokens) == {0}
+
+
+def test_no_verb_changes_the_base_weights(company: Company, tmp_path: Path) -> None:
+    kernel = company.kernel
+    before = kernel.fingerprint()
+    kernel.export(0, tmp_path / "out")
+    slot = kernel.attach(tmp_path / "out")
+    _, batch = some_lessons(company)
+    kernel.learn(batch, dict(enumerate(company.adapters)), {})
+    kernel.features(PROMPTS)
+    kernel.score(PROMPTS, PROMPTS, slot)
+    kernel.generate(PROMPTS, slot)
+    kernel.detach(slot)
+    assert kernel.fingerprint() == before
+
+
+def test_bare_host_rows_equal_the_host_without_adapters(company: Company) -> None:
+    mixed, alone = company.rollout(), company.rollout([HOST_SLOT] * len(PROMPTS))
+    row = SLOTS.index(HOST_SLOT)
+    assert mixed.texts[row] == alone.texts[row]
+    assert mixed.texts != alone.texts
+    empty = company.kernel.generate(PROMPTS, 5, max_new_tokens=12)
+    assert empty == list(alone.texts)
+
+
+def test_log_probabilities_of_a_rollout_are_those_of_score(company: Company) -> None:
+    rollouts = sampled(company, range(len(PROMPTS)))
+    completions = [rollouts.completion(row) for row in range(len(PROMPTS))]
+    for row, score in enumerate(company.kernel.score(PROMPTS, completions, SLOTS)):
+        np.testing.assert_allclose(rollouts.log_probabilities[row, : len(score)], score.numpy(), atol=1e-4)
+        assert not rollouts.ids[row, len(score) :].any()
+
+
+def test_sampled_text_depends_neither_on_neighbours_nor_on_order(company: Company) -> None:
+    rows = list(range(len(PROMPTS)))
+    reference = sampled(company, rows)
+    backwards = sampled(company, rows[::-1])
+    assert backwards.texts == reference.texts[::-1]
+    for row in rows:
+        assert sampled(company, [row]).texts == (reference.texts[row],)
+    assert len(set(reference.texts)) > 1
+
+
+def test_sampling_follows_the_models_probabilities(company: Company) -> None:
+    count = 600
+    rows = [Row("12+7=", 0, 1)] * count
+    draws = [Draw(0)("sample", row) for row in range(count)]
+    found = company.kernel.rollout(rows, draws, Decoding(temperature=1.0))
+    first = found.ids[:, 0]
+    likely = int(np.bincount(first).argmax())
+    chance = float(np.exp(company.kernel.score(["12+7="], [(likely,)], 0)[0].item()))
+    assert abs((first == likely).mean() - chance) < 4 * (chance * (1 - chance) / count) ** 0.5
+    nucleus = company.kernel.rollout(rows, draws, Decoding(temperature=1.0, top_p=0.3)).ids[:, 0]
+    odds = company.kernel.score(["12+7="] * 288, [(token,) for token in range(288)], 0)
+    ranked = sorted(range(288), key=lambda token: -odds[token].item())
+    inside = np.exp([odds[token].item() for token in ranked]).cumsum() < 0.3
+    assert set(nucleus.tolist()) <= set(ranked[: int(inside.sum()) + 1])
+
+
+def test_min_new_tokens_holds_the_end_back(host_folders: dict[str, Path]) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
+    rows = [Row(prompt, HOST_SLOT, 200) for prompt in PROMPTS]
+    draws = [Draw(1)("ends", row) for row in range(len(rows))]
+    free = kernel.rollout(rows, draws, Decoding(temperature=2.0))
+    assert (free.lengths < 200).any()
+    assert free.lengths.min() < 60
+    for row in np.flatnonzero(free.lengths < 200):
+        assert free.completion(row)[-1] == kernel.end_token_id
+        assert kernel.end_token_id not in free.completion(row)[:-1]
+    held = kernel.rollout(rows, [Draw(1)("ends", row) for row in range(len(rows))], Decoding(2.0, 1.0, 60))
+    assert held.lengths.min() >= 60
+
+
+def test_rows_that_end_early_leave_and_change_nothing(company: Company) -> None:
+    limits = [1, 30, 2, 3, 1, 2, 24, 0]
+    rows = [Row(prompt, slot, limit) for prompt, slot, limit in zip(PROMPTS, SLOTS, limits, strict=True)]
+    ragged = company.kernel.rollout(rows, None, GREEDY)
+    full = company.rollout(tokens=30)
+    assert (ragged.lengths <= limits).all()
+    for row, limit in enumerate(limits):
+        assert ragged.completion(row) == full.completion(row)[:limit]
+    assert ragged.texts[-1] == ""
+
+
+def test_prompts_are_scored_with_their_beginning_and_completions_without(company: Company) -> None:
+    ids = company.tokenizer("19", add_special_tokens=False)["input_ids"]
+    by_text, by_ids, nothing = company.kernel.score(["12+7="] * 3, ["19", ids, ""], 0)
+    assert by_text.shape == (2,)
+    torch.testing.assert_close(by_text, by_ids, atol=1e-6, rtol=0)
+    assert nothing.shape == (0,)
+
+
+def test_features_are_the_mean_of_the_last_hidden_states(company: Company) -> None:
+    features = company.kernel.features(PROMPTS)
+    with torch.no_grad(), company.peft.disable_adapter():
+        for prompt, ours in zip(PROMPTS, features, strict=True):
+            batch = company.tokenizer(prompt, return_tensors="pt")
+            states = company.peft(**batch, output_hidden_states=True).hidden_states[-1]
+            np.testing.assert_allclose(ours, states[0].mean(0).numpy(), atol=1e-4)
+
+
+def test_an_empty_call_answers_nothing(company: Company) -> None:
+    assert company.kernel.rollout([], None, GREEDY).texts == ()
+    assert company.kernel.score([], [], []) == []
+    assert company.kernel.features([]).shape == (0, company.kernel.shape.hidden)
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "qwen2", "llama", "mistral"])
+def test_the_fused_forward_equals_transformers(host_folders: dict[str, Path], kind: str) -> None:
+    kernels = [
+        HostKernel.from_pretrained(host_folders[kind], slots=4, prefer_fused=fused) for fused in (True, False)
+    ]
+    assert kernels[0].layout == kernels[1].layout
+    assert kernels[0].shape == kernels[1].shape
+    assert kernels[0].fingerprint() == kernels[1].fingerprint()
+    found = []
+    for kernel in kernels:
+        for slot in range(4):
+            kernel.place(slot, random_weights(kernel.layout, slot, 8))
+        rows = [Row(prompt, slot, 12) for prompt, slot in zip(PROMPTS, SLOTS, strict=True)]
+        found.append(kernel.rollout(rows, None, GREEDY))
+    np.testing.assert_array_equal(found[0].ids, found[1].ids)
+    np.testing.assert_allclose(found[0].log_probabilities, found[1].log_probabilities, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"use_rslora": True, "lora_alpha": 3},
+        {"lora_alpha": 32, "r": 4, "lora_dropout": 0.1},
+        {"rank_pattern": {"q_proj": 2, "c_attn": 2}, "alpha_pattern": {"down_proj": 5, "c_fc": 5}},
+        {"layers_to_transform": [1]},
+    ],
+)
+@pytest.mark.parametrize("kind", ["qwen3", "gpt2"])
+def test_adapters_made_by_peft_attach(
+    host_folders: dict[str, Path], tmp_path: Path, kind: str, changes: dict[str, Any]
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(host_folders[kind], dtype=torch.float32)
+    targets = ["c_attn", "c_proj", "c_fc"] if kind == "gpt2" else ["q_proj", "down_proj"]
+    settings = {"r": 8, "target_modules": targets, "task_type": "CAUSAL_LM", "fan_in_fan_out": kind == "gpt2"}
+    peft = get_peft_model(model, LoraConfig(**(settings | changes))).eval()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, one in peft.named_parameters():
+            if "lora_B" in name:
+                one.normal_(std=0.05)
+    peft.save_pretrained(tmp_path / "made")
+    kernel = HostKernel.from_pretrained(host_folders[kind], slots=1, rank=8)
+    slot = kernel.attach(tmp_path / "made")
+    ids = torch.tensor([AutoTokenizer.from_pretrained(host_folders[kind])("12+7=19")["input_ids"]])
+    ours = kernel.score(["1"], ["2+7=19"], slot)[0]
+    with torch.no_grad():
+        theirs = peft(input_ids=ids).logits[0].log_softmax(-1)
+        with peft.disable_adapter():
+            bare = peft(input_ids=ids).logits[0].log_softmax(-1)
+    start = ids.shape[1] - len(ours)
+    picked = ids[0, start:, None]
+    torch.testing.assert_close(ours, theirs[start - 1 : -1].gather(1, picked)[:, 0], atol=1e-4, rtol=0)
+    assert (ours - bare[start - 1 : -1].gather(1, picked)[:, 0]).abs().max() > 1e-3
+
+
+def test_narrowed_targets_export_by_full_name_when_endings_are_ambiguous(
+    host_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["gpt2"], slots=1, targets=["attn.c_proj"])
+    kernel.place(0, random_weights(kernel.layout, 0))
+    kernel.export(0, tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(host_folders["gpt2"], dtype=torch.float32)
+    peft = PeftModel.from_pretrained(model, tmp_path)
+    adapted = [name for name, _ in peft.named_parameters() if "lora_A" in name]
+    assert len(adapted) == len(kernel.layout.modules) == kernel.shape.layers
+    assert all(".attn.c_proj." in name for name in adapted)
+
+
+def test_narrowed_targets_compute_what_full_ones_compute(host_folders: dict[str, Path]) -> None:
+    targets = ["k_proj", "up_proj", "o_proj"]
+    narrow = HostKernel.from_pretrained(host_folders["qwen3"], slots=1, targets=targets)
+    full = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
+    weights = random_weights(narrow.layout, 0)
+    found = {name: (a, b) for name, a, b in weights.factors()}
+    nothing = {name: (np.zeros((0, d_in)), np.zeros((d_out, 0))) for name, d_in, d_out in full.layout.modules}
+    narrow.place(0, weights)
+    full.place(0, AdapterWeights.from_factors(full.layout, 8, weights.scaling, nothing | found))
+    assert narrow.generate(PROMPTS, 0) == full.generate(PROMPTS, 0)
+    assert narrow.generate(PROMPTS, 0) != full.generate(PROMPTS, HOST_SLOT)
+
+
+def test_wide_hosts_keep_their_factors_apart(tmp_path: Path) -> None:
+    folder = make_host(tmp_path, layers=1, intermediate_size=2304)
+    fused, wrapped = (
+        HostKernel.from_pretrained(folder, slots=2, prefer_fused=fused) for fused in (True, False)
+    )
+    for kernel in (fused, wrapped):
+        for slot in range(2):
+            kernel.place(slot, random_weights(kernel.layout, slot))
+    slots = [row % 2 for row in range(len(PROMPTS))]
+    assert fused.generate(PROMPTS, slots) == wrapped.generate(PROMPTS, slots)
+
+
+def test_slots_are_attached_listed_exported_and_freed(host_folders: dict[str, Path], tmp_path: Path) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=2)
+    weights = random_weights(kernel.layout, 0, scaling=0.7)
+    kernel.place(1, weights)
+    assert kernel.weights_of(1) is weights
+    kernel.export(1, tmp_path / "out")
+    assert kernel.attach(tmp_path / "out") == 0
+    np.testing.assert_array_equal(kernel.weights_of(0).vector, weights.vector)
+    assert kernel.generate(PROMPTS, 0) == kernel.generate(PROMPTS, 1)
+    with pytest.raises(AdapterError, match="free slot"):
+        kernel.attach(tmp_path / "out")
+    kernel.detach(0)
+    with pytest.raises(HostError, match="found none"):
+        kernel.weights_of(0)
+    assert kernel.attach(tmp_path / "out") == 0
+
+
+def test_adapters_that_do_not_fit_are_refused(host_folders: dict[str, Path]) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1, rank=4)
+    large = random_weights(kernel.layout, 0, rank=8)
+    with pytest.raises(AdapterError, match="rank at most 4"):
+        kernel.place(0, large)
+    with pytest.raises(AdapterError, match="rank at most 4"):
+        kernel.learn(LearningBatch((Lesson("a", (5,), 0),), {0: 1e-3}), {0: large}, {})
+    other = HostKernel.from_pretrained(host_folders["gpt2"], slots=1)
+    with pytest.raises(AdapterError, match="modules"):
+        kernel.place(0, random_weights(other.layout, 0, rank=2))
+
+
+def test_impossible_calls_say_what_to_do(host_folders: dict[str, Path]) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
+    with pytest.raises(HostError, match="slot from 0 to 0"):
+        kernel.generate(["a"], 3)
+    with pytest.raises(HostError, match="at most 512 tokens"):
+        kernel.generate(["a"], HOST_SLOT, max_new_tokens=600)
+    with pytest.raises(ValueError, match="one generator"):
+        kernel.rollout([Row("a")], None, SAMPLED)
+    with pytest.raises(ValueError, match="learning rate"):
+        kernel.learn(LearningBatch((Lesson("a", (5,), 0),), {}), {0: random_weights(kernel.layout, 0)}, {})
+    with pytest.raises(HostError, match="targets among"):
+        HostKernel.from_pretrained(host_folders["qwen3"], targets=["c_attn"])
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (lambda folder: [path.unlink() for path in folder.iterdir()], "config.json"),
+        (lambda folder: (folder / "config.json").write_text("{"), "damaged"),
+        (lambda folder: (folder / "config.json").write_text("{}"), "model_type"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "weights"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"\0" * 40), "damaged"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer"),
+        (lambda folder: (folder / "tokenizer.json").write_text("{"), "tokenizer"),
+        (lambda folder: (folder / "tokenizer_config.json").write_text("["), "damaged"),
+    ],
+)
+def test_a_damaged_host_is_refused_in_one_line(tmp_path: Path, harm: Any, says: str) -> None:
+    folder = make_host(tmp_path, layers=1)
+    harm(folder)
+    with pytest.raises(HostError, match=says) as caught:
+        HostKernel.from_pretrained(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["/nowhere/at/all", "./nowhere", "no-such-host"])
+def test_a_missing_host_is_refused(name: str) -> None:
+    with pytest.raises(HostError, match="found no folder"):
+        HostKernel.from_pretrained(name)
+
+
+@pytest.mark.parametrize(
+    "slots", [[0], [3, 3, 1], [0, 1, 2, 3] * 4, [0] * 9 + [1, 2, 3], [5] * 8 + [4] * 7 + [-1]]
+)
+def test_tiles_hold_every_row_once_and_only_rows_of_their_slot(slots: list[int]) -> None:
+    tiling = tile_rows(slots)
+    assert sorted(tiling.rows[tiling.is_real].tolist()) == list(range(len(slots)))
+    owners = np.repeat(tiling.slots, tiling.height)
+    assert [slots[row] for row in tiling.rows] == owners.tolist()
+
+
+def some_lessons(company: Company, clip: float = 100.0) -> tuple[tuple[Lesson, ...], LearningBatch]:
+    """Ragged lessons for all four slots, praised and blamed."""
+    slots = (0, 1, 1, 3, 2, 2, 2, 0)
+    written = company.rollout()
+    lessons = tuple(
+        Lesson(prompt, written.completion(row)[: row + 2], slots[row], (1.0, 0.5, -0.3)[row % 3])
+        for row, prompt in enumerate(PROMPTS)
+    )
+    return lessons, LearningBatch(lessons, dict.fromkeys(range(4), 1e-4), clip)
+
+
+def sampled(company: Company, rows: Sequence[int]) -> Rollouts:
+    """Sampled answers of these rows, each with its own named generator."""
+    chosen = [Row(PROMPTS[row], SLOTS[row], 12) for row in rows]
+    return company.kernel.rollout(chosen, [Draw(0)("test", row) for row in rows], SAMPLED)
+
+
+def as_vector(like: AdapterWeights, parameters: dict[str, torch.Tensor], slot: int) -> np.ndarray:
+    """PEFT's parameters of one adapter in our layout."""
+    stem = "base_model.model."
+    factors = {
+        name: tuple(parameters[f"{stem}{name}.lora_{side}.{slot}.weight"].detach().numpy() for side in "AB")
+        for name, _, _ in like.layout.modules
+    }
+    return AdapterWeights.from_factors(like.layout, like.rank, like.scaling, factors).vector
