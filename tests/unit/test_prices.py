@@ -58,13 +58,9 @@ def test_revenue_is_whole_and_never_more_than_earned(price: float, rewards: list
     assert 0 <= revenue <= price * len(rewards)
 
 
-def test_rent_grows_with_held_parameters() -> None:
-    assert [Prices(rent=100).rent_for(count) for count in (0, 9_999, 1_000_000, 5_000_000)] == [
-        0,
-        0,
-        100,
-        500,
-    ]
+def test_rent_is_in_proportion_to_the_share_of_the_host_that_is_held() -> None:
+    rents = [Prices(rent=1000).rent_for(count, 1_000_000) for count in (0, 999, 50_000, 1_000_000)]
+    assert rents == [0, 0, 50, 1000]
 
 
 @pytest.mark.parametrize(

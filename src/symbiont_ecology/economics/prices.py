@@ -21,7 +21,7 @@ class Prices:
 
     rollout: int = 250  # one mean rollout of the bare host on the task mix: the exchange rate, > 0
     ticket: int = 500  # to take part in one generation
-    rent: int = 100  # per generation and million held LoRA parameters
+    rent: int = 10_000  # per generation, for an adapter as large as the host; smaller ones in proportion
     base: int = 1500  # a full reward where success is at target
     slope: int = 1500  # added to the price per unit of success below target
     lowest: int = 600  # price where everyone succeeds
@@ -64,6 +64,6 @@ class Prices:
         """What so many useful FLOPs cost where the bare host's mean rollout takes ``mean_rollout_flops``."""
         return flops * self.rollout // mean_rollout_flops
 
-    def rent_for(self, parameters: int) -> int:
-        """Rent of one generation for so many held LoRA parameters."""
-        return parameters * self.rent // 1_000_000
+    def rent_for(self, parameters: int, host_parameters: int) -> int:
+        """Rent of one generation for so many LoRA parameters on a host of so many linear weights."""
+        return parameters * self.rent // host_parameters

@@ -40,7 +40,7 @@ def run_generation(state: EcologyState, world: World, log: EventLog) -> Generati
     updates = learn(outcomes, state, world)
 
     # Settle: verified answers are energy, compute costs energy, and nothing else moves any.
-    events += settle(state, outcomes, updates, scene.prices, world.host.layout)
+    events += settle(state, outcomes, updates, world)
 
     # Remember: beliefs, prices and the archive, which keeps the weights that acted. Then grow.
     events += remember(state, outcomes, scene.prices, scene.allocator)
@@ -64,7 +64,7 @@ def found(state: EcologyState, world: World, log: EventLog) -> None:
     success = sum(outcome.mean_reward for outcome in outcomes) / len(outcomes)
     state.success = {cell_name(cell): success for cell in scene.tasks.cells}
     decisions = world.strategy.found(scene)
-    events = settle(state, outcomes, [], scene.prices, world.host.layout)
+    events = settle(state, outcomes, [], world)
     events += [execute(d, state, world.store, world.host.layout, scene.prices, draw) for d in decisions]
     state.next_seq = log.emit(state.next_seq, *events)
 

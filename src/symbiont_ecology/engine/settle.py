@@ -7,21 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from symbiont_ecology.ecology import EcologyState, Outcome, cell_name
-from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.learn import Update
+from symbiont_ecology.engine.world import World
 from symbiont_ecology.events import Acted, Event, Learned, Settled
 from symbiont_ecology.types import OrganelleId
-from symbiont_ecology.weights import AdapterLayout
 
 
 def settle(
-    state: EcologyState,
-    outcomes: Sequence[Outcome],
-    updates: Sequence[Update],
-    prices: Prices,
-    layout: AdapterLayout,
+    state: EcologyState, outcomes: Sequence[Outcome], updates: Sequence[Update], world: World
 ) -> list[Event]:
     """Moves the generation's energy, organelle by organelle, and records what was done and paid."""
+    prices, shape = world.scene.prices, world.host.shape
     events: list[Event] = [_acted(state.generation, outcome) for outcome in outcomes]
     earned: dict[OrganelleId, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
@@ -37,7 +33,7 @@ def settle(
             flops += learned[who].cost.flops
             events.append(_learned(state.generation, learned[who]))
         cost = prices.cost(flops, state.mean_rollout_flops)
-        rent = prices.rent_for(layout.size(organelle.genome.rank))
+        rent = prices.rent_for(world.lora_parameters(organelle.genome.rank), shape.layers * shape.linear_parameters)
         tickets = int(bool(earned[who]))
         state.ledger.charge(who, cost + rent + tickets * prices.ticket)
         arrived = state.ledger.mint(who, revenue, prices.cap)

@@ -1,0 +1,34 @@
+"""Rebuilds the embedded host: trains it, measures it, and writes both into the package (``make host``)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import symbiont_ecology.host.embedded as embedded
+from symbiont_ecology.host.embedded.card import measure
+from symbiont_ecology.host.embedded.train import Recipe, train
+
+
+def main() -> None:
+    """Parses the command line and does it all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path(embedded.__file__).parent / "model")
+    parser.add_argument("--steps", type=int, default=Recipe.steps)
+    parser.add_argument("--seed", type=int, default=Recipe.seed)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only-measure", action="store_true", help="keep the weights, measure them again")
+    arguments = parser.parse_args()
+    card_file = arguments.out / "host_card.json"
+    if arguments.only_measure:
+        card = json.loads(card_file.read_text())
+    else:
+        card = train(Recipe(seed=arguments.seed, steps=arguments.steps), arguments.out, arguments.threads)
+    card |= measure(arguments.out)
+    card_file.write_text(json.dumps(card, indent=1) + "\n")
+    print(f"wrote {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()
