@@ -1,0 +1,227 @@
+"""A host small enough for a thousand generations in a test: a real softmax policy, without torch.
+
+It answers a terse prompt with one of the family's three conventions, or with nonsense. Logits are a habit of
+the payload plus ΔW · x, where x stands for the family and ΔW = scaling · B · A is a real LoRA adapter. So
+rollouts, gradients, Adam's moments and slots are what they are on a language model, only smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from symbiont_ecology.config import LoopConfig, RunConfig, TasksConfig
+from symbiont_ecology.economics import Prices
+from symbiont_ecology.engine.build import build_world
+from symbiont_ecology.engine.world import World
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.tasks import task_families
+from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, LearningStatistics, Rollouts, Row
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
+
+FEATURES, OPTIONS = 12, 4
+END = 1
+LAYOUT = AdapterLayout((("policy", FEATURES, OPTIONS),))
+
+
+class Crash(BaseException):  # noqa: N818
+    """A death that nothing catches, like SIGKILL, but in one process."""
+
+
+@dataclass(frozen=True)
+class ToyShape:
+    """The toy's sizes, as far as costs depend on them."""
+
+    layers: int = 1
+    hidden: int = FEATURES
+    heads: int = 2
+    kv_heads: int = 2
+    head_dim: int = 6
+    vocab: int = 128
+    linear_parameters: int = 2000
+
+
+@dataclass
+class ToyHost:
+    """Fulfils ``engine.world.Host``.
+
+    ``poison`` maps the number of a learning call to the slot whose gradient turns NaN in it; the call number
+    ``crash_at`` (rollouts and learning counted together, from 0) never returns.
+    """
+
+    slots: int = 32
+    seed: int = 0
+    poison: Mapping[int, int] = field(default_factory=dict)
+    crash_at: int | None = None
+    layout: AdapterLayout = LAYOUT
+    shape: ToyShape = field(default_factory=ToyShape)
+    rolled: list[int] = field(default_factory=list)
+    learned: list[int] = field(default_factory=list)
+    _placed: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def fingerprint(self) -> str:
+        """Two toys with different habits are different hosts."""
+        return f"toy-{self.seed}"
+
+    def place(self, slot: int, weights: AdapterWeights) -> None:
+        """Copies an adapter into a slot."""
+        assert 0 <= slot < self.slots
+        self._placed[slot] = weights.delta("policy").astype(np.float64)
+
+    def rollout(
+        self, rows: Sequence[Row], draws: Sequence[np.random.Generator] | None, decoding: Decoding
+    ) -> Rollouts:
+        """One of four replies for every row; greedy when the temperature is 0."""
+        self._count(self.rolled, len(rows))
+        replies, chances = [], []
+        for index, row in enumerate(rows):
+            texts, logits, features = _scene(row.prompt, self.seed)
+            if row.slot != HOST_SLOT:
+                logits = logits + self._placed[row.slot] @ features
+            log_p = _log_softmax(logits)
+            if decoding.temperature == 0:
+                option = int(np.argmax(log_p))
+            else:
+                assert draws is not None
+                option = min(
+                    int(np.searchsorted(np.cumsum(np.exp(log_p)), draws[index].random())), OPTIONS - 1
+                )
+            replies.append(_tokens(texts[option], row.max_new_tokens))
+            chances.append(log_p[option])
+        width = max(map(len, replies), default=0)
+        ids, log_probabilities = (
+            np.zeros((len(rows), width), np.int64),
+            np.zeros((len(rows), width), np.float32),
+        )
+        for index, reply in enumerate(replies):
+            ids[index, : len(reply)] = reply
+            log_probabilities[index, 0] = chances[index]
+        return Rollouts(
+            tuple("".join(chr(token) for token in reply if token != END) for reply in replies),
+            ids,
+            log_probabilities,
+            np.array([len(reply) for reply in replies]),
+            np.array([len(row.prompt) + 1 for row in rows]),
+        )
+
+    def learn(
+        self, batch: LearningBatch, weights: Mapping[int, AdapterWeights], memory: Mapping[int, Memory]
+    ) -> tuple[dict[int, AdapterWeights], dict[int, Memory], LearningStatistics]:
+        """One clipped Adam step for every slot with lessons; a slot that meets a NaN comes back as it was."""
+        number = len(self.learned)
+        self._count(self.learned, len(batch.lessons))
+        new_weights, new_memory = dict(weights), dict(memory)
+        losses, norms, tokens, sick = {}, {}, {}, []
+        for slot in sorted({lesson.slot for lesson in batch.lessons}):
+            lessons = [lesson for lesson in batch.lessons if lesson.slot == slot]
+            tokens[slot] = sum(len(lesson.completion) for lesson in lessons)
+            loss, gradient = self._gradient(lessons, weights[slot], tokens[slot])
+            if self.poison.get(number) == slot:
+                gradient = gradient * np.nan
+            losses[slot], norms[slot] = loss, float(np.linalg.norm(gradient))
+            gradient *= min(1.0, batch.clip / (norms[slot] + 1e-6))
+            after = _adam(weights[slot], memory[slot], gradient, batch.learning_rates[slot])
+            if np.isfinite(after[0].vector).all():
+                new_weights[slot], new_memory[slot] = after
+            else:
+                sick.append(slot)
+        return new_weights, new_memory, LearningStatistics(losses, norms, tokens, tuple(sick))
+
+    def _gradient(
+        self, lessons: Sequence[Any], weights: AdapterWeights, tokens: int
+    ) -> tuple[float, np.ndarray]:
+        ((_, a, b),) = weights.factors()
+        delta, slope, loss = weights.delta("policy").astype(np.float64), np.zeros((OPTIONS, FEATURES)), 0.0
+        for lesson in lessons:
+            texts, habit, features = _scene(lesson.prompt, self.seed)
+            log_p = _log_softmax(habit + delta @ features)
+            said = [
+                index
+                for index, text in enumerate(texts)
+                if _tokens(text, len(lesson.completion)) == lesson.completion
+            ]
+            assert said, f"{lesson.completion} is nothing that the toy says to {lesson.prompt!r}"
+            loss -= lesson.weight * log_p[said[0]] / tokens
+            slope -= lesson.weight / tokens * np.outer(np.eye(OPTIONS)[said[0]] - np.exp(log_p), features)
+        to_a, to_b = weights.scaling * b.T @ slope, weights.scaling * (slope @ a.T).T
+        return float(loss), np.concatenate([to_a.ravel(), to_b.ravel()])
+
+    def _count(self, calls: list[int], rows: int) -> None:
+        if len(self.rolled) + len(self.learned) == self.crash_at:
+            raise Crash
+        calls.append(rows)
+
+
+def toy_config(
+    seed: int = 0,
+    generations: int = 10,
+    families: Sequence[str] = ("math.add", "string.sort", "logic.bool"),
+    economy: Prices | None = None,
+    checkpoint_every: int = 3,
+    train_flops: float | None = None,
+    **components: Any,
+) -> RunConfig:
+    """A run in which organelles learn, breed and die within a dozen generations."""
+    if economy is None:
+        economy = Prices(dowry=12_000, grace=1, cap=40_000)
+    components.setdefault("strategy", toy_ecology())
+    loop = LoopConfig(generations=generations, checkpoint_every=checkpoint_every, train_flops=train_flops)
+    tasks = TasksConfig(families=tuple(families), depths=("short",))
+    return RunConfig(seed=seed, tasks=tasks, economy=economy, run=loop, **components)
+
+
+def toy_ecology(**fields: Any) -> dict[str, Any]:
+    """The ecology in small; fields as in ``strategies.ecology``."""
+    small = {
+        "founders": 4,
+        "capacity": 7,
+        "questions": 3,
+        "samples": 3,
+        "breed_at": 20_000,
+        "learning_rate": 0.1,
+    }
+    return {"kind": "ecology", **small, **fields}
+
+
+def toy_world(folder: Path, config: RunConfig | None = None, host: ToyHost | None = None) -> World:
+    """All parts of a run around a toy host."""
+    return build_world(config or toy_config(), host or ToyHost(), folder)
+
+
+@lru_cache(maxsize=50_000)
+def _scene(prompt: str, seed: int) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
+    """What could be replied to a prompt, how the habit leans, and what the adapter sees of it."""
+    name, _, payload = prompt.rstrip("\n").partition(": ")
+    draw = Draw(seed)
+    habit = 1.5 * draw("habit", prompt).standard_normal(OPTIONS)
+    features = draw("family", name).standard_normal(FEATURES)
+    features *= np.sqrt(FEATURES) / np.linalg.norm(features)
+    known = name in task_families.names()
+    answers = task_families.build(name).answers(payload) if known else ("a", "b", "c")
+    return (*answers, "?"), habit, features
+
+
+def _tokens(text: str, limit: int) -> tuple[int, ...]:
+    return (*map(ord, text), END)[:limit]
+
+
+def _log_softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = logits - logits.max()
+    return shifted - np.log(np.exp(shifted).sum())
+
+
+def _adam(
+    weights: AdapterWeights, memory: Memory, gradient: np.ndarray, rate: float
+) -> tuple[AdapterWeights, Memory]:
+    zeros, step = np.zeros(len(gradient)), memory.step + 1
+    first = 0.9 * (zeros if memory.first is None else memory.first) + 0.1 * gradient
+    second = 0.95 * (zeros if memory.second is None else memory.second) + 0.05 * gradient**2
+    move = rate * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.95**step)) + 1e-8)
+    vector = (weights.vector - move).astype(np.float32)
+    grown = AdapterWeights(weights.layout, weights.rank, weights.scaling, vector)
+    return grown, Memory(step, first.astype(np.float32), second.astype(np.float32), memory.notes)
