@@ -1,4 +1,4 @@
-"""Shared ground of all tests: this folder is importable (``toy``, ``hosts``), and properties draw the same examples every time."""
+"""Ground of all tests: this folder is importable (``toy``, ``hosts``), properties repeat their examples."""
 
 from hypothesis import settings
 

@@ -29,7 +29,7 @@ END = 1
 LAYOUT = AdapterLayout((("policy", FEATURES, OPTIONS),))
 
 
-class Crash(BaseException):  # noqa: N818
+class Crash(BaseException):
     """A death that nothing catches, like SIGKILL, but in one process."""
 
 

@@ -2,7 +2,8 @@
 
 A reply is untrusted text: nothing here evaluates it, and every pattern runs in linear time. The answer is
 the last offer: the last back-ticked span of the last line that says something, else that line itself
-without a lead-in such as ``Answer:`` or ``The answer is``. Fences around code are not content.
+without a lead-in such as ``Answer:`` or ``The answer is``. Fences around code are not content, nor is a
+lead-in on a line of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def answer_lines(reply: str) -> list[str]:
     offers: list[str] = []
     for line in reply[:LONGEST_REPLY].splitlines():
         text = line.strip()
-        if not text or text.startswith("```"):
+        if not text or text.startswith("```") or _LEAD_IN.fullmatch(f"{text} "):
             continue
         ticked = [span.strip() for span in _TICKED.findall(text)]
         offers += ticked or [_without_lead_in(text)]

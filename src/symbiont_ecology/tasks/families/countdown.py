@@ -99,7 +99,8 @@ def evaluate(expression: str) -> Fraction:
     Raises:
         ValueError, SyntaxError, ZeroDivisionError: it is no such expression, or has no value.
     """
-    return _value(ast.parse(expression.replace(" ", ""), mode="eval").body)
+    # Blanks stay where they are: without them, "1 7" would become a number that was not given.
+    return _value(ast.parse(expression.strip(), mode="eval").body)
 
 
 def _value(node: ast.expr) -> Fraction:
