@@ -15,7 +15,7 @@ import fcntl
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -27,11 +27,13 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import build_host, build_world, check
 from symbiont_ecology.engine.generation import found, run_generation
 from symbiont_ecology.engine.world import Host, World
-from symbiont_ecology.errors import HostError, RunError
+from symbiont_ecology.errors import ConfigError, HostError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
 PROVENANCE_FILE = "provenance.json"
+EXTENDABLE = ("run.generations", "run.train_flops", "run.checkpoint_every")
+"""What may change when a run is resumed: when it ends, and how often it is saved."""
 
 Watcher = Callable[[EcologyState, GenerationEnded, float], None]
 """Called after every generation with its wall-clock seconds; for showing, never for deciding."""
@@ -61,7 +63,10 @@ def start(
     """
     check(config)
     if (folder / CONFIG_FILE).exists():
-        raise RunError(f"{folder} holds a run already: resume it (symbiont resume {folder}) or choose another --out")
+        raise RunError(
+            f"{folder} holds a run already: resume it (symbiont resume {folder}) or choose another --out"
+        )
+    host = host or build_host(config)  # first of all: a model that is not there leaves no half-made run
     with _locked(folder):
         _write(folder / CONFIG_FILE, dump_config(config))
         return _live(config, folder, watch, should_stop, host)
@@ -70,23 +75,31 @@ def start(
 def resume(
     folder: Path,
     *,
+    overrides: Sequence[str] = (),
     watch: Watcher | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     host: Host | None = None,
 ) -> Finished:
     """Goes on from the last checkpoint; a run that died before its first one begins again.
 
+    ``overrides`` may make the run longer or shorter (``EXTENDABLE``) and are kept in its config. Nothing
+    else can change, so a run that was extended equals one that was meant to be that long.
+
     Raises:
+        ConfigError: an override of another key, or of the wrong type.
         RunError: no run in the folder, another writer is at work there, or its files are damaged.
         HostError: the host is not the one that the run was founded with.
     """
-    config = read_config(folder)
+    config = extended(folder, overrides)
     check(config)
+    host = host or build_host(config)
     with _locked(folder):
+        if overrides:
+            _write(folder / CONFIG_FILE, dump_config(config))
         return _live(config, folder, watch, should_stop, host)
 
 
-def read_config(folder: Path) -> RunConfig:
+def read_config(folder: Path, overrides: Sequence[str] = ()) -> RunConfig:
     """The resolved config of a run.
 
     Raises:
@@ -95,7 +108,49 @@ def read_config(folder: Path) -> RunConfig:
     path = folder / CONFIG_FILE
     if not path.is_file():
         raise RunError(f"no run in {folder}: expected a {CONFIG_FILE} there")
-    return load_config(path)
+    return load_config(path, overrides)
+
+
+def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
+    """The config of a run with another end.
+
+    Raises:
+        ConfigError: an override of a key that is not in ``EXTENDABLE``.
+    """
+    for override in overrides:
+        if override.partition("=")[0].strip() not in EXTENDABLE:
+            raise ConfigError(
+                f"override {override!r}: a run that exists can only change {', '.join(EXTENDABLE)}; "
+                "start a new run for anything else"
+            )
+    return read_config(folder, overrides)
+
+
+def is_complete(config: RunConfig, state: EcologyState) -> bool:
+    """Whether a run has had its generations or spent its FLOPs."""
+    budget = config.run.train_flops
+    return state.generation >= config.run.generations or (
+        budget is not None and state.budget.train.flops >= budget
+    )
+
+
+def check_host(folder: Path, host: Host) -> None:
+    """Refuses a host that is not the one that a run was founded with.
+
+    Raises:
+        HostError: the base weights differ.
+        RunError: the run does not say what its host was.
+    """
+    path = folder / PROVENANCE_FILE
+    try:
+        founded = json.loads(path.read_text(encoding="utf-8"))["host"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path} does not say which host the run was founded with") from error
+    if founded != host.fingerprint():
+        raise HostError(
+            f"the run in {folder} was founded on host {founded}, this one is {host.fingerprint()}: "
+            "bring back the model it was founded with"
+        )
 
 
 def _live(
@@ -112,26 +167,19 @@ def _live(
         log.rewind(0)
         world.store.collect(())
         found(state, world, log)
-    while not _is_complete(config, state):
+    while not is_complete(config, state):
         began = time.perf_counter()
         summary = run_generation(state, world, log)
         is_stopping = should_stop()
-        if is_stopping or _is_complete(config, state) or state.generation % config.run.checkpoint_every == 0:
+        if is_stopping or is_complete(config, state) or state.generation % config.run.checkpoint_every == 0:
             _checkpoint(state, world, log, folder)
         seconds = time.perf_counter() - began
         _note_time(folder, summary.generation, seconds)
         if watch is not None:
             watch(state, summary, seconds)
         if is_stopping:
-            return Finished(state, _is_complete(config, state))
+            return Finished(state, is_complete(config, state))
     return Finished(state, True)
-
-
-def _is_complete(config: RunConfig, state: EcologyState) -> bool:
-    budget = config.run.train_flops
-    return state.generation >= config.run.generations or (
-        budget is not None and state.budget.train.flops >= budget
-    )
 
 
 def _checkpoint(state: EcologyState, world: World, log: EventLog, folder: Path) -> None:
@@ -146,13 +194,7 @@ def _check_provenance(config: RunConfig, folder: Path, host: Host) -> None:
     """Writes where the run comes from, or refuses to continue it on another host."""
     path = folder / PROVENANCE_FILE
     if path.exists():
-        founded = json.loads(path.read_text())["host"]
-        if founded != host.fingerprint():
-            raise HostError(
-                f"this run was founded on host {founded}, but {config.host.model!r} is now "
-                f"{host.fingerprint()}: bring back the model it was founded with"
-            )
-        return
+        return check_host(folder, host)
     facts = {
         "host": host.fingerprint(),
         "model": config.host.model,
@@ -161,7 +203,7 @@ def _check_provenance(config: RunConfig, folder: Path, host: Host) -> None:
         "machine": platform.machine(),
         "packages": {name: _version(name) for name in ("symbiont-ecology", "torch", "transformers", "numpy")},
     }
-    _write(path, json.dumps(facts, indent=1) + "\n")
+    return _write(path, json.dumps(facts, indent=1) + "\n")
 
 
 def _version(package: str) -> str:
@@ -181,8 +223,11 @@ def _write(path: Path, text: str) -> None:
 
 
 def _note_time(folder: Path, generation: int, seconds: float) -> None:
-    with (folder / TIMINGS_FILE).open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"generation": generation, "seconds": round(seconds, 4)}) + "\n")
+    try:
+        with (folder / TIMINGS_FILE).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"generation": generation, "seconds": round(seconds, 4)}) + "\n")
+    except OSError as error:
+        raise RunError(f"cannot write {folder / TIMINGS_FILE}: {error.strerror}") from error
 
 
 @contextmanager

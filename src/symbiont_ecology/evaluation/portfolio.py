@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -82,7 +83,8 @@ class Portfolio:
 def _observations(folder: Path, state: EcologyState, config: RunConfig) -> list[Observation]:
     tasks, living = mixture(config), set(state.population) | {HOST}
     observations = []
-    for event in read_events(folder / "events.jsonl"):
+    # Not beyond the checkpoint: what a killed run did after it will be done again.
+    for event in islice(read_events(folder / "events.jsonl"), state.next_seq):
         if not isinstance(event, Acted) or event.id not in living:
             continue
         weight = 1.0 if event.id == HOST else 0.8 ** (state.generation - 1 - event.generation)

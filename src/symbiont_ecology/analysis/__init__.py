@@ -1,0 +1,1 @@
+"""Views of a run. They see values and events, never the engine or the host."""

@@ -1,0 +1,186 @@
+"""What a run shows while it lives: a live screen on a terminal, one line per generation elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from symbiont_ecology.ecology import Belief, EcologyState, Organelle
+from symbiont_ecology.events import GenerationEnded
+
+SCREEN_LINES = 13
+"""Lines of the screen that are not rows of the population."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where a run wants to go: whichever of the two ends it reaches first."""
+
+    generations: int
+    train_flops: float | None = None
+
+    def fraction(self, generation: int, flops: int) -> float:
+        """The part of the way that is done, in [0, 1]."""
+        parts = [generation / max(self.generations, 1)]
+        if self.train_flops is not None:
+            parts.append(flops / self.train_flops)
+        return min(1.0, max(parts))
+
+
+class Narrator:
+    """Prints a plain line after each generation."""
+
+    def __init__(self, plan: Plan, console: Console) -> None:
+        self._plan, self._console = plan, console
+
+    def __enter__(self) -> Narrator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __call__(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> None:
+        """Shows one generation."""
+        done = self._plan.fraction(state.generation, summary.train_flops)
+        self._console.print(
+            f"generation {summary.generation:4d}  {done:4.0%}  {summary.population:3d} alive "
+            f"+{summary.births} -{summary.deaths}  right {summary.accuracy:4.0%}  "
+            f"cells {summary.coverage:2d}  FLOPs {summary.train_flops:.3g}  {seconds:.2f} s",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+class Dashboard:
+    """A screen that is drawn anew after each generation."""
+
+    def __init__(self, plan: Plan, console: Console, title: str) -> None:
+        self._plan, self._console, self._title = plan, console, title
+        self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
+        self._alive: dict[str, Organelle] = {}
+        self._ticker: deque[str] = deque(maxlen=5)
+        self._began: tuple[float, float] | None = None  # fraction done and clock when first seen
+
+    def __enter__(self) -> Dashboard:
+        self._live.start()
+        self._live.update(
+            Text(f"{self._title}: loading the host and founding the population …"), refresh=True
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def __call__(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> None:
+        """Shows one generation."""
+        self._notice(state, summary)
+        self._live.update(self.screen(state, summary, seconds), refresh=True)
+
+    def screen(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> RenderableType:
+        """Head line, population and cells, births and deaths."""
+        body = Table.grid(padding=(0, 2))
+        rows = max(4, self._console.height - SCREEN_LINES)
+        body.add_row(population_table(state, rows), cell_table(state.success))
+        news = Text("\n".join(self._ticker) or "nobody was born or died yet", style="dim")
+        return Panel(
+            Group(self._head(state, summary, seconds), Text(), body, Text(), news), title=self._title
+        )
+
+    def _head(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> RenderableType:
+        done = self._plan.fraction(state.generation, summary.train_flops)
+        line = Text.assemble(
+            ("generation ", "dim"),
+            f"{summary.generation}",
+            ("   right ", "dim"),
+            f"{summary.accuracy:.0%}",
+            ("   cells held ", "dim"),
+            f"{summary.coverage}",
+            ("   energy ", "dim"),
+            f"{summary.energy_total / 1000:.0f} ATP",
+            ("   useful FLOPs ", "dim"),
+            f"{summary.train_flops:.2e}",
+            ("   ", ""),
+            f"{seconds:.2f} s",
+            ("   left ", "dim"),
+            self._left(done),
+        )
+        return Group(line, ProgressBar(total=1.0, completed=done))
+
+    def _left(self, done: float) -> str:
+        """Time to go at the pace of this sitting."""
+        now = time.monotonic()
+        if self._began is None:
+            self._began = done, now
+        start, clock = self._began
+        if done <= start:
+            return "?"
+        seconds = (now - clock) * (1 - done) / (done - start)
+        return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+    def _notice(self, state: EcologyState, summary: GenerationEnded) -> None:
+        for who, organelle in state.population.items():
+            if who not in self._alive and self._alive:
+                whence = f"of {', '.join(organelle.parents)} " if organelle.parents else ""
+                self._ticker.append(f"{summary.generation:4d}  {who} born {whence}({organelle.operator})")
+        for who in self._alive.keys() - state.population.keys():
+            age = summary.generation - self._alive[who].born
+            self._ticker.append(f"{summary.generation:4d}  {who} died, {age} generations old")
+        self._alive = dict(state.population)
+
+
+def population_table(state: EcologyState, rows: int) -> Table:
+    """The richest organelles: age (generations), balance (ATP), step size, best cells and belief in them."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("id", "age", "ATP", "step"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("best at", no_wrap=True)
+    richest = sorted(state.population.values(), key=lambda one: -state.ledger.balance(one.id))
+    for one in richest[:rows]:
+        rate = one.genome.traits.get("learning_rate")
+        table.add_row(
+            one.id,
+            str(state.generation - one.born),
+            f"{state.ledger.balance(one.id) / 1000:.1f}",
+            "-" if rate is None else f"{rate:.4f}",
+            best_cells(state.beliefs.get(one.id, {})),
+        )
+    if len(richest) > rows:
+        table.add_row("…", "", "", "", f"and {len(richest) - rows} more")
+    return table
+
+
+def best_cells(beliefs: Mapping[str, Belief], count: int = 2) -> str:
+    """The cells of highest believed success, such as ``math.add/short 92 %``."""
+    best = sorted(beliefs.items(), key=lambda entry: -entry[1].mean)[:count]
+    return ", ".join(f"{cell} {belief.mean:.0%}" for cell, belief in best)
+
+
+def cell_table(success: Mapping[str, float]) -> Table:
+    """The population's moving average of success: one row per family, one column per depth."""
+    depths = list(dict.fromkeys(cell.rpartition("/")[2] for cell in success))
+    families = list(dict.fromkeys(cell.rpartition("/")[0] for cell in success))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("family", no_wrap=True)
+    for depth in depths:
+        table.add_column(depth, justify="right")
+    for family in families:
+        shares = [success.get(f"{family}/{depth}") for depth in depths]
+        table.add_row(family, *("" if share is None else _coloured(share) for share in shares))
+    return table
+
+
+def _coloured(share: float) -> Text:
+    colour = "red" if share < 0.33 else "yellow" if share < 0.67 else "green"
+    return Text(f"{share:.0%}", style=colour)

@@ -1,0 +1,51 @@
+"""The command line, one function per command: ``symbiont --help``.
+
+What a command needs it imports when it is called, so that help answers before torch could be loaded. Data
+goes to stdout, everything else to stderr where the two could mix. Exit codes: 0 fine, 1 a run failed,
+2 usage or config, 3 a package is missing, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from symbiont_ecology.cli.demo import demo
+from symbiont_ecology.cli.doctor import doctor
+from symbiont_ecology.cli.explain import explain, list_names
+from symbiont_ecology.cli.live import resume, run
+from symbiont_ecology.cli.measure import evaluate
+from symbiont_ecology.cli.use import export, infer
+from symbiont_ecology.errors import EcologyError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="symbiont",
+    help="Populations of LoRA adapters that live, learn, breed and die on a frozen language model.",
+    epilog="Start with: symbiont demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _command in (demo, run, resume, evaluate, infer, export, explain, doctor):
+    app.command()(_command)
+app.command("list")(list_names)
+
+
+def main() -> None:
+    """Entry point: an error of ours is one line, any other keeps its traceback."""
+    try:
+        app()
+    except EcologyError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("stopped at once; what was checkpointed is safe", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # the reader has what it wanted, as in: symbiont list | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,5 @@
+"""``python -m symbiont_ecology.cli`` is ``symbiont``."""
+
+from symbiont_ecology.cli import main
+
+main()

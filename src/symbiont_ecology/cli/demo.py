@@ -1,0 +1,248 @@
+"""``demo``: an ecology and a single adapter of equal compute, live, and then a table that compares them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from symbiont_ecology.cli.live import live
+from symbiont_ecology.cli.measure import percent, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from symbiont_ecology.engine.run import Finished, Watcher
+    from symbiont_ecology.evaluation.measure import Evaluation
+    from symbiont_ecology.evaluation.questions import Question
+
+ARMS = {"ecology": "demo", "single": "demo_single"}
+"""Folder of each arm below the demo's, and its preset."""
+TOLERANCE = 0.02
+"""Part by which the arms' useful FLOPs may differ: the last generation's overshoot."""
+
+
+def demo(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Changes for both arms.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the demo; one that exists goes on.", show_default="artifacts/demo-seed-<n>"
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of both arms.")] = 0,
+    per_cell: Annotated[int, typer.Option(min=1, help="Holdout questions per cell at the end.")] = 40,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while it runs.")] = False,
+) -> None:
+    """Watch an ecology live beside a single adapter, then compare both with the bare host."""
+    began = time.monotonic()
+    folder = out or Path("artifacts") / f"demo-seed-{seed}"
+    changes = [f"seed={seed}", *(overrides or [])]
+    _check(changes, folder)
+    with _other_core(folder, changes) as wait_for_single:
+        _live_ecology(folder, changes, quiet)
+        wait_for_single(quiet)
+    summary = _compare(folder, per_cell)
+    summary["seconds"] = round(time.monotonic() - began, 1)
+    write_json(folder / "summary.json", summary)
+    _tell_next(folder, summary)
+
+
+def _check(changes: list[str], folder: Path) -> None:
+    """Finds mistakes in the changes, and a folder that holds another demo, before anything is started."""
+    from symbiont_ecology.config import load_config
+    from symbiont_ecology.engine.build import check
+    from symbiont_ecology.engine.run import CONFIG_FILE, read_config
+    from symbiont_ecology.errors import ConfigError
+
+    for arm, preset in ARMS.items():
+        config = load_config(preset, changes)
+        check(config)
+        if (folder / arm / CONFIG_FILE).exists() and read_config(folder / arm) != config:
+            raise ConfigError(
+                f"{folder} holds a demo with another config: go on with its own, or choose another --out"
+            )
+
+
+def _live_ecology(folder: Path, changes: list[str], quiet: bool) -> None:
+    from symbiont_ecology.config import load_config
+    from symbiont_ecology.engine import run as runs
+
+    arm = folder / "ecology"
+    config = load_config(ARMS["ecology"], changes)
+
+    def begin(watch: Watcher | None, should_stop: Callable[[], bool]) -> Finished:
+        if (arm / runs.CONFIG_FILE).exists():
+            return runs.resume(arm, watch=watch, should_stop=should_stop)
+        return runs.start(config, arm, watch=watch, should_stop=should_stop)
+
+    live(begin, config, arm, quiet, again=f"symbiont demo --out {folder}")
+
+
+@contextmanager
+def _other_core(folder: Path, changes: list[str]) -> Iterator[Callable[[bool], None]]:
+    """The single adapter in a process of its own, which is stopped when this one leaves early."""
+    from symbiont_ecology.errors import RunError
+
+    arm, log = folder / "single", folder / "single.log"
+    exists = (arm / "config.yaml").exists()
+    words = ["resume", str(arm)] if exists else ["run", ARMS["single"], *changes, "--out", str(arm)]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = log.open("a", encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"cannot write {log}: {error.strerror}") from error
+    with file:
+        command = [sys.executable, "-m", "symbiont_ecology.cli", *words]
+        # A session of its own: Ctrl-C reaches it through us, so that it hears of it once.
+        child = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def wait(quiet: bool) -> None:
+        if child.poll() is None and not quiet:
+            print("waiting for the single adapter on the other core …", flush=True)
+        if child.wait() != 0:
+            raise RunError(f"the single adapter's run failed: {_last_line(log)} (see {log})")
+
+    try:
+        yield wait
+    finally:
+        if child.poll() is None:
+            os.kill(child.pid, signal.SIGINT)  # it finishes its generation and checkpoints
+            child.wait()
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("error: ") if lines else "it said nothing"
+
+
+def _compare(folder: Path, per_cell: int) -> dict[str, Any]:
+    """Puts the same holdout questions to all three systems, prints the tables and returns the numbers."""
+    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.evaluation.biography import biography
+    from symbiont_ecology.evaluation.measure import Candidates, difference, interval_values, note
+    from symbiont_ecology.evaluation.questions import write_questions
+    from symbiont_ecology.events import read_events
+
+    ecology, single = (Candidates.of_run(folder / arm) for arm in ARMS)
+    questions = ecology.questions(per_cell)
+    write_questions(questions, folder / "holdout.jsonl")
+    host = build_host(ecology.config)
+
+    def ask(candidates: Candidates, routing: str) -> Evaluation:
+        choices = candidates.portfolio.choose(questions, routing)
+        evaluation = candidates.evaluate(questions, choices, host, routing)
+        note(evaluation, candidates.folder, f"{per_cell} per cell")
+        return evaluation
+
+    found = {
+        "host": ask(ecology, "host"),
+        "single": ask(single, "single"),
+        "ecology": ask(ecology, "learned"),
+    }
+    lives = {arm: biography(read_events(folder / arm / "events.jsonl")) for arm in ARMS}
+    differences = {
+        f"ecology - {other}": interval_values(difference(found["ecology"], found[other]))
+        for other in ("host", "single")
+    }
+    summary = {
+        "schema": 1,
+        "seed": ecology.config.seed,
+        "questions": _sizes(questions),
+        "arms": {name: evaluation.summary() for name, evaluation in found.items()},
+        "differences": differences,
+        "lives": {arm: vars(life) for arm, life in lives.items()},
+    }
+    _tell_accuracy(found, differences)
+    _tell_lives({arm: vars(life) for arm, life in lives.items()})
+    return summary
+
+
+def _sizes(questions: list[Question]) -> dict[str, int]:
+    cells: dict[str, int] = {}
+    for question in questions:
+        cells[f"{question.family}/{question.depth}"] = cells.get(f"{question.family}/{question.depth}", 0) + 1
+    return cells
+
+
+def _tell_accuracy(found: dict[str, Evaluation], differences: dict[str, dict[str, float]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    title = "right answers on the holdout, with 95 % intervals"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in ("family", "bare host", "single adapter", "ecology, routed"):
+        table.add_column(column, justify="left" if column == "family" else "right", no_wrap=True)
+    shares = {name: evaluation.by_family() for name, evaluation in found.items()}
+    for family in shares["host"]:
+        table.add_row(family, *(percent(shares[name][family]) for name in found))
+    table.add_row("all", *(percent(evaluation.accuracy()) for evaluation in found.values()), style="bold")
+    console.print()
+    console.print(table)
+    for name, values in differences.items():
+        estimate, low, high = (100 * values[key] for key in ("estimate", "low", "high"))
+        console.print(f"{name}: {estimate:+.1f} points [{low:+.1f}, {high:+.1f}]", highlight=False)
+    routed = found["ecology"].summary()["choices"]
+    abstained = routed.get("host", 0)
+    asked = len(routed) - ("host" in routed)
+    console.print(
+        f"the router asked {asked} organelles and left {abstained} questions to the host", highlight=False
+    )
+
+
+def _tell_lives(lives: dict[str, dict[str, int]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="what it took", title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in ("", "single adapter", "ecology"):
+        table.add_column(column, justify="right" if column else "left", no_wrap=True)
+    arms = lives["single"], lives["ecology"]
+    for label, key in (
+        ("generations", "generations"),
+        ("founded", "founders"),
+        ("births", "births"),
+        ("deaths", "deaths"),
+        ("alive", "alive"),
+    ):
+        table.add_row(label, *(str(arm[key]) for arm in arms))
+    for label, key in (
+        ("energy earned, ATP", "earned"),
+        ("energy spent, ATP", "spent"),
+        ("energy held, ATP", "held"),
+    ):
+        table.add_row(label, *(f"{arm[key] / 1000:.0f}" for arm in arms))
+    table.add_row("rollouts", *(str(arm["rows"]) for arm in arms))
+    table.add_row("useful training FLOPs", *(f"{arm['train_flops']:.3e}" for arm in arms))
+    console = Console()
+    console.print()
+    console.print(table)
+    flops = [arm["train_flops"] for arm in arms]
+    apart = abs(flops[0] - flops[1]) / max(flops)
+    if apart > TOLERANCE:
+        console.print(
+            f"warning: the arms' FLOPs differ by {apart:.1%}, so they are not to be compared", style="red"
+        )
+
+
+def _tell_next(folder: Path, summary: dict[str, Any]) -> None:
+    print(f"\nEverything is in {folder} ({summary['seconds']:.0f} s, seed {summary['seed']}). Next:")
+    for command in (
+        f'symbiont infer {folder / "ecology"} "math.add: 47+8"',
+        f"symbiont evaluate {folder / 'ecology'} --holdout {folder / 'holdout.jsonl'} --routing single",
+        f"symbiont export {folder / 'ecology'}",
+        "symbiont explain strategies ecology",
+    ):
+        print(f"  {command}")

@@ -1,0 +1,103 @@
+"""``doctor``: whether this machine can run the package, and what to do where it cannot."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+CORE = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "scipy",
+    "pydantic",
+    "omegaconf",
+    "typer",
+    "rich",
+)
+LITTLE_SPACE = 1_000_000_000  # bytes; a demo run takes a few million, a real model several thousand million
+
+Finding = tuple[str, str]
+"""``ok``, ``warn`` or ``fail``, and a line."""
+
+
+def doctor(host: Annotated[str, typer.Option(help="Host to try.")] = "embedded") -> None:
+    """Check python, packages, torch, the host and the disk. Exits with 1 if something fails."""
+    failed = False
+    for check in (_python(), _packages(), _host(host), _disk()):
+        for mark, line in check:
+            print(f"{mark:4s}  {line}", flush=True)
+            failed |= mark == "fail"
+    if failed:
+        raise typer.Exit(1)
+
+
+def _python() -> Iterator[Finding]:
+    found = ".".join(map(str, sys.version_info[:3]))
+    enough = sys.version_info >= (3, 11)
+    yield ("ok", f"python {found}") if enough else ("fail", f"python {found}: install 3.11 or newer")
+
+
+def _packages() -> Iterator[Finding]:
+    tested = _tested()
+    for name in CORE:
+        try:
+            found = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            yield "fail", f"{name} is missing: pip install symbiont-ecology"
+            continue
+        wanted = tested.get(name)
+        if wanted is None or found.partition("+")[0] == wanted:
+            yield "ok", f"{name} {found}"
+        else:
+            yield (
+                "warn",
+                f"{name} {found}: tested with {wanted}; if something breaks: pip install {name}=={wanted}",
+            )
+
+
+def _tested() -> dict[str, str]:
+    """The tested versions: constraints.txt of a source checkout, or the copy of it inside the wheel."""
+    package = Path(__file__).parents[1]
+    for path in (package.parents[1] / "constraints.txt", package / "constraints.txt"):
+        if path.is_file():
+            lines = path.read_text(encoding="utf-8").splitlines()
+            return dict(line.split("==") for line in lines if "==" in line and not line.startswith("#"))
+    return {}
+
+
+def _host(name: str) -> Iterator[Finding]:
+    from symbiont_ecology.errors import EcologyError
+
+    try:
+        from symbiont_ecology.host.kernel import HostKernel
+        from symbiont_ecology.host.machine import describe
+    except ImportError as error:
+        yield "fail", f"torch cannot be imported ({error}): reinstall it"
+        return
+    yield "ok", describe()
+    try:
+        kernel = HostKernel.from_pretrained(name, slots=1, rank=1)
+        reply = kernel.generate(["math.add: 47+8\n"], slots=-1)[0]
+    except EcologyError as error:
+        yield "fail", f"host {name!r}: {' '.join(str(error).split())}"
+        return
+    yield "ok", f"host {name!r} answers {reply[:20]!r}, fingerprint {kernel.fingerprint()}"
+
+
+def _disk() -> Iterator[Finding]:
+    free = shutil.disk_usage(".").free
+    line = f"{free / 1e9:.1f} GB free here"
+    yield (
+        ("ok", line)
+        if free > LITTLE_SPACE
+        else ("warn", f"{line}: a run needs some 100 MB, choose --out elsewhere")
+    )

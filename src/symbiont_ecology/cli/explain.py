@@ -1,0 +1,122 @@
+"""``list`` and ``explain``: every part that a config can name, with its knobs."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from symbiont_ecology.registry import Knob, Registry
+
+REGISTRIES = {
+    "tasks": "symbiont_ecology.tasks:task_families",
+    "styles": "symbiont_ecology.tasks:prompt_styles",
+    "rewards": "symbiont_ecology.tasks:reward_rules",
+    "operators": "symbiont_ecology.operators:operators",
+    "plasticity": "symbiont_ecology.plasticity:plasticities",
+    "allocators": "symbiont_ecology.routing.allocators:allocators",
+    "routers": "symbiont_ecology.routing.routers:routers",
+    "strategies": "symbiont_ecology.strategies:strategies",
+}
+KINDS = ", ".join([*REGISTRIES, "presets"])
+
+
+def list_names(
+    kind: Annotated[str | None, typer.Argument(help=f"One of {KINDS}.", show_default="all")] = None,
+) -> None:
+    """List what a config can name."""
+    for one in [*REGISTRIES, "presets"] if kind is None else [kind]:
+        if kind is None:
+            print(f"{one}:")
+        for name, doc in _entries(one):
+            print(f"{'  ' if kind is None else ''}{name:28s} {doc}".rstrip())
+
+
+def explain(
+    kind: Annotated[str, typer.Argument(help=f"One of {KINDS}; or config.")],
+    name: Annotated[
+        str | None, typer.Argument(help="As listed by symbiont list KIND.", show_default=False)
+    ] = None,
+) -> None:
+    """Say what a part is and which knobs it has: explain strategies ecology; or explain config."""
+    from symbiont_ecology.errors import ConfigError
+
+    if kind == "config":
+        return _explain_config()
+    if name is None:
+        raise ConfigError(f"explain {kind}: expected a name too, see symbiont list {kind}")
+    if kind == "presets":
+        from symbiont_ecology.config import find_preset
+
+        print(find_preset(name).read_text(encoding="utf-8"), end="")
+        return None
+    about = registry(kind).describe(name)
+    print(f"{name} ({about.kind}, {about.module})\n\n{about.doc}")
+    if about.knobs:
+        print()
+        _tell_knobs(about.knobs)
+    return None
+
+
+def registry(kind: str) -> Registry[Any]:
+    """The registry of a kind as the command line calls it.
+
+    Raises:
+        ConfigError: no such kind.
+    """
+    from symbiont_ecology.errors import ConfigError
+    from symbiont_ecology.registry import did_you_mean
+
+    if kind not in REGISTRIES:
+        raise ConfigError(f"no kind {kind!r};{did_you_mean(kind, [*REGISTRIES, 'presets'])} known: {KINDS}")
+    module, _, name = REGISTRIES[kind].partition(":")
+    found: Registry[Any] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def _entries(kind: str) -> list[tuple[str, str]]:
+    """Names with the first sentence of what is said about them."""
+    if kind == "presets":
+        from symbiont_ecology.config import presets
+
+        comments = {
+            name: path.read_text(encoding="utf-8").splitlines()[0] for name, path in presets().items()
+        }
+        return [(name, line.lstrip("# ") if line.startswith("#") else "") for name, line in comments.items()]
+    entries = registry(kind)
+    return [(name, entries.describe(name).doc.splitlines()[0]) for name in entries.names()]
+
+
+def _explain_config() -> None:
+    from symbiont_ecology import config
+    from symbiont_ecology.economics.prices import Prices
+    from symbiont_ecology.registry import knobs
+
+    sections = {
+        "": config.RunConfig,
+        "host": config.HostConfig,
+        "tasks": config.TasksConfig,
+        "economy": Prices,
+        "run": config.LoopConfig,
+    }
+    for prefix, schema in sections.items():
+        print(f"{prefix or 'top level'}: {(schema.__doc__ or '').splitlines()[0]}")
+        _tell_knobs(
+            [knob for knob in knobs(schema) if prefix or knob.name not in sections], prefix and f"{prefix}."
+        )
+        print()
+    print(
+        "A component, such as the strategy, is a name or {kind: name, knob: value}; "
+        "its knobs: symbiont explain KIND NAME"
+    )
+
+
+def _tell_knobs(entries: Iterable[Knob], prefix: str = "") -> None:
+    for knob in entries:
+        value = "required" if knob.default is None else knob.default
+        line = f"  {prefix}{knob.name} = {value}"
+        print(f"{line:42s}  # {knob.comment}" if knob.comment else line)

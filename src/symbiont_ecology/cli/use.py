@@ -1,0 +1,118 @@
+"""``infer`` and ``export``: what a run has bred, put to use here or elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from symbiont_ecology.cli.measure import HostOption, RoutingOption, on_host, prepare, write_json
+
+if TYPE_CHECKING:
+    from symbiont_ecology.ecology import EcologyState, Organelle
+
+GOOD = 0.5
+"""Believed success from which a model card names a cell."""
+
+
+def infer(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")],
+    prompt: Annotated[str, typer.Argument(help="A question, such as 'math.add: 47+8'; - reads stdin.")],
+    routing: RoutingOption = "learned",
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 64,
+    host: HostOption = None,
+) -> None:
+    """Answer one prompt: the answer on stdout, who answered on stderr."""
+    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.errors import ConfigError
+    from symbiont_ecology.evaluation.measure import Candidates
+    from symbiont_ecology.evaluation.questions import Question
+
+    if routing == "cell":
+        raise ConfigError("infer --routing cell: a prompt has no label, expected host, single or learned")
+    candidates = Candidates.of_run(folder)
+    text = sys.stdin.read() if prompt == "-" else prompt
+    question = Question("prompt", candidates.finished(text), "", "", "", max_new_tokens)
+    choices = candidates.portfolio.choose([question], routing)
+    world = build_host(on_host(candidates.config, host))
+    (answer,) = candidates.evaluate([question], choices, world, routing).answers
+    print(answer.reply)
+    print(f"answered by {'the bare host' if answer.who == 'host' else answer.who}", file=sys.stderr)
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")],
+    to: Annotated[Path | None, typer.Option(help="Where to.", show_default="DIR/export")] = None,
+    host: HostOption = None,
+) -> None:
+    """Write every living organelle as a PEFT folder with a model card, and an index.json."""
+    from symbiont_ecology.engine.run import check_host
+    from symbiont_ecology.evaluation.measure import Candidates
+    from symbiont_ecology.host.kernel import HostKernel
+
+    candidates = Candidates.of_run(folder)
+    target = to or folder / "export"
+    prepare(target / "index.json")
+    config = on_host(candidates.config, host).host
+    kernel = HostKernel.from_pretrained(config.model, slots=1, rank=config.rank, targets=config.targets)
+    check_host(folder, kernel)
+    state, entries = candidates.portfolio.state, []
+    for who, organelle in sorted(state.population.items()):
+        kernel.place(0, candidates.portfolio.weights[who])
+        kernel.export(0, target / who, model_card=_card(organelle, state, folder, kernel.name_or_path))
+        entries.append({"folder": who, **_facts(organelle, state)})
+    best = candidates.portfolio.best()
+    index = {
+        "schema": 1,
+        "run": str(folder),
+        "generation": state.generation,
+        "base_model": kernel.name_or_path,
+    }
+    write_json(
+        target / "index.json", index | {"host": kernel.fingerprint(), "best": best, "organelles": entries}
+    )
+    print(f"{len(entries)} adapters in {target}, described in {target / 'index.json'}")
+    if entries:
+        print(f"next: symbiont evaluate --adapter {target / best} --holdout FILE")
+
+
+def _facts(organelle: Organelle, state: EcologyState) -> dict[str, Any]:
+    """What the index says of one organelle."""
+    beliefs = state.beliefs.get(organelle.id, {})
+    return {
+        "id": organelle.id,
+        "born": organelle.born,
+        "parents": list(organelle.parents),
+        "operator": organelle.operator,
+        "rank": organelle.genome.rank,
+        "traits": organelle.genome.traits,
+        "balance_matp": state.ledger.balance(organelle.id),
+        "believed_success": {cell: round(belief.mean, 4) for cell, belief in sorted(beliefs.items())},
+    }
+
+
+def _card(organelle: Organelle, state: EcologyState, folder: Path, base_model: str) -> str:
+    """The model card of one organelle."""
+    beliefs = sorted(state.beliefs.get(organelle.id, {}).items(), key=lambda entry: -entry[1].mean)
+    good = [f"- `{cell}`: {belief.mean:.0%}" for cell, belief in beliefs if belief.mean >= GOOD]
+    parents = ", ".join(organelle.parents) or "none"
+    return "\n".join(
+        [
+            f"# Organelle {organelle.id}",
+            "",
+            f"A LoRA adapter of rank {organelle.genome.rank} for `{base_model}`, bred by symbiont-ecology.",
+            "",
+            f"- run: `{folder.name}`, seed {state.seed}, after {state.generation} generations",
+            f"- lineage: born in generation {organelle.born} by `{organelle.operator}`; parents: {parents}",
+            f"- balance: {state.ledger.balance(organelle.id) / 1000:.1f} ATP",
+            "",
+            "## Where it is good",
+            "",
+            *(good or [f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}."]),
+            "",
+            "Believed success comes from the verdicts on its own practice; it is not a holdout accuracy.",
+            "",
+        ]
+    )

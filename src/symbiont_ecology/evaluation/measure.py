@@ -1,0 +1,194 @@
+"""Measuring a run or a PEFT adapter on questions: accuracies with intervals, costs, and who answered what."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.engine.run import check_host, read_config
+from symbiont_ecology.engine.world import Host
+from symbiont_ecology.errors import RunError
+from symbiont_ecology.evaluation.answers import Answer, answer
+from symbiont_ecology.evaluation.portfolio import Portfolio
+from symbiont_ecology.evaluation.questions import Question, draw_questions, families_of
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.statistics import Interval, bootstrap_interval, wilson
+from symbiont_ecology.weights.peft_files import read_peft
+
+EVALUATIONS_FILE = "evaluations.jsonl"
+SCHEMA = 1
+"""Of the JSON that an evaluation leaves; raise it when a key goes or changes its meaning."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Graded answers of one system to a list of questions."""
+
+    source: str
+    """The run or adapter folder."""
+    routing: str
+    host: str
+    """Fingerprint of the host."""
+    answers: tuple[Answer, ...]
+    generation: int | None = None
+
+    @property
+    def verdicts(self) -> list[float]:
+        """1.0 or 0.0 per question."""
+        return [one.verdict for one in self.answers]
+
+    @property
+    def flops(self) -> int:
+        """Useful FLOPs of all answers."""
+        return sum(one.flops for one in self.answers)
+
+    def accuracy(self) -> Interval:
+        """Share of right answers with its 95 % Wilson interval."""
+        return _share(self.verdicts)
+
+    def by_family(self) -> dict[str, Interval]:
+        """The same for every family that occurs."""
+        families = families_of([one.question for one in self.answers])
+        return {
+            family: _share([one.verdict for one in self.answers if one.question.family == family])
+            for family in families
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Everything but the single answers, as plain values under stable keys."""
+        counts = Counter(one.question.family for one in self.answers)
+        return {
+            "schema": SCHEMA,
+            "source": self.source,
+            "generation": self.generation,
+            "routing": self.routing,
+            "host": self.host,
+            "questions": len(self.answers),
+            "questions_digest": _digest([one.question for one in self.answers]),
+            "accuracy": interval_values(self.accuracy()),
+            "families": {
+                family: {"questions": counts[family], **interval_values(share)}
+                for family, share in self.by_family().items()
+            },
+            "flops": self.flops,
+            "choices": dict(sorted(Counter(one.who for one in self.answers).items())),
+        }
+
+    def record(self) -> dict[str, Any]:
+        """The summary and, under ``items``, every answer."""
+        items = [
+            {
+                "id": one.question.id,
+                "family": one.question.family,
+                "depth": one.question.depth,
+                "who": one.who,
+                "reply": one.reply,
+                "target": one.question.target,
+                "right": bool(one.verdict),
+                "flops": one.flops,
+            }
+            for one in self.answers
+        ]
+        return {**self.summary(), "items": items}
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """A run at its last checkpoint, ready to answer; made before a host is loaded."""
+
+    folder: Path
+    config: RunConfig
+    portfolio: Portfolio
+
+    @classmethod
+    def of_run(cls, folder: Path) -> Candidates:
+        """Reads a run back.
+
+        Raises:
+            RunError: no run there, no checkpoint yet, or damaged files.
+        """
+        config = read_config(folder)
+        return cls(folder, config, Portfolio.of_run(folder, checkpoint.load(folder), config))
+
+    def questions(self, per_cell: int, seed: int = 0) -> list[Question]:
+        """Holdout questions of the run's own cells."""
+        return draw_questions(mixture(self.config), per_cell, seed)
+
+    def finished(self, text: str) -> str:
+        """A prompt as someone typed it, with the line end that the run's own prompts have."""
+        tasks = mixture(self.config)
+        (item,) = tasks.draw(tasks.cells[0], 1, Draw(0)("prompt"))
+        return text if text.endswith("\n") or not tasks.prompt(item).endswith("\n") else f"{text}\n"
+
+    def evaluate(
+        self, questions: Sequence[Question], choices: Sequence[str], host: Host, routing: str
+    ) -> Evaluation:
+        """Asks whom ``portfolio.choose`` chose.
+
+        Raises:
+            HostError: the host is not the one that the run was founded with.
+        """
+        check_host(self.folder, host)
+        answers = answer(host, questions, choices, self.portfolio.weights)
+        generation = self.portfolio.state.generation
+        return Evaluation(str(self.folder), routing, host.fingerprint(), tuple(answers), generation)
+
+
+def evaluate_adapter(folder: Path, questions: Sequence[Question], host: Host) -> Evaluation:
+    """Puts all questions to one PEFT adapter.
+
+    Raises:
+        AdapterError: the folder cannot be used with this host.
+    """
+    weights = {"adapter": read_peft(folder, host.layout)}
+    answers = answer(host, questions, ["adapter"] * len(questions), weights)
+    return Evaluation(str(folder), "adapter", host.fingerprint(), tuple(answers))
+
+
+def difference(better: Evaluation, worse: Evaluation, seed: int = 0) -> Interval:
+    """Accuracy of one minus that of the other on the same questions, 95 % by bootstrap over questions.
+
+    Raises:
+        ValueError: they did not answer the same questions.
+    """
+    if [one.question.id for one in better.answers] != [one.question.id for one in worse.answers]:
+        raise ValueError("expected two evaluations of the same questions in the same order")
+    pairs = zip(better.verdicts, worse.verdicts, strict=True)
+    return bootstrap_interval([left - right for left, right in pairs], seed)
+
+
+def note(evaluation: Evaluation, run_folder: Path, questions: str) -> None:
+    """Appends one line to the run's log of evaluations; nothing else of the run changes.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    line = json.dumps({**evaluation.summary(), "asked": questions}) + "\n"
+    try:
+        with (run_folder / EVALUATIONS_FILE).open("a", encoding="utf-8") as file:
+            file.write(line)
+    except OSError as error:
+        raise RunError(f"cannot write {run_folder / EVALUATIONS_FILE}: {error.strerror}") from error
+
+
+def interval_values(interval: Interval) -> dict[str, float]:
+    """An interval as plain values."""
+    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
+
+
+def _share(verdicts: Sequence[float]) -> Interval:
+    return wilson(round(sum(verdicts)), len(verdicts))
+
+
+def _digest(questions: Sequence[Question]) -> str:
+    """Equal for equal questions, so that two evaluations can be compared or not."""
+    text = "\n".join(f"{one.id}\t{one.prompt}\t{one.target}" for one in questions)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
