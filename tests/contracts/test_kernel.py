@@ -514,12 +514,13 @@ def test_tiles_hold_every_row_once_and_only_rows_of_their_slot(slots: list[int])
 
 
 def some_lessons(company: Company, clip: float = 100.0) -> tuple[tuple[Lesson, ...], LearningBatch]:
-    """Ragged lessons for all four slots, praised and blamed."""
-    slots = (0, 1, 1, 3, 2, 2, 2, 0)
+    """Lessons for all four slots, praised and blamed: four each, and three for the last one."""
     written = company.rollout()
     lessons = tuple(
-        Lesson(prompt, written.completion(row)[: row + 2], slots[row], (1.0, 0.5, -0.3)[row % 3])
-        for row, prompt in enumerate(PROMPTS)
+        Lesson(
+            PROMPTS[row % 8], written.completion(row % 8)[: row % 8 + 2], row % 4, (1.0, 0.5, -0.3)[row % 3]
+        )
+        for row in range(15)
     )
     return lessons, LearningBatch(lessons, dict.fromkeys(range(4), 1e-4), clip)
 

@@ -46,6 +46,13 @@ class Factors:
         b = tuple(None if one is None else one[low:high] for one in self.b)
         return Factors(self.a[low:high], b, None if self.whole_b is None else self.whole_b[low:high])
 
+    def members(self, low: int, high: int) -> Factors | None:
+        """The factors of members ``low`` to ``high`` of the site; None when none of them has an adapter."""
+        has = [one is not None for one in self.b]
+        rank = self.a.shape[1] // sum(has)
+        first, last = sum(has[:low]) * rank, sum(has[:high]) * rank
+        return Factors(self.a[:, first:last], self.b[low:high]) if last > first else None
+
 
 @dataclass(frozen=True)
 class Adapters:

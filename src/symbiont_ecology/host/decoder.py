@@ -63,8 +63,11 @@ class Decoder(Protocol):
         """Reads the prompts (token ids, one array per row) with ``room`` tokens to come; first logits."""
         ...
 
-    def logits_at(self, ids: Tensor, rows: Tensor, positions: Tensor, adapters: Adapters) -> Tensor:
-        """Logits ``(wanted, vocab)`` at ``(row, position)`` pairs of right-padded ``ids (rows, time)``."""
+    def logits_at(self, ids: Tensor, wanted: Tensor, is_real: Tensor, adapters: Adapters) -> Tensor:
+        """Logits ``(real, vocab)`` of right-padded ``ids (rows, time)`` at some positions of each row.
+
+        ``wanted`` and ``is_real`` are ``(rows, few)``: positions, and which of them are more than padding.
+        """
         ...
 
     def hidden(self, ids: Tensor, adapters: Adapters) -> Tensor:

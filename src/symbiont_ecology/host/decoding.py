@@ -25,7 +25,7 @@ WORTH_SHRINKING = 0.75
 
 @dataclass(frozen=True)
 class Request:
-    """What to write, one entry per row. ``uniforms[i]`` has ``limits[i]`` numbers in [0, 1); None is greedy."""
+    """What to write, one entry per row. ``uniforms[i]`` has ``limits[i]`` numbers in [0, 1), or greedy."""
 
     prompts: Sequence[np.ndarray]
     slots: Sequence[int]

@@ -183,7 +183,7 @@ class HostKernel:
         self.weights_of(slot)
         self.clear(slot)
 
-    def export(self, slot: int, folder: str | Path) -> None:
+    def export(self, slot: int, folder: str | Path, *, model_card: str = "") -> None:
         """Writes a slot's adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
         adapted = {name for name, _, _ in self.layout.modules}
         write_peft(
@@ -192,6 +192,7 @@ class HostKernel:
             base_model=self.name_or_path,
             unadapted=[name for site in self._decoder.sites for name, _, _ in site if name not in adapted],
             fan_in_fan_out=self._decoder.fan_in_fan_out,
+            model_card=model_card,
         )
 
     def rollout(
@@ -316,7 +317,7 @@ class HostKernel:
         longest = max(lengths, default=0)
         if longest > self.shape.max_positions:
             raise HostError(
-                f"expected at most {self.shape.max_positions} tokens in a row with its answer, got {longest}: "
+                f"expected at most {self.shape.max_positions} tokens for prompt and answer, got {longest}: "
                 "shorten the prompt or max_new_tokens"
             )
 

@@ -37,16 +37,16 @@ class Answer:
 
 def token_log_probabilities(decoder: Decoder, answers: Sequence[Answer], adapters: Adapters) -> Tensor:
     """Log-probability (nats) of every completion token, ``(tokens,)``, answer after answer."""
-    counts = [len(answer.ids) - answer.start for answer in answers]
+    counts = np.array([len(answer.ids) - answer.start for answer in answers])
+    is_real = np.arange(counts.max()) < counts[:, None]
+    starts = np.array([answer.start for answer in answers])
+    # The token at a position is predicted one position before it.
+    wanted = np.where(is_real, starts[:, None] - 1 + np.arange(counts.max()), starts[:, None] - 1)
+    targets = np.concatenate([answer.ids[answer.start :] for answer in answers])
     inputs = pad_right([answer.ids[:-1] for answer in answers], decoder.device)
-    rows = np.repeat(np.arange(len(answers)), counts)
-    positions = [np.arange(answer.start - 1, len(answer.ids) - 1) for answer in answers]
-    targets = [answer.ids[answer.start :] for answer in answers]
-    flat = [torch.from_numpy(one).to(decoder.device) for one in (rows, np.concatenate(positions))]
-    logits = decoder.logits_at(inputs, flat[0], flat[1], adapters)
-    return -F.cross_entropy(
-        logits.float(), torch.from_numpy(np.concatenate(targets)).to(decoder.device), reduction="none"
-    )
+    spots, real, right = (torch.from_numpy(one).to(decoder.device) for one in (wanted, is_real, targets))
+    logits = decoder.logits_at(inputs, spots, real, adapters)
+    return -F.cross_entropy(logits.float(), right, reduction="none")
 
 
 def chunks(tiling: Tiling, lengths: Sequence[int], max_tokens: int) -> Iterator[tuple[int, int, np.ndarray]]:

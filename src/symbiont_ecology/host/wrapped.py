@@ -60,8 +60,9 @@ class WrappedDecoder:
         session = WrappedSession(self, adapters, torch.from_numpy(mask.astype(np.int64)).to(self.device))
         return session.read(torch.from_numpy(ids).to(self.device)), session
 
-    def logits_at(self, ids: Tensor, rows: Tensor, positions: Tensor, adapters: Adapters) -> Tensor:
+    def logits_at(self, ids: Tensor, wanted: Tensor, is_real: Tensor, adapters: Adapters) -> Tensor:
         """Logits at the wanted positions; the model's own head runs on the span that holds them all."""
+        rows, positions = is_real.nonzero()[:, 0], wanted[is_real]
         if "logits_to_keep" not in self._accepts:
             everywhere: Tensor = self._read(ids, adapters).logits
             return everywhere[rows, positions]

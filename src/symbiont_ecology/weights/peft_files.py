@@ -93,6 +93,16 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
     return AdapterWeights.from_factors(layout, rank, scaling, factors)
 
 
+def stated_rank(folder: str | Path) -> int:
+    """The largest rank that an adapter's config names: what a slot must hold to take it.
+
+    Raises:
+        AdapterError: no such folder, a damaged config, or a kind of adapter that is not supported.
+    """
+    config = _read_config(Path(folder))
+    return max(int(rank) for rank in (config["r"], *(config.get("rank_pattern") or {}).values()))
+
+
 def write_peft(
     folder: str | Path,
     weights: AdapterWeights,
