@@ -51,9 +51,11 @@ def _learn_wave(
         genome = state.population[who].genome
         weights[slot] = world.store.weights(genome.weights)
         memory[slot] = world.store.memory(state.population[who].memory)
-        teachings, notes = world.plasticity.learn(_lived(practised[who], memory[slot].notes, world))
-        memory[slot] = replace(memory[slot], notes=notes)
         rates[slot] = genome.traits.get("learning_rate", 0.0)
+        teachings: Sequence[Teaching] = ()
+        if rates[slot]:  # who cannot learn (the frozen control) pays for no lesson
+            teachings, notes = world.plasticity.learn(_lived(practised[who], memory[slot].notes, world))
+            memory[slot] = replace(memory[slot], notes=notes)
         costs[who] = _cost(teachings, practised[who], genome.rank, world)
         lessons += [
             Lesson(world.scene.tasks.prompt(one.item), one.completion, slot, one.weight) for one in teachings

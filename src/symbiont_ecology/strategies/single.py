@@ -27,14 +27,14 @@ class Single:
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """All questions of all cells."""
-        (who,) = state.population
         return [
             Trial(who, scene.tasks.draw(cell, self.questions, draw("items", *cell)), self.samples)
+            for who in state.population
             for cell in scene.tasks.cells
         ]
 
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
     ) -> Sequence[Decision]:
-        """Nothing follows."""
-        return []
+        """Nothing follows, unless it met a NaN and was quarantined: then it is founded anew."""
+        return [] if state.population else self.found(scene)

@@ -27,7 +27,7 @@ class Thompson:
         generator: np.random.Generator,
     ) -> list[tuple[OrganelleId, Cell]]:
         """One Beta draw per (question, organelle that can still pay); the highest takes the question."""
-        left = dict(allowance)
+        left = {who: allowance[who] for who in sorted(allowance)}  # the order of a mapping decides nothing
         assigned = []
         # In random order, so that no cell is always served last when energy runs short.
         for index in generator.permutation(len(cells)):

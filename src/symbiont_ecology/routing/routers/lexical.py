@@ -8,9 +8,10 @@ hashed features: Weinberger et al. 2009, arXiv:0902.2206.
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,16 +39,17 @@ class Lexical:
         host = seen.get(HOST, [])
         prior = sum(o.verdict for o in host) / len(host) if host else 0.0
         everyone = [HOST, *candidates]
-        heads = np.stack([self._head(seen.get(who, []), prior) for who in everyone])
+        known = frozenset(code for prompt in {o.prompt for o in observations} for code in self._codes(prompt))
+        heads = np.stack([self._head(seen.get(who, []), prior, known) for who in everyone])
 
         def choose(prompts: Sequence[str]) -> list[OrganelleId]:
-            promised = self._embed(prompts) @ heads.T
+            promised = self._embed(prompts, known) @ heads.T
             promised[:, 0] += self.margin
             return [everyone[index] for index in np.argmax(promised, axis=1)]
 
         return choose
 
-    def _head(self, observations: Sequence[Observation], prior: float) -> np.ndarray:
+    def _head(self, observations: Sequence[Observation], prior: float, known: frozenset[int]) -> np.ndarray:
         if not observations:
             return np.zeros(self.features)
         # One line per prompt and verdict mean: repeated prompts add weight, not rows.
@@ -55,20 +57,29 @@ class Lexical:
         for o in observations:
             sums[o.prompt][0] += o.weight
             sums[o.prompt][1] += o.weight * (o.verdict - prior)
-        embedded = self._embed(list(sums))
+        embedded = self._embed(list(sums), known)
         weights = np.array([weight for weight, _ in sums.values()])
         targets = np.array([total for _, total in sums.values()])
         gram = embedded.T @ (embedded * weights[:, None]) + self.ridge * np.eye(self.features)
         return np.linalg.solve(gram, embedded.T @ targets)
 
-    def _embed(self, prompts: Sequence[str]) -> np.ndarray:
-        """Unit vectors ``(prompts, features)`` of hashed n-gram counts."""
+    def _embed(self, prompts: Sequence[str], known: frozenset[int]) -> np.ndarray:
+        """Hashed n-gram counts ``(prompts, features)``, as long as the part of a prompt that is known.
+
+        What nobody ever met must not borrow the evidence of a bucket that it happens to share.
+        """
         embedded = np.zeros((len(prompts), self.features))
         for row, prompt in enumerate(prompts):
-            for size in range(1, self.longest + 1):
-                for start in range(len(prompt) - size + 1):
-                    code = zlib.crc32(prompt[start : start + size].encode())
-                    embedded[row, code % self.features] += 1.0
-        np.sqrt(embedded, out=embedded)  # a letter said ten times is not ten times the evidence
-        norms = np.linalg.norm(embedded, axis=1, keepdims=True)
-        return embedded / np.maximum(norms, 1e-9)
+            codes = Counter(self._codes(prompt))
+            for code, count in codes.items():
+                if code in known:
+                    embedded[row, code % self.features] += count
+            # A letter said ten times is not ten times the evidence: square roots, here and in the length.
+            embedded[row] = np.sqrt(embedded[row]) / math.sqrt(max(codes.total(), 1))
+        return embedded
+
+    def _codes(self, prompt: str) -> Iterator[int]:
+        """Every n-gram of a prompt, hashed."""
+        for size in range(1, self.longest + 1):
+            for start in range(len(prompt) - size + 1):
+                yield zlib.crc32(prompt[start : start + size].encode())

@@ -1,0 +1,328 @@
+"""What every operator, plasticity rule, allocator, router and strategy promises; a new one is tested by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy import LAYOUT, ToyHost, toy_config, toy_world
+
+from symbiont_ecology.ecology import HOST, Belief, Outcome, Trial, cell_name
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.economics import Cost
+from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.events import Acted, Born, Learned, read_events
+from symbiont_ecology.operators import operators
+from symbiont_ecology.plasticity import Lived, plasticities
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.routing.allocators import allocators
+from symbiont_ecology.routing.routers import Observation, routers
+from symbiont_ecology.strategies import strategies
+from symbiont_ecology.tasks import prompt_styles, task_families
+from symbiont_ecology.types import Cell
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights
+
+# Operators.
+
+WIDER = AdapterLayout((("up", 6, 3), ("down", 3, 6), ("zero", 2, 2)))
+
+
+def parents_of(name: str, layout: AdapterLayout, seed: int) -> list[AdapterWeights]:
+    return [
+        AdapterWeights.random(layout, 3, 1.0, np.random.default_rng([seed, k]), b_std=0.1)
+        for k in range(operators[name].arity)
+    ]
+
+
+@pytest.mark.parametrize("name", operators.names())
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32), layout=st.sampled_from((LAYOUT, WIDER)))
+def test_an_operator_is_pure_seeded_and_keeps_shape(name: str, seed: int, layout: AdapterLayout) -> None:
+    operator, parents = operators.build(name), parents_of(name, layout, seed)
+    before = [parent.vector.copy() for parent in parents]
+    child, twin = (operator(parents, np.random.default_rng(seed)) for _ in range(2))
+    assert child.layout == layout
+    assert 1 <= child.rank <= sum(parent.rank for parent in parents)
+    assert child.vector.dtype == np.float32
+    assert np.isfinite(child.vector).all()
+    assert np.array_equal(child.vector, twin.vector)
+    assert (child.rank, child.scaling) == (twin.rank, twin.scaling)
+    for parent, vector in zip(parents, before, strict=True):
+        assert np.array_equal(parent.vector, vector)
+
+
+def test_gaussian_noise_has_the_size_it_says_and_leaves_zeros() -> None:
+    parent = AdapterWeights.random(AdapterLayout((("big", 400, 400),)), 4, 1.0, np.random.default_rng(0))
+    child = operators.build({"kind": "gaussian", "sigma": 0.1})([parent], np.random.default_rng(1))
+    ((_, a, b, _, _),) = parent.layout.blocks(4)
+    moved = child.vector - parent.vector
+    scale = np.sqrt(np.mean(np.square(parent.vector[a])))
+    assert moved[a].std() == pytest.approx(0.1 * scale, rel=0.1)
+    assert not moved[b].any()
+    same = operators.build({"kind": "gaussian", "sigma": 0.0})([parent], np.random.default_rng(1))
+    assert np.array_equal(same.vector, parent.vector)
+
+
+# Plasticity.
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> Lived:
+    """Practice of one organelle in one or two cells, with any verdicts and any notes from before."""
+    outcomes, notes = [], {}
+    for name in draw(st.lists(st.sampled_from(("math.add", "string.sort")), min_size=1, max_size=2, unique=True)):
+        count, samples = draw(st.integers(1, 3)), draw(st.integers(1, 4))
+        family, generator = task_families.build(name), np.random.default_rng(draw(st.integers(0, 99)))
+        items = tuple(family.sample("short", generator) for _ in range(count))
+        rollouts = count * samples
+        completions = tuple((*generator.integers(2, 9, size=2).tolist(), 1) for _ in range(rollouts))
+        rewards = tuple(draw(st.lists(st.sampled_from((0.0, 1.0)), min_size=rollouts, max_size=rollouts)))
+        outcomes.append(Outcome(Trial("o1", items, samples), ("",) * rollouts, completions, rewards, Cost(rows=rollouts)))
+        if draw(st.booleans()):
+            notes[f"baseline:{cell_name(outcomes[-1].trial.cell)}"] = draw(st.floats(0, 1))
+    return Lived(tuple(outcomes), tuple(outcome.rewards for outcome in outcomes), notes)
+
+
+@pytest.mark.parametrize("name", plasticities.names())
+@given(lived=lives())
+def test_a_plasticity_rule_is_pure_and_teaches_what_was_lived(name: str, lived: Lived) -> None:
+    rule, notes = plasticities.build(name), dict(lived.notes)
+    (teachings, kept), again = rule.learn(lived), rule.learn(lived)
+    assert (list(teachings), dict(kept)) == (list(again[0]), dict(again[1]))
+    assert lived.notes == notes
+    assert all(np.isfinite(value) for value in kept.values())
+    said = {
+        (item, outcome.completions[place])
+        for outcome in lived.outcomes
+        for item, places in outcome.groups()
+        for place in places
+    }
+    for one in teachings:
+        assert np.isfinite(one.weight)
+        assert one.weight != 0
+        assert rule.sees_gold or (one.item, one.completion) in said
+
+
+@given(lived=lives())
+def test_none_teaches_nothing(lived: Lived) -> None:
+    assert plasticities.build("none").learn(lived) == ((), lived.notes)
+
+
+@given(lived=lives())
+def test_expert_iteration_imitates_accepted_answers_alone(lived: Lived) -> None:
+    teachings, _ = plasticities.build("expert_iteration").learn(lived)
+    accepted = {
+        (item, outcome.completions[place])
+        for outcome, rewards in zip(lived.outcomes, lived.rewards, strict=True)
+        for item, places in outcome.groups()
+        for place in places
+        if rewards[place] == 1.0
+    }
+    assert {(one.item, one.completion) for one in teachings} == accepted
+    assert all(one.weight == 1.0 for one in teachings)
+
+
+@given(lived=lives())
+def test_policy_gradient_praises_the_right_and_blames_the_wrong(lived: Lived) -> None:
+    rewards = {}
+    for outcome, earned in zip(lived.outcomes, lived.rewards, strict=True):
+        for item, places in outcome.groups():
+            for place in places:
+                rewards.setdefault((item, outcome.completions[place]), set()).add(earned[place])
+    for one in plasticities.build("policy_gradient").learn(lived)[0]:
+        assert (1.0 if one.weight > 0 else 0.0) in rewards[one.item, one.completion]
+
+
+@given(lived=lives())
+def test_policy_gradient_weights_sum_to_zero_before_there_is_a_history(lived: Lived) -> None:
+    rule = plasticities.build({"kind": "policy_gradient", "least": 1e-12})
+    for outcome in lived.outcomes:
+        teachings, notes = rule.learn(Lived((outcome,), (outcome.rewards,), {}))
+        assert sum(one.weight for one in teachings) == pytest.approx(0, abs=1e-9)
+        assert notes == {f"baseline:{cell_name(outcome.trial.cell)}": pytest.approx(outcome.mean_reward)}
+
+
+# Allocators.
+
+CELLS: tuple[Cell, ...] = (("math.add", "short"), ("string.sort", "short"), ("logic.bool", "long"))
+beliefs = st.builds(Belief, st.floats(0, 50), st.floats(0, 50))
+
+
+@pytest.mark.parametrize("name", allocators.names())
+@given(
+    cells=st.lists(st.sampled_from(CELLS), max_size=12),
+    allowance=st.dictionaries(st.sampled_from(("o1", "o2", "o9", "o10")), st.integers(0, 5)),
+    believed=st.dictionaries(
+        st.sampled_from(("o1", "o2", "o9", "gone")), st.dictionaries(st.sampled_from([cell_name(c) for c in CELLS]), beliefs)
+    ),
+    seed=st.integers(0, 999),
+)
+def test_an_allocator_hands_out_what_can_be_paid_for(
+    name: str, cells: list[Cell], allowance: dict[str, int], believed: dict[str, dict[str, Belief]], seed: int
+) -> None:
+    allocator, before = allocators.build(name), dict(allowance)
+    assigned = allocator.assign(cells, believed, allowance, np.random.default_rng(seed))
+    assert allowance == before
+    assert all(count <= allowance[who] for who, count in Counter(who for who, _ in assigned).items())
+    assert len(assigned) == min(len(cells), sum(allowance.values()))
+    assert not Counter(cell for _, cell in assigned) - Counter(cells)
+    assert assigned == allocator.assign(cells, believed, allowance, np.random.default_rng(seed))
+    shuffled = dict(reversed(allowance.items())), dict(reversed(believed.items()))
+    assert assigned == allocator.assign(cells, shuffled[1], shuffled[0], np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("name", allocators.names())
+@given(belief=beliefs, rewards=st.lists(st.sampled_from((0.0, 1.0)), max_size=30))
+def test_a_belief_follows_the_verdicts(name: str, belief: Belief, rewards: list[float]) -> None:
+    allocator = allocators.build(name)
+    after = allocator.update(belief, rewards)
+    assert after.successes >= 0
+    assert after.failures >= 0
+    assert 0 < after.mean < 1
+    many = allocator.update(belief, [1.0] * 500)
+    assert many.mean > allocator.update(belief, [0.0] * 500).mean
+    assert allocator.update(belief, list(reversed(rewards))) == after
+
+
+def test_thompson_sends_questions_to_whom_it_believes_in() -> None:
+    believed = {"o1": {"math.add/short": Belief(40, 2)}, "o2": {"math.add/short": Belief(2, 40)}}
+    assigned = allocators.build("thompson").assign(
+        [("math.add", "short")] * 200, believed, {"o1": 500, "o2": 500}, np.random.default_rng(0)
+    )
+    assert Counter(who for who, _ in assigned)["o1"] > 190
+
+
+def test_thompson_explores_whom_it_does_not_know() -> None:
+    assigned = allocators.build("thompson").assign(
+        [("math.add", "short")] * 400, {}, dict.fromkeys(("o1", "o2", "o3", "o4"), 400), np.random.default_rng(0)
+    )
+    counts = Counter(who for who, _ in assigned)
+    assert min(counts[who] for who in ("o1", "o2", "o3", "o4")) > 70
+
+
+# Routers.
+
+
+def prompts(name: str, count: int, seed: int = 0) -> list[str]:
+    family, style, generator = task_families.build(name), prompt_styles.build("terse"), Draw(seed)("prompts", name)
+    return [style.render(family, family.sample("short", generator)) for _ in range(count)]
+
+
+def separable() -> list[Observation]:
+    """o1 knows sums, o2 knows letters, the host knows neither well."""
+    seen = []
+    for name, expert, other in (("math.add", "o1", "o2"), ("string.sort", "o2", "o1")):
+        for index, prompt in enumerate(prompts(name, 40)):
+            seen += [Observation(prompt, expert, 1.0), Observation(prompt, other, 0.0)]
+            seen += [Observation(prompt, HOST, float(index % 5 == 0))]
+    return seen
+
+
+@pytest.mark.parametrize("name", routers.names())
+def test_a_router_sends_new_prompts_to_whoever_knows_their_like(name: str) -> None:
+    choose = routers.build(name).fit(separable(), ["o1", "o2"])
+    for family, expert in (("math.add", "o1"), ("string.sort", "o2")):
+        chosen = Counter(choose(prompts(family, 40, seed=1)))
+        assert chosen[expert] >= 38, chosen
+
+
+@pytest.mark.parametrize("name", routers.names())
+def test_a_router_abstains_where_nobody_is_better_than_the_host(name: str) -> None:
+    seen = [Observation(prompt, who, 0.0) for prompt in prompts("math.add", 40) for who in ("o1", "o2")]
+    seen += [Observation(prompt, HOST, float(index % 4 == 0)) for index, prompt in enumerate(prompts("math.add", 40))]
+    choose = routers.build(name).fit(seen, ["o1", "o2"])
+    assert Counter(choose(prompts("math.add", 30, seed=2)))[HOST] == 30
+    assert routers.build(name).fit([], ["o1", "o2"])(prompts("math.add", 3)) == [HOST] * 3
+    assert routers.build(name).fit([], [])(prompts("math.add", 3)) == [HOST] * 3
+
+
+@pytest.mark.parametrize("name", routers.names())
+def test_a_router_abstains_from_prompts_unlike_anything_seen(name: str) -> None:
+    choose = routers.build(name).fit(separable(), ["o1", "o2"])
+    assert choose(["ÄÖÜ", "«¿?»", "日本語のテキスト"]) == [HOST] * 3
+
+
+@pytest.mark.parametrize("name", routers.names())
+def test_a_route_depends_on_its_own_prompt_alone(name: str) -> None:
+    choose = routers.build(name).fit(separable(), ["o1", "o2"])
+    asked = prompts("math.add", 5, 3) + prompts("string.sort", 5, 3) + ["", "x" * 2000]
+    together = choose(asked)
+    assert together == [choose([prompt])[0] for prompt in asked]
+    assert together == list(reversed(choose(list(reversed(asked)))))
+    assert set(together) <= {"o1", "o2", HOST}
+
+
+@pytest.mark.parametrize("name", routers.names())
+def test_a_router_is_the_same_whatever_the_order_of_what_it_saw(name: str) -> None:
+    asked = prompts("math.add", 8, 4) + prompts("string.sort", 8, 4)
+    forward = routers.build(name).fit(separable(), ["o1", "o2"])(asked)
+    assert routers.build(name).fit(separable()[::-1], ["o1", "o2"])(asked) == forward
+
+
+# Strategies.
+
+
+@pytest.mark.parametrize("name", strategies.names())
+def test_a_strategy_resumes_exactly_and_conserves_energy(name: str, tmp_path: Path) -> None:
+    config = toy_config(generations=6, strategy=name, checkpoint_every=2)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    start(config, whole, host=ToyHost())
+    start(config, parts, host=ToyHost(), should_stop=lambda: True)
+    while not resume(parts, host=ToyHost(), should_stop=lambda: True).is_complete:
+        assert checkpoint.load(parts).ledger.total == 0
+    for file in ("state.json", "events.jsonl"):
+        assert (parts / file).read_bytes() == (whole / file).read_bytes()
+    state = checkpoint.load(whole)
+    assert state.ledger.total == 0
+    assert set(state.ledger.balances) == set(state.population)
+
+
+@pytest.mark.parametrize("name", strategies.names())
+def test_a_strategy_asks_and_tells_without_a_trace(name: str, tmp_path: Path) -> None:
+    config = toy_config(generations=4, strategy=name)
+    start(config, tmp_path / "run", host=ToyHost())
+    state, world = checkpoint.load(tmp_path / "run"), toy_world(tmp_path / "run", config)
+    before, strategy, draw = checkpoint.load(tmp_path / "run"), world.strategy, Draw(state.seed, state.generation)
+    asked = list(strategy.ask(state, world.scene, draw))
+    assert asked == list(strategy.ask(state, world.scene, draw))
+    assert asked
+    for trial in asked:
+        assert trial.who == HOST or trial.who in state.population
+        assert {item.cell for item in trial.items} == {trial.cell}
+        assert trial.cell in world.scene.tasks.cells
+    keys = [(trial.who, trial.cell, trial.purpose) for trial in asked if trial.purpose == "practice"]
+    assert len(set(keys)) == len(keys)  # else two trials would share their draws
+    told = list(strategy.tell(state, [], world.scene, draw))
+    assert told == list(strategy.tell(state, [], world.scene, draw))
+    assert state == before
+
+
+@pytest.mark.parametrize("name", strategies.names())
+def test_a_strategy_goes_on_when_everybody_is_gone(name: str, tmp_path: Path) -> None:
+    start(toy_config(generations=2, strategy=name), tmp_path / "run", host=ToyHost())
+    config, state = toy_config(strategy=name), checkpoint.load(tmp_path / "run")
+    world = toy_world(tmp_path / "run", config)
+    state = replace(state, population={}, beliefs={})
+    practice = [t for t in world.strategy.ask(state, world.scene, Draw(0, 9)) if t.purpose == "practice"]
+    assert practice == []
+    world.strategy.tell(state, [], world.scene, Draw(0, 9))
+
+
+def test_frozen_founders_differ_from_the_host_and_stay_as_they_were_born(tmp_path: Path) -> None:
+    config = toy_config(generations=6, strategy="frozen")  # whatever rule of learning the config names
+    start(config, tmp_path / "run", host=ToyHost())
+    events = list(read_events(tmp_path / "run/events.jsonl"))
+    born = {event.id: event.weights for event in events if isinstance(event, Born)}
+    state, world = checkpoint.load(tmp_path / "run"), toy_world(tmp_path / "run", config)
+    assert len(set(born.values())) == len(born) == 8
+    for organelle in state.population.values():
+        assert organelle.genome.weights == born[organelle.id]
+        assert world.store.weights(organelle.genome.weights).delta("policy").any()
+        assert world.store.memory(organelle.memory).step == 0
+    assert not [event for event in events if isinstance(event, Learned)]
+    assert {event.purpose for event in events if isinstance(event, Acted) and event.generation} == {"practice"}
