@@ -141,7 +141,7 @@ class Description:
 
 
 def knobs(schema: type) -> Iterator[Knob]:
-    """The fields of a dataclass that a config can set, with the comment at the end of their line."""
+    """The fields of a dataclass or model that a config can set, with the comment at the end of their line."""
     comments: dict[str, str] = {}
     for cls in reversed(schema.__mro__[:-1]):
         try:
@@ -149,18 +149,25 @@ def knobs(schema: type) -> Iterator[Knob]:
         except (OSError, TypeError):  # typed at a prompt: there is no file to read comments from
             continue
         comments |= dict(re.findall(r"^    (\w+):[^#\n]*#\s*(.+)$", source, re.MULTILINE))
+    for name, annotation, default in _fields(schema):
+        kind = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", repr(annotation))
+        yield Knob(name, kind, default, comments.get(name, ""))
+
+
+def _fields(schema: type) -> Iterator[tuple[str, Any, str | None]]:
+    """Name, type and default of every field of a dataclass or a pydantic model."""
+    if issubclass(schema, BaseModel):
+        for name, info in schema.model_fields.items():
+            yield name, info.annotation, None if info.is_required() else repr(info.default)
+        return
     for field in fields(schema):
-        if not field.init:
-            continue
-        default = None
-        if field.default is not MISSING:
-            default = repr(field.default)
-        elif field.default_factory is not MISSING:
-            default = repr(field.default_factory())
-        kind = (
-            field.type if isinstance(field.type, str) else getattr(field.type, "__name__", repr(field.type))
-        )
-        yield Knob(field.name, kind, default, comments.get(field.name, ""))
+        if field.init:
+            default = None
+            if field.default is not MISSING:
+                default = repr(field.default)
+            elif field.default_factory is not MISSING:
+                default = repr(field.default_factory())
+            yield field.name, field.type, default
 
 
 def validate(schema: type[T], data: Mapping[str, Any], where: str) -> T:

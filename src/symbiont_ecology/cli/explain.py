@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -88,7 +89,12 @@ def _entries(kind: str) -> list[tuple[str, str]]:
         }
         return [(name, line.lstrip("# ") if line.startswith("#") else "") for name, line in comments.items()]
     entries = registry(kind)
-    return [(name, entries.describe(name).doc.splitlines()[0]) for name in entries.names()]
+    return [(name, _first_sentence(entries.describe(name).doc)) for name in entries.names()]
+
+
+def _first_sentence(doc: str) -> str:
+    paragraph = " ".join(doc.partition("\n\n")[0].split())
+    return re.split(r"(?<=[.!?]) ", paragraph, maxsplit=1)[0]
 
 
 def _explain_config() -> None:
