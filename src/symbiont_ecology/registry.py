@@ -150,7 +150,9 @@ def knobs(schema: type) -> Iterator[Knob]:
             continue
         comments |= dict(re.findall(r"^    (\w+):[^#\n]*#\s*(.+)$", source, re.MULTILINE))
     for name, annotation, default in _fields(schema):
-        kind = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", repr(annotation))
+        kind = (
+            annotation if isinstance(annotation, str) else getattr(annotation, "__name__", repr(annotation))
+        )
         yield Knob(name, kind, default, comments.get(name, ""))
 
 

@@ -94,7 +94,7 @@ def _entries(kind: str) -> list[tuple[str, str]]:
 
 def _first_sentence(doc: str) -> str:
     paragraph = " ".join(doc.partition("\n\n")[0].split())
-    return re.split(r"(?<=[.!?]) ", paragraph, maxsplit=1)[0]
+    return re.split(r"(?<!et al\.)(?<=[.!?]) ", paragraph, maxsplit=1)[0]
 
 
 def _explain_config() -> None:

@@ -1,0 +1,57 @@
+# `make` alone prints this list.
+
+PYTHON ?= python3
+# Another package index for torch, such as one with builds for the CPU alone. Empty: the default index.
+TORCH_INDEX ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check all host bench evidence clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo "  PYTHON=python3.12       another interpreter (3.11 or newer)"
+	@echo "  TORCH_INDEX=URL         another package index for torch"
+
+setup: $(INSTALLED) ## make .venv with everything that demo and test need
+
+# The stamp: nothing is done while pyproject.toml and constraints.txt are as they were.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo \
+	  "error: this needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) -V 2>&1): make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo \
+	  "error: $(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	$(if $(TORCH_INDEX),$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --index-url $(TORCH_INDEX) torch)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: setup ## watch an ecology learn on the embedded host, at most 5 minutes; run it again to go on
+	$(BIN)/symbiont demo
+
+test: setup ## run the tests, at most 10 minutes
+	$(BIN)/python -m pytest -m "not slow"
+
+check: setup ## format, lint, types, import order
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/architecture
+
+all: check test ## check and test
+
+host: setup ## rebuild the embedded host, at most 45 minutes
+	$(BIN)/python scripts/train_host.py
+
+bench: setup ## time the host kernel against PEFT one by one
+	$(BIN)/python benchmarks/kernel.py
+
+evidence: setup ## reproduce the figures in docs/results.md; takes hours
+	$(BIN)/python scripts/evidence.py
+
+clean: ## remove what was built, but not artifacts/
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
