@@ -43,6 +43,7 @@ def is_supported(config: Mapping[str, Any]) -> bool:
         and config.get("hidden_act", "silu") == "silu"
         and rope.get("rope_type", rope.get("type", "default")) == "default"
         and rope.get("partial_rotary_factor", 1.0) == 1.0
+        and not any(isinstance(value, dict) for value in rope.values())  # other angles in other layers
         and set(kinds) == {"full_attention"}
         and not (config.get("sliding_window") and config.get("use_sliding_window", True))
         and config.get("quantization_config") is None
@@ -156,9 +157,8 @@ class LlamaDecoder:
         """Tables ``(positions or more, head_dim)``: cosines, and sines whose first half is negated."""
         if self._tables is None or len(self._tables[0]) < positions:
             size = self.shape.head_dim
-            with torch.inference_mode(
-                False
-            ):  # the tables outlive the call, and a learning step needs them too
+            # Not inference tensors: the tables outlive the call, and a learning step reads them too.
+            with torch.inference_mode(False):
                 span = torch.arange(0, size, 2, dtype=torch.float32) / size
                 places = torch.arange(max(256, positions), dtype=torch.float32)
                 angles = torch.outer(places, 1.0 / self._theta**span)
@@ -203,16 +203,15 @@ class LlamaDecoder:
         for the wanted positions alone: a fifth of all products in a host of five layers.
         """
         cos, sin = self.rotary(ids.shape[1])
-        everywhere = cos[: ids.shape[1], None], sin[: ids.shape[1], None]
+        angles = cos[: ids.shape[1], None], sin[: ids.shape[1], None]
         x = self.embed(ids)
         for index, layer in enumerate(self._layers):
             sites = adapters.sites[4 * index : 4 * index + 4]
             kept = None if cache is None else cache[index, :, :, :, : ids.shape[1]]
             if wanted is None or index < len(self._layers) - 1:
-                x = self._block(layer, sites, x, everywhere, kept)
+                x = self._block(layer, sites, x, angles, kept)
             else:
-                few = cos[wanted, None], sin[wanted, None]
-                x = self._last_block(layer, sites, x, everywhere, kept, wanted, few)
+                x = self._last_block(layer, sites, x, kept, wanted)
         return x
 
     def _block(
@@ -230,27 +229,22 @@ class LlamaDecoder:
         return self._after_attention(layer, sites, x, o.transpose(1, 2).reshape(rows, time, -1))
 
     def _last_block(
-        self,
-        layer: _Layer,
-        sites: Sites,
-        x: Tensor,
-        angles: tuple[Tensor, Tensor],
-        kept: Tensor | None,
-        wanted: Tensor,
-        wanted_angles: tuple[Tensor, Tensor],
+        self, layer: _Layer, sites: Sites, x: Tensor, kept: Tensor | None, wanted: Tensor
     ) -> Tensor:
         """One layer whose queries are the wanted positions alone: returns ``(rows, few, hidden)``."""
         shape, (rows, time, _), few = self.shape, x.shape, wanted.shape[1]
-        h = self._normed(x, layer.attention_norm)
-        qkv = sites[0]
+        cos, sin = self.rotary(time)
+        h, qkv = self._normed(x, layer.attention_norm), sites[0]
         k, v = project(h, layer.qkv.parts[1:], None if qkv is None else qkv.members(1, 3))
-        k = self._rotated(k.view(rows, time, -1, shape.head_dim), layer.k_norm, angles).transpose(1, 2)
+        k = k.view(rows, time, -1, shape.head_dim)
+        k = self._rotated(k, layer.k_norm, (cos[:time, None], sin[:time, None])).transpose(1, 2)
         v = v.view(rows, time, -1, shape.head_dim).transpose(1, 2)
         if kept is not None:
             kept[0], kept[1] = k, v
         row = torch.arange(rows, device=x.device)[:, None]
         (q,) = project(h[row, wanted], layer.qkv.parts[:1], None if qkv is None else qkv.members(0, 1))
-        q = self._rotated(q.view(rows, few, -1, shape.head_dim), layer.q_norm, wanted_angles)
+        q = q.view(rows, few, -1, shape.head_dim)
+        q = self._rotated(q, layer.q_norm, (cos[wanted, None], sin[wanted, None]))
         # Query heads that share a key head stand side by side, as if they were more positions.
         groups = shape.heads // shape.kv_heads
         q = q.view(rows, few, shape.kv_heads, groups, shape.head_dim).permute(0, 2, 3, 1, 4)
