@@ -1,0 +1,362 @@
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hosts import make_host
+from said import Symbiont
+from symbiont_ecology.cli.live import Brake
+from symbiont_ecology.config import load_config, presets
+from symbiont_ecology.engine.build import check
+
+COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
+
+
+@pytest.fixture(scope="session")
+def lived(small: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete run of four generations; copy it before changing it."""
+    folder = tmp_path_factory.mktemp("lived") / "run"
+    subprocess.run([*COMMAND, "run", "demo", *small, "--out", folder, "-q"], check=True)
+    return folder
+
+
+@pytest.fixture
+def copied(lived: Path, tmp_path: Path) -> Path:
+    """The complete run, to be changed."""
+    return Path(shutil.copytree(lived, tmp_path / "run"))
+
+
+@pytest.fixture
+def holdout(tmp_path: Path) -> Path:
+    """Two questions in a file that somebody else wrote."""
+    path = tmp_path / "holdout.jsonl"
+    rows = [
+        {
+            "prompt": "math.add: 12+7\n",
+            "target": "=19",
+            "family": "math.add",
+            "depth": "short",
+            "task_id": "a",
+        },
+        {"prompt": "capital of France?\n", "target": "Paris", "family": "trivia", "depth": "short"},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def books(folder: Path) -> tuple[bytes, bytes]:
+    return (folder / "state.json").read_bytes(), (folder / "events.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"]])
+def test_help_comes_at_once_and_without_torch(words: list[str]) -> None:
+    code = (
+        f"import sys, time; sys.argv = ['symbiont', *{words!r}]; began = time.process_time()\n"
+        "from symbiont_ecology.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'transformers', 'matplotlib', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "assert time.process_time() - began < 0.5\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "symbiont" in said.stdout
+
+
+def test_dry_run_needs_no_torch_and_writes_nothing(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.argv = ['symbiont', 'run', 'demo', '--dry-run']\n"
+        "from symbiont_ecology.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert "18 cells" in said.stdout
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_can_be_run(name: str) -> None:
+    whole = name.startswith(("base", "demo", "experiments"))
+    check(load_config(name, () if whole else ("tasks.families=[math.add]",)))
+
+
+def test_the_single_control_of_the_demo_differs_in_its_strategy_alone() -> None:
+    ecology, single = load_config("demo").model_dump(), load_config("demo_single").model_dump()
+    assert {key for key in ecology if ecology[key] != single[key]} == {"strategy"}
+
+
+def test_an_extended_run_equals_a_long_one(symbiont: Symbiont, small: list[str], tmp_path: Path) -> None:
+    said = symbiont("run", "demo", *small, "run.generations=2", "--out", tmp_path / "short")
+    assert said.code == 0
+    assert said.out.count("alive") == 2
+    assert f"symbiont resume {tmp_path / 'short'}" in said.out
+    assert symbiont("resume", tmp_path / "short", "run.generations=3", "--quiet").code == 0
+    assert symbiont("run", "demo", *small, "run.generations=3", "--out", tmp_path / "long", "-q").code == 0
+    assert books(tmp_path / "short") == books(tmp_path / "long")
+
+
+def test_a_run_finds_a_folder_of_its_own(
+    symbiont: Symbiont, small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert symbiont("run", "demo", *small, "run.generations=1", "--quiet").code == 0
+    assert sorted(path.name for path in Path("artifacts").iterdir()) == ["demo-1", "demo-2"]
+
+
+def test_ctrl_c_finishes_the_generation_and_says_how_to_go_on(
+    symbiont: Symbiont, small: list[str], tmp_path: Path
+) -> None:
+    words = ["run", "demo", *small, "run.generations=100000", "run.checkpoint_every=1000"]
+    with subprocess.Popen(
+        [*COMMAND, *words, "--out", tmp_path / "run"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # it lives
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert f"go on with: symbiont resume {tmp_path / 'run'}" in err
+    done = json.loads((tmp_path / "run" / "state.json").read_text())["generation"]
+    longer = f"run.generations={done + 1}"
+    assert symbiont("resume", tmp_path / "run", longer, "-q").code == 0
+
+
+def test_a_second_ctrl_c_stops_at_once() -> None:
+    with Brake() as brake:
+        signal.raise_signal(signal.SIGINT)
+        assert brake.is_pulled
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_full_disk_loses_nothing(symbiont: Symbiont, small: list[str], lived: Path, tmp_path: Path) -> None:
+    limit = (lived / "events.jsonl").stat().st_size - 100  # bytes that a file may have: the log fills up
+    said = subprocess.run(
+        [*COMMAND, "run", "demo", *small, "--out", tmp_path / "run", "-q"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+        capture_output=True,
+        text=True,
+    )
+    assert said.returncode == 1
+    (line,) = said.stderr.strip().splitlines()
+    assert line.startswith("error: cannot write")
+    assert json.loads((tmp_path / "run" / "state.json").read_text())["generation"] > 0
+    assert symbiont("resume", tmp_path / "run", "-q").code == 0
+    assert books(tmp_path / "run") == books(lived)
+
+
+def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
+    with (copied / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        said = symbiont("resume", copied, "run.generations=9")
+    assert said.code == 1
+    assert "another process is writing" in said.error
+    assert "generations: 4" in (copied / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["run", "dmo"], "did you mean 'demo'?"),
+        (["run", "mine.yaml"], "no config file 'mine.yaml'"),
+        (["run", "demo", "host.modle=x"], "did you mean 'host.model'?"),
+        (["run", "demo", "strategy.founderz=3"], "did you mean 'founders'?"),
+        (["run", "demo", "host.slots=many"], "host.slots: expected a valid integer, got 'many'"),
+        (["run", "demo", "seed"], "expected key.subkey=value"),
+        (["run", "demo", "host.model=/no/such/host"], "found no folder '/no/such/host'"),
+        (["run", "demo", "run.final_holdout=/no/such/file"], "cannot read questions from /no/such/file"),
+        (["evaluate"], "expected either a run folder or --adapter"),
+        (["evaluate", "--adapter", "/no/such/adapter"], "expected --holdout FILE"),
+        (["list", "operaters"], "did you mean 'operators'?"),
+        (["explain", "strategies", "ecolgy"], "did you mean 'ecology'?"),
+        (["explain", "strategies"], "expected a name too"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    symbiont: Symbiont, words: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = symbiont(*words)
+    assert expected in said.error
+    assert said.code == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_exists_is_not_started_again(symbiont: Symbiont, lived: Path) -> None:
+    said = symbiont("run", "demo", "--out", lived)
+    assert said.code == 1
+    assert f"symbiont resume {lived}" in said.error
+
+
+def test_resume_refuses_to_change_what_a_run_is(symbiont: Symbiont, lived: Path, tmp_path: Path) -> None:
+    assert "can only change run.generations" in symbiont("resume", lived, "seed=4").error
+    assert "no run in" in symbiont("resume", tmp_path / "nothing").error
+
+
+@pytest.mark.parametrize("routing", ["host", "single", "cell", "learned"])
+def test_evaluate_leaves_the_run_alone_and_a_line_behind(
+    symbiont: Symbiont, copied: Path, tmp_path: Path, routing: str
+) -> None:
+    before = books(copied)
+    said = symbiont("evaluate", copied, "--per-cell", 3, "--routing", routing, "--json", tmp_path / "e.json")
+    assert said.code == 0
+    assert "all" in said.out
+    record = json.loads((tmp_path / "e.json").read_text())
+    assert set(record) == {
+        *("schema", "source", "generation", "routing", "host", "questions", "questions_digest"),
+        *("accuracy", "families", "flops", "choices", "items"),
+    }
+    assert set(record["accuracy"]) == {"estimate", "low", "high"}
+    assert set(record["families"]) == {"math.add", "word.count"}
+    assert len(record["items"]) == record["questions"] == 6
+    assert sum(record["choices"].values()) == 6
+    assert set(record["items"][0]) == {"id", "family", "depth", "who", "reply", "target", "right", "flops"}
+    (line,) = (copied / "evaluations.jsonl").read_text().splitlines()
+    assert json.loads(line)["accuracy"] == record["accuracy"]
+    assert books(copied) == before
+
+
+def test_json_on_stdout_is_nothing_but_json(symbiont: Symbiont, copied: Path, holdout: Path) -> None:
+    said = symbiont("evaluate", copied, "--holdout", holdout, "--json", "-")
+    assert [item["id"] for item in json.loads(said.out)["items"]] == ["a", f"{holdout} line 2"]
+    assert "trivia" in said.err
+
+
+def test_a_run_ends_with_its_final_holdout(
+    symbiont: Symbiont, small: list[str], tmp_path: Path, holdout: Path
+) -> None:
+    last = f"run.final_holdout={holdout}"
+    assert symbiont("run", "demo", *small, last, "run.generations=1", "--out", tmp_path / "run").code == 0
+    (line,) = (tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()
+    assert json.loads(line)["questions"] == 2
+
+
+def test_evaluate_refuses_another_host_and_another_word(
+    symbiont: Symbiont, lived: Path, tmp_path: Path
+) -> None:
+    other = make_host(tmp_path / "other", layers=2, seed=5)
+    said = symbiont("evaluate", lived, "--host", other)
+    assert said.code == 2
+    assert "was founded on host" in said.error
+    assert "expected one of host, single" in symbiont("evaluate", lived, "--routing", "best").error
+
+
+def test_a_holdout_line_without_target_is_named(symbiont: Symbiont, lived: Path, holdout: Path) -> None:
+    with holdout.open("a") as file:
+        file.write('{"prompt": "x", "family": "math.add", "depth": "short"}\n')
+    said = symbiont("evaluate", lived, "--holdout", holdout)
+    assert said.code == 2
+    assert f"{holdout} line 3: expected text under 'target'" in said.error
+
+
+def test_export_writes_adapters_that_can_be_evaluated(
+    symbiont: Symbiont, lived: Path, host: Path, holdout: Path, tmp_path: Path
+) -> None:
+    assert symbiont("export", lived, "--to", tmp_path / "out").code == 0
+    index = json.loads((tmp_path / "out" / "index.json").read_text())
+    first = index["organelles"][0]
+    card = (tmp_path / "out" / first["folder"] / "README.md").read_text()
+    assert index["best"] in {one["id"] for one in index["organelles"]}
+    assert f'base_model: "{host}"' in card
+    assert "lineage: born in generation 0 by `founder`" in card
+    words = ["evaluate", "--adapter", tmp_path / "out" / first["folder"], "--holdout", holdout]
+    said = symbiont(*words, "--host", host, "--json", tmp_path / "e.json")
+    assert said.code == 0, said.err
+    assert json.loads((tmp_path / "e.json").read_text())["choices"] == {"adapter": 2}
+
+
+def test_a_damaged_adapter_is_one_line(
+    symbiont: Symbiont, lived: Path, host: Path, holdout: Path, tmp_path: Path
+) -> None:
+    symbiont("export", lived, "--to", tmp_path / "out")
+    folder = next(path for path in (tmp_path / "out").iterdir() if path.is_dir())
+    weights = folder / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:200])
+    said = symbiont("evaluate", "--adapter", folder, "--holdout", holdout, "--host", host)
+    assert said.code == 2
+    assert "damaged" in said.error
+
+
+def test_infer_answers_on_stdout_and_names_who_on_stderr(symbiont: Symbiont, lived: Path) -> None:
+    said = symbiont("infer", lived, "math.add: 12+7", "--routing", "single", "--max-new-tokens", 4)
+    assert said.code == 0
+    assert said.err.startswith("answered by o")
+    assert "answered" not in said.out
+
+
+def test_list_and_explain_know_every_part(symbiont: Symbiont) -> None:
+    assert "ecology" in symbiont("list", "strategies").out
+    assert {"demo", "strategy/single"} <= {
+        line.split()[0] for line in symbiont("list", "presets").out.splitlines()
+    }
+    said = symbiont("explain", "strategies", "ecology")
+    assert "founders = 8" in said.out
+    assert "organelles at the start" in said.out
+    assert "run.generations = 40" in symbiont("explain", "config").out
+
+
+def test_doctor_finds_a_host_that_answers_or_fails(symbiont: Symbiont, host: Path) -> None:
+    said = symbiont("doctor", "--host", host)
+    assert said.code == 0
+    assert "fingerprint" in said.out
+    said = symbiont("doctor", "--host", "/no/such/host")
+    assert said.code == 1
+    assert "fail  host" in said.out
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    said = subprocess.run(
+        f"{sys.executable} -m symbiont_ecology.cli list | head -n 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == "tasks:\n"
+    assert said.stderr == ""
+
+
+def test_the_demo_compares_three_systems_and_goes_on(
+    symbiont: Symbiont, small: list[str], tmp_path: Path
+) -> None:
+    words = ["demo", *small, "--out", tmp_path / "demo", "--per-cell", 3, "--quiet"]
+    began = time.monotonic()
+    assert symbiont(*words).code == 0
+    first = json.loads((tmp_path / "demo" / "summary.json").read_text())
+    assert set(first["arms"]) == {"host", "single", "ecology"}
+    assert set(first["differences"]) == {"ecology - host", "ecology - single"}
+    assert set(first["lives"]) == {"single", "ecology"}
+    said = symbiont(*words)
+    assert said.code == 0, said.err
+    assert time.monotonic() - began < 60
+    assert "bare host" in said.out
+    assert f'symbiont infer {tmp_path / "demo" / "ecology"} "math.add: 47+8"' in said.out
+    second = json.loads((tmp_path / "demo" / "summary.json").read_text())
+    assert {**second, "seconds": 0} == {**first, "seconds": 0}
+    assert "another config" in symbiont(*words, "--seed", 1).error
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_one_line(
+    symbiont: Symbiont, small: list[str], tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o500)
+    assert "cannot use" in symbiont("run", "demo", *small, "--out", tmp_path / "run").error

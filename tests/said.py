@@ -1,0 +1,27 @@
+"""What a command line left behind, for the end-to-end tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The one line that an error is."""
+        (line,) = self.err.strip().splitlines()
+        assert line.startswith("error: "), self.err
+        assert not self.out
+        return line.removeprefix("error: ")
+
+
+Symbiont = Callable[..., Said]
+"""Types a command in this process."""
