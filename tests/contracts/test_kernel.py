@@ -172,7 +172,7 @@ def test_small_token_budgets_change_nothing(company: Company) -> None:
         in_waves, in_chunks = company.rollout(), company.kernel.score(PROMPTS, PROMPTS, SLOTS)
         piecewise, _, _ = company.kernel.learn(batch, weights, {})
     finally:
-        company.kernel._max_batch_tokens = 32768
+        company.kernel._max_batch_tokens = 16384
     assert in_waves.texts == reference.texts
     for one, other in zip(in_chunks, scores, strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=0)
@@ -358,6 +358,26 @@ def test_the_fused_forward_equals_transformers(host_folders: dict[str, Path], ki
     np.testing.assert_allclose(found[0].log_probabilities, found[1].log_probabilities, atol=1e-4)
 
 
+@pytest.mark.parametrize("prefer_fused", [True, False])
+def test_a_half_precision_host_learns_in_single_precision(
+    host_folders: dict[str, Path], prefer_fused: bool
+) -> None:
+    found = []
+    for dtype in ("float32", "bfloat16"):
+        kernel = HostKernel.from_pretrained(
+            host_folders["qwen3"], slots=2, dtype=dtype, prefer_fused=prefer_fused
+        )
+        weights = random_weights(kernel.layout, 0)
+        kernel.place(0, weights)
+        batch = LearningBatch((Lesson("12+7=", (70, 71, 72), 0),), {0: 1e-3})
+        learned, _, statistics = kernel.learn(batch, {0: weights}, {})
+        assert learned[0].vector.dtype == np.float32
+        assert len(kernel.generate(PROMPTS, 0, min_new_tokens=4)) == len(PROMPTS)
+        found.append(statistics.loss[0])
+    assert found[0] == pytest.approx(found[1], rel=0.05)
+    assert found[0] != found[1]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -472,8 +492,14 @@ def test_impossible_calls_say_what_to_do(host_folders: dict[str, Path]) -> None:
         kernel.rollout([Row("a")], None, SAMPLED)
     with pytest.raises(ValueError, match="learning rate"):
         kernel.learn(LearningBatch((Lesson("a", (5,), 0),), {}), {0: random_weights(kernel.layout, 0)}, {})
-    with pytest.raises(HostError, match="targets among"):
-        HostKernel.from_pretrained(host_folders["qwen3"], targets=["c_attn"])
+    for wrong, says in (
+        ({"targets": ["c_attn"]}, "targets among"),
+        ({"device": "nowhere"}, "device"),
+        ({"dtype": "int8"}, "dtype"),
+        ({"slots": 0}, "at least one slot"),
+    ):
+        with pytest.raises(HostError, match=says):
+            HostKernel.from_pretrained(host_folders["qwen3"], **wrong)
 
 
 @pytest.mark.parametrize(

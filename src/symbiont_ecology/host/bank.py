@@ -168,20 +168,27 @@ def bare(sites: int, tiles: int) -> Adapters:
 
 
 def stack(
-    sites: Sequence[Site], layout: AdapterLayout, vectors: Tensor, scaling: Tensor, rank: int
+    sites: Sequence[Site],
+    layout: AdapterLayout,
+    vectors: Tensor,
+    scaling: Tensor,
+    rank: int,
+    dtype: torch.dtype,
 ) -> Adapters:
     """Factors as differentiable views of ``vectors`` ``(tiles, layout.size(rank))``, scaled per tile.
+
+    They are computed with in ``dtype``, the host's, whatever the vectors are held in.
 
     Splitting once keeps the backward pass to one concatenation, where slicing would cost one buffer of
     the size of all adapters per module.
     """
     sizes = [rank * width for _, d_in, d_out in layout.modules for width in (d_in, d_out)]
-    pieces = iter(torch.split(vectors, sizes, dim=1))
+    pieces = iter(torch.split(vectors.to(dtype), sizes, dim=1))
     tiles = vectors.shape[0]
     found: dict[str, tuple[Tensor, Tensor]] = {}
     for name, d_in, d_out in layout.modules:
         a, b = next(pieces).view(tiles, rank, d_in), next(pieces).view(tiles, rank, d_out)
-        found[name] = (a, b * scaling[:, None, None])
+        found[name] = (a, b * scaling.to(dtype)[:, None, None])
     result: list[Factors | None] = []
     for site in sites:
         a_parts = [found[name][0] for name, _, _ in site if name in found]

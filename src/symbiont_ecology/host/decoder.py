@@ -51,6 +51,11 @@ class Decoder(Protocol):
         ...
 
     @property
+    def dtype(self) -> torch.dtype:
+        """What the base weights are held in, and activations computed in."""
+        ...
+
+    @property
     def fan_in_fan_out(self) -> bool:
         """Whether linear weights are stored as ``(d_in, d_out)``, as in GPT-2."""
         ...

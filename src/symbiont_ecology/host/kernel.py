@@ -29,6 +29,8 @@ from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, LearningS
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Memory
 from symbiont_ecology.weights.peft_files import read_peft, write_peft
 
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
 keep_freed_memory()  # before the first large allocation of the process
 
 
@@ -49,13 +51,12 @@ class HostKernel:
         slots: int,
         rank: int,
         targets: Sequence[str] | None = None,
-        dtype: torch.dtype = torch.float32,
-        max_batch_tokens: int = 32768,
+        max_batch_tokens: int = 16384,
     ) -> None:
         self.name_or_path, self.slots, self.rank = name_or_path, slots, rank
         self.layout = _layout(decoder, targets)
         self._decoder, self._codec, self._max_batch_tokens = decoder, codec, max_batch_tokens
-        self._bank = SlotBank(decoder.sites, self.layout, slots, rank, decoder.device, dtype)
+        self._bank = SlotBank(decoder.sites, self.layout, slots, rank, decoder.device, decoder.dtype)
 
     @classmethod
     def from_pretrained(
@@ -67,7 +68,7 @@ class HostKernel:
         targets: Sequence[str] | None = None,
         device: str = "cpu",
         dtype: str = "float32",
-        max_batch_tokens: int = 32768,
+        max_batch_tokens: int = 16384,
         prefer_fused: bool = True,
     ) -> HostKernel:
         """Loads a host: ``"embedded"``, a local folder, or a name on the Hugging Face hub.
@@ -88,13 +89,16 @@ class HostKernel:
         """
         if slots < 1 or rank < 1:
             raise HostError(f"expected at least one slot of rank 1, got slots={slots} rank={rank}")
-        kind = getattr(torch, dtype, None)
-        if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
-            raise HostError(f"expected dtype float32, bfloat16 or float16, got {dtype!r}")
+        if dtype not in _DTYPES:
+            raise HostError(f"expected dtype {', '.join(_DTYPES)}, got {dtype!r}: choose one of them")
+        try:
+            place = torch.zeros(1, device=device).device
+        except (RuntimeError, AssertionError) as error:
+            raise HostError(f"expected a device that torch can use here, got {device!r}: try cpu") from error
         folder = find_folder(name_or_path)
         config = read_config(folder)
         codec = TextCodec(folder, config)
-        decoder = load_decoder(folder, config, torch.device(device), kind, prefer_fused=prefer_fused)
+        decoder = load_decoder(folder, config, place, _DTYPES[dtype], prefer_fused=prefer_fused)
         return cls(
             decoder,
             codec,
@@ -102,7 +106,6 @@ class HostKernel:
             slots=slots,
             rank=rank,
             targets=targets,
-            dtype=kind,
             max_batch_tokens=max_batch_tokens,
         )
 
@@ -126,7 +129,7 @@ class HostKernel:
         digest = hashlib.blake2b(digest_size=16)
         for name, weight in sorted(self._decoder.weights().items()):
             digest.update(name.encode())
-            digest.update(weight.detach().contiguous().cpu().view(torch.uint8).numpy().tobytes())
+            digest.update(weight.detach().contiguous().reshape(-1).cpu().view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
 
     def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
@@ -134,8 +137,11 @@ class HostKernel:
         found = self._codec.encode(prompts, special=True)
         for prompt, ids in zip(prompts, found, strict=True):
             if not len(ids):
+                raise HostError(f"expected a prompt of at least one token, got {prompt!r}: write something")
+            if ids.max() >= self.shape.vocab:
                 raise HostError(
-                    f"expected a prompt of at least one token, got {prompt!r}: write something in it"
+                    f"expected token ids below {self.shape.vocab}, got {ids.max()}: "
+                    "the tokenizer belongs to another model"
                 )
         return found
 
@@ -224,7 +230,7 @@ class HostKernel:
         ids, log_probabilities, lengths = writing.write(
             self._decoder, self._bank, request, self._max_batch_tokens
         )
-        texts = self._codec.decode([one[:length].tolist() for one, length in zip(ids, lengths, strict=True)])
+        texts = self._codec.decode([one[:length] for one, length in zip(ids.tolist(), lengths, strict=True)])
         return Rollouts(
             tuple(texts), ids, log_probabilities, lengths, np.array([len(one) for one in prompts])
         )

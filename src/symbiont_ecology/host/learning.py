@@ -151,7 +151,9 @@ def _gradients(
     for low, high, rows in chunks(tiling, [len(answer.ids) for answer in answers], limit):
         owners = torch.tensor(tiling.slots[low:high], device=decoder.device)
         leaf = pupils.vectors[owners].requires_grad_()
-        adapters = stack(decoder.sites, pupils.layout, leaf, pupils.scaling[owners], pupils.rank)
+        adapters = stack(
+            decoder.sites, pupils.layout, leaf, pupils.scaling[owners], pupils.rank, decoder.dtype
+        )
         batch = [answers[row] for row in rows]
         counts = torch.tensor([len(answer.ids) - answer.start for answer in batch], device=decoder.device)
         weight = (

@@ -92,7 +92,7 @@ class LlamaDecoder:
         self.device, self.fan_in_fan_out = device, False
         self._weights: dict[str, Tensor] = {}
         self._source = tensors
-        self._dtype = dtype
+        self.dtype = dtype
         self._eps = float(config.get("rms_norm_eps", 1e-6))
         self._layers = [self._layer(index) for index in range(int(config["num_hidden_layers"]))]
         self._embedding = self._take("model.embed_tokens.weight")
@@ -163,7 +163,7 @@ class LlamaDecoder:
                 places = torch.arange(max(256, positions), dtype=torch.float32)
                 angles = torch.outer(places, 1.0 / self._theta**span)
                 cos, sin = torch.cat([angles.cos()] * 2, -1), torch.cat([-angles.sin(), angles.sin()], -1)
-                self._tables = cos.to(self.device, self._dtype), sin.to(self.device, self._dtype)
+                self._tables = cos.to(self.device, self.dtype), sin.to(self.device, self.dtype)
         return self._tables
 
     def decode(self, x: Tensor, angles: tuple[Tensor, Tensor], session: LlamaSession, end: int) -> Tensor:
@@ -294,10 +294,10 @@ class LlamaDecoder:
 
     def _linear(self, names: Sequence[str]) -> _Linear:
         """Fuses the members of a site; what stays known by name are views, so no weight is held twice."""
-        weights = [self._source[f"{name}.weight"].to(self.device, self._dtype) for name in names]
+        weights = [self._source[f"{name}.weight"].to(self.device, self.dtype) for name in names]
         biases = [self._source.get(f"{name}.bias") for name in names]
         whole = torch.cat(weights) if len(weights) > 1 else weights[0]
-        found = [one.to(self.device, self._dtype) for one in biases if one is not None]
+        found = [one.to(self.device, self.dtype) for one in biases if one is not None]
         if found and len(found) != len(names):
             raise KeyError(f"{names[0]}.bias")
         bias = torch.cat(found) if found else None
@@ -311,7 +311,7 @@ class LlamaDecoder:
         return _Linear(whole, bias, parts)
 
     def _take(self, name: str) -> Tensor:
-        self._weights[name] = self._source[name].to(self.device, self._dtype)
+        self._weights[name] = self._source[name].to(self.device, self.dtype)
         return self._weights[name]
 
 
@@ -329,7 +329,7 @@ class LlamaSession:
         self._longest, self._written = longest, 0
         # Zeros, not empty: masked positions still enter the product as 0 · value, and 0 · NaN is NaN.
         size = (shape.layers, 2, len(lengths), shape.kv_heads, longest + room, shape.head_dim)
-        dtype = decoder.embed(lengths[:1] * 0).dtype
+        dtype = decoder.dtype
         self.cache = torch.zeros(size, device=decoder.device, dtype=dtype)
         self.mask: Tensor | None = None
         if bool((lengths < longest).any()):

@@ -169,9 +169,27 @@ class TextCodec:
         found = self._backend.encode_batch_fast(list(texts), add_special_tokens=special)
         return [np.array(one.ids, dtype=np.int64) for one in found]
 
+    def chat(self, prompt: str) -> str:
+        """The prompt as a user's only turn in the host's chat template, up to where the answer begins.
+
+        Raises:
+            HostError: the host has no chat template.
+        """
+        if not self.tokenizer.chat_template:
+            raise HostError(
+                f"expected a chat template in {self._folder}, found none: set tasks.style.is_chat=false"
+            )
+        turns = [{"role": "user", "content": prompt}]
+        # Hosts that can think aloud are asked not to: the reply limits leave no room for it.
+        text = self.tokenizer.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=True, enable_thinking=False
+        )
+        return str(text)
+
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        """Text of each row of token ids, special tokens left out."""
-        texts: list[str] = self._backend.decode_batch([list(row) for row in rows], skip_special_tokens=True)
+        """Text of each row of token ids, special tokens and the end of the answer left out."""
+        shown = [list(row[:-1] if row and row[-1] in self.end_tokens else row) for row in rows]
+        texts: list[str] = self._backend.decode_batch(shown, skip_special_tokens=True)
         return texts
 
     def _plain_backend(self) -> Any:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from symbiont_ecology.errors import HostError
+
 
 @dataclass(frozen=True, slots=True)
 class HostShape:
@@ -33,7 +35,7 @@ class HostShape:
         """Reads a Hugging Face ``config.json`` (Llama or GPT-2 field names).
 
         Raises:
-            KeyError: the config names none of the known fields.
+            HostError: a size is named by none of the known fields.
         """
         hidden = _first(config, "hidden_size", "n_embd", "d_model")
         heads = _first(config, "num_attention_heads", "n_head")
@@ -57,5 +59,7 @@ def _first(config: Mapping[str, Any], *names: str, default: int | None = None) -
         if config.get(name) is not None:
             return int(config[name])
     if default is None:
-        raise KeyError(names[0])
+        raise HostError(
+            f"expected one of {', '.join(names)} in the host's config, found none: is it a decoder?"
+        )
     return default

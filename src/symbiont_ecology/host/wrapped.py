@@ -28,7 +28,7 @@ class WrappedDecoder:
     """
 
     def __init__(self, model: Any, device: torch.device) -> None:
-        self.device = device
+        self.device, self.dtype = device, model.dtype
         self._model = model.to(device).eval().requires_grad_(False)
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._adapters: Adapters | None = None
@@ -37,9 +37,10 @@ class WrappedDecoder:
         for index, (_, module, _, _) in enumerate(found):
             module.register_forward_hook(self._hook(index))
         self.fan_in_fan_out = not any(isinstance(module, nn.Linear) for _, module, _, _ in found)
-        layers = int(model.config.num_hidden_layers)
+        config = model.config.get_text_config()
+        layers = int(config.num_hidden_layers)
         self.shape = HostShape.from_config(
-            model.config.to_dict(),
+            config.to_dict(),
             linear_parameters=sum(d_in * d_out for _, _, d_in, d_out in found) // layers,
             parameters=sum(parameter.numel() for parameter in model.parameters()),
         )
@@ -138,7 +139,7 @@ def _linears(model: Any) -> list[tuple[str, nn.Module, int, int]]:
     """``(name, module, d_in, d_out)`` of every linear module inside the decoder layers, in model order."""
     from transformers.pytorch_utils import Conv1D
 
-    layers = int(model.config.num_hidden_layers)
+    layers = int(model.config.get_text_config().num_hidden_layers)
     stacks = [
         name
         for name, part in model.named_modules()
