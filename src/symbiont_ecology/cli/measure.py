@@ -41,6 +41,9 @@ def evaluate(
         Path | None, typer.Option("--json", help="Write everything there, each answer included; - is stdout.")
     ] = None,
     host: HostOption = None,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="With --adapter: put questions into the host's chat template.")
+    ] = False,
 ) -> None:
     """Ask holdout questions. The run itself is not changed, its evaluations.jsonl gets a line."""
     from symbiont_ecology.errors import ConfigError
@@ -54,7 +57,7 @@ def evaluate(
         evaluation = _evaluate_run(folder, holdout, per_cell, routing, host)
     else:
         assert adapter is not None
-        evaluation = _evaluate_adapter(adapter, holdout, host)
+        evaluation = _evaluate_adapter(adapter, holdout, host, chat)
     tell_evaluation(evaluation, sys.stderr if to_stdout else sys.stdout)
     if json_file is not None:
         write_json(json_file, evaluation.record())
@@ -77,7 +80,7 @@ def _evaluate_run(
     return evaluation
 
 
-def _evaluate_adapter(adapter: Path, holdout: Path | None, host: str | None) -> Evaluation:
+def _evaluate_adapter(adapter: Path, holdout: Path | None, host: str | None, is_chat: bool) -> Evaluation:
     from symbiont_ecology.errors import ConfigError
     from symbiont_ecology.evaluation.measure import evaluate_adapter
     from symbiont_ecology.evaluation.questions import read_questions
@@ -87,7 +90,9 @@ def _evaluate_adapter(adapter: Path, holdout: Path | None, host: str | None) -> 
     if holdout is None:
         raise ConfigError("evaluate --adapter: expected --holdout FILE, a JSONL file of questions")
     questions = read_questions(holdout)
-    kernel = HostKernel.from_pretrained(host or "embedded", slots=1, rank=stated_rank(adapter))
+    kernel = HostKernel.from_pretrained(
+        host or "embedded", slots=1, rank=stated_rank(adapter), is_chat=is_chat
+    )
     return evaluate_adapter(adapter, questions, kernel)
 
 

@@ -63,6 +63,7 @@ def build_host(config: RunConfig) -> Host:
         device=config.host.device,
         dtype=config.host.dtype,
         max_batch_tokens=config.host.max_batch_tokens,
+        is_chat=prompt_styles.build(config.tasks.style).is_chat,
     )
 
 

@@ -52,10 +52,12 @@ class HostKernel:
         rank: int,
         targets: Sequence[str] | None = None,
         max_batch_tokens: int = 16384,
+        is_chat: bool = False,
     ) -> None:
         self.name_or_path, self.slots, self.rank = name_or_path, slots, rank
         self.layout = _layout(decoder, targets)
         self._decoder, self._codec, self._max_batch_tokens = decoder, codec, max_batch_tokens
+        self._is_chat = is_chat
         self._bank = SlotBank(decoder.sites, self.layout, slots, rank, decoder.device, decoder.dtype)
 
     @classmethod
@@ -69,6 +71,7 @@ class HostKernel:
         device: str = "cpu",
         dtype: str = "float32",
         max_batch_tokens: int = 16384,
+        is_chat: bool = False,
         prefer_fused: bool = True,
     ) -> HostKernel:
         """Loads a host: ``"embedded"``, a local folder, or a name on the Hugging Face hub.
@@ -82,6 +85,7 @@ class HostKernel:
             device: a torch device.
             dtype: ``float32``, ``bfloat16`` or ``float16``; adapters learn in float32 all the same.
             max_batch_tokens: tokens, padding included, that one batch may hold at a time.
+            is_chat: puts every prompt into the host's chat template.
             prefer_fused: False computes a Llama-like host through transformers as well.
 
         Raises:
@@ -107,6 +111,7 @@ class HostKernel:
             rank=rank,
             targets=targets,
             max_batch_tokens=max_batch_tokens,
+            is_chat=is_chat,
         )
 
     @property
@@ -133,8 +138,11 @@ class HostKernel:
         return digest.hexdigest()
 
     def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
-        """Token ids of prompts, with the tokenizer's own special tokens (a beginning token, say)."""
-        found = self._codec.encode(prompts, special=True)
+        """Token ids of prompts, with the tokenizer's own special tokens or in the host's chat template."""
+        if self._is_chat:  # the template brings the special tokens
+            found = self._codec.encode([self._codec.chat(prompt) for prompt in prompts], special=False)
+        else:
+            found = self._codec.encode(prompts, special=True)
         for prompt, ids in zip(prompts, found, strict=True):
             if not len(ids):
                 raise HostError(f"expected a prompt of at least one token, got {prompt!r}: write something")
