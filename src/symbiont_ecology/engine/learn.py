@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from symbiont_ecology.ecology import EcologyState, Outcome
@@ -11,18 +11,20 @@ from symbiont_ecology.economics import Cost, learning_flops
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.world import World
 from symbiont_ecology.plasticity import Lived, Teaching
-from symbiont_ecology.types import BlobRef, LearningBatch, Lesson, OrganelleId
+from symbiont_ecology.types import BlobRef, LearningBatch, LearningStatistics, Lesson, OrganelleId
 
 
 @dataclass(frozen=True)
 class Update:
-    """What a generation did to one organelle. ``is_sick``: a loss or gradient was not finite."""
+    """What a generation did to one organelle. ``tokens`` are those of its lessons' completions; ``is_sick``
+    says that a loss or gradient was not finite."""
 
     who: OrganelleId
     weights: BlobRef
     memory: BlobRef
-    cost: Cost = Cost()
+    cost: Cost
     lessons: int = 0
+    tokens: int = 0
     loss: float = 0.0
     gradient_norm: float = 0.0
     is_sick: bool = False
@@ -60,15 +62,14 @@ def _learn_wave(
         lessons += [
             Lesson(world.scene.tasks.prompt(one.item), one.completion, slot, one.weight) for one in teachings
         ]
-    statistics = None
+    statistics = LearningStatistics()
     if lessons:
         weights, memory, statistics = world.host.learn(LearningBatch(tuple(lessons), rates), weights, memory)
         state.budget.charge("train", Cost(calls=1))
     updates = []
     for who, slot in slots.items():
         count = sum(lesson.slot == slot for lesson in lessons)
-        taught = statistics is not None and count > 0
-        is_sick = taught and slot in statistics.sick
+        is_sick = slot in statistics.sick
         state.budget.charge("train", costs[who])
         updates.append(
             Update(
@@ -77,15 +78,16 @@ def _learn_wave(
                 world.store.put_memory(memory[slot]),
                 costs[who],
                 count,
-                statistics.loss[slot] if taught and not is_sick else 0.0,
-                statistics.gradient_norm[slot] if taught and not is_sick else 0.0,
+                statistics.tokens.get(slot, 0),
+                0.0 if is_sick else statistics.loss.get(slot, 0.0),
+                0.0 if is_sick else statistics.gradient_norm.get(slot, 0.0),
                 is_sick,
             )
         )
     return updates
 
 
-def _lived(outcomes: list[Outcome], notes: dict[str, float], world: World) -> Lived:
+def _lived(outcomes: list[Outcome], notes: Mapping[str, float], world: World) -> Lived:
     tasks = world.scene.tasks
     rewards = tuple(
         tuple(

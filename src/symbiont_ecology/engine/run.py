@@ -162,11 +162,13 @@ def _live(
     if (folder / checkpoint.STATE_FILE).exists():
         state = checkpoint.load(folder)
         log.rewind(state.next_seq)
+        world.store.collect(state.reachable())  # what a crash left behind
     else:
         state = EcologyState(config.seed)
         log.rewind(0)
         world.store.collect(())
         found(state, world, log)
+        _checkpoint(state, world, log, folder)
     while not is_complete(config, state):
         began = time.perf_counter()
         summary = run_generation(state, world, log)

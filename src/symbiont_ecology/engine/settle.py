@@ -65,7 +65,7 @@ def _learned(generation: int, update: Update) -> Learned:
         generation,
         update.who,
         update.lessons,
-        update.cost.tokens_out,
+        update.tokens,
         update.cost.flops,
         update.loss,
         update.gradient_norm,
