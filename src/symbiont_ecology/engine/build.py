@@ -38,12 +38,13 @@ def check(config: RunConfig) -> None:
 
 def mixture(config: RunConfig) -> TaskMixture:
     """The task mix of a config; refuses families that adapters must not train on."""
+    kept = {name: task_families[name].role for name in task_families.names()}
+    trainable = [name for name, role in kept.items() if role not in ("shared", "unrelated")]
     for name in config.tasks.families:
-        role = task_families[name].role
-        if role in ("shared", "unrelated"):
+        if task_families[name].role in ("shared", "unrelated"):
             raise ConfigError(
-                f"tasks.families: {name!r} is kept for evaluation (family shift, {role}), choose among "
-                f"{', '.join(n for n in task_families.names() if task_families[n].role not in ('shared', 'unrelated'))}"
+                f"tasks.families: {name!r} is kept for evaluation (family shift, {kept[name]}), "
+                f"choose among {', '.join(trainable)}"
             )
     return TaskMixture(config.tasks.families, config.tasks.depths, prompt_styles.build(config.tasks.style))
 
