@@ -177,9 +177,16 @@ class EventLog:
         return seq + len(events)
 
     def sync(self) -> None:
-        """Returns when everything emitted so far would survive a power cut."""
-        with self.path.open("ab") as file:
-            os.fsync(file.fileno())
+        """Returns when everything emitted so far would survive a power cut.
+
+        Raises:
+            RunError: the disk is full or gone.
+        """
+        try:
+            with self.path.open("ab") as file:
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise RunError(f"cannot write events to {self.path}: {error.strerror}") from error
 
     def rewind(self, seq: int) -> None:
         """Drops event ``seq`` and everything behind it, a line torn by a crash included.

@@ -1,0 +1,196 @@
+"""Learning: verdicts alone raise accuracy, a sick organelle harms nobody, and controls stay controls."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy import ToyHost, toy_config, toy_ecology
+
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.events import (
+    Acted,
+    Archived,
+    Born,
+    Event,
+    GenerationEnded,
+    Learned,
+    Quarantined,
+    Retired,
+    read_events,
+)
+from symbiont_ecology.weights.blobs import BlobStore
+
+SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
+
+
+def live(folder: Path, host: ToyHost | None = None, **changes: Any) -> list[Event]:
+    """The events of a toy run."""
+    start(toy_config(**changes), folder, host=host or ToyHost())
+    return list(read_events(folder / "events.jsonl"))
+
+
+def accuracies(events: list[Event]) -> list[float]:
+    return [event.accuracy for event in events if isinstance(event, GenerationEnded)]
+
+
+@pytest.mark.parametrize("plasticity", ["policy_gradient", "expert_iteration"])
+@pytest.mark.parametrize("strategy", [SINGLE, toy_ecology()], ids=lambda spec: spec["kind"])
+def test_an_organelle_learns_from_verdicts_alone(
+    plasticity: str, strategy: dict[str, Any], tmp_path: Path
+) -> None:
+    events = live(tmp_path / "run", generations=25, strategy=strategy, plasticity=plasticity)
+    found = accuracies(events)
+    assert sum(found[-5:]) / 5 > 0.75
+    assert sum(found[-5:]) / 5 > sum(found[:3]) / 3 + 0.25
+
+
+def test_nobody_learns_without_plasticity(tmp_path: Path) -> None:
+    events = live(tmp_path / "run", generations=20, strategy=SINGLE, plasticity="none")
+    found = accuracies(events)
+    assert abs(sum(found[-8:]) / 8 - sum(found[:8]) / 8) < 0.15
+    assert not [event for event in events if isinstance(event, Learned)]
+    (born,) = [event for event in events if isinstance(event, Born)]
+    assert checkpoint.load(tmp_path / "run").population["o1"].genome.weights == born.weights
+
+
+def test_an_update_is_recorded_with_its_lessons_and_tokens(tmp_path: Path) -> None:
+    learned = [event for event in live(tmp_path / "run", generations=4) if isinstance(event, Learned)]
+    assert learned
+    for event in learned:
+        assert event.lessons > 0
+        assert event.tokens >= 2 * event.lessons  # an answer and its end
+        assert event.flops > 0
+        assert event.gradient_norm > 0
+
+
+def test_the_archive_keeps_the_weights_that_acted_not_those_after_learning(tmp_path: Path) -> None:
+    events = live(tmp_path / "run", generations=8)
+    acting: dict[str, str] = {}
+    for event in events:
+        match event:
+            case Born():
+                acting[event.id] = event.weights
+            case Archived():
+                assert event.weights == acting[event.id]
+            case GenerationEnded():
+                acting |= {
+                    e.id: e.weights
+                    for e in events
+                    if isinstance(e, Learned) and e.generation == event.generation
+                }
+    assert [event for event in events if isinstance(event, Archived)]
+
+
+def test_a_run_calls_the_host_twice_a_generation_and_wastes_few_rows(tmp_path: Path) -> None:
+    host = ToyHost()
+    events = live(tmp_path / "run", host, generations=25, strategy={"kind": "ecology"})
+    ended = [event for event in events if isinstance(event, GenerationEnded)]
+    assert max(event.calls for event in ended) <= 2
+    assert len(host.rolled) == len(ended) + 1  # and one to found the run
+    assert len(host.learned) <= len(ended)
+    rows = sum(event.rows for event in ended) + host.rolled[0]
+    learnable = sum(len(e.rewards) for e in events if isinstance(e, Acted) and e.purpose == "practice")
+    assert sum(host.rolled) == rows
+    assert rows / learnable <= 1.2
+
+
+def test_the_budget_counts_what_the_host_did(tmp_path: Path) -> None:
+    host = ToyHost(slots=3)
+    config = toy_config(generations=6)
+    budget = start(config, tmp_path / "run", host=host).state.budget
+    assert budget.train.rows == sum(host.rolled)
+    assert budget.train.calls == len(host.rolled) + len(host.learned)
+    assert budget.select.rows == budget.evaluate.rows == 0
+    events = list(read_events(tmp_path / "run/events.jsonl"))
+    assert budget.train.flops == sum(e.flops for e in events if isinstance(e, Acted | Learned))
+
+
+def test_a_run_stops_when_its_flops_are_spent(tmp_path: Path) -> None:
+    whole = start(toy_config(generations=12), tmp_path / "whole", host=ToyHost()).state
+    half = whole.budget.train.flops / 2
+    finished = start(toy_config(generations=12, train_flops=half), tmp_path / "half", host=ToyHost())
+    assert finished.is_complete
+    assert 0 < finished.state.generation < 12
+    assert finished.state.budget.train.flops >= half
+
+
+# A number that is not finite.
+
+
+def test_a_nan_slot_is_quarantined_and_the_others_do_not_notice(tmp_path: Path) -> None:
+    well = live(tmp_path / "well", generations=6)
+    ill = live(tmp_path / "ill", ToyHost(poison={2: 0}), generations=6)
+    (quarantined,) = [event for event in ill if isinstance(event, Quarantined)]
+    who, when = quarantined.id, quarantined.generation
+    retired = [event for event in ill if isinstance(event, Retired) and event.id == who]
+    assert [event.cause for event in retired] == ["quarantined"]
+
+    def until(events: list[Event]) -> list[Event]:
+        """Everything that others did up to that generation; births and the summary come after the loss."""
+        return [
+            event
+            for event in events
+            if event.generation <= when
+            and getattr(event, "id", None) != who
+            and not (event.generation == when and isinstance(event, Born | GenerationEnded))
+        ]
+
+    assert until(ill) == until(well)
+    later = {event.id for event in ill if event.generation > when and isinstance(event, Acted)}
+    assert who not in later
+    assert later
+    assert [event.generation for event in ill if isinstance(event, GenerationEnded)] == list(range(6))
+    assert checkpoint.load(tmp_path / "ill").ledger.total == 0
+
+
+def test_no_weights_that_are_kept_are_ever_nan(tmp_path: Path) -> None:
+    poison = {call: call % 3 for call in range(12)}
+    live(tmp_path / "run", ToyHost(poison=poison), generations=12)
+    store, state = BlobStore(tmp_path / "run/blobs"), checkpoint.load(tmp_path / "run")
+    kept = {organelle.genome.weights for organelle in state.population.values()}
+    kept |= {elite.weights for elite in state.archive.elites.values()}
+    assert all(abs(store.weights(ref).vector).max() < 1e6 for ref in kept)
+
+
+def test_a_single_adapter_that_meets_a_nan_is_founded_anew(tmp_path: Path) -> None:
+    events = live(tmp_path / "run", ToyHost(poison={3: 0}), generations=25, strategy=SINGLE)
+    assert [event.id for event in events if isinstance(event, Born)] == ["o1", "o2"]
+    assert accuracies(events)[-1] > 0.7
+
+
+def test_a_quarantine_resumes_exactly(tmp_path: Path) -> None:
+    class Doomed(ToyHost):
+        """A host on which whoever learns from an item with a 7 in it meets a NaN: no call count to lose."""
+
+        def learn(self, batch: Any, weights: Any, memory: Any) -> Any:
+            ill = {lesson.slot for lesson in batch.lessons if "77" in lesson.prompt}
+            grown, kept, statistics = super().learn(batch, weights, memory)
+            for slot in ill:
+                grown[slot], kept[slot] = weights[slot], memory[slot]
+            return (
+                grown,
+                kept,
+                type(statistics)(
+                    statistics.loss, statistics.gradient_norm, statistics.tokens, tuple(sorted(ill))
+                ),
+            )
+
+    config = toy_config(generations=12, families=("math.add", "math.max"))
+    start(config, tmp_path / "whole", host=Doomed())
+    start(config, tmp_path / "parts", host=Doomed(), should_stop=lambda: True)
+    while not resume(tmp_path / "parts", host=Doomed(), should_stop=lambda: True).is_complete:
+        pass
+    assert '"Quarantined"' in (tmp_path / "whole/events.jsonl").read_text()
+    for file in ("state.json", "events.jsonl"):
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
+
+
+def test_timings_are_kept_apart_from_what_happened(tmp_path: Path) -> None:
+    live(tmp_path / "run", generations=3)
+    rows = [json.loads(line) for line in (tmp_path / "run/timings.jsonl").read_text().splitlines()]
+    assert [row["generation"] for row in rows] == [0, 1, 2]
+    assert "seconds" not in (tmp_path / "run/events.jsonl").read_text()

@@ -1,0 +1,335 @@
+"""A run that stops, crashes or is damaged anywhere ends, once resumed, in the same bytes as one never stopped."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy import Crash, ToyHost, toy_config, toy_ecology
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.engine.run import read_config, resume, start
+from symbiont_ecology.errors import ConfigError, HostError, RunError
+from symbiont_ecology.events import read_events
+
+GENERATIONS = 8
+
+
+def config() -> RunConfig:
+    return toy_config(seed=3, generations=GENERATIONS, checkpoint_every=3)
+
+
+def trace(folder: Path) -> dict[str, bytes]:
+    """What must be equal, byte for byte; and every blob that is left."""
+    files = [folder / name for name in ("config.yaml", "provenance.json", "state.json", "events.jsonl")]
+    files += sorted((folder / "blobs").iterdir())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The trace of a run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert start(config(), folder, host=ToyHost()).is_complete
+    return trace(folder)
+
+
+def stop_after(count: int) -> Callable[[], bool]:
+    """Says when to stop: after so many generations."""
+    left = iter(range(count, 0, -1))
+    return lambda: next(left) == 1
+
+
+def finish(folder: Path) -> dict[str, bytes]:
+    """Resumes to the end and returns the trace."""
+    assert resume(folder, host=ToyHost()).is_complete
+    return trace(folder)
+
+
+def test_two_runs_of_one_seed_are_equal_and_those_of_two_seeds_are_not(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    start(config(), tmp_path / "again", host=ToyHost())
+    assert trace(tmp_path / "again") == whole
+    start(config().model_copy(update={"seed": 4}), tmp_path / "other", host=ToyHost())
+    assert trace(tmp_path / "other")["events.jsonl"] != whole["events.jsonl"]
+
+
+@pytest.mark.parametrize("stop", range(1, GENERATIONS + 1))
+def test_a_run_stopped_at_any_generation_resumes_exactly(
+    stop: int, tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    finished = start(config(), tmp_path / "run", host=ToyHost(), should_stop=stop_after(stop))
+    assert finished.state.generation == stop
+    assert finished.is_complete == (stop == GENERATIONS)
+    assert checkpoint.load(tmp_path / "run") == finished.state
+    assert finish(tmp_path / "run") == whole
+
+
+def test_a_run_stopped_at_every_generation_resumes_exactly(tmp_path: Path, whole: dict[str, bytes]) -> None:
+    start(config(), tmp_path / "run", host=ToyHost(), should_stop=lambda: True)
+    while not resume(tmp_path / "run", host=ToyHost(), should_stop=lambda: True).is_complete:
+        pass
+    assert trace(tmp_path / "run") == whole
+
+
+@pytest.mark.parametrize("call", range(2 * GENERATIONS + 1))
+def test_a_crash_at_any_call_of_the_host_loses_nothing(
+    call: int, tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    with pytest.raises(Crash):
+        start(config(), tmp_path / "run", host=ToyHost(crash_at=call))
+    assert finish(tmp_path / "run") == whole
+
+
+def tiny() -> RunConfig:
+    """Short enough to be run once for every file operation in it."""
+    strategy = toy_ecology(founders=2, questions=1, samples=2)
+    return toy_config(seed=1, generations=3, checkpoint_every=2, strategy=strategy, families=["math.add"])
+
+
+def operations(folder: Path, monkeypatch: pytest.MonkeyPatch, names: str, fail: Callable[[int], None]) -> int:
+    """Runs with ``fail(number)`` before every call of these functions of ``os``; returns how many there were."""
+    count = 0
+
+    def counted(operation: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **named: Any) -> Any:
+            nonlocal count
+            fail(count)
+            count += 1
+            return operation(*arguments, **named)
+
+        return run
+
+    with monkeypatch.context() as patch:
+        for name in names.split():
+            patch.setattr(os, name, counted(getattr(os, name)))
+        start(tiny(), folder, host=ToyHost())
+    return count
+
+
+def test_a_crash_at_any_file_operation_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    total = operations(tmp_path / "whole", monkeypatch, "replace fsync unlink", lambda _: None)
+    expected = trace(tmp_path / "whole")
+    assert total > 30
+    for number in range(1, total):  # before the first one there is no run yet
+
+        def fail(at: int, number: int = number) -> None:
+            if at == number:
+                raise Crash
+
+        folder = tmp_path / f"crash-{number}"
+        with pytest.raises(Crash):
+            operations(folder, monkeypatch, "replace fsync unlink", fail)
+        assert finish(folder) == expected, number
+
+
+def test_a_disk_that_fails_is_one_clear_line_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = operations(tmp_path / "whole", monkeypatch, "replace fsync", lambda _: None)
+    expected = trace(tmp_path / "whole")
+    for number in range(1, total, 3):
+
+        def fail(at: int, number: int = number) -> None:
+            if at >= number:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        folder = tmp_path / f"full-{number}"
+        with pytest.raises(RunError, match="[Nn]o space left") as refused:
+            operations(folder, monkeypatch, "replace fsync", fail)
+        assert "\n" not in str(refused.value)
+        assert finish(folder) == expected, number
+
+
+@pytest.mark.parametrize("limit", [600, 1500, 2500, 3500])
+def test_a_write_that_does_not_fit_is_one_clear_line_and_loses_nothing(limit: int, tmp_path: Path) -> None:
+    start(tiny(), tmp_path / "whole", host=ToyHost())
+    expected = trace(tmp_path / "whole")
+    assert max(map(len, expected.values())) > limit
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/config.yaml").write_bytes(expected["config.yaml"])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))  # no file may grow beyond it
+    try:
+        with pytest.raises(RunError, match="File too large") as refused:
+            resume(tmp_path / "run", host=ToyHost())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "\n" not in str(refused.value)
+    assert finish(tmp_path / "run") == expected
+
+
+def stopped(folder: Path) -> Path:
+    start(config(), folder, host=ToyHost(), should_stop=stop_after(5))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "tail", [b'{"seq":', b"\x00\xff\xfe", b'{"seq":9999,"kind":"Whole","generation":7}\n' * 3, b"\n"]
+)
+def test_whatever_a_crash_left_at_the_end_of_the_log_is_dropped(
+    tail: bytes, tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    with (stopped(tmp_path / "run") / "events.jsonl").open("ab") as file:
+        file.write(tail)
+    assert finish(tmp_path / "run") == whole
+
+
+def test_half_written_files_of_a_crash_are_ignored_and_removed(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    folder = stopped(tmp_path / "run")
+    for name in ("state.json.new", "config.yaml.new", "provenance.json.new"):
+        (folder / name).write_bytes(b'{"torn')
+    (folder / "blobs" / f"{'0' * 40}.safetensors.tmp").write_bytes(b"torn")
+    (folder / "blobs" / f"{'1' * 40}.safetensors").write_bytes(b"of nobody")
+    with (folder / "timings.jsonl").open("a") as file:
+        file.write('{"generation":')
+    assert finish(folder) == whole
+
+
+def test_a_run_that_died_before_its_first_checkpoint_begins_again(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    folder = stopped(tmp_path / "run")
+    (folder / "state.json").unlink()
+    assert finish(folder) == whole
+
+
+def test_a_run_that_left_nothing_but_its_config_begins_again(tmp_path: Path, whole: dict[str, bytes]) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_bytes(whole["config.yaml"])
+    assert finish(tmp_path / "run") == whole
+
+
+def test_resuming_a_finished_run_changes_nothing(tmp_path: Path, whole: dict[str, bytes]) -> None:
+    start(config(), tmp_path / "run", host=ToyHost())
+    host = ToyHost()
+    assert resume(tmp_path / "run", host=host).is_complete
+    assert host.rolled == []
+    assert trace(tmp_path / "run") == whole
+
+
+def test_resuming_removes_the_blobs_that_a_death_at_the_last_moment_left(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    start(config(), tmp_path / "run", host=ToyHost())
+    (tmp_path / "run/blobs" / f"{'1' * 40}.safetensors").write_bytes(b"of nobody")
+    assert finish(tmp_path / "run") == whole
+
+
+def test_blobs_of_the_dead_are_deleted(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+
+    def watch(state: checkpoint.EcologyState, *_: Any) -> None:
+        if state.generation % 3 == 0:
+            assert {path.stem for path in (folder / "blobs").iterdir()} == state.reachable()
+
+    state = start(toy_config(generations=15), folder, host=ToyHost(), watch=watch).state
+    assert {path.name for path in (folder / "blobs").iterdir()} == {
+        f"{ref}.safetensors" for ref in state.reachable()
+    }
+
+
+def test_a_run_of_no_generations_is_founded_and_kept(tmp_path: Path) -> None:
+    nothing = toy_config(generations=0)
+    founded = start(nothing, tmp_path / "run", host=ToyHost())
+    assert founded.is_complete
+    assert len(founded.state.population) == 4
+    before = trace(tmp_path / "run")
+    assert resume(tmp_path / "run", host=ToyHost()).state == founded.state
+    assert trace(tmp_path / "run") == before
+
+
+# Who may write where.
+
+
+def test_a_second_writer_is_refused(tmp_path: Path, whole: dict[str, bytes]) -> None:
+    refused = []
+
+    def watch(*_: Any) -> None:
+        with pytest.raises(RunError, match="another process is writing") as error:
+            resume(tmp_path / "run", host=ToyHost())
+        refused.append(str(error.value))
+
+    start(config(), tmp_path / "run", host=ToyHost(), watch=watch)
+    assert len(refused) == GENERATIONS
+    assert trace(tmp_path / "run") == whole
+
+
+def test_a_folder_with_a_run_is_not_founded_again(tmp_path: Path) -> None:
+    before = trace(stopped(tmp_path / "run"))
+    with pytest.raises(RunError, match="holds a run already: resume it"):
+        start(config(), tmp_path / "run", host=ToyHost())
+    assert trace(tmp_path / "run") == before
+
+
+def test_a_folder_without_a_run_is_not_resumed(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no run in"):
+        resume(tmp_path / "nowhere", host=ToyHost())
+    with pytest.raises(RunError, match="no run in"):
+        read_config(tmp_path)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_another_host_is_refused_by_its_fingerprint(tmp_path: Path, whole: dict[str, bytes]) -> None:
+    before = trace(stopped(tmp_path / "run"))
+    with pytest.raises(HostError, match="toy-0.*toy-1"):
+        resume(tmp_path / "run", host=ToyHost(seed=1))
+    assert trace(tmp_path / "run") == before
+    assert finish(tmp_path / "run") == whole
+
+
+# Damage is said in one line.
+
+
+def damage(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
+def damaged() -> Iterator[tuple[str, Callable[[Path], None]]]:
+    """A file to damage, and how."""
+    yield "state", lambda run: damage(run / "state.json", b'{"seed": ')
+    yield "state of another shape", lambda run: damage(run / "state.json", b'{"seed": "x"}')
+    yield "log too short", lambda run: damage(run / "events.jsonl", b'{"schema":1}\n')
+    yield "log of another schema", lambda run: damage(run / "events.jsonl", b'{"schema":99}\n')
+    yield "config", lambda run: damage(run / "config.yaml", b"tasks: {families: [math.add], famlies: 3}\n")
+    yield "blob gone", lambda run: sorted((run / "blobs").iterdir())[0].unlink()
+    yield "provenance", lambda run: damage(run / "provenance.json", b"{")
+    yield "provenance of another shape", lambda run: damage(run / "provenance.json", b"[]")
+
+
+@pytest.mark.parametrize(("name", "harm"), damaged(), ids=[name for name, _ in damaged()])
+def test_a_damaged_run_is_refused_in_one_line(
+    name: str, harm: Callable[[Path], None], tmp_path: Path
+) -> None:
+    folder = stopped(tmp_path / "run")
+    if name == "blob gone":  # the weights of someone alive
+        state = checkpoint.load(folder)
+        (folder / "blobs" / f"{next(iter(state.population.values())).genome.weights}.safetensors").unlink()
+    else:
+        harm(folder)
+    with pytest.raises((RunError, ConfigError)) as refused:
+        resume(folder, host=ToyHost())
+    assert "\n" not in str(refused.value)
+    assert str(folder) in str(refused.value)
+
+
+def test_the_checkpoint_is_json_that_a_person_can_read(whole: dict[str, bytes]) -> None:
+    state = json.loads(whole["state.json"])
+    assert state["generation"] == GENERATIONS
+    assert sum(state["ledger"]["balances"].values()) + state["ledger"]["world"] == 0
+    assert state["next_seq"] == len(whole["events.jsonl"].splitlines()) - 1
+
+
+def test_the_log_of_a_run_reads_back(tmp_path: Path) -> None:
+    folder = stopped(tmp_path / "run")
+    assert len(list(read_events(folder / "events.jsonl"))) == checkpoint.load(folder).next_seq

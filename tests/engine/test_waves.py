@@ -1,0 +1,104 @@
+"""Slots are a cache: neither their number, nor the order of trials, nor neighbours change what happens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy import ToyHost, toy_config, toy_world
+
+from symbiont_ecology.ecology import HOST, EcologyState, Outcome, Trial
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.engine.act import act, waves
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.events import GenerationEnded, read_events
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.types import HOST_SLOT
+
+ids = st.sets(st.integers(1, 30).map(lambda number: f"o{number}"), max_size=12)
+
+
+@given(organelles=ids, slots=st.integers(1, 6), is_host_asked=st.booleans())
+def test_waves_serve_everyone_once_within_the_slots(
+    organelles: set[str], slots: int, is_host_asked: bool
+) -> None:
+    everyone = organelles | ({HOST} if is_host_asked else set())
+    found = list(waves(everyone, slots))
+    assert sorted(who for wave in found for who in wave) == sorted(everyone)
+    for wave in found:
+        taken = [slot for who, slot in wave.items() if who != HOST]
+        assert taken == list(range(len(taken)))
+        assert len(taken) <= slots
+        assert wave.get(HOST, HOST_SLOT) == HOST_SLOT
+    assert len(found) <= max(-(-len(organelles) // slots), int(is_host_asked))
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 5])
+def test_few_slots_and_many_waves_give_the_same_history(slots: int, tmp_path: Path) -> None:
+    config = toy_config(generations=12)
+    start(config, tmp_path / "many", host=ToyHost(slots=32))
+    start(config, tmp_path / "few", host=ToyHost(slots=slots))
+    few, many = (list(read_events(tmp_path / name / "events.jsonl")) for name in ("few", "many"))
+
+    def without_calls(events: list) -> list:
+        return [replace(event, calls=0) if isinstance(event, GenerationEnded) else event for event in events]
+
+    assert without_calls(few) == without_calls(many)
+    states = [checkpoint.load(tmp_path / name) for name in ("few", "many")]
+    for state in states:
+        state.budget.train = replace(state.budget.train, calls=0)
+    assert states[0] == states[1]
+    acting: dict[int, set[str]] = {}
+    for event in few:
+        if type(event).__name__ == "Acted" and event.id != HOST:
+            acting.setdefault(event.generation, set()).add(event.id)
+    for event in few:
+        if isinstance(event, GenerationEnded):
+            assert event.calls <= 2 * max(-(-len(acting.get(event.generation, ())) // slots), 1)
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, EcologyState]:
+    folder = tmp_path_factory.mktemp("lived") / "run"
+    start(toy_config(generations=6), folder, host=ToyHost())
+    return folder, checkpoint.load(folder)
+
+
+def outcomes_of(lived: tuple[Path, EcologyState], trials: list[Trial], slots: int = 32) -> list[Outcome]:
+    folder, _ = lived
+    return act(trials, checkpoint.load(folder), toy_world(folder, host=ToyHost(slots=slots)), Draw(4, 2))
+
+
+def asked(lived: tuple[Path, EcologyState]) -> list[Trial]:
+    folder, state = lived
+    world = toy_world(folder)
+    return list(world.strategy.ask(state, world.scene, Draw(4, 2)))
+
+
+@given(seed=st.integers(0, 2**16), slots=st.integers(1, 8))
+def test_an_outcome_depends_on_its_own_trial_alone(
+    lived: tuple[Path, EcologyState], seed: int, slots: int
+) -> None:
+    trials, generator = asked(lived), np.random.default_rng(seed)
+    expected = dict(zip(trials, outcomes_of(lived, trials), strict=True))
+    order = [trials[index] for index in generator.permutation(len(trials))]
+    few = order[: int(generator.integers(1, len(order) + 1))]
+    assert outcomes_of(lived, few, slots) == [expected[trial] for trial in few]
+
+
+def test_nothing_is_asked_where_nobody_has_a_trial(lived: tuple[Path, EcologyState]) -> None:
+    assert outcomes_of(lived, []) == []
+
+
+def test_samples_of_one_question_are_drawn_apart(lived: tuple[Path, EcologyState]) -> None:
+    (trial, *_) = asked(lived)
+    many = replace(trial, items=trial.items[:1], samples=60)
+    (outcome,) = outcomes_of(lived, [many])
+    assert len(set(outcome.texts)) > 1
+    twice = replace(trial, items=trial.items[:1] * 2, samples=60)
+    (outcome,) = outcomes_of(lived, [twice])
+    assert outcome.texts[:60] != outcome.texts[60:]
