@@ -1,0 +1,285 @@
+"""The published shape of the package, read from its source: import order, what is forbidden, sizes, docstrings."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import symbiont_ecology
+
+ROOT = Path(symbiont_ecology.__file__).parent
+ORDER = (
+    ("types", "errors", "rng", "statistics"),
+    ("registry",),
+    ("events",),
+    ("economics",),
+    ("config",),
+    ("weights",),
+    ("tasks",),
+    ("operators",),
+    ("ecology",),
+    ("routing", "plasticity"),
+    ("strategies",),
+    ("host",),
+    ("baselines",),
+    ("engine",),
+    ("evaluation",),
+    ("analysis",),
+    ("cli",),
+)
+"""A package may import itself and those on lines above it. The values on the first line may use each other."""
+LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
+HEAVY = {"torch", "transformers", "peft", "accelerate"}
+HEAVY_HOMES = ("host", "baselines")
+LAZY_HOMES = ("engine/build.py", "cli", "evaluation", "__init__.py")
+"""Where a heavy package, or the kernel, may be imported inside a function."""
+LONGEST_FILE, LONGEST_FUNCTION = 450, 70
+FILES = sorted(ROOT.rglob("*.py"))
+every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def place(path: Path, node: ast.AST) -> str:
+    """``file:line``, as an editor opens it."""
+    return f"{path}:{getattr(node, 'lineno', 1)}"
+
+
+def package_of(path: Path) -> str:
+    """The package (or top-level module) that a file belongs to; empty for the package's own ``__init__``."""
+    first = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    return "" if first == "__init__" else first
+
+
+def imports(path: Path) -> Iterator[tuple[ast.stmt, str, bool]]:
+    """``(statement, full name of the module, whether it runs when the file is imported)``."""
+
+    def walk(node: ast.AST, runs: bool) -> Iterator[tuple[ast.stmt, str, bool]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                yield from ((child, alias.name, runs) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                assert child.level == 0, f"{place(path, child)}: relative import"
+                yield child, str(child.module), runs
+                # ``from package import module`` imports the module too.
+                yield from ((child, f"{child.module}.{alias.name}", runs) for alias in child.names)
+            elif isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+                continue
+            else:
+                is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+                yield from walk(child, runs and not is_function)
+
+    return walk(tree_of(path), True)
+
+
+def own(name: str) -> str:
+    """The package of ours that a module belongs to, or an empty string."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 and parts[0] == "symbiont_ecology" and parts[1] in LEVEL else ""
+
+
+def test_every_package_has_its_place_in_the_order() -> None:
+    found = {package_of(path) for path in FILES} - {""}
+    assert found <= set(LEVEL), (
+        f"give {sorted(found - set(LEVEL))} a place in ORDER and on the architecture page"
+    )
+
+
+@every_file
+def test_a_package_imports_only_what_stands_before_it(path: Path) -> None:
+    package = package_of(path)
+    if not package:
+        return
+    wrong = [
+        f"{place(path, node)}: {package} must not import {name}"
+        for node, name, _ in imports(path)
+        if (other := own(name)) and other != package and LEVEL[other] >= max(LEVEL[package], 1)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@every_file
+def test_torch_is_imported_only_where_models_are_run(path: Path) -> None:
+    where = path.relative_to(ROOT).as_posix()
+    if package_of(path) in HEAVY_HOMES:
+        return
+    is_lazy_home = where.startswith(LAZY_HOMES)
+    wrong = [
+        f"{place(path, node)}: {name}"
+        for node, name, runs in imports(path)
+        if (name.split(".")[0] in HEAVY or name.startswith("symbiont_ecology.host.kernel"))
+        and (runs or not is_lazy_home)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "module", ["symbiont_ecology", "symbiont_ecology.config", "symbiont_ecology.engine.run"]
+)
+def test_importing_loads_no_torch(module: str) -> None:
+    code = f"import sys, {module}; print([name for name in {sorted(HEAVY)} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def forbidden(node: ast.AST) -> str:
+    """What a node does that no file may do, or an empty string."""
+    match node:
+        case ast.Call(func=ast.Name(id="eval" | "exec" | "hash" | "__import__" as name)):
+            return f"{name}()"
+        case ast.Attribute(value=ast.Name(id="torch"), attr="load" | "save" as name):
+            return f"torch.{name}"
+        case ast.Attribute(value=ast.Name(id="os"), attr="environ" | "getenv" as name):
+            return f"os.{name}"
+        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="np"), attr="random"), attr=attribute):
+            allowed = ("Generator", "PCG64", "default_rng")
+            return "" if attribute in allowed else f"np.random.{attribute}"
+        case ast.Attribute(value=ast.Name(id="time"), attr="time" | "time_ns" as name):
+            return f"time.{name}"
+        case (
+            ast.ExceptHandler(type=None) | ast.ExceptHandler(type=ast.Name(id="Exception" | "BaseException"))
+        ):
+            return "catches everything"
+        case ast.Call(func=ast.Name(id="print")):
+            return "print()"
+    return ""
+
+
+PRINTS = ("host/embedded/train.py", "cli")
+"""Programs that talk to a terminal."""
+
+
+@every_file
+def test_no_file_evaluates_text_pickles_or_reads_the_environment(path: Path) -> None:
+    where = path.relative_to(ROOT).as_posix()
+    wrong = [
+        f"{place(path, node)}: {what}"
+        for node in ast.walk(tree_of(path))
+        if (what := forbidden(node)) and not (what == "print()" and where.startswith(PRINTS))
+    ]
+    modules = {"pickle", "marshal", "shelve", "dill", "joblib", "random"}
+    wrong += [
+        f"{place(path, node)}: {name}" for node, name, _ in imports(path) if name.split(".")[0] in modules
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@every_file
+def test_nothing_is_drawn_when_a_file_is_imported(path: Path) -> None:
+    wrong = []
+    for statement in tree_of(path).body:
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and (
+                "random" in ast.unparse(node.func) or ast.unparse(node.func) == "Draw"
+            ):
+                wrong.append(place(path, node))
+    assert not wrong, "\n".join(wrong)
+
+
+@every_file
+def test_files_and_functions_stay_readable_in_one_go(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").count("\n")
+    assert lines <= LONGEST_FILE, f"{path}: {lines} lines, at most {LONGEST_FILE}"
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= LONGEST_FUNCTION, f"{place(path, node)}: {node.name} has {length} lines"
+
+
+def public(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, ast.stmt]]:
+    """Public classes, functions and methods."""
+    for node in body:
+        if isinstance(
+            node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        ) and not node.name.startswith("_"):
+            yield f"{prefix}{node.name}", node
+            if isinstance(node, ast.ClassDef):
+                yield from public(node.body, f"{node.name}.")
+
+
+def is_protocol_field(path: Path, name: str) -> bool:
+    """The seven sizes of ``economics.HostShape`` are said in its class docstring."""
+    return path.name == "shape.py" and name.startswith("HostShape.")
+
+
+@every_file
+def test_everything_public_has_a_docstring(path: Path) -> None:
+    tree = tree_of(path)
+    assert ast.get_docstring(tree), f"{path}: the module has none"
+    wrong = [
+        f"{place(path, node)}: {name}"
+        for name, node in public(tree.body)
+        if not ast.get_docstring(node) and not is_protocol_field(path, name)  # type: ignore[arg-type]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_folder_of_source_is_a_package_with_a_docstring() -> None:
+    for folder in {path.parent for path in FILES}:
+        assert (folder / "__init__.py").is_file(), folder
+        assert ast.get_docstring(tree_of(folder / "__init__.py")), folder
+
+
+# The tests test themselves: each rule finds what it is there for.
+
+BAD: tuple[tuple[str, str, Callable[[Path], None]], ...] = (
+    ("tasks", "from symbiont_ecology.host import kernel", test_a_package_imports_only_what_stands_before_it),
+    ("tasks", "from symbiont_ecology import engine", test_a_package_imports_only_what_stands_before_it),
+    (
+        "engine",
+        "def late():\n    import symbiont_ecology.cli",
+        test_a_package_imports_only_what_stands_before_it,
+    ),
+    ("tasks", "import torch.nn", test_torch_is_imported_only_where_models_are_run),
+    (
+        "tasks",
+        "def late():\n    from transformers import AutoModel",
+        test_torch_is_imported_only_where_models_are_run,
+    ),
+    ("host", "import pickle", test_no_file_evaluates_text_pickles_or_reads_the_environment),
+    ("host", "import torch\ntorch.load('x')", test_no_file_evaluates_text_pickles_or_reads_the_environment),
+    ("host", "import os\nos.environ['X']", test_no_file_evaluates_text_pickles_or_reads_the_environment),
+    ("tasks", "eval('1')", test_no_file_evaluates_text_pickles_or_reads_the_environment),
+    ("tasks", "from random import choice", test_no_file_evaluates_text_pickles_or_reads_the_environment),
+    (
+        "tasks",
+        "import numpy as np\nnp.random.seed(0)",
+        test_no_file_evaluates_text_pickles_or_reads_the_environment,
+    ),
+    (
+        "tasks",
+        "try:\n    1\nexcept Exception:\n    2",
+        test_no_file_evaluates_text_pickles_or_reads_the_environment,
+    ),
+    (
+        "tasks",
+        "import numpy as np\nX = np.random.default_rng(0)",
+        test_nothing_is_drawn_when_a_file_is_imported,
+    ),
+    ("tasks", "def long():\n" + "    1\n" * 80, test_files_and_functions_stay_readable_in_one_go),
+    ("tasks", "\n" * 500, test_files_and_functions_stay_readable_in_one_go),
+    ("tasks", "'''Doc.'''\nclass Bare:\n    pass", test_everything_public_has_a_docstring),
+)
+
+
+@pytest.mark.parametrize(
+    ("package", "source", "rule"), BAD, ids=[source.split("\n")[0][:40] for _, source, _ in BAD]
+)
+def test_a_rule_finds_what_breaks_it(
+    package: str, source: str, rule: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    (tmp_path / package).mkdir()
+    path = tmp_path / package / "bad.py"
+    path.write_text(source)
+    with pytest.raises(AssertionError):
+        rule(path)
