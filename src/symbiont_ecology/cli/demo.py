@@ -220,11 +220,11 @@ def _tell_lives(lives: dict[str, dict[str, int]]) -> None:
         table.add_row(label, *(str(arm[key]) for arm in arms))
     for label, key in (
         ("energy earned, ATP", "earned"),
-        ("energy spent, ATP", "spent"),
+        ("compute and rent, ATP", "spent"),
         ("energy held, ATP", "held"),
     ):
         table.add_row(label, *(f"{arm[key] / 1000:.0f}" for arm in arms))
-    table.add_row("rollouts", *(str(arm["rows"]) for arm in arms))
+    table.add_row("rollouts", *(str(arm["rollouts"]) for arm in arms))
     table.add_row("useful training FLOPs", *(f"{arm['train_flops']:.3e}" for arm in arms))
     console = Console()
     console.print()

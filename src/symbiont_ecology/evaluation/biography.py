@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from symbiont_ecology.events import Born, Event, GenerationEnded, Retired, Settled
+from symbiont_ecology.events import Acted, Born, Event, GenerationEnded, Retired, Settled
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,21 @@ class Biography:
     spent: int = 0
     held: int = 0
     train_flops: int = 0
-    rows: int = 0
-    """Rollouts of any purpose."""
+    rollouts: int = 0
+    """Of any purpose, founding included."""
+    practice: int = 0
+    """Rollouts whose verdict entered learning."""
 
 
 def biography(events: Iterable[Event]) -> Biography:
     """Adds up the events of a run."""
-    founders = births = deaths = earned = spent = 0
+    founders = births = deaths = earned = spent = rollouts = practice = 0
     last: GenerationEnded | None = None
-    rows = 0
     for event in events:
         match event:
+            case Acted():
+                rollouts += len(event.rewards)
+                practice += len(event.rewards) * (event.purpose == "practice")
             case Born(parents=()):
                 founders += 1
             case Born():
@@ -43,10 +47,16 @@ def biography(events: Iterable[Event]) -> Biography:
                 spent += event.cost + event.rent
             case GenerationEnded():
                 last = event
-                rows += event.rows
-    if last is None:
-        return Biography(founders=founders)
     return Biography(
-        last.generation + 1, founders, births, deaths, last.population, earned, spent, last.energy_total,
-        last.train_flops, rows,
-    )  # fmt: skip
+        generations=last.generation + 1 if last else 0,
+        founders=founders,
+        births=births,
+        deaths=deaths,
+        alive=last.population if last else founders,
+        earned=earned,
+        spent=spent,
+        held=last.energy_total if last else 0,
+        train_flops=last.train_flops if last else 0,
+        rollouts=rollouts,
+        practice=practice,
+    )
