@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy import LAYOUT, ToyHost, toy_config, toy_world
 
 from symbiont_ecology.ecology import HOST, Belief, Outcome, Trial, cell_name
 from symbiont_ecology.ecology import state as checkpoint
@@ -26,6 +25,7 @@ from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks import prompt_styles, task_families
 from symbiont_ecology.types import Cell
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights
+from toy import LAYOUT, ToyHost, toy_config, toy_world
 
 # Operators.
 
@@ -75,14 +75,18 @@ def test_gaussian_noise_has_the_size_it_says_and_leaves_zeros() -> None:
 def lives(draw: st.DrawFn) -> Lived:
     """Practice of one organelle in one or two cells, with any verdicts and any notes from before."""
     outcomes, notes = [], {}
-    for name in draw(st.lists(st.sampled_from(("math.add", "string.sort")), min_size=1, max_size=2, unique=True)):
+    for name in draw(
+        st.lists(st.sampled_from(("math.add", "string.sort")), min_size=1, max_size=2, unique=True)
+    ):
         count, samples = draw(st.integers(1, 3)), draw(st.integers(1, 4))
         family, generator = task_families.build(name), np.random.default_rng(draw(st.integers(0, 99)))
         items = tuple(family.sample("short", generator) for _ in range(count))
         rollouts = count * samples
         completions = tuple((*generator.integers(2, 9, size=2).tolist(), 1) for _ in range(rollouts))
         rewards = tuple(draw(st.lists(st.sampled_from((0.0, 1.0)), min_size=rollouts, max_size=rollouts)))
-        outcomes.append(Outcome(Trial("o1", items, samples), ("",) * rollouts, completions, rewards, Cost(rows=rollouts)))
+        outcomes.append(
+            Outcome(Trial("o1", items, samples), ("",) * rollouts, completions, rewards, Cost(rows=rollouts))
+        )
         if draw(st.booleans()):
             notes[f"baseline:{cell_name(outcomes[-1].trial.cell)}"] = draw(st.floats(0, 1))
     return Lived(tuple(outcomes), tuple(outcome.rewards for outcome in outcomes), notes)
@@ -158,7 +162,8 @@ beliefs = st.builds(Belief, st.floats(0, 50), st.floats(0, 50))
     cells=st.lists(st.sampled_from(CELLS), max_size=12),
     allowance=st.dictionaries(st.sampled_from(("o1", "o2", "o9", "o10")), st.integers(0, 5)),
     believed=st.dictionaries(
-        st.sampled_from(("o1", "o2", "o9", "gone")), st.dictionaries(st.sampled_from([cell_name(c) for c in CELLS]), beliefs)
+        st.sampled_from(("o1", "o2", "o9", "gone")),
+        st.dictionaries(st.sampled_from([cell_name(c) for c in CELLS]), beliefs),
     ),
     seed=st.integers(0, 999),
 )
@@ -199,7 +204,10 @@ def test_thompson_sends_questions_to_whom_it_believes_in() -> None:
 
 def test_thompson_explores_whom_it_does_not_know() -> None:
     assigned = allocators.build("thompson").assign(
-        [("math.add", "short")] * 400, {}, dict.fromkeys(("o1", "o2", "o3", "o4"), 400), np.random.default_rng(0)
+        [("math.add", "short")] * 400,
+        {},
+        dict.fromkeys(("o1", "o2", "o3", "o4"), 400),
+        np.random.default_rng(0),
     )
     counts = Counter(who for who, _ in assigned)
     assert min(counts[who] for who in ("o1", "o2", "o3", "o4")) > 70
@@ -209,7 +217,11 @@ def test_thompson_explores_whom_it_does_not_know() -> None:
 
 
 def prompts(name: str, count: int, seed: int = 0) -> list[str]:
-    family, style, generator = task_families.build(name), prompt_styles.build("terse"), Draw(seed)("prompts", name)
+    family, style, generator = (
+        task_families.build(name),
+        prompt_styles.build("terse"),
+        Draw(seed)("prompts", name),
+    )
     return [style.render(family, family.sample("short", generator)) for _ in range(count)]
 
 
@@ -234,7 +246,10 @@ def test_a_router_sends_new_prompts_to_whoever_knows_their_like(name: str) -> No
 @pytest.mark.parametrize("name", routers.names())
 def test_a_router_abstains_where_nobody_is_better_than_the_host(name: str) -> None:
     seen = [Observation(prompt, who, 0.0) for prompt in prompts("math.add", 40) for who in ("o1", "o2")]
-    seen += [Observation(prompt, HOST, float(index % 4 == 0)) for index, prompt in enumerate(prompts("math.add", 40))]
+    seen += [
+        Observation(prompt, HOST, float(index % 4 == 0))
+        for index, prompt in enumerate(prompts("math.add", 40))
+    ]
     choose = routers.build(name).fit(seen, ["o1", "o2"])
     assert Counter(choose(prompts("math.add", 30, seed=2)))[HOST] == 30
     assert routers.build(name).fit([], ["o1", "o2"])(prompts("math.add", 3)) == [HOST] * 3
@@ -287,7 +302,11 @@ def test_a_strategy_asks_and_tells_without_a_trace(name: str, tmp_path: Path) ->
     config = toy_config(generations=4, strategy=name)
     start(config, tmp_path / "run", host=ToyHost())
     state, world = checkpoint.load(tmp_path / "run"), toy_world(tmp_path / "run", config)
-    before, strategy, draw = checkpoint.load(tmp_path / "run"), world.strategy, Draw(state.seed, state.generation)
+    before, strategy, draw = (
+        checkpoint.load(tmp_path / "run"),
+        world.strategy,
+        Draw(state.seed, state.generation),
+    )
     asked = list(strategy.ask(state, world.scene, draw))
     assert asked == list(strategy.ask(state, world.scene, draw))
     assert asked
@@ -325,4 +344,6 @@ def test_frozen_founders_differ_from_the_host_and_stay_as_they_were_born(tmp_pat
         assert world.store.weights(organelle.genome.weights).delta("policy").any()
         assert world.store.memory(organelle.memory).step == 0
     assert not [event for event in events if isinstance(event, Learned)]
-    assert {event.purpose for event in events if isinstance(event, Acted) and event.generation} == {"practice"}
+    assert {event.purpose for event in events if isinstance(event, Acted) and event.generation} == {
+        "practice"
+    }

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy import ToyHost, toy_config, toy_ecology
 
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
@@ -27,6 +26,7 @@ from symbiont_ecology.events import (
     read_events,
 )
 from symbiont_ecology.tasks import task_families
+from toy import ToyHost, toy_config, toy_ecology
 
 prices = st.builds(
     lambda lowest, span, **fields: Prices(lowest=lowest, highest=lowest + span, **fields),

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy import ToyHost, toy_config, toy_ecology
 
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.run import resume, start
@@ -23,6 +22,7 @@ from symbiont_ecology.events import (
     read_events,
 )
 from symbiont_ecology.weights.blobs import BlobStore
+from toy import ToyHost, toy_config, toy_ecology
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
 

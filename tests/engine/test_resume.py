@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy import Crash, ToyHost, toy_config, toy_ecology
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.run import read_config, resume, start
 from symbiont_ecology.errors import ConfigError, HostError, RunError
 from symbiont_ecology.events import read_events
+from toy import Crash, ToyHost, toy_config, toy_ecology
 
 GENERATIONS = 8
 
@@ -282,7 +282,7 @@ def test_a_folder_without_a_run_is_not_resumed(tmp_path: Path) -> None:
 
 def test_another_host_is_refused_by_its_fingerprint(tmp_path: Path, whole: dict[str, bytes]) -> None:
     before = trace(stopped(tmp_path / "run"))
-    with pytest.raises(HostError, match="toy-0.*toy-1"):
+    with pytest.raises(HostError, match=r"toy-0.*toy-1"):
         resume(tmp_path / "run", host=ToyHost(seed=1))
     assert trace(tmp_path / "run") == before
     assert finish(tmp_path / "run") == whole

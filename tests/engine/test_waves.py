@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy import ToyHost, toy_config, toy_world
 
 from symbiont_ecology.ecology import HOST, EcologyState, Outcome, Trial
 from symbiont_ecology.ecology import state as checkpoint
@@ -18,6 +17,7 @@ from symbiont_ecology.engine.run import start
 from symbiont_ecology.events import GenerationEnded, read_events
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT
+from toy import ToyHost, toy_config, toy_world
 
 ids = st.sets(st.integers(1, 30).map(lambda number: f"o{number}"), max_size=12)
 

@@ -62,7 +62,8 @@ def read_questions(path: Path) -> list[Question]:
         DataError: the file or one of its lines breaks the schema; the message names the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines: JSON text may hold U+2028 and other ends of lines that are none in JSONL.
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read questions from {path}: {error}") from error
     questions = [_parse(line, f"{path} line {number}") for number, line in enumerate(lines, 1) if line.strip()]
@@ -92,7 +93,7 @@ def _parse(line: str, where: str) -> Question:
     if not isinstance(row, dict):
         raise DataError(f"{where}: expected an object, got {line[:40]!r}")
     for key in ("prompt", "target", "family", "depth"):
-        if not isinstance(row.get(key), str) or (key != "target" and not row[key]):
+        if not isinstance(row.get(key), str) or not row[key] or (key == "target" and not row[key].strip()):
             raise DataError(f"{where}: expected text under {key!r}, got {row.get(key)!r}")
     item = _item(row, where)
     limit = DEFAULT_REPLY_LIMIT

@@ -1,0 +1,396 @@
+"""Questions that nobody trained on, files of questions, and who of a run answers them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.errors import ConfigError, DataError, HostError, RunError
+from symbiont_ecology.evaluation.answers import Answer, answer
+from symbiont_ecology.evaluation.biography import biography
+from symbiont_ecology.evaluation.measure import Candidates, Evaluation, difference, note
+from symbiont_ecology.evaluation.portfolio import ELITE, Portfolio, Routing
+from symbiont_ecology.evaluation.questions import (
+    DEFAULT_REPLY_LIMIT,
+    Question,
+    draw_questions,
+    families_of,
+    read_questions,
+    write_questions,
+)
+from symbiont_ecology.events import Acted, Born, Retired, Settled, read_events
+from symbiont_ecology.tasks import prompt_styles, task_families
+from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.tasks.splits import split_of
+from toy import ToyHost, toy_config, toy_ecology
+
+FAMILIES = ("math.add", "string.sort", "logic.bool", "countdown")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A toy ecology that has learned."""
+    folder = tmp_path_factory.mktemp("evaluation") / "run"
+    strategy = toy_ecology(founders=4, capacity=6, learning_rate=0.15, probes=3)
+    router = {"kind": "lexical", "features": 256}
+    start(
+        toy_config(generations=40, families=FAMILIES, strategy=strategy, router=router),
+        folder,
+        host=ToyHost(),
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def candidates(run: Path) -> Candidates:
+    return Candidates.of_run(run)
+
+
+@pytest.fixture(scope="module")
+def questions(candidates: Candidates) -> list[Question]:
+    return candidates.questions(60)
+
+
+def tasks_of(*names: str, style: str = "terse") -> TaskMixture:
+    return TaskMixture(names, ("short", "long"), prompt_styles.build(style))
+
+
+def foreign(number: int = 0, **changes: str) -> Question:
+    fields = {"prompt": f"capital of {number}?", "target": "Paris", "family": "geo.capitals", "depth": "easy"}
+    return Question(f"g{number}", reply_limit=DEFAULT_REPLY_LIMIT, **(fields | changes))
+
+
+# Drawing.
+
+
+def test_questions_are_drawn_by_seed_and_differ_within_a_cell() -> None:
+    tasks = tasks_of("math.add", "countdown")
+    drawn = draw_questions(tasks, 30, seed=1)
+    assert drawn == draw_questions(tasks, 30, seed=1)
+    assert drawn != draw_questions(tasks, 30, seed=2)
+    assert len({question.id for question in drawn}) == len(drawn) == 120
+    assert Counter((question.family, question.depth) for question in drawn) == dict.fromkeys(tasks.cells, 30)
+    assert families_of(drawn) == ["math.add", "countdown"]
+    for question in drawn:
+        assert question.item is not None
+        assert (
+            split_of(question.family, task_families.build(question.family).split_key(question.item.payload))
+            == "holdout"
+        )
+        assert question.verdict(question.target) == 1.0
+        assert question.verdict("") == 0.0
+
+
+def test_a_cell_with_fewer_payloads_gives_all_that_it_has() -> None:
+    tasks = TaskMixture(("math.sequence",), ("short",), prompt_styles.build("terse"))
+    drawn = draw_questions(tasks, 2000)
+    assert 200 <= len(drawn) < 2000
+    assert len({question.prompt for question in drawn}) == len(drawn)
+
+
+# Files.
+
+
+@pytest.mark.parametrize("style", prompt_styles.names())
+def test_drawn_questions_survive_a_round_trip_through_a_file(style: str, tmp_path: Path) -> None:
+    drawn = draw_questions(tasks_of(*task_families.names()), 3)
+    if style != "terse":
+        tasks = tasks_of(*task_families.names(), style=style)
+        drawn = [replace(question, prompt=tasks.prompt(question.item)) for question in drawn if question.item]
+    write_questions(drawn, tmp_path / "deep/holdout.jsonl")
+    assert read_questions(tmp_path / "deep/holdout.jsonl") == drawn
+
+
+@example(prompt="a\u2028b\x85c\x0bd", target="x")
+@given(prompt=st.text(min_size=1), target=st.text().filter(str.strip))
+def test_any_text_survives_a_round_trip_through_a_file(
+    tmp_path_factory: pytest.TempPathFactory, prompt: str, target: str
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "any.jsonl"
+    asked = [foreign(prompt=prompt, target=target), foreign(1)]
+    write_questions(asked, path)
+    assert read_questions(path) == asked
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"prompt":"p","family":"f","depth":"d"}', "target"),
+        ('{"prompt":"p","target":"","family":"f","depth":"d"}', "target"),
+        ('{"prompt":"p","target":"  ","family":"f","depth":"d"}', "target"),
+        ('{"prompt":"p","target":null,"family":"f","depth":"d"}', "target"),
+        ('{"prompt":"p","target":7,"family":"f","depth":"d"}', "target"),
+        ('{"target":"t","family":"f","depth":"d"}', "prompt"),
+        ('{"prompt":"","target":"t","family":"f","depth":"d"}', "prompt"),
+        ('{"prompt":"p","target":"t","depth":"d"}', "family"),
+        ('{"prompt":"p","target":"t","family":"f"}', "depth"),
+        ('{"prompt":"p"', "not JSON"),
+        ("[1, 2]", "object"),
+        ('"text"', "object"),
+        (
+            '{"prompt":"p","target":"=9","family":"math.add","depth":"short","payload":"4+4","convention":1}',
+            "'=8'",
+        ),
+        (
+            '{"prompt":"p","target":"=8","family":"math.add","depth":"short","payload":"4-4","convention":1}',
+            "payload",
+        ),
+        (
+            '{"prompt":"p","target":"=8","family":"math.add","depth":"deep","payload":"4+4","convention":1}',
+            "depth",
+        ),
+        (
+            '{"prompt":"p","target":"=8","family":"math.add","depth":"short","payload":"4+4","convention":3}',
+            "convention",
+        ),
+        (
+            '{"prompt":"p","target":"=8","family":"math.add","depth":"short","payload":"4+4","convention":[]}',
+            "convention",
+        ),
+        (
+            '{"prompt":"p","target":"8+3","family":"countdown","depth":"short","payload":"1 2 3 4","convention":0}',
+            "payload",
+        ),
+        (
+            '{"prompt":"p","target":"x","family":"text.concise","depth":"short","payload":"","convention":0}',
+            "payload",
+        ),
+    ],
+)
+def test_a_line_that_breaks_the_schema_is_refused_with_its_number(
+    line: str, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "holdout.jsonl"
+    write_questions([foreign()], path)
+    path.write_text(f"{path.read_text()}\n{line}\n")
+    with pytest.raises(DataError, match="line 3") as refused:
+        read_questions(path)
+    assert said in str(refused.value)
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_without_questions_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("\n\n")
+    (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00")
+    for name in ("empty.jsonl", "binary.jsonl", "missing.jsonl"):
+        with pytest.raises(DataError, match=name):
+            read_questions(tmp_path / name)
+
+
+@given(identity=st.integers() | st.booleans() | st.text(min_size=1))
+def test_a_line_names_itself_or_is_named_by_its_place(
+    tmp_path_factory: pytest.TempPathFactory, identity: int | str
+) -> None:
+    path = tmp_path_factory.mktemp("ids") / "ids.jsonl"
+    row = {"prompt": "p", "target": "t", "family": "f", "depth": "d"}
+    path.write_text(json.dumps(row) + "\n" + json.dumps({**row, "task_id": identity}) + "\n")
+    first, second = read_questions(path)
+    assert first.id == f"{path} line 1"
+    assert second.id == str(identity)
+
+
+def test_a_line_of_a_known_family_without_payload_has_its_reply_limit_and_exact_grading(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "known.jsonl"
+    path.write_text('{"prompt":"countdown: 3 8 = 11","target":"8+3","family":"countdown","depth":"short"}\n')
+    (question,) = read_questions(path)
+    assert question.reply_limit == task_families.build("countdown").reply_limit("short")
+    assert [question.verdict(reply) for reply in ("8+3", "3+8")] == [1.0, 0.0]
+
+
+def test_a_family_from_elsewhere_is_graded_by_its_exact_final_answer() -> None:
+    question = foreign()
+    for reply in ("Paris", " Paris \n", "The answer is Paris.", "`Paris`", "```\nParis\n```", "Hm.\nParis"):
+        assert question.verdict(reply) == 1.0, reply
+    for reply in ("", "paris", "Paris, France", "London", "Paris\nLondon", "Paris London"):
+        assert question.verdict(reply) == 0.0, reply
+    assert foreign(target="Paris\n").verdict("Paris") == 1.0
+
+
+# Nothing leaks.
+
+
+def test_no_holdout_question_was_ever_met_in_a_run(run: Path, candidates: Candidates) -> None:
+    met = {
+        identity
+        for event in read_events(run / "events.jsonl")
+        if isinstance(event, Acted)
+        for identity in event.items
+    }
+    assert len(met) > 300
+    keys = set()
+    for identity in met:
+        name, _, _, payload = identity.split("/", 3)
+        key = task_families.build(name).split_key(payload)
+        keys.add((name, key))
+        assert split_of(name, key) == "train"
+    prompts = {mixture(candidates.config).prompt(task_families.build(name).item(payload, "short"))
+               for name, _, _, payload in (identity.split("/", 3) for identity in met)}  # fmt: skip
+    for question in candidates.questions(150):
+        assert question.item is not None
+        assert question.prompt not in prompts
+        assert (
+            question.family,
+            task_families.build(question.family).split_key(question.item.payload),
+        ) not in keys
+
+
+def test_what_the_router_learns_from_holds_no_holdout_prompt(
+    candidates: Candidates, questions: list[Question]
+) -> None:
+    seen = {observation.prompt for observation in candidates.portfolio.observations}
+    assert seen
+    assert not seen & {question.prompt for question in questions}
+
+
+# Routing.
+
+
+def accuracy(candidates: Candidates, questions: list[Question], routing: str) -> Evaluation:
+    choices = candidates.portfolio.choose(questions, routing)
+    return candidates.evaluate(questions, choices, ToyHost(), routing)
+
+
+def test_every_routing_names_candidates_and_each_has_weights(
+    candidates: Candidates, questions: list[Question]
+) -> None:
+    portfolio = candidates.portfolio
+    for routing in get_args(Routing):
+        chosen = portfolio.choose(questions, routing)
+        assert len(chosen) == len(questions)
+        assert set(chosen) <= {HOST, *portfolio.weights}
+    with pytest.raises(
+        ConfigError, match="routing: expected one of host, single, cell, learned, got 'oracle'"
+    ):
+        portfolio.choose(questions, "oracle")
+
+
+def test_host_and_single_send_everything_to_one(candidates: Candidates, questions: list[Question]) -> None:
+    assert set(candidates.portfolio.choose(questions, "host")) == {HOST}
+    assert set(candidates.portfolio.choose(questions, "single")) == {candidates.portfolio.best()}
+    assert candidates.portfolio.best() in candidates.portfolio.state.population
+
+
+def test_cell_routing_asks_the_elite_of_the_true_cell(
+    candidates: Candidates, questions: list[Question]
+) -> None:
+    chosen = candidates.portfolio.choose(questions, "cell")
+    elites = candidates.portfolio.state.archive.elites
+    for question, who in zip(questions, chosen, strict=True):
+        cell = f"{question.family}/{question.depth}"
+        assert who == (f"{ELITE}{cell}" if cell in elites else HOST)
+    assert candidates.portfolio.choose([foreign()], "cell") == [HOST]
+
+
+def test_learned_routing_reads_the_prompt_alone(candidates: Candidates, questions: list[Question]) -> None:
+    disguised = [replace(q, family="unknown", depth="none", target="?", id="x", item=None) for q in questions]
+    portfolio = candidates.portfolio
+    assert portfolio.choose(disguised, "learned") == portfolio.choose(questions, "learned")
+
+
+def test_routed_portfolios_beat_the_bare_host(candidates: Candidates, questions: list[Question]) -> None:
+    bare = accuracy(candidates, questions, "host")
+    for routing in ("single", "cell", "learned"):
+        gain = difference(accuracy(candidates, questions, routing), bare)
+        assert gain.low > 0.1, (routing, gain)
+    assert 0.1 < bare.accuracy().estimate < 0.6
+
+
+def test_evaluating_changes_nothing_of_the_run(run: Path, questions: list[Question]) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    candidates = Candidates.of_run(run)
+    evaluation = accuracy(candidates, questions, "learned")
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    note(evaluation, run, "drawn")
+    assert (
+        json.loads((run / "evaluations.jsonl").read_text())["accuracy"]["estimate"]
+        == evaluation.accuracy().estimate
+    )
+    (run / "evaluations.jsonl").unlink()
+    assert resume(run, host=ToyHost()).is_complete
+
+
+def test_another_host_cannot_answer_for_a_run(candidates: Candidates, questions: list[Question]) -> None:
+    with pytest.raises(HostError, match=r"toy-0.*toy-9"):
+        candidates.evaluate(questions, [HOST] * len(questions), ToyHost(seed=9), "host")
+    with pytest.raises(RunError):
+        Candidates.of_run(Path("/nowhere"))
+
+
+@pytest.mark.parametrize("slots", [1, 2, 32])
+def test_answers_come_in_the_order_of_the_questions_whatever_the_slots(
+    slots: int, candidates: Candidates, questions: list[Question]
+) -> None:
+    chosen = candidates.portfolio.choose(questions, "cell")
+    weights = candidates.portfolio.weights
+    found = answer(ToyHost(slots=slots), questions, chosen, weights)
+    assert [one.question for one in found] == questions
+    assert [one.who for one in found] == chosen
+    assert found == answer(ToyHost(), questions, chosen, weights)
+    assert answer(ToyHost(), [], [], weights) == []
+
+
+def test_a_portfolio_of_a_run_that_goes_on_stops_at_its_checkpoint(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    start(toy_config(generations=5), folder, host=ToyHost())
+    state, config = checkpoint.load(folder), toy_config(generations=5)
+    before = Portfolio.of_run(folder, state, config).observations
+    last = (folder / "events.jsonl").read_text().splitlines()[-1]
+    acted = next(e for e in read_events(folder / "events.jsonl") if isinstance(e, Acted) and e.id == HOST)
+    assert json.loads(last)["seq"] == state.next_seq - 1
+    row = {"seq": state.next_seq, "kind": "Acted", **vars(acted)}
+    with (folder / "events.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    assert Portfolio.of_run(folder, state, config).observations == before
+
+
+# Numbers.
+
+
+def graded(verdicts: list[float], routing: str = "host") -> Evaluation:
+    answers = [Answer(foreign(number), HOST, "", verdict, 10) for number, verdict in enumerate(verdicts)]
+    return Evaluation("run", routing, "toy", tuple(answers))
+
+
+@given(st.lists(st.sampled_from((0.0, 1.0)), min_size=1, max_size=60))
+def test_an_accuracy_lies_within_its_interval(verdicts: list[float]) -> None:
+    evaluation = graded(verdicts)
+    interval = evaluation.accuracy()
+    assert interval.estimate == pytest.approx(sum(verdicts) / len(verdicts))
+    assert 0 <= interval.low <= interval.estimate <= interval.high <= 1
+    assert evaluation.by_family() == {"geo.capitals": interval}
+    assert evaluation.flops == 10 * len(verdicts)
+    assert json.loads(json.dumps(evaluation.record()))["questions"] == len(verdicts)
+
+
+def test_a_difference_needs_the_same_questions() -> None:
+    assert difference(graded([1.0] * 40), graded([0.0] * 40)).low > 0.9
+    same = difference(graded([1.0, 0.0] * 20), graded([1.0, 0.0] * 20))
+    assert (same.low, same.estimate, same.high) == (0, 0, 0)
+    with pytest.raises(ValueError, match="same questions"):
+        difference(graded([1.0, 0.0]), graded([1.0]))
+
+
+def test_a_biography_adds_up(run: Path) -> None:
+    events, state = list(read_events(run / "events.jsonl")), checkpoint.load(run)
+    life = biography(events)
+    assert life.generations == state.generation == 40
+    assert life.alive == life.founders + life.births - life.deaths == len(state.population)
+    assert life.founders + life.births == sum(isinstance(event, Born) for event in events)
+    assert life.deaths == sum(isinstance(event, Retired) for event in events)
+    assert life.held == sum(state.ledger.balances.values())
+    assert life.train_flops == state.budget.train.flops
+    assert life.earned == sum(event.revenue for event in events if isinstance(event, Settled))
