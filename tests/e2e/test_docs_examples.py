@@ -1,4 +1,7 @@
-"""The examples in docs/extending.md are complete files: they are written to disk and live a run together."""
+"""The examples in docs/extending.md are complete files: they are written to disk and live a run together.
+
+Other pages are checked for links and commands that lead nowhere.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from hosts import random_weights
 from symbiont_ecology.cli import app
 from symbiont_ecology.config import presets
+from symbiont_ecology.host.kernel import HostKernel
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -67,6 +72,20 @@ def test_the_extension_examples_live_a_run_together(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_library_examples_in_the_readme_run(
+    host: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel_example, run_example = blocks(ROOT / "README.md", "python")
+    monkeypatch.chdir(tmp_path)
+    kernel = HostKernel.from_pretrained(host, slots=1, rank=2)
+    kernel.place(0, random_weights(kernel.layout, seed=1, rank=2))
+    kernel.export(0, "my-peft-folder")
+    exec(kernel_example.replace('"embedded"', repr(str(host))), {})
+    assert Path("copy/adapter_model.safetensors").is_file()
+    exec(run_example.replace("run.generations=20", f'run.generations=1", "host.model={host}'), {})
+    assert Path("artifacts/mine/state.json").is_file()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
@@ -79,10 +98,10 @@ def test_commands_in_pages_exist(page: Path) -> None:
         command.name or command.callback.__name__ for command in app.registered_commands if command.callback
     }
     text = page.read_text(encoding="utf-8")
-    for block in [*blocks(page, "sh"), *re.findall(r"`(symbiont [^`]+)`", text)]:
-        for line in block.splitlines():
-            words = line.split()
-            if len(words) > 1 and words[0] == "symbiont" and not words[1].startswith("-"):
-                assert words[1] in commands, line
-                if words[1] == "run" and not words[2].isupper():
-                    assert words[2] in presets() or words[2].endswith(".yaml"), line
+    shown = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    for line in [*shown, *re.findall(r"`(symbiont [^`]+)`", text)]:
+        match line.split():
+            case ["symbiont", "run", name, *_] if name.islower():
+                assert name in presets() or name.endswith(".yaml"), line
+            case ["symbiont", name, *_] if name.islower():
+                assert name in commands, line
