@@ -35,8 +35,12 @@ from symbiont_ecology.weights.adapter import AdapterWeights, Memory
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from hosts import make_host
 
-FLOORS = {"PEFT, one by one": 15.0}
-CEILINGS = {"bare host, own loop": 1.4}
+ONE_BY_ONE = "PEFT, one by one"
+BARE = "bare host, own loop"
+FLOOR = 15.0
+"""PEFT one by one ÷ ours must be at least this; 25 is the goal."""
+CEILING = 1.4
+"""Ours ÷ the bare host's own loop must be at most this; 1.2 is the goal."""
 NEW_TOKENS = 16
 RANK = 8
 
@@ -160,50 +164,49 @@ def medians(sides: dict[str, Callable[[], object]], repetitions: int) -> dict[st
 
 
 def measure(folder: Path, organelles: int, prompts_each: int, repetitions: int) -> dict[str, Any]:
-    """Times of all sides in seconds, and how many texts agree between PEFT one by one and us."""
+    """Times of all sides (seconds), their ratios, and the share of texts on which PEFT and we agree."""
     with tempfile.TemporaryDirectory() as workplace:
         population = Population(organelles, prompts_each, folder, Path(workplace))
-    ours, peers = population.ours(), population.peft_one_by_one()
+    ours_text, peft_text = population.ours(), population.peft_one_by_one()
     sides: dict[str, Callable[[], object]] = {
         "stacked slots (ours)": population.ours,
-        "bare host, own loop": population.bare,
-        "PEFT, one by one": population.peft_one_by_one,
+        BARE: population.bare,
+        ONE_BY_ONE: population.peft_one_by_one,
         "PEFT, own prompts batched": population.peft_batched,
         "PEFT, mixed batch": population.peft_mixed,
         "one learning step (ours)": population.learn,
         "one learning step (PEFT, one by one)": population.peft_learn,
     }
+    seconds = medians(sides, repetitions)
+    ours, learning = seconds["stacked slots (ours)"], seconds["one learning step (ours)"]
     return {
-        "seconds": medians(sides, repetitions),
-        "agreement": sum(a == b for a, b in zip(ours, peers, strict=True)) / len(ours),
+        "host": str(folder),
         "organelles": organelles,
         "prompts_each": prompts_each,
-        "host": str(folder),
+        "texts_equal": sum(a == b for a, b in zip(ours_text, peft_text, strict=True)) / len(ours_text),
+        "seconds": seconds,
+        "times_faster": {
+            name: value / (learning if "learning" in name else ours) for name, value in seconds.items()
+        },
+        "ours_over_bare": ours / seconds[BARE],
     }
 
 
 def report(result: dict[str, Any], console: Console) -> bool:
-    """Prints the table; whether all floors and ceilings hold."""
-    seconds: dict[str, float] = result["seconds"]
-    ours, learning = seconds["stacked slots (ours)"], seconds["one learning step (ours)"]
+    """Prints the table; whether the floor and the ceiling hold."""
     table = Table(
         title=f"{result['organelles']} organelles, {result['prompts_each']} prompts each, one thread"
     )
-    for name in ("side", "ms", "÷ ours", "must hold"):
-        table.add_column(name, justify="left" if name == "side" else "right")
-    holds = True
-    for name, value in seconds.items():
-        ratio = value / (learning if "learning" in name else ours)
-        demand = ""
-        if name in FLOORS:
-            demand, holds = f"≥ {FLOORS[name]}", holds and ratio >= FLOORS[name]
-        if name in CEILINGS:
-            demand, holds = f"ours ÷ this ≤ {CEILINGS[name]}", holds and 1 / ratio <= CEILINGS[name]
-        shown = f"{ratio:.2f}" + (f" (ours ÷ this {1 / ratio:.2f})" if name in CEILINGS else "")
-        table.add_row(name, f"{value * 1e3:.1f}", shown, demand)
+    for name in ("side", "ms", "÷ ours"):
+        table.add_column(name, justify="left" if name == "side" else "right", no_wrap=True)
+    for name, value in result["seconds"].items():
+        table.add_row(name, f"{value * 1e3:.1f}", f"{result['times_faster'][name]:.2f}")
     console.print(table)
-    console.print(f"Texts equal to PEFT's: {result['agreement']:.1%}. Host: {result['host']}")
-    return holds
+    faster, over = result["times_faster"][ONE_BY_ONE], result["ours_over_bare"]
+    console.print(f"PEFT one by one ÷ ours: {faster:.1f} (floor {FLOOR})")
+    console.print(f"ours ÷ bare host's own loop: {over:.2f} (ceiling {CEILING})")
+    console.print(f"texts equal to PEFT's: {result['texts_equal']:.1%}; host: {result['host']}")
+    return bool(faster >= FLOOR and over <= CEILING)
 
 
 def main() -> int:
