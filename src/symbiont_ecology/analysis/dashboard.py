@@ -20,6 +20,8 @@ from symbiont_ecology.events import GenerationEnded
 
 SCREEN_LINES = 13
 """Lines of the screen that are not rows of the population."""
+WIDE = 110
+"""Columns from which an organelle's two best cells are shown, and not one."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ class Dashboard:
         """Head line, population and cells, births and deaths."""
         body = Table.grid(padding=(0, 2))
         rows = max(4, self._console.height - SCREEN_LINES)
-        body.add_row(population_table(state, rows), cell_table(state.success))
+        shown = 2 if self._console.width >= WIDE else 1
+        body.add_row(population_table(state, rows, shown), cell_table(state.success))
         news = Text("\n".join(self._ticker) or "nobody was born or died yet", style="dim")
         return Panel(
             Group(self._head(state, summary, seconds), Text(), body, Text(), news), title=self._title
@@ -140,11 +143,11 @@ class Dashboard:
         self._alive = dict(state.population)
 
 
-def population_table(state: EcologyState, rows: int) -> Table:
+def population_table(state: EcologyState, rows: int, cells: int = 2) -> Table:
     """The richest organelles: age (generations), balance (ATP), step size, best cells and belief in them."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("id", "age", "ATP", "step"):
-        table.add_column(column, justify="right", no_wrap=True)
+    for column, width in (("id", 4), ("age", 3), ("ATP", 5), ("step", 6)):
+        table.add_column(column, justify="right", no_wrap=True, min_width=width)
     table.add_column("best at", no_wrap=True)
     richest = sorted(state.population.values(), key=lambda one: -state.ledger.balance(one.id))
     for one in richest[:rows]:
@@ -154,14 +157,14 @@ def population_table(state: EcologyState, rows: int) -> Table:
             str(state.generation - one.born),
             f"{state.ledger.balance(one.id) / 1000:.1f}",
             "-" if rate is None else f"{rate:.4f}",
-            best_cells(state.beliefs.get(one.id, {})),
+            best_cells(state.beliefs.get(one.id, {}), cells),
         )
     if len(richest) > rows:
         table.add_row("…", "", "", "", f"and {len(richest) - rows} more")
     return table
 
 
-def best_cells(beliefs: Mapping[str, Belief], count: int = 2) -> str:
+def best_cells(beliefs: Mapping[str, Belief], count: int) -> str:
     """The cells of highest believed success, such as ``math.add/short 92 %``."""
     best = sorted(beliefs.items(), key=lambda entry: -entry[1].mean)[:count]
     return ", ".join(f"{cell} {belief.mean:.0%}" for cell, belief in best)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,10 +17,12 @@ import typer
 
 from symbiont_ecology.cli.live import live
 from symbiont_ecology.cli.measure import percent, write_json
+from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from symbiont_ecology.config import RunConfig
     from symbiont_ecology.engine.run import Finished, Watcher
     from symbiont_ecology.evaluation.measure import Evaluation
     from symbiont_ecology.evaluation.questions import Question
@@ -37,9 +40,7 @@ def demo(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder of the demo; one that exists goes on.", show_default="artifacts/demo-seed-<n>"
-        ),
+        typer.Option(help="Folder of the demo; one that exists goes on.", show_default="artifacts/demo-<n>"),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of both arms.")] = 0,
     per_cell: Annotated[int, typer.Option(min=1, help="Holdout questions per cell at the end.")] = 40,
@@ -47,11 +48,14 @@ def demo(
 ) -> None:
     """Watch an ecology live beside a single adapter, then compare both with the bare host."""
     began = time.monotonic()
-    folder = out or Path("artifacts") / f"demo-seed-{seed}"
     changes = [f"seed={seed}", *(overrides or [])]
-    _check(changes, folder)
+    configs = _configs(changes)
+    folder = out or _folder(configs)
+    if not _can_go_on(folder, configs):
+        raise ConfigError(f"{folder} holds a demo with another config: choose another --out")
     with _other_core(folder, changes) as wait_for_single:
-        _live_ecology(folder, changes, quiet)
+        again = shlex.join(["symbiont", "demo", *changes, "--out", str(folder)])
+        _live_ecology(folder, configs["ecology"], quiet, again)
         wait_for_single(quiet)
     summary = _compare(folder, per_cell)
     summary["seconds"] = round(time.monotonic() - began, 1)
@@ -59,42 +63,49 @@ def demo(
     _tell_next(folder, summary)
 
 
-def _check(changes: list[str], folder: Path) -> None:
-    """Finds mistakes in the changes, and a folder that holds another demo, before anything is started."""
+def _configs(changes: list[str]) -> dict[str, RunConfig]:
+    """The config of each arm, or one line about what is wrong with the changes, before anything starts."""
     from symbiont_ecology.config import load_config
     from symbiont_ecology.engine.build import check
-    from symbiont_ecology.engine.run import CONFIG_FILE, read_config
-    from symbiont_ecology.errors import ConfigError
 
-    for arm, preset in ARMS.items():
-        config = load_config(preset, changes)
+    configs = {arm: load_config(preset, changes) for arm, preset in ARMS.items()}
+    for config in configs.values():
         check(config)
-        if (folder / arm / CONFIG_FILE).exists() and read_config(folder / arm) != config:
-            raise ConfigError(
-                f"{folder} holds a demo with another config: go on with its own, or choose another --out"
-            )
+    return configs
 
 
-def _live_ecology(folder: Path, changes: list[str], quiet: bool) -> None:
-    from symbiont_ecology.config import load_config
+def _can_go_on(folder: Path, configs: dict[str, RunConfig]) -> bool:
+    """Whether the folder is free, or holds this very demo."""
+    from symbiont_ecology.engine.run import CONFIG_FILE, read_config
+
+    arms = [(folder / arm, config) for arm, config in configs.items()]
+    return all(read_config(arm) == config for arm, config in arms if (arm / CONFIG_FILE).exists())
+
+
+def _folder(configs: dict[str, RunConfig]) -> Path:
+    """``artifacts/demo-<n>`` with the first n that can go on."""
+    number = 1
+    while not _can_go_on(folder := Path("artifacts") / f"demo-{number}", configs):
+        number += 1
+    return folder
+
+
+def _live_ecology(folder: Path, config: RunConfig, quiet: bool, again: str) -> None:
     from symbiont_ecology.engine import run as runs
 
     arm = folder / "ecology"
-    config = load_config(ARMS["ecology"], changes)
 
     def begin(watch: Watcher | None, should_stop: Callable[[], bool]) -> Finished:
         if (arm / runs.CONFIG_FILE).exists():
             return runs.resume(arm, watch=watch, should_stop=should_stop)
         return runs.start(config, arm, watch=watch, should_stop=should_stop)
 
-    live(begin, config, arm, quiet, again=f"symbiont demo --out {folder}")
+    live(begin, config, arm, quiet, again)
 
 
 @contextmanager
 def _other_core(folder: Path, changes: list[str]) -> Iterator[Callable[[bool], None]]:
     """The single adapter in a process of its own, which is stopped when this one leaves early."""
-    from symbiont_ecology.errors import RunError
-
     arm, log = folder / "single", folder / "single.log"
     exists = (arm / "config.yaml").exists()
     words = ["resume", str(arm)] if exists else ["run", ARMS["single"], *changes, "--out", str(arm)]

@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from symbiont_ecology.errors import EcologyError
+
 CORE = (
     "torch",
     "transformers",
@@ -75,8 +77,6 @@ def _tested() -> dict[str, str]:
 
 
 def _host(name: str) -> Iterator[Finding]:
-    from symbiont_ecology.errors import EcologyError
-
     try:
         from symbiont_ecology.host.kernel import HostKernel
         from symbiont_ecology.host.machine import describe

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from symbiont_ecology.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -44,8 +46,6 @@ def explain(
     ] = None,
 ) -> None:
     """Say what a part is and which knobs it has: explain strategies ecology; or explain config."""
-    from symbiont_ecology.errors import ConfigError
-
     if kind == "config":
         return _explain_config()
     if name is None:
@@ -69,7 +69,6 @@ def registry(kind: str) -> Registry[Any]:
     Raises:
         ConfigError: no such kind.
     """
-    from symbiont_ecology.errors import ConfigError
     from symbiont_ecology.registry import did_you_mean
 
     if kind not in REGISTRIES:

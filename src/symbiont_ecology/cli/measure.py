@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from symbiont_ecology.errors import ConfigError, RunError
+
 if TYPE_CHECKING:
     from symbiont_ecology.evaluation.measure import Evaluation
     from symbiont_ecology.statistics import Interval
@@ -46,8 +48,6 @@ def evaluate(
     ] = False,
 ) -> None:
     """Ask holdout questions. The run itself is not changed, its evaluations.jsonl gets a line."""
-    from symbiont_ecology.errors import ConfigError
-
     if (folder is None) == (adapter is None):
         raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
     to_stdout = str(json_file) == "-"
@@ -81,7 +81,6 @@ def _evaluate_run(
 
 
 def _evaluate_adapter(adapter: Path, holdout: Path | None, host: str | None, is_chat: bool) -> Evaluation:
-    from symbiont_ecology.errors import ConfigError
     from symbiont_ecology.evaluation.measure import evaluate_adapter
     from symbiont_ecology.evaluation.questions import read_questions
     from symbiont_ecology.host.kernel import HostKernel
@@ -136,8 +135,6 @@ def prepare(path: Path) -> None:
     Raises:
         RunError: it cannot.
     """
-    from symbiont_ecology.errors import RunError
-
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("a").close()
@@ -151,8 +148,6 @@ def write_json(path: Path, data: object) -> None:
     Raises:
         RunError: the file cannot be written.
     """
-    from symbiont_ecology.errors import RunError
-
     text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
     if str(path) == "-":
         sys.stdout.write(text)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from symbiont_ecology.cli.measure import HostOption, RoutingOption, on_host, prepare, write_json
+from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:
     from symbiont_ecology.ecology import EcologyState, Organelle
@@ -26,7 +27,6 @@ def infer(
 ) -> None:
     """Answer one prompt: the answer on stdout, who answered on stderr."""
     from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.errors import ConfigError
     from symbiont_ecology.evaluation.measure import Candidates
     from symbiont_ecology.evaluation.questions import Question
 
