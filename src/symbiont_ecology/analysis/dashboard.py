@@ -108,11 +108,11 @@ class Dashboard:
             f"{summary.generation}",
             ("   right ", "dim"),
             f"{summary.accuracy:.0%}",
-            ("   cells held ", "dim"),
+            ("   cells ", "dim"),
             f"{summary.coverage}",
             ("   energy ", "dim"),
             f"{summary.energy_total / 1000:.0f} ATP",
-            ("   useful FLOPs ", "dim"),
+            ("   FLOPs ", "dim"),
             f"{summary.train_flops:.2e}",
             ("   ", ""),
             f"{seconds:.2f} s",
@@ -165,9 +165,9 @@ def population_table(state: EcologyState, rows: int, cells: int = 2) -> Table:
 
 
 def best_cells(beliefs: Mapping[str, Belief], count: int) -> str:
-    """The cells of highest believed success, such as ``math.add/short 92 %``."""
+    """The cells of highest believed success, such as ``92% math.add/short``."""
     best = sorted(beliefs.items(), key=lambda entry: -entry[1].mean)[:count]
-    return ", ".join(f"{cell} {belief.mean:.0%}" for cell, belief in best)
+    return ", ".join(f"{belief.mean:.0%} {cell}" for cell, belief in best)
 
 
 def cell_table(success: Mapping[str, float]) -> Table:
