@@ -1,4 +1,4 @@
-"""What every operator, plasticity rule, allocator, router and strategy promises; a new one is tested by itself."""
+"""What every operator, plasticity, allocator, router and strategy promises; a new one is tested by itself."""
 
 from __future__ import annotations
 

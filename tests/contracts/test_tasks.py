@@ -1,4 +1,4 @@
-"""What every task family, prompt style and reward promises; a new file in their folders is tested by itself."""
+"""What every task family, prompt style and reward promises; a new file is tested by itself."""
 
 from __future__ import annotations
 
@@ -213,8 +213,10 @@ def test_countdown_refuses_what_is_no_plain_expression_over_the_given_numbers() 
     family = family_of("countdown")
     item = family.item("3 8 = 11", "short")
     assert family.verify(item, "3+8") == 1.0
-    for reply in ("3+8+0", "11", "8+3+3-3", "3--8", "-(-8)+3", "+8+3", "3**8", "8//3", "8+3=11", "08+3", "8+03",
-                  "8 3", "8+3#", "8+3;1", "8,3", "(8+3", "8+3)", "()", "8(3)", "8+3j", "0x8+3", "8_+3", "1 1"):  # fmt: skip
+    refused = (
+        "3+8+0 11 8+3+3-3 3--8 -(-8)+3 +8+3 3**8 8//3 8+3=11 08+3 8+03 8+3# 8+3;1 8,3 (8+3 8+3) () 8(3) 8+3j"
+    )
+    for reply in (*refused.split(), "0x8+3", "8_+3", "8 3", "3 8", "1 1", "8+"):
         assert family.verify(item, reply) == 0.0, reply
 
 
@@ -247,7 +249,6 @@ def test_json_repair_accepts_any_completion(depth: Depth) -> None:
 
 
 def test_logic_bool_follows_standard_precedence() -> None:
-    family = family_of("logic.bool")
     for depth in DEPTHS:
         for item in items("logic.bool", depth, 60):
             assert item.answer == ("yes" if eval(item.payload) else "no")  # our own text

@@ -1,4 +1,4 @@
-"""A run that stops, crashes or is damaged anywhere ends, once resumed, in the same bytes as one never stopped."""
+"""A run that stops or crashes anywhere ends, once resumed, in the same bytes as one never stopped."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def tiny() -> RunConfig:
 
 
 def operations(folder: Path, monkeypatch: pytest.MonkeyPatch, names: str, fail: Callable[[int], None]) -> int:
-    """Runs with ``fail(number)`` before every call of these functions of ``os``; returns how many there were."""
+    """Runs with ``fail(number)`` before every call of these functions of ``os``; returns their number."""
     count = 0
 
     def counted(operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,7 +143,7 @@ def test_a_disk_that_fails_is_one_clear_line_and_loses_nothing(
                 raise OSError(errno.ENOSPC, "No space left on device")
 
         folder = tmp_path / f"full-{number}"
-        with pytest.raises(RunError, match="[Nn]o space left") as refused:
+        with pytest.raises(RunError, match=r"[Nn]o space left") as refused:
             operations(folder, monkeypatch, "replace fsync", fail)
         assert "\n" not in str(refused.value)
         assert finish(folder) == expected, number

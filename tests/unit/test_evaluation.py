@@ -159,7 +159,7 @@ def test_any_text_survives_a_round_trip_through_a_file(
             "convention",
         ),
         (
-            '{"prompt":"p","target":"8+3","family":"countdown","depth":"short","payload":"1 2 3 4","convention":0}',
+            '{"prompt":"p","target":"8","family":"countdown","depth":"long","payload":"1 2","convention":0}',
             "payload",
         ),
         (
