@@ -40,7 +40,9 @@ def demo(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the demo; one that exists goes on.", show_default="artifacts/demo-<n>"),
+        typer.Option(
+            help="Folder of the demo; one that exists goes on.", show_default="artifacts/comparison-<n>"
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of both arms.")] = 0,
     per_cell: Annotated[int, typer.Option(min=1, help="Holdout questions per cell at the end.")] = 40,
@@ -52,7 +54,7 @@ def demo(
     configs = _configs(changes)
     folder = out or _folder(configs)
     if not _can_go_on(folder, configs):
-        raise ConfigError(f"{folder} holds a demo with another config: choose another --out")
+        raise ConfigError(f"{folder} holds a run or a demo with another config: choose another --out")
     with _other_core(folder, changes) as wait_for_single:
         again = shlex.join(["symbiont", "demo", *changes, "--out", str(folder)])
         _live_ecology(folder, configs["ecology"], quiet, again)
@@ -78,14 +80,16 @@ def _can_go_on(folder: Path, configs: dict[str, RunConfig]) -> bool:
     """Whether the folder is free, or holds this very demo."""
     from symbiont_ecology.engine.run import CONFIG_FILE, read_config
 
+    if (folder / CONFIG_FILE).exists():  # a plain run
+        return False
     arms = [(folder / arm, config) for arm, config in configs.items()]
     return all(read_config(arm) == config for arm, config in arms if (arm / CONFIG_FILE).exists())
 
 
 def _folder(configs: dict[str, RunConfig]) -> Path:
-    """``artifacts/demo-<n>`` with the first n that can go on."""
+    """``artifacts/comparison-<n>`` with the first n that can go on."""
     number = 1
-    while not _can_go_on(folder := Path("artifacts") / f"demo-{number}", configs):
+    while not _can_go_on(folder := Path("artifacts") / f"comparison-{number}", configs):
         number += 1
     return folder
 

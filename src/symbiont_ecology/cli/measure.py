@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -130,16 +131,17 @@ def percent(interval: Interval) -> str:
 
 
 def prepare(path: Path) -> None:
-    """Makes sure that a file can be written.
+    """Makes the folder of a file, and sure that the file can be written.
 
     Raises:
         RunError: it cannot.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("a").close()
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from error
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise RunError(f"cannot write {path}: choose another place")
 
 
 def write_json(path: Path, data: object) -> None:
