@@ -2,10 +2,10 @@
 
     python benchmarks/kill_resume.py [--kills 20] [--model FOLDER] [--seed 0] [--json FILE]
 
-Runs the real command line on the real kernel, in processes of their own: once left alone, once killed again and
-again. A kill falls at a random moment after the log is first touched; every fourth falls within three seconds of
-the start, mostly while the host is being loaded. Prints PASS or FAIL and one line of JSON; leaves with 1 when
-bytes differ.
+Runs the real command line on the real kernel, in processes of their own: once left alone, once killed again
+and again. A kill falls at a random moment after the log is first touched; every fourth falls within three
+seconds of the start, mostly while the host is being loaded. Prints PASS or FAIL and one line of JSON; leaves
+with 1 when bytes differ.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Registry(Generic[T]):
             # The same class again is a module that is being reloaded, not a clash.
             if taken and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
                 raise ConfigError(f"{self.kind} {name!r} is already {taken.__module__}.{taken.__qualname__}")
-            cls.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]
+            cls.__pydantic_config__ = {"extra": "forbid", "allow_inf_nan": False}  # type: ignore[attr-defined]
             self._entries[name] = cls  # type: ignore[assignment]
             return cls
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,16 +14,20 @@ from hypothesis import strategies as st
 
 from symbiont_ecology.ecology import HOST, Belief, Outcome, Trial, cell_name
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.economics import Cost
+from symbiont_ecology.economics import Cost, Prices
+from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evaluation.measure import Candidates
 from symbiont_ecology.events import Acted, Born, Learned, read_events
 from symbiont_ecology.operators import operators
 from symbiont_ecology.plasticity import Lived, plasticities
+from symbiont_ecology.registry import Registry, knobs, validate
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.routing.routers import Observation, routers
 from symbiont_ecology.strategies import strategies
-from symbiont_ecology.tasks import prompt_styles, task_families
+from symbiont_ecology.tasks import prompt_styles, reward_rules, task_families
 from symbiont_ecology.types import Cell
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights
 from toy import LAYOUT, ToyHost, toy_config, toy_world
@@ -347,3 +352,62 @@ def test_frozen_founders_differ_from_the_host_and_stay_as_they_were_born(tmp_pat
     assert {event.purpose for event in events if isinstance(event, Acted) and event.generation} == {
         "practice"
     }
+
+
+# Knobs.
+
+WHOLE, REAL = (-1, 0, 1), (-1.0, 0.0, 0.5, 1.0, 2.0, float("nan"), float("inf"))
+KINDS: dict[str, Registry[Any]] = {
+    "strategy": strategies,
+    "plasticity": plasticities,
+    "allocator": allocators,
+    "router": routers,
+    "reward": reward_rules,
+}
+KNOBS = [
+    (key, name, knob.name, value)
+    for key, registry in KINDS.items()
+    for name in registry.names()
+    for knob in registry.describe(name).knobs
+    for value in (WHOLE if knob.type in ("int", "PositiveInt", "NonNegativeInt") else REAL)
+    if knob.type not in ("Spec", "bool", "str")
+]
+
+
+@pytest.mark.parametrize(("key", "name", "knob", "value"), KNOBS, ids=str)
+def test_any_value_of_a_knob_works_or_is_refused_in_one_line(
+    key: str, name: str, knob: str, value: object, tmp_path: Path
+) -> None:
+    small = {"strategy": {"kind": name, "questions": 1, "samples": 2}} if key == "strategy" else {}
+    economy = Prices(dowry=2000)
+    cheap = {"economy": economy, "router": {"kind": "lexical", "features": 64}, "families": ["math.add"]}
+    config = toy_config(
+        generations=3, **{**cheap, **small, key: {**small.get(key, {"kind": name}), knob: value}}
+    )
+    try:
+        check(config)
+    except ConfigError as error:
+        message = str(error)
+    else:
+        state = start(config, tmp_path / "run", host=ToyHost()).state
+        assert state.ledger.total == 0
+        candidates = Candidates.of_run(tmp_path / "run")
+        candidates.portfolio.choose(candidates.questions(2), "learned")
+        return
+    assert knob in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("name", [knob.name for knob in knobs(Prices)])
+@pytest.mark.parametrize("value", [-1, 0, 1, float("nan"), float("inf"), 0.5])
+def test_any_price_works_or_is_refused_in_one_line(name: str, value: float, tmp_path: Path) -> None:
+    try:
+        economy = validate(Prices, {"dowry": 2000, name: value}, "economy")
+    except ConfigError as error:
+        message = str(error)
+    else:
+        config = toy_config(generations=3, economy=economy, families=["math.add"])
+        assert start(config, tmp_path / "run", host=ToyHost()).state.ledger.total == 0
+        return
+    assert name in message
+    assert "\n" not in message

@@ -249,6 +249,14 @@ def test_a_run_of_no_generations_is_founded_and_kept(tmp_path: Path) -> None:
     assert trace(tmp_path / "run") == before
 
 
+def test_a_finished_run_that_goes_on_equals_one_that_was_longer_from_the_start(tmp_path: Path) -> None:
+    start(toy_config(seed=3, generations=7), tmp_path / "longer", host=ToyHost())
+    resume(tmp_path / "longer", overrides=["run.generations=13"], host=ToyHost())
+    start(toy_config(seed=3, generations=13), tmp_path / "whole", host=ToyHost())
+    for file in ("state.json", "events.jsonl"):
+        assert (tmp_path / "longer" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+
+
 # Who may write where.
 
 

@@ -35,6 +35,8 @@ class Prices:
     def __post_init__(self) -> None:
         if not 0 < self.beta <= 1:
             raise ValueError(f"beta: expected a weight in (0, 1], got {self.beta}")
+        if not 0 <= self.target <= 1:
+            raise ValueError(f"target: expected a success rate in [0, 1], got {self.target}")
         if self.rollout <= 0:
             raise ValueError(f"rollout: expected a cost > 0 mATP, got {self.rollout}")
         if self.lowest > self.highest:

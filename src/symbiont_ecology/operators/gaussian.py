@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from pydantic import NonNegativeFloat
 
 from symbiont_ecology.operators import operators
 from symbiont_ecology.weights import AdapterWeights
@@ -19,7 +20,7 @@ class Gaussian:
     arXiv:1712.06567, made scale-free), so that large and small modules are jittered alike.
     """
 
-    sigma: float = 0.02  # noise relative to the root mean square of each factor, >= 0
+    sigma: NonNegativeFloat = 0.02  # noise relative to the root mean square of each factor, >= 0
     arity: ClassVar[int] = 1
 
     def __call__(self, parents: Sequence[AdapterWeights], generator: np.random.Generator) -> AdapterWeights:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import Field, PositiveFloat
 
 from symbiont_ecology.ecology import cell_name
 from symbiont_ecology.plasticity import Lived, Teaching, plasticities
@@ -20,9 +22,9 @@ class PolicyGradient:
     for.
     """
 
-    beta: float = 0.3  # weight of the newest generation in the moving average, in (0, 1]
-    group: float = 0.5  # part of the other samples of an item in its baseline, in [0, 1]
-    least: float = 0.02  # smallest advantage worth a lesson, > 0
+    beta: Annotated[float, Field(gt=0, le=1)] = 0.3  # weight of the newest generation in the moving average, in (0, 1]
+    group: Annotated[float, Field(ge=0, le=1)] = 0.5  # part of the other samples of an item in its baseline, in [0, 1]
+    least: PositiveFloat = 0.02  # smallest advantage worth a lesson, > 0
     sees_gold: ClassVar[bool] = False
 
     def learn(self, lived: Lived) -> tuple[Sequence[Teaching], Mapping[str, float]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import (
     HOST,
@@ -38,14 +39,14 @@ from symbiont_ecology.types import Cell, Item, OrganelleId
 class Ecology:
     """Organelles compete for questions; success is energy, and energy is offspring."""
 
-    founders: int = 8  # organelles at the start, and the size below which the archive refounds
-    capacity: int = 16  # most organelles alive
-    questions: int = 4  # per cell and generation
-    samples: int = 4  # rollouts per question
-    probes: int = 1  # questions per generation that the bare host answers, so that a router can abstain
-    breed_at: int = 60_000  # balance from which an organelle breeds, in mATP, dowry included
-    learning_rate: float = 0.01  # founders' mean of the heritable step size, > 0
-    spread: float = 0.3  # standard deviation of a child's log learning rate around its parent's, >= 0
+    founders: PositiveInt = 8  # organelles at the start, and the size below which the archive refounds
+    capacity: PositiveInt = 16  # most organelles alive
+    questions: PositiveInt = 4  # per cell and generation
+    samples: PositiveInt = 4  # rollouts per question
+    probes: NonNegativeInt = 1  # questions per generation that the bare host answers, so that a router can abstain
+    breed_at: NonNegativeInt = 60_000  # balance from which an organelle breeds, in mATP, dowry included
+    learning_rate: PositiveFloat = 0.01  # founders' mean of the heritable step size, > 0
+    spread: NonNegativeFloat = 0.3  # standard deviation of a child's log learning rate around its parent's, >= 0
     mutation: Spec = field(default_factory=lambda: {"kind": "gaussian"})  # operator on a child's weights
     is_mortal: ClassVar[bool] = True
 

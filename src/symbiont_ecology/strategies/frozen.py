@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pydantic import PositiveFloat, PositiveInt
+
 from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Trial
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Scene, strategies
@@ -21,10 +23,10 @@ class Frozen:
     Pair it with ``plasticity: none``. The bankrupt still die.
     """
 
-    founders: int = 8  # organelles at the start
-    questions: int = 4  # per cell and generation
-    samples: int = 4  # rollouts per question
-    b_std: float = 0.02  # standard deviation of the founders' B, > 0
+    founders: PositiveInt = 8  # organelles at the start
+    questions: PositiveInt = 4  # per cell and generation
+    samples: PositiveInt = 4  # rollouts per question
+    b_std: PositiveFloat = 0.02  # standard deviation of the founders' B, > 0
     is_mortal: ClassVar[bool] = True
 
     def found(self, scene: Scene) -> Sequence[Decision]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pydantic import PositiveFloat, PositiveInt
+
 from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Trial
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Scene, strategies
@@ -16,9 +18,9 @@ from symbiont_ecology.strategies import Scene, strategies
 class Single:
     """One organelle takes every question; nobody breeds, and nobody dies."""
 
-    questions: int = 4  # per cell and generation
-    samples: int = 4  # rollouts per question
-    learning_rate: float = 0.01  # Adam step size, > 0
+    questions: PositiveInt = 4  # per cell and generation
+    samples: PositiveInt = 4  # rollouts per question
+    learning_rate: PositiveFloat = 0.01  # Adam step size, > 0
     is_mortal: ClassVar[bool] = False
 
     def found(self, scene: Scene) -> Sequence[Decision]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.routing.routers import Choice, Observation, routers
@@ -26,9 +27,9 @@ from symbiont_ecology.types import OrganelleId
 class Lexical:
     """Abstains to the bare host unless an organelle promises ``margin`` more than it."""
 
-    features: int = 1024  # hash buckets
-    longest: int = 4  # longest n-gram, in characters
-    ridge: float = 1.0  # strength of the pull towards the host's mean, > 0
+    features: PositiveInt = 1024  # hash buckets
+    longest: PositiveInt = 4  # longest n-gram, in characters
+    ridge: PositiveFloat = 1.0  # strength of the pull towards the host's mean, > 0
     margin: float = 0.02  # promised gain in success below which the host answers
 
     def fit(self, observations: Sequence[Observation], candidates: Sequence[OrganelleId]) -> Choice:

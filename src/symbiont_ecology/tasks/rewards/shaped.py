@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from symbiont_ecology.tasks import TaskFamily, reward_rules
 from symbiont_ecology.types import Item
@@ -17,7 +19,7 @@ class Shaped:
     The ceiling keeps every wrong reply below every right one. A reply is cut at twice the answer's length.
     """
 
-    ceiling: float = 0.4  # most that a wrong reply can earn, in [0, 1)
+    ceiling: Annotated[float, Field(ge=0, lt=1)] = 0.4  # most that a wrong reply can earn, in [0, 1)
     sees_gold: ClassVar[bool] = True
 
     def __call__(self, family: TaskFamily, item: Item, reply: str) -> float:
