@@ -36,7 +36,7 @@ TOLERANCE = 0.02
 def demo(
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Changes for both arms.", show_default=False),
+        typer.Argument(metavar="KEY=VALUE", help="Changes for both arms.", show_default=False),
     ] = None,
     out: Annotated[
         Path | None,

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from symbiont_ecology.analysis.dashboard import Dashboard, Narrator
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.engine.run import Finished, Watcher
+    from symbiont_ecology.evaluation.questions import Question
 
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Changes, such as seed=1.", show_default=False),
+    typer.Argument(metavar="KEY=VALUE", help="Changes, such as seed=1.", show_default=False),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while it runs.")]
 
@@ -178,16 +179,16 @@ def tell_plan(config: RunConfig, folder: Path) -> None:
     print("the config is fine; nothing was done")
 
 
-def read_final_questions(config: RunConfig) -> list[Any] | None:
+def read_final_questions(config: RunConfig) -> list[Question] | None:
     """The questions of ``run.final_holdout``, read before the run so that a bad file costs nothing."""
     if config.run.final_holdout is None:
         return None
     from symbiont_ecology.evaluation.questions import read_questions
 
-    return list(read_questions(Path(config.run.final_holdout)))
+    return read_questions(Path(config.run.final_holdout))
 
 
-def evaluate_at_end(folder: Path, questions: list[Any] | None) -> None:
+def evaluate_at_end(folder: Path, questions: list[Question] | None) -> None:
     """Answers ``run.final_holdout`` with the run's router."""
     if questions is None:
         return

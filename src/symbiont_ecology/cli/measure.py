@@ -6,13 +6,14 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
+    from symbiont_ecology.config import RunConfig
     from symbiont_ecology.evaluation.measure import Evaluation
     from symbiont_ecology.statistics import Interval
 
@@ -30,7 +31,7 @@ HostOption = Annotated[
 
 def evaluate(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Folder of a run.", show_default=False)
+        Path | None, typer.Argument(metavar="DIR", help="Folder of a run.", show_default=False)
     ] = None,
     adapter: Annotated[Path | None, typer.Option(help="A PEFT folder, instead of a run.")] = None,
     holdout: Annotated[
@@ -96,7 +97,7 @@ def _evaluate_adapter(adapter: Path, holdout: Path | None, host: str | None, is_
     return evaluate_adapter(adapter, questions, kernel)
 
 
-def on_host(config: Any, host: str | None) -> Any:
+def on_host(config: RunConfig, host: str | None) -> RunConfig:
     """The config with the host at another place; its fingerprint decides whether it is the same."""
     if host is None:
         return config
