@@ -76,7 +76,7 @@ def write_questions(questions: Iterable[Question], path: Path) -> None:
     """Writes questions as JSONL that ``read_questions`` reads back."""
     rows = []
     for question in questions:
-        row = {"prompt": question.prompt, "target": question.target}
+        row: dict[str, object] = {"prompt": question.prompt, "target": question.target}
         row |= {"family": question.family, "depth": question.depth, "task_id": question.id}
         if question.item is not None:
             row |= {"payload": question.item.payload, "convention": question.item.convention}
@@ -110,7 +110,7 @@ def _item(row: dict[str, object], where: str) -> Item | None:
     if row["depth"] not in DEPTHS or convention not in (0, 1, 2):
         raise DataError(f"{where}: expected a depth of {DEPTHS} and a convention of 0, 1 or 2")
     try:
-        item = task_families.build(str(row["family"])).item(payload, row["depth"], convention)  # type: ignore[arg-type]
+        item = task_families.build(str(row["family"])).item(payload, row["depth"], convention)
     except (ValueError, IndexError, KeyError) as error:
         raise DataError(f"{where}: {payload!r} is no payload of {row['family']}") from error
     if item.answer != row["target"]:
