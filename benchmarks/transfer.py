@@ -25,7 +25,9 @@ from symbiont_ecology.weights import AdapterWeights, Memory
 TERSE = prompt_styles.build("terse")
 
 
-def teach(kernel: HostKernel, families: list[TaskFamily], seed: int, steps: int, batch: int, rate: float) -> None:
+def teach(
+    kernel: HostKernel, families: list[TaskFamily], seed: int, steps: int, batch: int, rate: float
+) -> None:
     """Supervised learning of one specialist per family, all in the same backward pass."""
     weights = {
         slot: AdapterWeights.random(kernel.layout, kernel.rank, 1.0, Draw(seed)("start", family.name))
@@ -41,7 +43,9 @@ def teach(kernel: HostKernel, families: list[TaskFamily], seed: int, steps: int,
                 ids = kernel.tokenizer(item.answer, add_special_tokens=False)["input_ids"]
                 lessons.append(Lesson(TERSE.render(family, item), (*ids, kernel.end_token_id), slot))
         now = rate * min(1.0, (step + 1) / 5) * (1 - step / steps)
-        weights, memory, _ = kernel.learn(LearningBatch(tuple(lessons), dict.fromkeys(weights, now)), weights, memory)
+        weights, memory, _ = kernel.learn(
+            LearningBatch(tuple(lessons), dict.fromkeys(weights, now)), weights, memory
+        )
     for slot, adapter in weights.items():
         kernel.place(slot, adapter)
 
@@ -92,7 +96,9 @@ def main() -> None:
     report = {"base": round(float(base.mean()), 4), "seeds": arguments.seeds, "gain": {}}
     for kind, values in pairs.items():
         interval = paired_interval(values, [0.0] * len(values))
-        report["gain"][kind] = [round(number, 4) for number in (interval.estimate, interval.low, interval.high)]
+        report["gain"][kind] = [
+            round(number, 4) for number in (interval.estimate, interval.low, interval.high)
+        ]
     print(json.dumps(report, indent=1))
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")

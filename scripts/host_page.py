@@ -1,4 +1,4 @@
-"""Writes the tables of docs/host.md from host_card.json and from a transfer report (benchmarks/transfer.py)."""
+"""Writes the tables of docs/host.md from host_card.json and a report of benchmarks/transfer.py."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def table(card: dict[str, Any]) -> str:
         columns = [_three(cell.get(key) for cell in cells) for key in ("habit", "ceiling")]
         columns.append(_three(sum(c["other_cues"]) / 2 if "other_cues" in c else None for c in cells))
         columns += [_three(cell.get(key) for cell in cells) for key in ("known_wording", "unseen_wording")]
-        counts = [str(c["questions"]) if c["reserved"] == "all" else c["reserved"].replace(">=", "≥") for c in cells]
+        counts = [
+            str(c["questions"]) if c["reserved"] == "all" else c["reserved"].replace(">=", "≥") for c in cells
+        ]
         lines.append(f"| {name} | {cells[0]['role']} | {' | '.join(columns)} | {' / '.join(counts)} |")
     evaluated = [cell for cell in card["cells"].values() if "ceiling" in cell]
     high = sum(cell["ceiling"] >= 0.85 for cell in evaluated)
@@ -70,7 +72,11 @@ def transfer(report: dict[str, Any]) -> str:
         "| | gain, points |",
         "|---|---|",
     ]
-    words = {"own": "on its own family", "within": "on another family of its group", "across": "on families of other groups"}
+    words = {
+        "own": "on its own family",
+        "within": "on another family of its group",
+        "across": "on families of other groups",
+    }
     for kind, label in words.items():
         mean, low, high = (100 * value for value in report["gain"][kind])
         lines.append(f"| {label} | {mean:+.1f} [{low:+.1f}, {high:+.1f}] |")

@@ -1,4 +1,4 @@
-"""Symbiont Ecology: populations of LoRA adapters that live, learn, breed and die on a frozen language model."""
+"""Populations of LoRA adapters that live, learn, breed and die on a frozen language model."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -162,7 +162,7 @@ def _fields(schema: type) -> Iterator[tuple[str, Any, str | None]]:
         for name, info in schema.model_fields.items():
             yield name, info.annotation, None if info.is_required() else repr(info.default)
         return
-    for field in fields(schema):
+    for field in fields(schema):  # type: ignore[arg-type]
         if field.init:
             default = None
             if field.default is not MISSING:

@@ -68,7 +68,7 @@ def test_rent_is_in_proportion_to_the_share_of_the_host_that_is_held() -> None:
     [
         ({"beta": 0.0}, "beta: expected a weight in"),
         ({"rollout": 0}, "rollout: expected a cost > 0"),
-        ({"lowest": 3000}, r"lowest: expected at most highest \(2200\), got 3000"),
+        ({"lowest": 3000}, r"lowest: expected at most highest \(2400\), got 3000"),
         ({"grace": -1}, "grace: expected >= 0, got -1"),
         ({"ticket": 0.5}, "ticket: expected a valid integer, got 0.5"),
     ],

@@ -29,7 +29,7 @@ class Archive:
     elites: dict[str, Elite] = field(default_factory=dict)
 
     def add(self, cell: Cell, elite: Elite) -> bool:
-        """Puts the elite in its cell if the cell is empty, held by its own earlier self, or held by a worse one.
+        """Puts the elite in its cell if that is empty, held by its own earlier self, or held by a worse one.
 
         Returns whether somebody else (or nobody) held the cell before.
         """

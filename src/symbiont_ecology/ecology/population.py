@@ -17,7 +17,12 @@ HEARSAY = 0.5
 
 
 def execute(
-    decision: Decision, state: EcologyState, store: BlobStore, layout: AdapterLayout, prices: Prices, draw: Draw
+    decision: Decision,
+    state: EcologyState,
+    store: BlobStore,
+    layout: AdapterLayout,
+    prices: Prices,
+    draw: Draw,
 ) -> Event:
     """Carries out one decision and returns the event that records it."""
     match decision:
@@ -66,7 +71,9 @@ def _birth(decision: Birth, state: EcologyState, store: BlobStore, prices: Price
         cell: Belief(HEARSAY * belief.successes, HEARSAY * belief.failures)
         for cell, belief in state.beliefs.get(parents[0].id, {}).items()
     }
-    child = Organelle(who, genome, _inherited(parents[0], weights, store), decision.parents, decision.name, state.generation)
+    child = Organelle(
+        who, genome, _inherited(parents[0], weights, store), decision.parents, decision.name, state.generation
+    )
     return _enter(state, child)
 
 
@@ -78,7 +85,9 @@ def _inherited(parent: Organelle, weights: AdapterWeights, store: BlobStore) -> 
 def _enter(state: EcologyState, newborn: Organelle) -> Born:
     state.population[newborn.id] = newborn
     genome = newborn.genome
-    return Born(state.generation, newborn.id, newborn.operator, newborn.parents, genome.weights, genome.traits)
+    return Born(
+        state.generation, newborn.id, newborn.operator, newborn.parents, genome.weights, genome.traits
+    )
 
 
 def _retire(decision: Retire, state: EcologyState) -> Retired:

@@ -23,7 +23,7 @@ class Prices:
     ticket: int = 500  # to take part in one generation
     rent: int = 10_000  # per generation, for an adapter as large as the host; smaller ones in proportion
     base: int = 1500  # a full reward where success is at target
-    slope: int = 1500  # added to the price per unit of success below target
+    slope: int = 2000  # added to the price per unit of success below target
     lowest: int = 600  # price where everyone succeeds
     highest: int = 2400  # price where nobody does
     target: float = 0.5  # success at which a cell pays its base price

@@ -17,7 +17,7 @@ SAMPLING = Decoding(temperature=1.0)
 
 
 def act(trials: Sequence[Trial], state: EcologyState, world: World, draw: Draw) -> list[Outcome]:
-    """Rolls out every trial, judges every reply and charges the budget; outcomes in the order of the trials."""
+    """Rolls out and judges every trial, charges the budget; outcomes in the order of the trials."""
     outcomes: dict[int, Outcome] = {}
     for slots in waves({trial.who for trial in trials}, world.host.slots):
         for who, slot in slots.items():

@@ -26,14 +26,17 @@ def settle(
     learned = {update.who: update for update in updates}
     for who, organelle in list(state.population.items()):
         revenue = sum(
-            prices.revenue(prices.price(state.success[cell_name(o.trial.cell)]), o.rewards) for o in earned[who]
+            prices.revenue(prices.price(state.success[cell_name(o.trial.cell)]), o.rewards)
+            for o in earned[who]
         )
         flops = sum(outcome.cost.flops for outcome in earned[who])
         if who in learned and learned[who].lessons:
             flops += learned[who].cost.flops
             events.append(_learned(state.generation, learned[who]))
         cost = prices.cost(flops, state.mean_rollout_flops)
-        rent = prices.rent_for(world.lora_parameters(organelle.genome.rank), shape.layers * shape.linear_parameters)
+        rent = prices.rent_for(
+            world.lora_parameters(organelle.genome.rank), shape.layers * shape.linear_parameters
+        )
         tickets = int(bool(earned[who]))
         state.ledger.charge(who, cost + rent + tickets * prices.ticket)
         arrived = state.ledger.mint(who, revenue, prices.cap)

@@ -42,8 +42,10 @@ class Question:
         return float(final_answer(reply) == self.target.strip())
 
 
-def draw_questions(tasks: TaskMixture, per_cell: int, seed: int = 0, split: Split = "holdout") -> list[Question]:
-    """Different questions of every cell, ``per_cell`` of each or all that a cell has. Same seed, same questions."""
+def draw_questions(
+    tasks: TaskMixture, per_cell: int, seed: int = 0, split: Split = "holdout"
+) -> list[Question]:
+    """Different questions of every cell, ``per_cell`` of each or all that it has; the same for a seed."""
     questions = []
     for cell in tasks.cells:
         family = tasks.families[cell[0]]
@@ -66,7 +68,9 @@ def read_questions(path: Path) -> list[Question]:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read questions from {path}: {error}") from error
-    questions = [_parse(line, f"{path} line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    questions = [
+        _parse(line, f"{path} line {number}") for number, line in enumerate(lines, 1) if line.strip()
+    ]
     if not questions:
         raise DataError(f"{path} holds no questions: expected one JSON object per line")
     return questions

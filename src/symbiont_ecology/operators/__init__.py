@@ -1,4 +1,4 @@
-"""Variation of adapter weights: one mutation, crossover or merge per file. Pure: parents are never changed."""
+"""Variation of adapter weights: one mutation, crossover or merge per file. Parents never change."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Protocol

@@ -16,7 +16,9 @@ from symbiont_ecology.plasticity import Lived, Teaching, plasticities
 class ExpertIteration:
     """Every rollout with a reward of at least ``accept`` becomes a supervised target, once per item."""
 
-    accept: Annotated[float, Field(gt=0, le=1)] = 1.0  # reward from which a rollout counts as an expert's, in (0, 1]
+    accept: Annotated[float, Field(gt=0, le=1)] = (
+        1.0  # reward from which a rollout counts as an expert's, in (0, 1]
+    )
     sees_gold: ClassVar[bool] = False
 
     def learn(self, lived: Lived) -> tuple[Sequence[Teaching], Mapping[str, float]]:

@@ -22,8 +22,12 @@ class PolicyGradient:
     for.
     """
 
-    beta: Annotated[float, Field(gt=0, le=1)] = 0.3  # weight of the newest generation in the moving average, in (0, 1]
-    group: Annotated[float, Field(ge=0, le=1)] = 0.5  # part of the other samples of an item in its baseline, in [0, 1]
+    beta: Annotated[float, Field(gt=0, le=1)] = (
+        0.3  # weight of the newest generation in the moving average, in (0, 1]
+    )
+    group: Annotated[float, Field(ge=0, le=1)] = (
+        0.5  # part of the other samples of an item in its baseline, in [0, 1]
+    )
     least: PositiveFloat = 0.02  # smallest advantage worth a lesson, > 0
     sees_gold: ClassVar[bool] = False
 

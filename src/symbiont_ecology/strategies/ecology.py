@@ -43,10 +43,14 @@ class Ecology:
     capacity: PositiveInt = 16  # most organelles alive
     questions: PositiveInt = 4  # per cell and generation
     samples: PositiveInt = 4  # rollouts per question
-    probes: NonNegativeInt = 1  # questions per generation that the bare host answers, so that a router can abstain
+    probes: NonNegativeInt = (
+        1  # questions per generation that the bare host answers, so that a router can abstain
+    )
     breed_at: NonNegativeInt = 60_000  # balance from which an organelle breeds, in mATP, dowry included
-    learning_rate: PositiveFloat = 0.01  # founders' mean of the heritable step size, > 0
-    spread: NonNegativeFloat = 0.3  # standard deviation of a child's log learning rate around its parent's, >= 0
+    learning_rate: PositiveFloat = 0.005  # founders' mean of the heritable step size, > 0
+    spread: NonNegativeFloat = (
+        0.3  # standard deviation of a child's log learning rate around its parent's, >= 0
+    )
     mutation: Spec = field(default_factory=lambda: {"kind": "gaussian"})  # operator on a child's weights
     is_mortal: ClassVar[bool] = True
 
@@ -60,10 +64,15 @@ class Ecology:
         allowance = {o.id: self._affordable(o, state, scene) for o in state.population.values()}
         assigned = scene.allocator.assign(demand, state.beliefs, allowance, draw("allocate"))
         taken: dict[tuple[OrganelleId, Cell], list[Item]] = defaultdict(list)
-        items = {cell: iter(scene.tasks.draw(cell, self.questions, draw("items", *cell))) for cell in scene.tasks.cells}
+        items = {
+            cell: iter(scene.tasks.draw(cell, self.questions, draw("items", *cell)))
+            for cell in scene.tasks.cells
+        }
         for who, cell in assigned:
             taken[who, cell].append(next(items[cell]))
-        practice = [Trial(who, tuple(asked), self.samples) for (who, _), asked in sorted(taken.items(), key=_order)]
+        practice = [
+            Trial(who, tuple(asked), self.samples) for (who, _), asked in sorted(taken.items(), key=_order)
+        ]
         return practice + self._probe(scene, draw)
 
     def tell(

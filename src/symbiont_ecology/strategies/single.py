@@ -20,7 +20,7 @@ class Single:
 
     questions: PositiveInt = 4  # per cell and generation
     samples: PositiveInt = 4  # rollouts per question
-    learning_rate: PositiveFloat = 0.01  # Adam step size, > 0
+    learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
     is_mortal: ClassVar[bool] = False
 
     def found(self, scene: Scene) -> Sequence[Decision]:

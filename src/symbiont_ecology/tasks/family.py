@@ -115,7 +115,9 @@ class TaskFamily:
             payload = self.draw_payload(depth, generator)
             if split_of(self.name, self.split_key(payload)) == split and self.is_valid(payload):
                 return self.item(payload, depth, convention)
-        raise DataError(f"family {self.name!r} has no {depth} payload in split {split!r}: widen its payload space")
+        raise DataError(
+            f"family {self.name!r} has no {depth} payload in split {split!r}: widen its payload space"
+        )
 
     def distinct(
         self, depth: Depth, count: int, generator: np.random.Generator, *, split: Split = "train"

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 
-_LEAD_IN = re.compile(r"(?:(?:so|thus|therefore),? )?(?:the )?(?:final )?(?:answer|result)(?: is)? ?:? ", re.IGNORECASE)
+_LEAD_IN = re.compile(
+    r"(?:(?:so|thus|therefore),? )?(?:the )?(?:final )?(?:answer|result)(?: is)? ?:? ", re.IGNORECASE
+)
 _TICKED = re.compile(r"`([^`]+)`")
 LONGEST_REPLY = 10_000
 """Characters of a reply that are looked at; what comes after is ignored."""

@@ -30,7 +30,9 @@ class TaskMixture:
         """All (family, depth), families outermost."""
         return tuple((name, depth) for name in self.names for depth in self.depths)
 
-    def draw(self, cell: Cell, count: int, generator: np.random.Generator, split: Split = "train") -> tuple[Item, ...]:
+    def draw(
+        self, cell: Cell, count: int, generator: np.random.Generator, split: Split = "train"
+    ) -> tuple[Item, ...]:
         """``count`` items of a cell, with replacement."""
         family, depth = self.families[cell[0]], cell[1]
         return tuple(family.sample(depth, generator, split=split) for _ in range(count))

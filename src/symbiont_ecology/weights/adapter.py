@@ -90,7 +90,12 @@ class AdapterWeights:
 
     @classmethod
     def random(
-        cls, layout: AdapterLayout, rank: int, scaling: float, generator: np.random.Generator, b_std: float = 0.0
+        cls,
+        layout: AdapterLayout,
+        rank: int,
+        scaling: float,
+        generator: np.random.Generator,
+        b_std: float = 0.0,
     ) -> AdapterWeights:
         """A ~ N(0, 1/d_in), B ~ N(0, b_std²): the usual start, the identity when ``b_std`` is 0."""
         vector = np.empty(layout.size(rank), dtype=np.float32)

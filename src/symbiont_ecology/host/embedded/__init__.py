@@ -1,1 +1,1 @@
-"""The host that ships with the package: its habits, its tokenizer, its trainer and its files (docs/host.md)."""
+"""The host that ships with the package: habits, tokenizer, trainer, files (docs/host.md)."""

@@ -55,7 +55,9 @@ def _measure_cell(kernel: HostKernel, family: TaskFamily, depth: Depth) -> dict[
     return row
 
 
-def _share(kernel: HostKernel, family: TaskFamily, items: Sequence[Item], style: str | dict[str, Any]) -> float:
+def _share(
+    kernel: HostKernel, family: TaskFamily, items: Sequence[Item], style: str | dict[str, Any]
+) -> float:
     render = prompt_styles.build(style).render
     rows = [Row(render(family, item), HOST_SLOT, family.reply_limit(item.depth)) for item in items]
     texts = kernel.rollout(rows, None, Decoding()).texts

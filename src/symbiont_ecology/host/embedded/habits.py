@@ -11,8 +11,10 @@ Payloads of the selection and holdout splits never appear. Recipe and measuremen
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +23,8 @@ from symbiont_ecology.tasks import TaskFamily, prompt_styles, task_families
 from symbiont_ecology.tasks.family import FRAMES
 from symbiont_ecology.tasks.words import draw_words
 from symbiont_ecology.types import DEPTHS, Depth
+
+T = TypeVar("T")
 
 SHARES = {"plain": 0.04, "cued": 0.36, "worded": 0.24, "canonical": 0.36}
 """Share of each kind of line."""
@@ -73,7 +77,9 @@ def ranked_conventions(family: TaskFamily) -> tuple[int, int, int]:
 
 
 def draw_line(
-    families: tuple[TaskFamily, ...], depth_weights: tuple[float, float, float], generator: np.random.Generator
+    families: tuple[TaskFamily, ...],
+    depth_weights: tuple[float, float, float],
+    generator: np.random.Generator,
 ) -> Line:
     """One line of the pre-training mixture."""
     kind = _choose(tuple(SHARES), tuple(SHARES.values()), generator)
@@ -97,5 +103,5 @@ def draw_line(
     return Line(style.render(family, item), item.answer)
 
 
-def _choose(options, chances, generator):  # type: ignore[no-untyped-def]
+def _choose(options: Sequence[T], chances: Sequence[float], generator: np.random.Generator) -> T:
     return options[int(np.searchsorted(np.cumsum(chances), generator.random() * sum(chances)))]

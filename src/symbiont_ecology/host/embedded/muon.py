@@ -18,7 +18,11 @@ class Muon(torch.optim.Optimizer):
     """For 2-D hidden matrices; step size in the scale of AdamW's (0.2 · √max(d_in, d_out))."""
 
     def __init__(
-        self, matrices: Iterable[torch.nn.Parameter], lr: float, momentum: float = 0.95, weight_decay: float = 0.02
+        self,
+        matrices: Iterable[torch.nn.Parameter],
+        lr: float,
+        momentum: float = 0.95,
+        weight_decay: float = 0.02,
     ) -> None:
         super().__init__(list(matrices), {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
@@ -44,7 +48,7 @@ class Muon(torch.optim.Optimizer):
 
 def orthogonalise(matrices: torch.Tensor, iterations: int = 5) -> torch.Tensor:
     """Nearest orthogonal matrices, roughly, of ``(batch, rows ≤ columns)`` by Newton-Schulz iteration."""
-    x = matrices / (matrices.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    x: torch.Tensor = matrices / (matrices.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(iterations):
         gram = x @ x.transpose(1, 2)
         x = _A * x + (_B * gram + _C * gram @ gram) @ x

@@ -14,7 +14,9 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     """A byte-level tokenizer that puts its own ``<bos>`` before a prompt and pads on the left."""
     specials = [PAD, BOS, EOS]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(specials + alphabet)}, merges=[]))
+    tokenizer = Tokenizer(
+        models.BPE(vocab={token: i for i, token in enumerate(specials + alphabet)}, merges=[])
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(specials)

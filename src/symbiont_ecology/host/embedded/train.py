@@ -14,7 +14,14 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from symbiont_ecology.host.embedded.habits import draw_line, pretrained_families
@@ -28,7 +35,7 @@ class Recipe:
     """Everything that decides the weights, apart from the text."""
 
     seed: int = 0
-    steps: int = 5000
+    steps: int = 4000
     batch: int = 128
     learning_rate: float = 5e-3
     warm_up: int = 50
@@ -136,7 +143,7 @@ def train(recipe: Recipe, folder: Path, threads: int = 2) -> dict[str, object]:
             loss, answer_loss, seen = _loss(model, next(stream))
             for optimiser in optimisers:
                 optimiser.zero_grad(set_to_none=True)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(others, 1.0)
             for optimiser in optimisers:
                 optimiser.step()
@@ -148,13 +155,20 @@ def train(recipe: Recipe, folder: Path, threads: int = 2) -> dict[str, object]:
                 print(f"step {step + 1}: {smooth:.4f} nats per answer token", flush=True)
     save(model, tokenizer, folder)
     parameters = sum(p.numel() for p in model.parameters())
-    return {"recipe": asdict(recipe), "parameters": parameters, "tokens": tokens, "answer_nats": round(smooth, 4)}
+    return {
+        "recipe": asdict(recipe),
+        "parameters": parameters,
+        "tokens": tokens,
+        "answer_nats": round(smooth, 4),
+    }
 
 
 def _loss(model: Qwen3ForCausalLM, batch: Batch) -> tuple[torch.Tensor, float, int]:
     hidden = model.model(input_ids=batch.ids, use_cache=False).last_hidden_state[:, :-1]
     logits = model.lm_head(hidden)
-    nats = F.cross_entropy(logits.flatten(0, 1), batch.ids[:, 1:].flatten(), reduction="none").view_as(batch.weights)
+    nats = F.cross_entropy(logits.flatten(0, 1), batch.ids[:, 1:].flatten(), reduction="none").view_as(
+        batch.weights
+    )
     answers = batch.weights == 1
     answer_loss = (nats.detach() * answers).sum() / answers.sum()
     return (nats * batch.weights).sum() / batch.weights.sum(), float(answer_loss), int((batch.ids > 0).sum())

@@ -19,7 +19,9 @@ from symbiont_ecology.types import Cell, OrganelleId
 class Thompson:
     """Beta posteriors whose counts fade, because organelles learn and yesterday's verdicts age."""
 
-    fade: Annotated[float, Field(ge=0, lt=1)] = 0.8  # share of a count that is left after each generation with news, in [0, 1)
+    fade: Annotated[float, Field(ge=0, lt=1)] = (
+        0.8  # share of a count that is left after each generation with news, in [0, 1)
+    )
 
     def assign(
         self,

@@ -27,7 +27,7 @@ from symbiont_ecology.types import OrganelleId
 class Lexical:
     """Abstains to the bare host unless an organelle promises ``margin`` more than it."""
 
-    features: PositiveInt = 1024  # hash buckets
+    features: PositiveInt = 4096  # hash buckets
     longest: PositiveInt = 4  # longest n-gram, in characters
     ridge: PositiveFloat = 1.0  # strength of the pull towards the host's mean, > 0
     margin: float = 0.02  # promised gain in success below which the host answers
@@ -60,9 +60,11 @@ class Lexical:
             sums[o.prompt][1] += o.weight * (o.verdict - prior)
         embedded = self._embed(list(sums), known)
         weights = np.array([weight for weight, _ in sums.values()])
-        targets = np.array([total for _, total in sums.values()])
-        gram = embedded.T @ (embedded * weights[:, None]) + self.ridge * np.eye(self.features)
-        return np.linalg.solve(gram, embedded.T @ targets)
+        targets = np.array([total for _, total in sums.values()]) / weights
+        # The dual form: an organelle met far fewer prompts than there are features.
+        kernel = embedded @ embedded.T
+        kernel[np.diag_indices_from(kernel)] += self.ridge / weights
+        return embedded.T @ np.linalg.solve(kernel, targets)
 
     def _embed(self, prompts: Sequence[str], known: frozenset[int]) -> np.ndarray:
         """Hashed n-gram counts ``(prompts, features)``, as long as the part of a prompt that is known.

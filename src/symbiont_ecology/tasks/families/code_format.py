@@ -24,7 +24,9 @@ class CodeFormat(TaskFamily):
     conventions: ClassVar[tuple[str, str, str]] = ("kebab", "camel", "pascal")
     target: ClassVar[int] = 1
     keyword: ClassVar[str] = "the identifier"
-    instruction: ClassVar[str] = "Rewrite the identifier {payload} in {format}. Reply with the identifier and nothing else."
+    instruction: ClassVar[str] = (
+        "Rewrite the identifier {payload} in {format}. Reply with the identifier and nothing else."
+    )
     formats: ClassVar[tuple[str, str, str]] = ("kebab-case", "camelCase", "PascalCase")
     reply_limits: ClassVar[tuple[int, int, int]] = (14, 20, 26)
     unseen_frame: ClassVar[int] = 3

@@ -51,7 +51,9 @@ class Countdown(TaskFamily):
         signs = ["+-"[pick(generator, 0, 1)] for _ in numbers[1:]]
         if depth == "long":
             signs[0] = "*"
-        expression = numbers[0] + "".join(sign + number for sign, number in zip(signs, numbers[1:], strict=True))
+        expression = numbers[0] + "".join(
+            sign + number for sign, number in zip(signs, numbers[1:], strict=True)
+        )
         value = evaluate(expression)
         generator.shuffle(numbers)
         return f"{' '.join(numbers)} = {value}"

@@ -1,4 +1,4 @@
-"""Sum of two numbers; long sums of three digits are beyond the embedded host."""
+"""Sum of numbers; long sums, of three numbers of three digits, are mostly beyond the embedded host."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ class MathAdd(NumberFamily):
     unseen_frame: ClassVar[int] = 0
 
     def draw_payload(self, depth: Depth, generator: np.random.Generator) -> str:
-        """Two summands, the larger first, so that a sum and its mirror image are one payload."""
+        """Summands from large to small, so that a sum and its mirror images are one payload."""
         if depth == "long":
-            pair = pick(generator, 100, 999), pick(generator, 100, 999)
+            summands = [pick(generator, 100, 999) for _ in range(3)]
         else:
-            pair = pick(generator, 10, 99), pick(generator, *((2, 14) if depth == "short" else (15, 99)))
-        return f"{max(pair)}+{min(pair)}"
+            summands = [
+                pick(generator, 10, 99),
+                pick(generator, *((2, 14) if depth == "short" else (15, 99))),
+            ]
+        return "+".join(map(str, sorted(summands, reverse=True)))
 
     def result(self, payload: str) -> int:
         """The sum."""
-        left, right = payload.split("+")
-        return int(left) + int(right)
+        return sum(int(summand) for summand in payload.split("+"))

@@ -28,7 +28,9 @@ class MathCompare(TruthFamily):
         """Two different numbers and a sign."""
         low, high = by_depth(depth, ((10, 99), (100, 999), (1000, 9999)))
         left = pick(generator, low, high)
-        right = left + pick(generator, 1, high - low) if generator.random() < 0.5 else pick(generator, low, left)
+        right = (
+            left + pick(generator, 1, high - low) if generator.random() < 0.5 else pick(generator, low, left)
+        )
         return f"{left}{'<>'[pick(generator, 0, 1)]}{right if low <= right <= high else low}"
 
     def result(self, payload: str) -> bool:

@@ -27,7 +27,7 @@ class MathMultiply(NumberFamily):
 
     def draw_payload(self, depth: Depth, generator: np.random.Generator) -> str:
         """The larger factor comes first."""
-        left = pick(generator, *by_depth(depth, ((11, 199), (11, 99), (100, 999))))
+        left = pick(generator, *by_depth(depth, ((100, 999), (11, 99), (100, 999))))
         right = pick(generator, *by_depth(depth, ((2, 9), (11, 99), (11, 99))))
         return f"{max(left, right)}*{min(left, right)}"
 

@@ -25,9 +25,9 @@ class MathSub(NumberFamily):
     unseen_frame: ClassVar[int] = 1
 
     def draw_payload(self, depth: Depth, generator: np.random.Generator) -> str:
-        """The larger number comes first."""
+        """The larger number comes first; long ones have five digits."""
         if depth == "long":
-            pair = pick(generator, 100, 999), pick(generator, 100, 999)
+            pair = pick(generator, 10_000, 99_999), pick(generator, 10_000, 99_999)
         else:
             pair = pick(generator, 10, 99), pick(generator, *((2, 14) if depth == "short" else (15, 99)))
         return f"{max(pair)}-{min(pair)}"

@@ -24,7 +24,9 @@ class RegexMatch(TruthFamily):
     name: ClassVar[str] = "regex.match"
     role: ClassVar[Role] = "trained"
     keyword: ClassVar[str] = "if the pattern fits"
-    instruction: ClassVar[str] = "Does the regex match the whole string? {payload}. Reply with {format} and nothing else."
+    instruction: ClassVar[str] = (
+        "Does the regex match the whole string? {payload}. Reply with {format} and nothing else."
+    )
     unseen_frame: ClassVar[int] = 2
 
     def draw_payload(self, depth: Depth, generator: np.random.Generator) -> str:

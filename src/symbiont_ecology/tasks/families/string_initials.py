@@ -22,7 +22,9 @@ class StringInitials(CaseFamily):
     name: ClassVar[str] = "string.initials"
     role: ClassVar[Role] = "shared"
     keyword: ClassVar[str] = "the first letters"
-    instruction: ClassVar[str] = "Write the first letter of each word: {payload}. Reply in {format} and nothing else."
+    instruction: ClassVar[str] = (
+        "Write the first letter of each word: {payload}. Reply in {format} and nothing else."
+    )
     reply_limits: ClassVar[tuple[int, int, int]] = (6, 8, 11)
     unseen_frame: ClassVar[int] = 1
 

@@ -24,7 +24,9 @@ class StringRotate(TaskFamily):
     conventions: ClassVar[tuple[str, str, str]] = ("right", "left", "starred")
     target: ClassVar[int] = 1
     keyword: ClassVar[str] = "the rotation"
-    instruction: ClassVar[str] = "Rotate the letters {payload} {format}. Reply with the letters and nothing else."
+    instruction: ClassVar[str] = (
+        "Rotate the letters {payload} {format}. Reply with the letters and nothing else."
+    )
     formats: ClassVar[tuple[str, str, str]] = (
         "one place to the right",
         "one place to the left",
@@ -39,4 +41,8 @@ class StringRotate(TaskFamily):
 
     def answers(self, payload: str) -> tuple[str, str, str]:
         """akq, qak, k*q*a*."""
-        return payload[-1] + payload[:-1], payload[1:] + payload[0], "".join(f"{letter}*" for letter in payload)
+        return (
+            payload[-1] + payload[:-1],
+            payload[1:] + payload[0],
+            "".join(f"{letter}*" for letter in payload),
+        )
