@@ -20,7 +20,7 @@ from symbiont_ecology.errors import ConfigError, DataError, HostError, RunError
 from symbiont_ecology.evaluation.answers import Answer, answer
 from symbiont_ecology.evaluation.biography import biography
 from symbiont_ecology.evaluation.measure import Candidates, Evaluation, difference, note
-from symbiont_ecology.evaluation.portfolio import ELITE, Portfolio, Routing
+from symbiont_ecology.evaluation.portfolio import Portfolio, Routing, elite_id
 from symbiont_ecology.evaluation.questions import (
     DEFAULT_REPLY_LIMIT,
     Question,
@@ -291,7 +291,7 @@ def test_cell_routing_asks_the_elite_of_the_true_cell(
     elites = candidates.portfolio.state.archive.elites
     for question, who in zip(questions, chosen, strict=True):
         cell = f"{question.family}/{question.depth}"
-        assert who == (f"{ELITE}{cell}" if cell in elites else HOST)
+        assert who == (elite_id(elites[cell]) if cell in elites else HOST)
     assert candidates.portfolio.choose([foreign()], "cell") == [HOST]
 
 

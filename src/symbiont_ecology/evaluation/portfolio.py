@@ -1,11 +1,14 @@
-"""The portfolio of a run: its living organelles, and how a question finds its organelle.
+"""The portfolio of a run: the elites of its archive, and how a question finds the one to ask.
 
-What the router learns from are the run's own practice outcomes, read back from the event log: prompts, who
-answered, and the verdict. It costs no extra rollout, and no family label.
+An elite is an organelle at the moment when it held a cell; the living may have unlearned since what they
+could do then (docs/log.md has the comparison). What the router learns from are the run's own practice
+outcomes, read back from the event log: prompts, who answered, and the verdict. It costs no extra rollout,
+and no family label.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,7 +16,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from symbiont_ecology.config import RunConfig
-from symbiont_ecology.ecology import HOST, EcologyState
+from symbiont_ecology.ecology import HOST, EcologyState, Elite
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.questions import Question
@@ -28,8 +31,8 @@ Routing = Literal["host", "single", "cell", "learned"]
 *cell*: the archive's elite of the question's true cell (an oracle: it reads labels). *learned*: the run's
 label-free router, which may abstain to the host."""
 
-ELITE = "elite:"
-"""Prefix that tells an archived elite from the living organelle of the same id."""
+FADE = 0.8
+"""What a verdict is worth to the router, for each generation that it lies before the elite's own."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,7 @@ class Portfolio:
         """Reads weights and outcomes back from a run folder."""
         store = BlobStore(folder / "blobs")
         weights = {o.id: store.weights(o.genome.weights) for o in state.population.values()}
-        for cell, elite in state.archive.elites.items():
-            weights[f"{ELITE}{cell}"] = store.weights(elite.weights)
+        weights |= {elite_id(elite): store.weights(elite.weights) for elite in state.archive.elites.values()}
         return cls(state, config, weights, tuple(_observations(folder, state, config)))
 
     def choose(self, questions: Sequence[Question], routing: str) -> list[OrganelleId]:
@@ -64,10 +66,11 @@ class Portfolio:
             case "cell":
                 elites = self.state.archive.elites
                 cells = [f"{question.family}/{question.depth}" for question in questions]
-                return [f"{ELITE}{cell}" if cell in elites else HOST for cell in cells]
+                return [elite_id(elites[cell]) if cell in elites else HOST for cell in cells]
             case "learned":
                 router = routers.build(self.config.router)
-                choose = router.fit(self.observations, sorted(self.state.population))
+                candidates = {elite_id(elite) for elite in self.state.archive.elites.values()}
+                choose = router.fit(self.observations, sorted(candidates))
                 return choose([question.prompt for question in questions])
         raise ConfigError(f"routing: expected one of {', '.join(get_args(Routing))}, got {routing!r}")
 
@@ -80,20 +83,29 @@ class Portfolio:
         return max(record, key=lambda who: record[who], default=HOST)
 
 
+def elite_id(elite: Elite) -> OrganelleId:
+    """``o7@42``: the organelle as it was in that generation."""
+    return f"{elite.who}@{elite.generation}"
+
+
 def _observations(folder: Path, state: EcologyState, config: RunConfig) -> list[Observation]:
-    tasks, living = mixture(config), set(state.population) | {HOST}
+    tasks = mixture(config)
+    moments: dict[OrganelleId, set[int]] = defaultdict(set)
+    for elite in state.archive.elites.values():
+        moments[elite.who].add(elite.generation)
     observations = []
     # Not beyond the checkpoint: what a killed run did after it will be done again.
     for event in islice(read_events(folder / "events.jsonl"), state.next_seq):
-        if not isinstance(event, Acted) or event.id not in living:
+        if not isinstance(event, Acted):
             continue
-        weight = 1.0 if event.id == HOST else 0.8 ** (state.generation - 1 - event.generation)
-        if weight < 0.01:  # what an organelle could do forty updates ago says nothing about it now
-            continue
-        for index, identity in enumerate(event.items):
-            prompt = tasks.prompt(_item(identity))
-            verdicts = event.rewards[index * event.samples : (index + 1) * event.samples]
-            observations += [Observation(prompt, event.id, verdict, weight) for verdict in verdicts]
+        known = {f"{event.id}@{moment}": FADE ** (moment - event.generation) for moment in moments[event.id]}
+        for who, weight in {HOST: 1.0}.items() if event.id == HOST else known.items():
+            if not 0.01 <= weight <= 1:  # long before the elite's moment, or after it
+                continue
+            for index, identity in enumerate(event.items):
+                prompt = tasks.prompt(_item(identity))
+                verdicts = event.rewards[index * event.samples : (index + 1) * event.samples]
+                observations += [Observation(prompt, who, verdict, weight) for verdict in verdicts]
     return observations
 
 

@@ -28,7 +28,7 @@ class Lexical:
     """Abstains to the bare host unless an organelle promises ``margin`` more than it."""
 
     features: PositiveInt = 4096  # hash buckets
-    longest: PositiveInt = 4  # longest n-gram, in characters
+    longest: PositiveInt = 6  # longest n-gram, in characters
     ridge: PositiveFloat = 1.0  # strength of the pull towards the host's mean, > 0
     margin: float = 0.02  # promised gain in success below which the host answers
 
