@@ -11,11 +11,13 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for ``hosts``, shared with the benchmarks
 
 from hosts import make_host
+from symbiont_ecology.host.loading import EMBEDDED_FOLDER
 
 
 @pytest.fixture(scope="session")
 def host_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A random host of every kind: folder by kind."""
+    """A random host of every kind, and the one that ships: folder by kind."""
     torch.set_num_threads(1)
     kinds = ("qwen3", "gpt2", "qwen2", "llama", "mistral")
-    return {kind: make_host(tmp_path_factory.mktemp(kind), kind) for kind in kinds}
+    made = {kind: make_host(tmp_path_factory.mktemp(kind), kind) for kind in kinds}
+    return made | {"embedded": EMBEDDED_FOLDER}

@@ -52,7 +52,7 @@ class Company:
         return logits.log_softmax(-1).gather(1, ids[0, len(head) :, None])[:, 0]
 
 
-@pytest.fixture(scope="session", params=["qwen3", "qwen3 wrapped", "gpt2"])
+@pytest.fixture(scope="session", params=["qwen3", "qwen3 wrapped", "gpt2", "embedded"])
 def company(
     request: pytest.FixtureRequest, host_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Company:
@@ -286,8 +286,9 @@ def test_sampling_follows_the_models_probabilities(company: Company) -> None:
     chance = float(np.exp(company.kernel.score(["12+7="], [(likely,)], 0)[0].item()))
     assert abs((first == likely).mean() - chance) < 4 * (chance * (1 - chance) / count) ** 0.5
     nucleus = company.kernel.rollout(rows, draws, Decoding(temperature=1.0, top_p=0.3)).ids[:, 0]
-    odds = company.kernel.score(["12+7="] * 288, [(token,) for token in range(288)], 0)
-    ranked = sorted(range(288), key=lambda token: -odds[token].item())
+    vocab = company.kernel.shape.vocab
+    odds = company.kernel.score(["12+7="] * vocab, [(token,) for token in range(vocab)], 0)
+    ranked = sorted(range(vocab), key=lambda token: -odds[token].item())
     inside = np.exp([odds[token].item() for token in ranked]).cumsum() < 0.3
     assert set(nucleus.tolist()) <= set(ranked[: int(inside.sum()) + 1])
 
