@@ -49,7 +49,7 @@ host: setup ## rebuild the embedded host, at most 45 minutes
 bench: setup ## time the host kernel against PEFT one by one
 	$(BIN)/python benchmarks/kernel.py
 
-evidence: setup ## reproduce the figures in docs/results.md; takes hours
+evidence: setup ## reproduce the figures in docs/results.md, about twenty minutes
 	$(BIN)/python scripts/evidence.py
 
 clean: ## remove what was built, but not artifacts/

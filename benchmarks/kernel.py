@@ -180,7 +180,7 @@ def measure(folder: Path, organelles: int, prompts_each: int, repetitions: int) 
     seconds = medians(sides, repetitions)
     ours, learning = seconds["stacked slots (ours)"], seconds["one learning step (ours)"]
     return {
-        "host": str(folder),
+        "host": "embedded" if folder == EMBEDDED_FOLDER else "random, of the embedded host's shape",
         "organelles": organelles,
         "prompts_each": prompts_each,
         "texts_equal": sum(a == b for a, b in zip(ours_text, peft_text, strict=True)) / len(ours_text),

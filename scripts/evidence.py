@@ -81,8 +81,9 @@ def _means(rows: list[dict[str, float]]) -> dict[str, float]:
 def demo_tables(result: dict[str, Any]) -> str:
     """The demo's page: accuracy by family, differences over seeds, what it took."""
     lines = [
-        f"{result['seeds']} seeds, {result['questions']} holdout questions each, equal useful FLOPs; percent right, "
-        "pooled over seeds with 95 % Wilson intervals. Differences are paired over seeds, 95 % t intervals.",
+        f"{result['seeds']} seeds, {result['questions']} holdout questions, equal useful FLOPs; "
+        "percent right, pooled over seeds with 95 % Wilson intervals. Differences are paired over seeds, "
+        "95 % t intervals.",
         "",
         "| family | " + " | ".join(ARMS.values()) + " |",
         "|---|---|---|---|",
@@ -109,9 +110,8 @@ def demo_tables(result: dict[str, Any]) -> str:
         ("rollouts", "rollouts", 1),
     ):
         lines.append(f"| {label} | {lives['single'][key] / unit:.0f} | {lives['ecology'][key] / unit:.0f} |")
-    lines.append(
-        f"| useful training FLOPs | {lives['single']['train_flops']:.3e} | {lives['ecology']['train_flops']:.3e} |"
-    )
+    flops = [lives[arm]["train_flops"] for arm in ("single", "ecology")]
+    lines.append(f"| useful training FLOPs | {flops[0]:.3e} | {flops[1]:.3e} |")
     ratios = result["rollouts per learning rollout"]
     lines.append(
         f"| rollouts ÷ rollouts whose verdict is learned from, worst seed | {ratios['single']:.3f} | "
@@ -127,11 +127,31 @@ def _share(interval: dict[str, float]) -> str:
     return f"{100 * values.estimate:.0f} [{100 * values.low:.0f}, {100 * values.high:.0f}]"
 
 
+def kernel_table(report: dict[str, Any]) -> str:
+    """Milliseconds and ratios of every side."""
+    lines = ["| side | ms | ÷ ours |", "|---|---|---|"]
+    for side, seconds in report["seconds"].items():
+        lines.append(f"| {side} | {1000 * seconds:.0f} | {report['times_faster'][side]:.2f} |")
+    lines += ["", f"Ours ÷ the bare host's own loop: {report['ours_over_bare']:.2f}. "]
+    lines[-1] += f"Texts equal to PEFT's: {report['texts_equal']:.1%}."
+    return "\n".join(lines)
+
+
+def kills_line(report: dict[str, Any]) -> str:
+    """What the kills came to."""
+    verdict = "every byte equal" if report["passed"] else "**bytes differ**"
+    return f"{report['kills']} kills over {report['generations']} generations: {verdict}."
+
+
 def fill(page: Path, mark: str, content: str) -> None:
     """Puts content between ``<!-- mark -->`` and ``<!-- /mark -->`` of a page."""
     pattern = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", re.DOTALL)
     text = pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", page.read_text(encoding="utf-8"))
     page.write_text(text, encoding="utf-8")
+
+
+def _read(name: str) -> dict[str, Any]:
+    return dict(json.loads((RESULTS / f"{name}.json").read_text()))
 
 
 def main() -> None:
@@ -156,6 +176,10 @@ def main() -> None:
         if arguments.only in (None, name):
             report = RESULTS / f"{name}.json"
             subprocess.run([sys.executable, *command, "--json", str(report)], check=True, cwd=ROOT)
+    if (RESULTS / "kernel.json").exists():
+        fill(ROOT / "docs/performance.md", "kernel", kernel_table(_read("kernel")))
+    if (RESULTS / "kills.json").exists():
+        fill(PAGE, "kills", kills_line(_read("kills")))
     subprocess.run([sys.executable, "scripts/host_page.py"], check=True, cwd=ROOT)
 
 

@@ -126,13 +126,6 @@ class Quarantined(Event):
 
 
 @dataclass(frozen=True)
-class Repriced(Event):
-    """What one full reward in each cell is worth from now on, in mATP."""
-
-    prices: dict[str, float]
-
-
-@dataclass(frozen=True)
 class GenerationEnded(Event):
     """The generation in one line. Energy in mATP; ``rows`` and ``calls`` count the host's work."""
 
