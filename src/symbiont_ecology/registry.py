@@ -25,15 +25,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from importlib.metadata import entry_points
-from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar, get_args, get_type_hints
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
 from symbiont_ecology.errors import ConfigError
 
 T = TypeVar("T")
 C = TypeVar("C")
+
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+PositiveShare: TypeAlias = Annotated[float, Field(gt=0, le=1)]
+"""Types of knobs that are parts of a whole."""
 
 Spec: TypeAlias = str | dict[str, Any]
 """A component in a config: its name, or ``{"kind": name, **fields}``."""

@@ -44,7 +44,7 @@ candidates = Candidates.of_run(folder / "run")
 questions = candidates.questions(20)
 choices = candidates.portfolio.choose(questions, "learned")
 candidates.evaluate(questions, choices, host, "learned")
-assert set(choices) <= {"host", *finished.state.population}
+assert set(choices) <= {"host", *candidates.portfolio.weights}
 family = task_families.build("string.echo")
 item = family.item("kqa", "short")
 assert family.verify(item, "KQAKQA") == 1.0 and family.verify(item, "") == 0.0

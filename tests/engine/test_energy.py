@@ -173,7 +173,7 @@ def test_births_pay_a_dowry_that_the_parent_owned(tmp_path: Path) -> None:
 
 
 def test_the_ecology_never_outgrows_its_capacity_nor_dies_out(tmp_path: Path) -> None:
-    events, _ = history(tmp_path / "run", generations=30)
+    events, _ = history(tmp_path / "run", generations=60)
     sizes = [event.population for event in events if isinstance(event, GenerationEnded)]
     assert max(sizes) == 7
     assert min(sizes) >= 4  # refounded from the archive

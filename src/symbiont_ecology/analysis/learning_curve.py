@@ -24,7 +24,7 @@ def curve(events: Path, grid: np.ndarray) -> np.ndarray:
     accuracy = np.array([event.accuracy for event in ended])
     width = min(5, len(accuracy))
     smooth = np.convolve(accuracy, np.ones(width) / width, mode="valid")
-    return np.interp(grid, flops[width - 1 :], smooth)
+    return np.asarray(np.interp(grid, flops[width - 1 :], smooth))
 
 
 def draw(runs: Mapping[str, Sequence[Path]], most_flops: float, file: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symbiont_ecology.cli.live import live
+from symbiont_ecology.cli.live import live, typed
 from symbiont_ecology.cli.measure import percent, write_json
 from symbiont_ecology.errors import ConfigError, RunError
 
@@ -255,9 +255,9 @@ def _tell_lives(lives: dict[str, dict[str, int]]) -> None:
 def _tell_next(folder: Path, summary: dict[str, Any]) -> None:
     print(f"\nEverything is in {folder} ({summary['seconds']:.0f} s, seed {summary['seed']}). Next:")
     for command in (
-        f'symbiont infer {folder / "ecology"} "math.add: 47+8"',
-        f"symbiont evaluate {folder / 'ecology'} --holdout {folder / 'holdout.jsonl'} --routing single",
-        f"symbiont export {folder / 'ecology'}",
-        "symbiont explain strategies ecology",
+        f'infer {folder / "ecology"} "math.add: 47+8"',
+        f"evaluate {folder / 'ecology'} --holdout {folder / 'holdout.jsonl'} --routing single",
+        f"export {folder / 'ecology'}",
+        "explain strategies ecology",
     ):
-        print(f"  {command}")
+        print(f"  {typed()} {command}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -111,10 +112,18 @@ def live(
         finished = begin(watch, lambda: brake.is_pulled)
     state = finished.state
     if not finished.is_complete:
-        what = again or f"symbiont resume {folder}"
+        what = again or f"{typed()} resume {folder}"
         print(f"interrupted after generation {state.generation - 1}; go on with: {what}", file=sys.stderr)
         raise typer.Exit(130)
     return finished
+
+
+def typed() -> str:
+    """How this command was reached, so that a printed command can be typed as it is."""
+    program = Path(sys.argv[0])
+    if shutil.which("symbiont") or program.name != "symbiont":
+        return "symbiont"
+    return os.path.relpath(program)
 
 
 def tell_next(finished: Finished, config: RunConfig, folder: Path) -> None:
@@ -124,8 +133,8 @@ def tell_next(finished: Finished, config: RunConfig, folder: Path) -> None:
     if budget is not None:
         longer += f" run.train_flops={2 * budget:.3g}"
     print(f"complete: {state.generation} generations, {state.budget.train.flops:.3g} FLOPs, run in {folder}")
-    print(f"next:     symbiont evaluate {folder} --routing learned")
-    print(f"          symbiont resume {folder} {longer}")
+    print(f"next:     {typed()} evaluate {folder} --routing learned")
+    print(f"          {typed()} resume {folder} {longer}")
 
 
 def view(config: RunConfig, folder: Path, quiet: bool) -> Dashboard | Narrator | Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from symbiont_ecology.cli.live import typed
 from symbiont_ecology.cli.measure import HostOption, RoutingOption, on_host, prepare, write_json
 from symbiont_ecology.errors import ConfigError
 
@@ -75,7 +76,7 @@ def export(
     )
     print(f"{len(entries)} adapters in {target}, described in {target / 'index.json'}")
     if entries:
-        print(f"next: symbiont evaluate --adapter {target / best} --holdout FILE")
+        print(f"next: {typed()} evaluate --adapter {target / best} --holdout FILE")
 
 
 def _facts(organelle: Organelle, state: EcologyState) -> dict[str, Any]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
-
-from pydantic import Field
+from typing import ClassVar
 
 from symbiont_ecology.plasticity import Lived, Teaching, plasticities
+from symbiont_ecology.registry import PositiveShare
 
 
 @plasticities.register("expert_iteration")
@@ -16,9 +15,7 @@ from symbiont_ecology.plasticity import Lived, Teaching, plasticities
 class ExpertIteration:
     """Every rollout with a reward of at least ``accept`` becomes a supervised target, once per item."""
 
-    accept: Annotated[float, Field(gt=0, le=1)] = (
-        1.0  # reward from which a rollout counts as an expert's, in (0, 1]
-    )
+    accept: PositiveShare = 1.0  # reward from which a rollout counts as an expert's, in (0, 1]
     sees_gold: ClassVar[bool] = False
 
     def learn(self, lived: Lived) -> tuple[Sequence[Teaching], Mapping[str, float]]:

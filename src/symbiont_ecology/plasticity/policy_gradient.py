@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from pydantic import Field, PositiveFloat
+from pydantic import PositiveFloat
 
 from symbiont_ecology.ecology import cell_name
 from symbiont_ecology.plasticity import Lived, Teaching, plasticities
+from symbiont_ecology.registry import PositiveShare, Share
 
 
 @plasticities.register("policy_gradient")
@@ -22,12 +23,8 @@ class PolicyGradient:
     for.
     """
 
-    beta: Annotated[float, Field(gt=0, le=1)] = (
-        0.3  # weight of the newest generation in the moving average, in (0, 1]
-    )
-    group: Annotated[float, Field(ge=0, le=1)] = (
-        0.5  # part of the other samples of an item in its baseline, in [0, 1]
-    )
+    beta: PositiveShare = 0.3  # weight of the newest generation in the moving average, in (0, 1]
+    group: Share = 0.5  # part of the other samples of an item in its baseline, in [0, 1]
     least: PositiveFloat = 0.02  # smallest advantage worth a lesson, > 0
     sees_gold: ClassVar[bool] = False
 

@@ -43,14 +43,10 @@ class Ecology:
     capacity: PositiveInt = 16  # most organelles alive
     questions: PositiveInt = 4  # per cell and generation
     samples: PositiveInt = 4  # rollouts per question
-    probes: NonNegativeInt = (
-        1  # questions per generation that the bare host answers, so that a router can abstain
-    )
+    probes: NonNegativeInt = 1  # questions per generation to the bare host, for the router
     breed_at: NonNegativeInt = 60_000  # balance from which an organelle breeds, in mATP, dowry included
     learning_rate: PositiveFloat = 0.005  # founders' mean of the heritable step size, > 0
-    spread: NonNegativeFloat = (
-        0.3  # standard deviation of a child's log learning rate around its parent's, >= 0
-    )
+    spread: NonNegativeFloat = 0.3  # std of a child's log step size around its parent's, >= 0
     mutation: Spec = field(default_factory=lambda: {"kind": "gaussian"})  # operator on a child's weights
     is_mortal: ClassVar[bool] = True
 
@@ -116,6 +112,7 @@ class Ecology:
         if not elites:
             return Found(traits, scene.rank)
         worth = np.array([scene.prices.price(state.success[name]) for name, _ in elites])
+        worth += not worth.any()  # nothing pays: all alike
         _, elite = elites[int(generator.choice(len(elites), p=worth / worth.sum()))]
         return Found(traits, elite.rank, Genome(elite.weights, elite.rank, traits), operator="refounded")
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
-from pydantic import Field
 
 from symbiont_ecology.ecology import Belief, cell_name
+from symbiont_ecology.registry import Share
 from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.types import Cell, OrganelleId
 
@@ -19,9 +18,7 @@ from symbiont_ecology.types import Cell, OrganelleId
 class Thompson:
     """Beta posteriors whose counts fade, because organelles learn and yesterday's verdicts age."""
 
-    fade: Annotated[float, Field(ge=0, lt=1)] = (
-        0.8  # share of a count that is left after each generation with news, in [0, 1)
-    )
+    fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
     def assign(
         self,
