@@ -33,7 +33,7 @@ demo: setup ## watch an ecology learn on the embedded host, at most 5 minutes; r
 	$(BIN)/symbiont demo
 
 test: setup ## run the tests, at most 10 minutes
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest
 
 check: setup ## format, lint, types, import order
 	$(BIN)/ruff format --check .
