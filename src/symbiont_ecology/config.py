@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from yaml import YAMLError  # type: ignore[import-untyped, unused-ignore]
 
 from symbiont_ecology.economics.prices import Prices
@@ -45,13 +45,19 @@ class HostConfig(BaseModel):
     max_batch_tokens: Positive = 16384  # per forward call; larger batches are split
 
 
+def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"expected one name or more, each of them once, got {list(names)}")
+    return names
+
+
 class TasksConfig(BaseModel):
     """The task mix: every family at every depth is a cell."""
 
     model_config = _Schema
 
-    families: Annotated[tuple[str, ...], Field(min_length=1)]  # names of task families
-    depths: Annotated[tuple[Depth, ...], Field(min_length=1)] = ("short", "medium")
+    families: Annotated[tuple[str, ...], AfterValidator(_each_once)]  # names of task families
+    depths: Annotated[tuple[Depth, ...], AfterValidator(_each_once)] = ("short", "medium")
     style: Spec = "terse"  # how a prompt is worded
 
 

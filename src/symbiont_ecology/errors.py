@@ -39,9 +39,3 @@ class HostError(EcologyError):
 
 class RunError(EcologyError):
     """A run cannot go on: its folder is locked, damaged, or belongs to another config."""
-
-
-class MissingExtraError(EcologyError, ImportError):
-    """An optional package is missing; the message prints the line that installs it."""
-
-    exit_code = 3

@@ -151,7 +151,7 @@ def _compare(folder: Path, per_cell: int) -> dict[str, Any]:
     from symbiont_ecology.events import read_events
 
     ecology, single = (Candidates.of_run(folder / arm) for arm in ARMS)
-    questions = ecology.questions(per_cell)
+    questions = ecology.questions(per_cell, ecology.config.seed)
     write_questions(questions, folder / "holdout.jsonl")
     host = build_host(ecology.config)
 

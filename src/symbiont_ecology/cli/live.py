@@ -123,13 +123,14 @@ def typed() -> str:
     program = Path(sys.argv[0])
     if shutil.which("symbiont") or program.name != "symbiont":
         return "symbiont"
-    return os.path.relpath(program)
+    near = os.path.relpath(program)
+    return str(program) if near.startswith("..") else near
 
 
 def tell_next(finished: Finished, config: RunConfig, folder: Path) -> None:
     """Where a complete run is and what can be done with it."""
     state, budget = finished.state, config.run.train_flops
-    longer = f"run.generations={2 * config.run.generations}"
+    longer = f"run.generations={2 * max(config.run.generations, 1)}"
     if budget is not None:
         longer += f" run.train_flops={2 * budget:.3g}"
     print(f"complete: {state.generation} generations, {state.budget.train.flops:.3g} FLOPs, run in {folder}")

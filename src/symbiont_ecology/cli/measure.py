@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -59,7 +60,7 @@ def evaluate(
         evaluation = _evaluate_run(folder, holdout, per_cell, routing, host)
     else:
         assert adapter is not None
-        evaluation = _evaluate_adapter(adapter, holdout, host, chat)
+        evaluation = _evaluate_adapter(adapter, holdout, routing, host, chat)
     tell_evaluation(evaluation, sys.stderr if to_stdout else sys.stdout)
     if json_file is not None:
         write_json(json_file, evaluation.record())
@@ -73,7 +74,10 @@ def _evaluate_run(
     from symbiont_ecology.evaluation.questions import read_questions
 
     candidates = Candidates.of_run(folder)
-    questions = candidates.questions(per_cell) if holdout is None else read_questions(holdout)
+    if holdout is None:
+        questions = candidates.questions(per_cell)
+    else:
+        questions = [replace(one, prompt=candidates.finished(one.prompt)) for one in read_questions(holdout)]
     choices = candidates.portfolio.choose(questions, routing)  # before the host: a wrong word costs no time
     evaluation = candidates.evaluate(
         questions, choices, build_host(on_host(candidates.config, host)), routing
@@ -82,7 +86,9 @@ def _evaluate_run(
     return evaluation
 
 
-def _evaluate_adapter(adapter: Path, holdout: Path | None, host: str | None, is_chat: bool) -> Evaluation:
+def _evaluate_adapter(
+    adapter: Path, holdout: Path | None, routing: str, host: str | None, is_chat: bool
+) -> Evaluation:
     from symbiont_ecology.evaluation.measure import evaluate_adapter
     from symbiont_ecology.evaluation.questions import read_questions
     from symbiont_ecology.host.kernel import HostKernel
@@ -90,11 +96,13 @@ def _evaluate_adapter(adapter: Path, holdout: Path | None, host: str | None, is_
 
     if holdout is None:
         raise ConfigError("evaluate --adapter: expected --holdout FILE, a JSONL file of questions")
+    if routing not in ("learned", "single", "host"):  # there is one candidate, whatever would find it
+        raise ConfigError(f"evaluate --adapter: expected --routing single or host, got {routing!r}")
     questions = read_questions(holdout)
     kernel = HostKernel.from_pretrained(
         host or "embedded", slots=1, rank=stated_rank(adapter), is_chat=is_chat
     )
-    return evaluate_adapter(adapter, questions, kernel)
+    return evaluate_adapter(adapter, questions, kernel, is_bare=routing == "host")
 
 
 def on_host(config: RunConfig, host: str | None) -> RunConfig:

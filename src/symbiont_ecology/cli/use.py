@@ -62,7 +62,7 @@ def export(
     state, entries = candidates.portfolio.state, []
     for who, organelle in sorted(state.population.items()):
         kernel.place(0, candidates.portfolio.weights[who])
-        kernel.export(0, target / who, model_card=_card(organelle, state, folder, kernel.name_or_path))
+        kernel.export(0, target / who, model_card=_card(organelle, state, folder, config.model))
         entries.append({"folder": who, **_facts(organelle, state)})
     best = candidates.portfolio.best()
     index = {
@@ -94,7 +94,7 @@ def _facts(organelle: Organelle, state: EcologyState) -> dict[str, Any]:
     }
 
 
-def _card(organelle: Organelle, state: EcologyState, folder: Path, base_model: str) -> str:
+def _card(organelle: Organelle, state: EcologyState, folder: Path, model: str) -> str:
     """The model card of one organelle."""
     beliefs = sorted(state.beliefs.get(organelle.id, {}).items(), key=lambda entry: -entry[1].mean)
     good = [f"- `{cell}`: {belief.mean:.0%}" for cell, belief in beliefs if belief.mean >= GOOD]
@@ -103,7 +103,7 @@ def _card(organelle: Organelle, state: EcologyState, folder: Path, base_model: s
         [
             f"# Organelle {organelle.id}",
             "",
-            f"A LoRA adapter of rank {organelle.genome.rank} for `{base_model}`, bred by symbiont-ecology.",
+            f"A LoRA adapter of rank {organelle.genome.rank}, bred by symbiont-ecology on `{model}`.",
             "",
             f"- run: `{folder.name}`, seed {state.seed}, after {state.generation} generations",
             f"- lineage: born in generation {organelle.born} by `{organelle.operator}`; parents: {parents}",

@@ -123,7 +123,14 @@ def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
                 f"override {override!r}: a run that exists can only change {', '.join(EXTENDABLE)}; "
                 "start a new run for anything else"
             )
-    return read_config(folder, overrides)
+    config = read_config(folder, overrides)
+    if overrides and (folder / checkpoint.STATE_FILE).exists():
+        lived = checkpoint.load(folder).generation
+        if config.run.generations < lived:
+            raise ConfigError(
+                f"run.generations: expected at least {lived}, which were lived, got {config.run.generations}"
+            )
+    return config
 
 
 def is_complete(config: RunConfig, state: EcologyState) -> bool:

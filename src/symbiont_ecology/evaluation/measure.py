@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.config import RunConfig
+from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import check_host, read_config
@@ -142,15 +143,18 @@ class Candidates:
         return Evaluation(str(self.folder), routing, host.fingerprint(), tuple(answers), generation)
 
 
-def evaluate_adapter(folder: Path, questions: Sequence[Question], host: Host) -> Evaluation:
-    """Puts all questions to one PEFT adapter.
+def evaluate_adapter(
+    folder: Path, questions: Sequence[Question], host: Host, *, is_bare: bool = False
+) -> Evaluation:
+    """Puts all questions to one PEFT adapter, or to its host without it.
 
     Raises:
         AdapterError: the folder cannot be used with this host.
     """
     weights = {"adapter": read_peft(folder, host.layout)}
-    answers = answer(host, questions, ["adapter"] * len(questions), weights)
-    return Evaluation(str(folder), "adapter", host.fingerprint(), tuple(answers))
+    who = HOST if is_bare else "adapter"
+    answers = answer(host, questions, [who] * len(questions), weights)
+    return Evaluation(str(folder), who, host.fingerprint(), tuple(answers))
 
 
 def difference(better: Evaluation, worse: Evaluation, seed: int = 0) -> Interval:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from symbiont_ecology.errors import AdapterError
+from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
@@ -99,7 +99,13 @@ class SlotBank:
         self.layout, self.slots, self.rank = layout, slots, rank
         adapted = {name for name, _, _ in layout.modules}
         self._places, size = _arrange(sites, adapted, rank)
-        self._arena = torch.zeros(slots + 1, size, device=device, dtype=dtype)
+        try:
+            self._arena = torch.zeros(slots + 1, size, device=device, dtype=dtype)
+        except RuntimeError as error:  # torch's word for no memory, on the CPU too
+            room = (slots + 1) * size * dtype.itemsize / 1e9
+            raise HostError(
+                f"expected {room:.1f} GB for {slots} slots of rank {rank}, found less: lower slots or rank"
+            ) from error
         self._held: list[AdapterWeights | None] = [None] * slots
         self._starts = _module_starts(sites, self._places, rank)
         self._indices: dict[int, tuple[np.ndarray, np.ndarray]] = {}

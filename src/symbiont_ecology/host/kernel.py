@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -222,8 +223,10 @@ class HostKernel:
         """
         for row in rows:
             self._known(row.slot)
-        prompts = self.encode([row.prompt for row in rows])
         limits = [row.max_new_tokens for row in rows]
+        if min(limits, default=0) < 0:
+            raise HostError(f"expected max_new_tokens >= 0, got {min(limits)}")
+        prompts = self.encode([row.prompt for row in rows])
         self._check_positions([len(ids) + limit for ids, limit in zip(prompts, limits, strict=True)])
         uniforms = None
         if decoding.temperature > 0:
@@ -253,7 +256,7 @@ class HostKernel:
         """Greedy answers as text; ``slots`` is one slot for all prompts or one for each."""
         rows = [
             Row(prompt, slot, max_new_tokens)
-            for prompt, slot in zip(prompts, _spread(slots, len(prompts)), strict=True)
+            for prompt, slot in zip(prompts, _spread(slots, prompts), strict=True)
         ]
         return list(self.rollout(rows, None, Decoding(min_new_tokens=min_new_tokens)).texts)
 
@@ -265,7 +268,11 @@ class HostKernel:
         A prompt is tokenised with special tokens, a completion without, and the ids are joined; a
         completion may also be given as ids.
         """
-        owners = [self._known(slot) for slot in _spread(slots, len(prompts))]
+        owners = [self._known(slot) for slot in _spread(slots, prompts)]
+        if len(completions) != len(prompts):
+            raise HostError(
+                f"expected a completion for each of {len(prompts)} prompts, got {len(completions)}"
+            )
         answers = []
         for prompt, completion in zip(self.encode(prompts), completions, strict=True):
             if isinstance(completion, str):
@@ -350,6 +357,13 @@ def _layout(decoder: Decoder, targets: Sequence[str] | None) -> AdapterLayout:
     return AdapterLayout(tuple(modules))
 
 
-def _spread(slots: int | Sequence[int], count: int) -> list[int]:
+def _spread(slots: int | Sequence[int], prompts: Sequence[str]) -> list[int]:
     """One slot per row."""
-    return [slots] * count if isinstance(slots, int) else list(slots)
+    if isinstance(prompts, str):
+        raise HostError("expected a list of prompts, got one text: put it in a list")
+    if isinstance(slots, int | Integral):
+        return [int(slots)] * len(prompts)
+    found = [int(slot) for slot in slots]
+    if len(found) != len(prompts):
+        raise HostError(f"expected one slot for each of {len(prompts)} prompts, got {len(found)}")
+    return found

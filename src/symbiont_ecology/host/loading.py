@@ -103,13 +103,16 @@ def load_decoder(
 
     logging.disable_progress_bar()  # the command line has its own
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            str(folder), dtype=dtype, local_files_only=True, trust_remote_code=False
+        model, report = AutoModelForCausalLM.from_pretrained(
+            str(folder), dtype=dtype, local_files_only=True, trust_remote_code=False, output_loading_info=True
         )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise HostError(
             f"expected a causal language model in {folder}, transformers could not load it ({_line(error)})"
         ) from error
+    if report["missing_keys"]:
+        missing = min(report["missing_keys"])
+        raise HostError(f"expected tensor {missing!r} in {folder}, found none: download the weights again")
     return WrappedDecoder(model, device)
 
 
@@ -198,8 +201,9 @@ class TextCodec:
         path = self._folder / "tokenizer.json"
         try:
             text = path.read_text(encoding="utf-8")
-            json.loads(text)
-        except ValueError as error:
+            if "model" not in json.loads(text):
+                raise ValueError("it names no model")
+        except (ValueError, TypeError) as error:
             raise HostError(f"expected a tokenizer in {path}, got a damaged file ({_line(error)})") from error
         return Tokenizer.from_str(text)
 
@@ -210,7 +214,9 @@ class TextCodec:
         generation = _read_json(self._folder / "generation_config.json")
         for value in (generation.get("eos_token_id"), config.get("eos_token_id")):
             named += value if isinstance(value, list) else [value]
-        ends = tuple(dict.fromkeys(int(one) for one in named if one is not None))
+        # A config may carry another vocabulary's default, which no logit stands for.
+        vocab = int(config.get("vocab_size") or 1 << 30)
+        ends = tuple(dict.fromkeys(int(one) for one in named if one is not None and int(one) < vocab))
         if not ends:
             raise HostError(
                 f"expected an end token (eos_token) in {self._folder}/tokenizer_config.json, found none"
