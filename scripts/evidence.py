@@ -81,7 +81,8 @@ def _means(rows: list[dict[str, float]]) -> dict[str, float]:
 def demo_tables(result: dict[str, Any]) -> str:
     """The demo's page: accuracy by family, differences over seeds, what it took."""
     lines = [
-        f"{result['seeds']} seeds, {result['questions']} holdout questions, equal useful FLOPs; "
+        f"{result['seeds']} seeds, {result['questions']} holdout questions drawn anew for each, "
+        "equal useful FLOPs; "
         "percent right, pooled over seeds with 95 % Wilson intervals. Differences are paired over seeds, "
         "95 % t intervals.",
         "",
