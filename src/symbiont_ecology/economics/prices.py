@@ -41,7 +41,7 @@ class Prices:
             raise ValueError(f"rollout: expected a cost > 0 mATP, got {self.rollout}")
         if self.lowest > self.highest:
             raise ValueError(f"lowest: expected at most highest ({self.highest}), got {self.lowest}")
-        for name in ("ticket", "rent", "base", "slope", "lowest", "cap", "dowry", "grace"):
+        for name in ("ticket", "rent", "lowest", "cap", "dowry", "grace"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: expected >= 0, got {getattr(self, name)}")
 
