@@ -9,6 +9,7 @@ its target: what is learned about one carries over to the others (docs/host.md h
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -31,7 +32,7 @@ FRAMES = ("{}", "find {}", "give {}", "what is {}", "now {}")
 
 
 @dataclass(frozen=True)
-class TaskFamily:
+class TaskFamily(ABC):
     """Base of all families. A subclass is ``draw_payload`` + ``answers`` and a handful of class facts."""
 
     name: ClassVar[str]
@@ -53,13 +54,13 @@ class TaskFamily:
     """What a line that offers an answer looks like; two different offers in one reply score 0."""
     unseen_frame: ClassVar[int] = 4
 
+    @abstractmethod
     def draw_payload(self, depth: Depth, generator: np.random.Generator) -> str:
         """A random question of that depth; need not be valid, ``sample`` redraws."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answers(self, payload: str) -> tuple[str, str, str]:
         """The gold answer under each convention."""
-        raise NotImplementedError
 
     def habit_key(self, payload: str) -> str:
         """The accidental feature of a payload that the embedded host's habit depends on."""

@@ -6,6 +6,7 @@ Adding a family to a group is naming the group's base class; the family then com
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -28,9 +29,9 @@ class NumberFamily(TaskFamily):
     reply_limits: ClassVar[tuple[int, int, int]] = (7, 7, 8)
     answer_shape: ClassVar[re.Pattern[str]] = re.compile(r"[=(]?-?\d+\)?")
 
+    @abstractmethod
     def result(self, payload: str) -> int:
         """The number that is asked for."""
-        raise NotImplementedError
 
     def answers(self, payload: str) -> tuple[str, str, str]:
         """The number in the three renderings."""
@@ -52,9 +53,9 @@ class TruthFamily(TaskFamily):
     formats: ClassVar[tuple[str, str, str]] = ("yes or no", "True or False", "1 or 0")
     reply_limits: ClassVar[tuple[int, int, int]] = (6, 6, 6)
 
+    @abstractmethod
     def result(self, payload: str) -> bool:
         """The truth that is asked for."""
-        raise NotImplementedError
 
     def answers(self, payload: str) -> tuple[str, str, str]:
         """The truth value in the three renderings."""
@@ -74,9 +75,9 @@ class CaseFamily(TaskFamily):
     target: ClassVar[int] = 2
     formats: ClassVar[tuple[str, str, str]] = ("lower case", "title case, like Abc", "upper case")
 
+    @abstractmethod
     def result(self, payload: str) -> str:
         """The text that is asked for, in lower case."""
-        raise NotImplementedError
 
     def answers(self, payload: str) -> tuple[str, str, str]:
         """The text in the three renderings."""

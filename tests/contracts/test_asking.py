@@ -1,0 +1,200 @@
+"""How items are asked, what the embedded host read of them, and what replies are worth."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from items import every_family, families, family_of, items
+from symbiont_ecology.host.embedded.habits import draw_line, pretrained_families
+from symbiont_ecology.tasks import prompt_styles, reward_rules, task_families
+from symbiont_ecology.tasks.family import FRAMES
+from symbiont_ecology.tasks.splits import split_of
+from symbiont_ecology.types import DEPTHS
+
+# Prompt styles.
+
+
+STYLES = [prompt_styles.build(name) for name in prompt_styles.names()]
+STYLES += [prompt_styles.build({"kind": "wording", "shift": shift}) for shift in range(1, len(FRAMES))]
+
+
+@every_family
+def test_styles_render_different_prompts_that_hold_the_payload(name: str) -> None:
+    family = family_of(name)
+    for item in items(name, "medium", 5):
+        prompts = [style.render(family, item) for style in STYLES]
+        assert len(set(prompts)) == len(prompts)
+        assert all(item.payload in prompt for prompt in prompts)
+
+
+@every_family
+def test_no_prompt_tells_the_answer_apart_from_payload_and_example(name: str) -> None:
+    family = family_of(name)
+    for item in items(name, "long", 5):
+        for style in STYLES:
+            rest = (
+                style.render(family, item)
+                .replace(item.payload, "")
+                .replace(family.formats[item.convention], "")
+            )
+            assert not re.search(rf"(?<!\w){re.escape(item.answer)}(?!\w)", rest), (item, rest)
+
+
+@every_family
+def test_a_prompt_depends_on_the_convention_only_where_the_style_says_so(name: str) -> None:
+    family = family_of(name)
+    payload = items(name, "short", 1)[0].payload
+    asked = [family.item(payload, "short", convention) for convention in range(3)]
+    for style_name in prompt_styles.names():
+        style = prompt_styles.build(style_name)
+        expected = 3 if style_name in ("cue", "natural") else 1
+        assert len({style.render(family, item) for item in asked}) == expected, style_name
+
+
+@every_family
+def test_payloads_do_not_blur_the_form_of_a_prompt(name: str) -> None:
+    for depth in DEPTHS:
+        for item in items(name, depth, 50):
+            assert item.payload == item.payload.strip()
+            assert item.payload.isascii()
+            assert item.payload.isprintable()
+
+
+# What the embedded host reads in pre-training.
+
+
+def pretraining_lines(count: int = 6000) -> list[tuple[str, str, str, str]]:
+    """(family, head of the prompt, payload, completion) of so many lines that are not plain words."""
+    every, generator = pretrained_families(), np.random.default_rng(5)
+    heads = {family.name: family.name for family in every}
+    heads |= {f"{family.name}#{index}": family.name for family in every for index in range(3)}
+    heads |= {family.wording(frame): family.name for family in every for frame in range(len(FRAMES))}
+    lines = []
+    for _ in range(count):
+        line = draw_line(every, (0.5, 0.3, 0.2), generator)
+        if line.prompt:
+            head, _, payload = line.prompt.removesuffix("\n").partition(": ")
+            lines.append((heads[head], head, payload, line.completion))
+    return lines
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[tuple[str, str, str, str]]:
+    return pretraining_lines()
+
+
+def test_pretraining_reads_no_payload_that_is_kept(lines: list[tuple[str, str, str, str]]) -> None:
+    for name, _, payload, _ in lines:
+        assert split_of(name, family_of(name).split_key(payload)) == "train", (name, payload)
+
+
+def test_pretraining_knows_every_family_but_the_compositions(lines: list[tuple[str, str, str, str]]) -> None:
+    assert {name for name, _, _, _ in lines} == {
+        name for name in task_families.names() if task_families[name].role != "composition"
+    }
+
+
+def test_pretraining_never_uses_the_frame_that_a_family_is_denied(
+    lines: list[tuple[str, str, str, str]],
+) -> None:
+    seen = {(name, head) for name, head, _, _ in lines}
+    shifted = prompt_styles.build({"kind": "wording", "shift": 0})
+    for family in pretrained_families():
+        assert (family.name, family.wording(family.unseen_frame)) not in seen
+        frames = {frame for frame in range(len(FRAMES)) if (family.name, family.wording(frame)) in seen}
+        assert frames == set(range(len(FRAMES))) - {family.unseen_frame}
+        item = family.sample("short", np.random.default_rng(0))
+        assert shifted.render(family, item) == f"{family.wording(family.unseen_frame)}: {item.payload}\n"
+
+
+def test_every_frame_is_familiar_from_some_family() -> None:
+    denied = Counter(family.unseen_frame for family in pretrained_families())
+    assert set(denied) == set(range(len(FRAMES)))
+
+
+def test_a_cued_line_shows_the_convention_that_it_names(lines: list[tuple[str, str, str, str]]) -> None:
+    cued = [(name, int(head[-1]), payload, said) for name, head, payload, said in lines if "#" in head]
+    assert len(cued) > 1000
+    for name, convention, payload, said in cued:
+        assert said == family_of(name).answers(payload)[convention]
+
+
+def test_uncued_lines_are_answered_in_any_of_the_conventions(lines: list[tuple[str, str, str, str]]) -> None:
+    is_target = []
+    for name, head, payload, said in lines:
+        answers = family_of(name).answers(payload)
+        assert said in answers
+        if "#" not in head:
+            is_target.append(said == answers[task_families[name].target])
+    assert 0.1 < np.mean(is_target) < 0.35  # the habit hides the ability
+
+
+def test_a_composition_asks_for_what_pretraining_never_showed(lines: list[tuple[str, str, str, str]]) -> None:
+    shown = {(payload, said) for _, _, payload, said in lines}
+    for family in families("composition"):
+        for depth in DEPTHS:
+            for item in items(family.name, depth, 50):
+                assert (item.payload, item.answer) not in shown
+
+
+# Rewards.
+
+
+@pytest.mark.parametrize("rule", reward_rules.names())
+@every_family
+def test_a_reward_is_one_for_right_and_less_for_anything_else(rule: str, name: str) -> None:
+    reward, family = reward_rules.build(rule), family_of(name)
+    for item in items(name, "medium", 4):
+        assert reward(family, item, item.answer) == 1.0
+        for reply in (
+            "",
+            "?",
+            item.answer + "~",
+            item.answer[:-1] + "~",
+            *family.answers(item.payload),
+            "x" * 50_000,
+        ):
+            worth = reward(family, item, reply)
+            assert 0.0 <= worth <= 1.0
+            assert (worth == 1.0) == (family.verify(item, reply) == 1.0), (item, reply)
+
+
+def test_only_the_verdict_learns_without_gold() -> None:
+    assert {name: reward_rules[name].sees_gold for name in ("verdict", "shaped")} == {
+        "verdict": False,
+        "shaped": True,
+    }
+
+
+@pytest.mark.parametrize("rule", [name for name in reward_rules.names() if not reward_rules[name].sees_gold])
+@every_family
+def test_a_reward_without_gold_equals_the_verdict(rule: str, name: str) -> None:
+    reward, family = reward_rules.build(rule), family_of(name)
+    for item in items(name, "short", 4):
+        for reply in ("", item.answer, item.answer + "~", *family.answers(item.payload)):
+            assert reward(family, item, reply) == family.verify(item, reply)
+
+
+@every_family
+@example(reply="x" * 20_000)
+@settings(max_examples=25)
+@given(reply=st.text(max_size=40))
+def test_a_wrong_reply_never_earns_more_than_the_ceiling(name: str, reply: str) -> None:
+    reward, family = reward_rules.build({"kind": "shaped", "ceiling": 0.3}), family_of(name)
+    (item,) = items(name, "short", 1)
+    if not family.verify(item, reply):
+        assert 0.0 <= reward(family, item, reply) <= 0.3
+
+
+def test_a_nearer_reply_earns_more_when_shaped() -> None:
+    reward, family = reward_rules.build("shaped"), family_of("string.reverse")
+    item = family.item("kqa", "short")
+    earned = [reward(family, item, reply) for reply in ("zzzzz", "AZZ", "AQZ", "AQK")]
+    assert earned == sorted(earned)
+    assert len(set(earned)) == 4

@@ -1,0 +1,220 @@
+"""Kinds of hosts and of adapters, what is refused, and how rows become tiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from hosts import PROMPTS, make_host, random_weights
+from symbiont_ecology.errors import AdapterError, HostError
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.host.tiles import tile_rows
+from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Row
+from symbiont_ecology.weights.adapter import AdapterWeights
+
+SLOTS = (0, 1, HOST_SLOT, 3, 2, 2, 2, 0)  # one per prompt
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "qwen2", "llama", "mistral"])
+def test_the_fused_forward_equals_transformers(host_folders: dict[str, Path], kind: str) -> None:
+    kernels = [
+        HostKernel.from_pretrained(host_folders[kind], slots=4, prefer_fused=fused) for fused in (True, False)
+    ]
+    assert kernels[0].layout == kernels[1].layout
+    assert kernels[0].shape == kernels[1].shape
+    assert kernels[0].fingerprint() == kernels[1].fingerprint()
+    found = []
+    for kernel in kernels:
+        for slot in range(4):
+            kernel.place(slot, random_weights(kernel.layout, slot, 8))
+        rows = [Row(prompt, slot, 12) for prompt, slot in zip(PROMPTS, SLOTS, strict=True)]
+        found.append(kernel.rollout(rows, None, Decoding()))
+    np.testing.assert_array_equal(found[0].ids, found[1].ids)
+    np.testing.assert_allclose(found[0].log_probabilities, found[1].log_probabilities, atol=1e-4)
+
+
+@pytest.mark.parametrize("prefer_fused", [True, False])
+def test_a_half_precision_host_learns_in_single_precision(
+    host_folders: dict[str, Path], prefer_fused: bool
+) -> None:
+    found = []
+    for dtype in ("float32", "bfloat16"):
+        kernel = HostKernel.from_pretrained(
+            host_folders["qwen3"], slots=2, dtype=dtype, prefer_fused=prefer_fused
+        )
+        weights = random_weights(kernel.layout, 0)
+        kernel.place(0, weights)
+        batch = LearningBatch((Lesson("12+7=", (70, 71, 72), 0),), {0: 1e-3})
+        learned, _, statistics = kernel.learn(batch, {0: weights}, {})
+        assert learned[0].vector.dtype == np.float32
+        assert len(kernel.generate(PROMPTS, 0, min_new_tokens=4)) == len(PROMPTS)
+        found.append(statistics.loss[0])
+    assert found[0] == pytest.approx(found[1], rel=0.05)
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"use_rslora": True, "lora_alpha": 3},
+        {"lora_alpha": 32, "r": 4, "lora_dropout": 0.1},
+        {"rank_pattern": {"q_proj": 2, "c_attn": 2}, "alpha_pattern": {"down_proj": 5, "c_fc": 5}},
+        {"layers_to_transform": [1]},
+    ],
+)
+@pytest.mark.parametrize("kind", ["qwen3", "gpt2"])
+def test_adapters_made_by_peft_attach(
+    host_folders: dict[str, Path], tmp_path: Path, kind: str, changes: dict[str, Any]
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(host_folders[kind], dtype=torch.float32)
+    targets = ["c_attn", "c_proj", "c_fc"] if kind == "gpt2" else ["q_proj", "down_proj"]
+    settings = {"r": 8, "target_modules": targets, "task_type": "CAUSAL_LM", "fan_in_fan_out": kind == "gpt2"}
+    peft = get_peft_model(model, LoraConfig(**(settings | changes))).eval()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, one in peft.named_parameters():
+            if "lora_B" in name:
+                one.normal_(std=0.05)
+    peft.save_pretrained(tmp_path / "made")
+    kernel = HostKernel.from_pretrained(host_folders[kind], slots=1, rank=8)
+    slot = kernel.attach(tmp_path / "made")
+    ids = torch.tensor([AutoTokenizer.from_pretrained(host_folders[kind])("12+7=19")["input_ids"]])
+    ours = kernel.score(["1"], ["2+7=19"], slot)[0]
+    with torch.no_grad():
+        theirs = peft(input_ids=ids).logits[0].log_softmax(-1)
+        with peft.disable_adapter():
+            bare = peft(input_ids=ids).logits[0].log_softmax(-1)
+    start = ids.shape[1] - len(ours)
+    picked = ids[0, start:, None]
+    torch.testing.assert_close(ours, theirs[start - 1 : -1].gather(1, picked)[:, 0], atol=1e-4, rtol=0)
+    assert (ours - bare[start - 1 : -1].gather(1, picked)[:, 0]).abs().max() > 1e-3
+
+
+def test_narrowed_targets_export_by_full_name_when_endings_are_ambiguous(
+    host_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["gpt2"], slots=1, targets=["attn.c_proj"])
+    kernel.place(0, random_weights(kernel.layout, 0))
+    kernel.export(0, tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(host_folders["gpt2"], dtype=torch.float32)
+    peft = PeftModel.from_pretrained(model, tmp_path)
+    adapted = [name for name, _ in peft.named_parameters() if "lora_A" in name]
+    assert len(adapted) == len(kernel.layout.modules) == kernel.shape.layers
+    assert all(".attn.c_proj." in name for name in adapted)
+
+
+def test_narrowed_targets_compute_what_full_ones_compute(host_folders: dict[str, Path]) -> None:
+    targets = ["k_proj", "up_proj", "o_proj"]
+    narrow = HostKernel.from_pretrained(host_folders["qwen3"], slots=1, targets=targets)
+    full = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
+    weights = random_weights(narrow.layout, 0)
+    found = {name: (a, b) for name, a, b in weights.factors()}
+    nothing = {name: (np.zeros((0, d_in)), np.zeros((d_out, 0))) for name, d_in, d_out in full.layout.modules}
+    narrow.place(0, weights)
+    full.place(0, AdapterWeights.from_factors(full.layout, 8, weights.scaling, nothing | found))
+    assert narrow.generate(PROMPTS, 0) == full.generate(PROMPTS, 0)
+    assert narrow.generate(PROMPTS, 0) != full.generate(PROMPTS, HOST_SLOT)
+
+
+def test_wide_hosts_keep_their_factors_apart(tmp_path: Path) -> None:
+    folder = make_host(tmp_path, layers=1, intermediate_size=2304)
+    fused, wrapped = (
+        HostKernel.from_pretrained(folder, slots=2, prefer_fused=fused) for fused in (True, False)
+    )
+    for kernel in (fused, wrapped):
+        for slot in range(2):
+            kernel.place(slot, random_weights(kernel.layout, slot))
+    slots = [row % 2 for row in range(len(PROMPTS))]
+    assert fused.generate(PROMPTS, slots) == wrapped.generate(PROMPTS, slots)
+
+
+def test_slots_are_attached_listed_exported_and_freed(host_folders: dict[str, Path], tmp_path: Path) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=2)
+    weights = random_weights(kernel.layout, 0, scaling=0.7)
+    kernel.place(1, weights)
+    assert kernel.weights_of(1) is weights
+    kernel.export(1, tmp_path / "out")
+    assert kernel.attach(tmp_path / "out") == 0
+    np.testing.assert_array_equal(kernel.weights_of(0).vector, weights.vector)
+    assert kernel.generate(PROMPTS, 0) == kernel.generate(PROMPTS, 1)
+    with pytest.raises(AdapterError, match="free slot"):
+        kernel.attach(tmp_path / "out")
+    kernel.detach(0)
+    with pytest.raises(HostError, match="found none"):
+        kernel.weights_of(0)
+    assert kernel.attach(tmp_path / "out") == 0
+
+
+def test_adapters_that_do_not_fit_are_refused(host_folders: dict[str, Path]) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1, rank=4)
+    large = random_weights(kernel.layout, 0, rank=8)
+    with pytest.raises(AdapterError, match="rank at most 4"):
+        kernel.place(0, large)
+    with pytest.raises(AdapterError, match="rank at most 4"):
+        kernel.learn(LearningBatch((Lesson("a", (5,), 0),), {0: 1e-3}), {0: large}, {})
+    other = HostKernel.from_pretrained(host_folders["gpt2"], slots=1)
+    with pytest.raises(AdapterError, match="modules"):
+        kernel.place(0, random_weights(other.layout, 0, rank=2))
+
+
+def test_impossible_calls_say_what_to_do(host_folders: dict[str, Path]) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
+    with pytest.raises(HostError, match="slot from 0 to 0"):
+        kernel.generate(["a"], 3)
+    with pytest.raises(HostError, match="at most 512 tokens"):
+        kernel.generate(["a"], HOST_SLOT, max_new_tokens=600)
+    with pytest.raises(ValueError, match="one generator"):
+        kernel.rollout([Row("a")], None, Decoding(temperature=0.9))
+    with pytest.raises(ValueError, match="learning rate"):
+        kernel.learn(LearningBatch((Lesson("a", (5,), 0),), {}), {0: random_weights(kernel.layout, 0)}, {})
+    for wrong, says in (
+        ({"targets": ["c_attn"]}, "targets among"),
+        ({"device": "nowhere"}, "device"),
+        ({"dtype": "int8"}, "dtype"),
+        ({"slots": 0}, "at least one slot"),
+    ):
+        with pytest.raises(HostError, match=says):
+            HostKernel.from_pretrained(host_folders["qwen3"], **wrong)
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (lambda folder: [path.unlink() for path in folder.iterdir()], "config.json"),
+        (lambda folder: (folder / "config.json").write_text("{"), "damaged"),
+        (lambda folder: (folder / "config.json").write_text("{}"), "model_type"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "weights"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"\0" * 40), "damaged"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer"),
+        (lambda folder: (folder / "tokenizer.json").write_text("{"), "tokenizer"),
+        (lambda folder: (folder / "tokenizer_config.json").write_text("["), "damaged"),
+    ],
+)
+def test_a_damaged_host_is_refused_in_one_line(tmp_path: Path, harm: Any, says: str) -> None:
+    folder = make_host(tmp_path, layers=1)
+    harm(folder)
+    with pytest.raises(HostError, match=says) as caught:
+        HostKernel.from_pretrained(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["/nowhere/at/all", "./nowhere", "no-such-host"])
+def test_a_missing_host_is_refused(name: str) -> None:
+    with pytest.raises(HostError, match="found no folder"):
+        HostKernel.from_pretrained(name)
+
+
+@pytest.mark.parametrize(
+    "slots", [[0], [3, 3, 1], [0, 1, 2, 3] * 4, [0] * 9 + [1, 2, 3], [5] * 8 + [4] * 7 + [-1]]
+)
+def test_tiles_hold_every_row_once_and_only_rows_of_their_slot(slots: list[int]) -> None:
+    tiling = tile_rows(slots)
+    assert sorted(tiling.rows[tiling.is_real].tolist()) == list(range(len(slots)))
+    owners = np.repeat(tiling.slots, tiling.height)
+    assert [slots[row] for row in tiling.rows] == owners.tolist()

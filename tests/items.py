@@ -1,0 +1,32 @@
+"""Items of every family for contract tests, the same ones every time."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.tasks import TaskFamily, task_families
+from symbiont_ecology.tasks.splits import Split
+from symbiont_ecology.types import Depth, Item
+
+every_family = pytest.mark.parametrize("name", task_families.names())
+family_of = cache(task_families.build)
+
+
+def items(
+    name: str,
+    depth: Depth,
+    count: int = 12,
+    convention: int | None = None,
+    split: Split = "train",
+) -> list[Item]:
+    """A few items of a cell, the same ones every time."""
+    family, generator = family_of(name), Draw(11)("contract", name, depth, split)
+    return [family.sample(depth, generator, split=split, convention=convention) for _ in range(count)]
+
+
+def families(role: str) -> list[TaskFamily]:
+    """All families of a role."""
+    return [family for name in task_families.names() if (family := family_of(name)).role == role]
