@@ -59,7 +59,7 @@ def recipe(card: dict[str, Any]) -> str:
     return (
         f"Shipped: {card['parameters']:,} parameters, seed {facts['seed']}, {facts['steps']:,} steps of "
         f"{facts['batch']} lines ({card['tokens'] / 1e6:.1f} million tokens), {card['answer_nats']:.3f} nats per answer token "
-        f"at the end, {card['seconds'] / 60:.0f} minutes on one core, {card['bytes'] / 1e6:.2f} MB, sha256 `{card['sha256'][:16]}…`."
+        f"at the end, {card['bytes'] / 1e6:.2f} MB, sha256 `{card['sha256'][:16]}…`."
     )
 
 
