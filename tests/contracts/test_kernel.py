@@ -137,7 +137,7 @@ def test_two_steps_in_company_equal_two_steps_alone(company: Company) -> None:
         alone, memory = {slot: weights}, {slot: Memory()}
         for _ in range(2):
             alone, memory, _ = company.kernel.learn(dataclasses.replace(batch, lessons=own), alone, memory)
-        np.testing.assert_allclose(together[slot].vector, alone[slot].vector, atol=1e-5)
+        assert_same_weights(together[slot], alone[slot], rate=1e-4, steps=2)
         np.testing.assert_allclose(kept[slot].first, memory[slot].first, atol=1e-6)
         np.testing.assert_allclose(kept[slot].second, memory[slot].second, atol=1e-6)
         assert kept[slot].step == 2
@@ -175,7 +175,7 @@ def test_small_token_budgets_change_nothing(company: Company) -> None:
     for one, other in zip(in_chunks, scores, strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=0)
     for slot in weights:
-        np.testing.assert_allclose(piecewise[slot].vector, learned[slot].vector, atol=1e-5)
+        assert_same_weights(piecewise[slot], learned[slot], rate=1e-4, steps=1)
 
 
 def test_a_sick_slot_is_named_and_its_neighbours_do_not_notice(company: Company) -> None:
@@ -349,6 +349,13 @@ def some_lessons(company: Company, clip: float = 100.0) -> tuple[tuple[Lesson, .
         for row in range(15)
     )
     return lessons, LearningBatch(lessons, dict.fromkeys(range(4), 1e-4), clip)
+
+
+def assert_same_weights(one: AdapterWeights, other: AdapterWeights, rate: float, steps: int) -> None:
+    """Equal but where a gradient is rounding noise of 1e-8: Adam makes a whole step of it, either way."""
+    difference = np.abs(one.vector - other.vector)
+    assert (difference <= 1e-5).mean() > 0.9999
+    assert difference.max() <= 2 * rate * steps
 
 
 def sampled(company: Company, rows: Sequence[int]) -> Rollouts:

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from symbiont_ecology.host.bank import Adapters, Site
+from symbiont_ecology.host.bank import Adapters, Site, SlotBank
+from symbiont_ecology.host.packing import Packing
 from symbiont_ecology.host.shape import HostShape
 
 
@@ -30,10 +31,7 @@ class Session(Protocol):
 
 
 class Decoder(Protocol):
-    """A frozen causal language model whose linear modules take stacked adapters.
-
-    Rows of every call come tile by tile, as ``adapters`` lists the tiles, all of one height.
-    """
+    """A frozen causal language model whose linear modules take stacked adapters."""
 
     @property
     def shape(self) -> HostShape:
@@ -64,25 +62,24 @@ class Decoder(Protocol):
         """Every base weight by its Hugging Face name, tied weights once."""
         ...
 
-    def start(self, rows: Sequence[np.ndarray], adapters: Adapters, room: int) -> tuple[Tensor, Session]:
-        """Reads the prompts (token ids, one array per row) with ``room`` tokens to come; first logits."""
-        ...
+    def start(
+        self,
+        prompts: Sequence[np.ndarray],
+        slots: Sequence[int],
+        tiles: Sequence[int],
+        bank: SlotBank,
+        room: int,
+    ) -> tuple[Tensor, Session]:
+        """Reads prompts (token ids) with ``room`` tokens to come; first logits ``(rows, vocab)``.
 
-    def logits_at(self, ids: Tensor, wanted: Tensor, is_real: Tensor, adapters: Adapters) -> Tensor:
-        """Logits ``(real, vocab)`` of right-padded ``ids (rows, time)`` at some positions of each row.
-
-        ``wanted`` and ``is_real`` are ``(rows, few)``: positions, and which of them are more than padding.
+        Rows come tile by tile: ``slots`` has one entry per row, ``tiles`` one per tile.
         """
         ...
 
-    def hidden(self, ids: Tensor, adapters: Adapters) -> Tensor:
-        """Last hidden states ``(rows, time, hidden)`` of right-padded ids, after the final norm."""
+    def logits(self, packing: Packing, adapters: Adapters) -> Tensor:
+        """Logits ``(targets, vocab)``, row by row, of the answer's tokens and the one after the answer."""
         ...
 
-
-def pad_right(rows: Sequence[np.ndarray], device: torch.device) -> Tensor:
-    """Token ids as one ``(rows, longest)`` tensor; zeros behind short rows, which no real token ever sees."""
-    ids = np.zeros((len(rows), max(len(row) for row in rows)), dtype=np.int64)
-    for target, row in zip(ids, rows, strict=True):
-        target[: len(row)] = row
-    return torch.from_numpy(ids).to(device)
+    def features(self, packing: Packing, adapters: Adapters) -> Tensor:
+        """Last hidden states, after the final norm, averaged over each row's prompt: ``(rows, hidden)``."""
+        ...

@@ -78,7 +78,8 @@ def _write_wave(decoder: Decoder, bank: SlotBank, request: Request, wave: np.nda
     limits = np.asarray(request.limits, dtype=np.int64)
     is_live, cost = tiling.is_real, tiling.cost
     room = int(limits[wave].max())
-    logits, session = decoder.start([request.prompts[row] for row in source], bank.gather(tiling.slots), room)
+    prompts, slots = [request.prompts[row] for row in source], [request.slots[row] for row in source]
+    logits, session = decoder.start(prompts, slots, tiling.slots, bank, room)
     chooser = _Chooser(request, decoder.device)
     for time in range(room):
         tokens, log_probabilities = chooser.choose(logits, time, source)

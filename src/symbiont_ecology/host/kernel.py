@@ -23,8 +23,9 @@ from symbiont_ecology.host import decoding as writing
 from symbiont_ecology.host import learning
 from symbiont_ecology.host.allocator import keep_freed_memory
 from symbiont_ecology.host.bank import SlotBank, bare
-from symbiont_ecology.host.decoder import Decoder, pad_right
+from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.loading import TextCodec, find_folder, load_decoder, read_config
+from symbiont_ecology.host.packing import Text, chunks, pack
 from symbiont_ecology.host.shape import HostShape
 from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, LearningStatistics, Rollouts, Row
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Memory
@@ -273,30 +274,26 @@ class HostKernel:
             raise HostError(
                 f"expected a completion for each of {len(prompts)} prompts, got {len(completions)}"
             )
-        answers = []
-        for prompt, completion in zip(self.encode(prompts), completions, strict=True):
+        encoded, answers = self.encode(prompts), []
+        for completion in completions:
             if isinstance(completion, str):
-                ids = self._codec.encode([completion], special=False)[0]
+                answers.append(self._codec.encode([completion], special=False)[0])
             else:
-                ids = np.array(completion, dtype=np.int64)
-            answers.append(learning.Answer(np.concatenate([prompt, ids]), len(prompt)))
-        self._check_positions([len(answer.ids) for answer in answers])
-        return learning.score(self._decoder, self._bank, answers, owners, self._max_batch_tokens)
+                answers.append(np.array(completion, dtype=np.int64))
+        self._check_positions([len(prompt) + len(one) for prompt, one in zip(encoded, answers, strict=True)])
+        return learning.score(self._decoder, self._bank, encoded, answers, owners, self._max_batch_tokens)
 
     def features(self, prompts: Sequence[str]) -> np.ndarray:
         """What the bare host makes of each prompt: its last hidden states averaged, ``(rows, hidden)``."""
         encoded = self.encode(prompts)
         self._check_positions([len(ids) for ids in encoded])
         found = np.zeros((len(encoded), self.shape.hidden), dtype=np.float32)
-        order = sorted(range(len(encoded)), key=lambda row: len(encoded[row]))
+        texts, owners = [Text(ids, ids[:0]) for ids in encoded], [HOST_SLOT] * len(encoded)
         with torch.inference_mode():
-            while order:
-                count = max(1, learning.FORWARD_TOKENS // len(encoded[order[-1]]))
-                rows, order = order[-count:], order[:-count]
-                ids = pad_right([encoded[row] for row in rows], self._decoder.device)
-                states = self._decoder.hidden(ids, bare(len(self._decoder.sites), len(rows))).float()
-                for row, state in zip(rows, states, strict=True):
-                    found[row] = state[: len(encoded[row])].mean(0).cpu().numpy()
+            for rows in chunks(texts, owners, learning.FORWARD_TOKENS):
+                packing = pack([texts[row] for row in rows], owners[: len(rows)], self._decoder.device)
+                states = self._decoder.features(packing, bare(len(self._decoder.sites)))
+                found[rows] = states.float().cpu().numpy()
         return found
 
     def learn(

@@ -1,16 +1,16 @@
 """A fused forward for Llama-like decoders: Qwen3, Qwen2, Llama, Mistral without sliding windows.
 
 Small hosts spend most of their time between the matrix products, so: q, k and v (gate and up) are one
-product when decoding; keys and values go into a cache allocated once; grouped heads are never repeated
-when decoding; nothing here imports transformers, whose modules cost more to import than a short run.
-Rows are padded on the right: a causal mask then hides the padding by itself, and all rows share one
-table of rotary angles. Models: arXiv:2302.13971 (Llama), arXiv:2505.09388 (Qwen3); RoPE: arXiv:2104.09864.
+product; prompts are read as one packed line of tokens, without padding; keys and values go into a cache
+allocated once; grouped heads are never repeated; residuals are added by the products themselves; nothing
+here imports transformers, whose modules cost more to import than a short run.
+Models: arXiv:2302.13971 (Llama), arXiv:2505.09388 (Qwen3); RoPE: arXiv:2104.09864.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from symbiont_ecology.host.bank import Adapters, Factors, project, project_whole
-from symbiont_ecology.host.decoder import pad_right
+from symbiont_ecology.host.bank import Adapters, SlotBank
+from symbiont_ecology.host.lowrank import Factors, add_low_rank, add_low_rank_tiles
+from symbiont_ecology.host.packing import Packing, Text, pack
 from symbiont_ecology.host.shape import HostShape
 
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
-PREFILL_TOKENS = 2048
-"""Prompt tokens per forward: more does not fill the matrix units better, and falls out of the cache."""
+PREFILL_TOKENS = 1024
+"""Prompt tokens per forward: what fits the second-level cache. Measured: see docs/performance.md."""
 
 _SITES = (
     ("self_attn", ("q_proj", "k_proj", "v_proj")),
@@ -32,6 +33,7 @@ _SITES = (
     ("mlp", ("gate_proj", "up_proj")),
     ("mlp", ("down_proj",)),
 )
+_NOTHING = np.zeros(0, dtype=np.int64)
 
 
 def is_supported(config: Mapping[str, Any]) -> bool:
@@ -50,25 +52,55 @@ def is_supported(config: Mapping[str, Any]) -> bool:
     )
 
 
-Sites = Sequence[Factors | None]
-"""The factors of one layer's four sites."""
-
-
 @dataclass(frozen=True)
 class _Linear:
-    """The base weights of one site: ``whole (Σ d_out, d_in)`` and its members as views of it."""
+    """The base weights of one site, ``whole (Σ d_out, d_in)``; its members are known by name as views."""
 
     whole: Tensor
     bias: Tensor | None
-    parts: tuple[tuple[Tensor, Tensor | None], ...]
+
+    def __call__(self, x: Tensor, factors: Factors | None, counts: Sequence[int]) -> Tensor:
+        """Packed tokens ``(tokens, d_in)`` to ``(tokens, Σ d_out)``, low-rank terms included."""
+        y = F.linear(x, self.whole, self.bias)
+        return y if factors is None else add_low_rank(x, y, factors, counts)
+
+    def tiles(self, x: Tensor, factors: Factors | None) -> Tensor:
+        """The same for equally many rows per owner."""
+        y = F.linear(x, self.whole, self.bias)
+        return y if factors is None else add_low_rank_tiles(x, y, factors)
+
+    def onto(self, residual: Tensor, x: Tensor, factors: Factors | None) -> None:
+        """Adds what ``tiles`` would give to ``residual``, in place."""
+        residual.addmm_(x, self.whole.t())
+        if self.bias is not None:
+            residual.add_(self.bias)
+        if factors is not None:
+            add_low_rank_tiles(x, residual, factors)
+
+
+class _Norm:
+    """Root mean square norm over the last dimension (arXiv:1910.07467), in few operations on a CPU."""
+
+    def __init__(self, weight: Tensor, eps: float) -> None:
+        size = weight.shape[-1]
+        self._weight, self._eps = weight, eps
+        self._scaled = weight * size**0.5
+        self._floor = weight.new_tensor((size * eps) ** 0.5)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """``x (…, width)``, or ``(…, heads, width)`` with a weight for every head."""
+        if torch.is_grad_enabled() or x.dtype != torch.float32:
+            return F.rms_norm(x, x.shape[-1:], None, self._eps) * self._weight
+        # x / sqrt(|x|² / n + eps), with the square root of n in the weight.
+        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floor)
+        return torch.div(x, size).mul_(self._scaled)
 
 
 @dataclass(frozen=True)
 class _Layer:
-    attention_norm: Tensor
-    feed_norm: Tensor
-    q_norm: Tensor | None
-    k_norm: Tensor | None
+    attention_norm: _Norm
+    feed_norm: _Norm
+    head_norms: _Norm | None  # of queries and keys (Qwen3), weights (heads + kv_heads, head_dim)
     qkv: _Linear
     out: _Linear
     gate_up: _Linear
@@ -89,33 +121,33 @@ class LlamaDecoder:
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        self.device, self.fan_in_fan_out = device, False
+        self.device, self.dtype, self.fan_in_fan_out = device, dtype, False
         self._weights: dict[str, Tensor] = {}
         self._source = tensors
-        self.dtype = dtype
         self._eps = float(config.get("rms_norm_eps", 1e-6))
-        self._layers = [self._layer(index) for index in range(int(config["num_hidden_layers"]))]
+        layers = range(int(config["num_hidden_layers"]))
+        names = [
+            [f"model.layers.{index}.{block}.{name}" for name in members]
+            for index in layers
+            for block, members in _SITES
+        ]
+        linears = [self._linear(site) for site in names]
+        self.sites = tuple(
+            tuple((name, self._weights[f"{name}.weight"].shape[1], len(self._weights[f"{name}.weight"])) for name in site)
+            for site in names
+        )
+        sizes = HostShape.from_config(
+            config,
+            linear_parameters=sum(d_in * d_out for site in self.sites[: len(_SITES)] for _, d_in, d_out in site),
+            parameters=0,
+        )
+        self._layers = [self._layer(index, linears[4 * index : 4 * index + 4], sizes) for index in layers]
         self._embedding = self._take("model.embed_tokens.weight")
-        self._norm = self._take("model.norm.weight")
+        self._norm = _Norm(self._take("model.norm.weight"), self._eps)
         is_tied = config.get("tie_word_embeddings", False) or "lm_head.weight" not in tensors
         self._head = self._embedding if is_tied else self._take("lm_head.weight")
         self._source = {}
-        self.sites = tuple(
-            tuple(
-                (f"model.layers.{index}.{block}.{name}", weight.shape[1], weight.shape[0])
-                for name, (weight, _) in zip(names, linear.parts, strict=True)
-            )
-            for index, layer in enumerate(self._layers)
-            for (block, names), linear in zip(
-                _SITES, (layer.qkv, layer.out, layer.gate_up, layer.down), strict=True
-            )
-        )
-        per_layer = sum(d_in * d_out for site in self.sites[: len(_SITES)] for _, d_in, d_out in site)
-        self.shape = HostShape.from_config(
-            config,
-            linear_parameters=per_layer,
-            parameters=sum(weight.numel() for weight in self._weights.values()),
-        )
+        self.shape = replace(sizes, parameters=sum(weight.numel() for weight in self._weights.values()))
         rope = config.get("rope_parameters") or {}
         self._theta = float(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
         self._tables: tuple[Tensor, Tensor] | None = None
@@ -124,34 +156,30 @@ class LlamaDecoder:
         """Every base weight by its Hugging Face name; fused ones as views."""
         return dict(self._weights)
 
-    def start(self, rows: Sequence[np.ndarray], adapters: Adapters, room: int) -> tuple[Tensor, LlamaSession]:
-        """Reads the prompts in chunks of tiles, each as wide as its own longest row."""
-        lengths = np.array([len(row) for row in rows])
-        session = LlamaSession(
-            self, adapters, torch.from_numpy(lengths).to(self.device), int(lengths.max()), room
-        )
-        height = len(rows) // adapters.tiles
-        per_chunk = max(1, PREFILL_TOKENS // (height * int(lengths.max())))
+    def start(
+        self, prompts: Sequence[np.ndarray], slots: Sequence[int], tiles: Sequence[int], bank: SlotBank, room: int
+    ) -> tuple[Tensor, LlamaSession]:
+        """Reads the prompts tile by tile; what rows of one slot share is read once."""
+        lengths = np.array([len(prompt) for prompt in prompts])
+        session = LlamaSession(self, bank.gather(tiles), lengths, room)
         last: list[Tensor] = []
-        for low in range(0, adapters.tiles, per_chunk):
-            high = min(low + per_chunk, adapters.tiles)
-            chunk = slice(low * height, high * height)
-            ids = pad_right(rows[chunk], self.device)
-            ends = session.lengths[chunk, None] - 1
-            last.append(self._forward(ids, adapters.part(low, high), session.cache[:, :, chunk], ends)[:, 0])
+        texts = [Text(prompt, _NOTHING) for prompt in prompts]
+        for rows in _spans(texts, slots, PREFILL_TOKENS):
+            packing = pack(texts[rows], slots[rows], self.device)
+            x = self._read(packing, bank.gather(packing.owners), session.cache[:, :, rows])
+            last.append(x[packing.predicts])
         return self._logits(torch.cat(last)), session
 
-    def logits_at(self, ids: Tensor, wanted: Tensor, is_real: Tensor, adapters: Adapters) -> Tensor:
-        """Logits at the wanted positions only: the head is the largest product of a small host."""
-        return self._logits(self._forward(ids, adapters, None, wanted)[is_real])
+    def logits(self, packing: Packing, adapters: Adapters) -> Tensor:
+        """Logits ``(targets, vocab)`` where an answer's tokens, and what follows them, are predicted."""
+        return self._logits(F.embedding(packing.predicts, self._read(packing, adapters, None)))
 
-    def hidden(self, ids: Tensor, adapters: Adapters) -> Tensor:
-        """Last hidden states after the final norm."""
-        return self._normed(self._forward(ids, adapters, None, None), self._norm)
-
-    def embed(self, tokens: Tensor) -> Tensor:
-        """Input embeddings of token ids."""
-        return F.embedding(tokens, self._embedding)
+    def features(self, packing: Packing, adapters: Adapters) -> Tensor:
+        """Last hidden states, after the final norm, averaged over each prompt: ``(rows, hidden)``."""
+        states, _ = packing.unpacked(self._norm(self._read(packing, adapters, None, is_everywhere=True)))
+        is_real = torch.arange(states.shape[1], device=self.device) < packing.prompt_lengths[:, None]
+        means = (states * is_real[..., None]).sum(1) / packing.prompt_lengths[:, None]
+        return means[packing.prompt_of]
 
     def rotary(self, positions: int) -> tuple[Tensor, Tensor]:
         """Tables ``(positions or more, head_dim)``: cosines, and sines whose first half is negated."""
@@ -166,129 +194,109 @@ class LlamaDecoder:
                 self._tables = cos.to(self.device, self.dtype), sin.to(self.device, self.dtype)
         return self._tables
 
-    def decode(self, x: Tensor, angles: tuple[Tensor, Tensor], session: LlamaSession, end: int) -> Tensor:
-        """One new token per row: ``x (rows, 1, hidden)`` in, logits ``(rows, vocab)`` out."""
-        shape, rows = self.shape, x.shape[0]
-        mask = None if session.mask is None else session.mask[..., :end]
-        groups = shape.heads // shape.kv_heads
-        sites = session.adapters.sites
+    def decode(self, tokens: Tensor, positions: Tensor, session: LlamaSession, end: int) -> Tensor:
+        """One more token ``(rows,)`` per row, the last of ``end`` places in the cache; logits ``(rows, vocab)``."""
+        shape, rows = self.shape, len(tokens)
+        both, size, groups = shape.heads + shape.kv_heads, shape.head_dim, shape.heads // shape.kv_heads
+        cos, sin = self.rotary(end)
+        angles = cos[positions, None], sin[positions, None]
+        mask = session.mask[:, :, :end]
+        x = F.embedding(tokens, self._embedding)
         for index, layer in enumerate(self._layers):
-            qkv_f, out_f, gate_up_f, down_f = sites[4 * index : 4 * index + 4]
-            h = self._normed(x, layer.attention_norm)
-            heads = _whole(h, layer.qkv, qkv_f).view(
-                rows, 1, shape.heads + 2 * shape.kv_heads, shape.head_dim
-            )
-            q, k, v = torch.split(heads, [shape.heads, shape.kv_heads, shape.kv_heads], dim=2)
-            q, k = self._rotated(q, layer.q_norm, angles), self._rotated(k, layer.k_norm, angles)
+            qkv, out, gate_up, down = session.adapters.sites[4 * index : 4 * index + 4]
+            heads = layer.qkv.tiles(layer.attention_norm(x), qkv).view(rows, -1, size)
+            turned = _turned(heads[:, :both], layer.head_norms, angles)
             keys, values = session.cache[index, 0], session.cache[index, 1]
-            keys[:, :, end - 1], values[:, :, end - 1] = k[:, 0], v[:, 0]
-            o = F.scaled_dot_product_attention(
-                q.reshape(rows, shape.kv_heads, groups, shape.head_dim),
-                keys[:, :, :end],
-                values[:, :, :end],
-                attn_mask=mask,
-            )
-            x = x + _whole(o.reshape(rows, 1, -1), layer.out, out_f)
-            h = _whole(self._normed(x, layer.feed_norm), layer.gate_up, gate_up_f)
-            gate, up = h.chunk(2, dim=-1)
-            x = x + _whole(F.silu(gate) * up, layer.down, down_f)
-        return self._logits(x[:, 0])
+            keys[:, :, end - 1], values[:, :, end - 1] = turned[:, shape.heads :], heads[:, both:]
+            # Query heads that share a key head are more rows of one small product.
+            q = turned[:, : shape.heads].reshape(-1, groups, size)
+            k, v = keys.flatten(0, 1)[:, :end], values.flatten(0, 1)[:, :end]
+            scores = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=size**-0.5)
+            weights = scores.softmax(-1, dtype=torch.float32).to(self.dtype)
+            layer.out.onto(x, torch.bmm(weights, v).view(rows, -1), out)
+            gate, up = layer.gate_up.tiles(layer.feed_norm(x), gate_up).chunk(2, dim=-1)
+            layer.down.onto(x, F.silu(gate).mul_(up), down)
+        return self._logits(x)
 
-    def _forward(
-        self, ids: Tensor, adapters: Adapters, cache: Tensor | None, wanted: Tensor | None
+    def _read(
+        self, packing: Packing, adapters: Adapters, cache: Tensor | None, *, is_everywhere: bool = False
     ) -> Tensor:
-        """Hidden states of right-padded rows at the ``wanted (rows, few)`` positions, at all when None.
+        """Hidden states before the final norm, ``(ends, hidden)`` or of all tokens.
 
         Fills ``cache (layers, 2, rows, kv_heads, room, head_dim)`` when there is one. The last layer works
-        for the wanted positions alone: a fifth of all products in a host of five layers.
+        for the ends alone: a sixth of all products in a host of five layers.
         """
-        cos, sin = self.rotary(ids.shape[1])
-        angles = cos[: ids.shape[1], None], sin[: ids.shape[1], None]
-        x = self.embed(ids)
+        cos, sin = self.rotary(packing.longest)
+        angles = cos[packing.positions, None], sin[packing.positions, None]
+        masks = packing.end_mask(self.dtype), packing.answer_mask(self.dtype)
+        x = F.embedding(packing.ids, self._embedding)
+        if torch.is_grad_enabled():
+            x.requires_grad_()  # what adapters learn hangs on their inputs' gradients
         for index, layer in enumerate(self._layers):
-            sites = adapters.sites[4 * index : 4 * index + 4]
-            kept = None if cache is None else cache[index, :, :, :, : ids.shape[1]]
-            if wanted is None or index < len(self._layers) - 1:
-                x = self._block(layer, sites, x, angles, kept)
-            else:
-                x = self._last_block(layer, sites, x, kept, wanted)
+            qkv, out, gate_up, down = adapters.sites[4 * index : 4 * index + 4]
+            is_last = index == len(self._layers) - 1 and not is_everywhere
+            counts = packing.counts
+            heads = layer.qkv(layer.attention_norm(x), qkv, counts).unflatten(1, (-1, self.shape.head_dim))
+            kept = None if cache is None else cache[index]
+            o = self._attended(heads, layer.head_norms, angles, packing, masks, kept, is_last)
+            if is_last:
+                x, counts = F.embedding(packing.ends, x), packing.end_counts
+            x = x + layer.out(o, out, counts)
+            gate, up = layer.gate_up(layer.feed_norm(x), gate_up, counts).chunk(2, dim=-1)
+            x = x + layer.down(F.silu(gate) * up, down, counts)
         return x
 
-    def _block(
-        self, layer: _Layer, sites: Sites, x: Tensor, angles: tuple[Tensor, Tensor], kept: Tensor | None
+    def _attended(
+        self,
+        heads: Tensor,
+        norm: _Norm | None,
+        angles: tuple[Tensor, Tensor],
+        packing: Packing,
+        masks: tuple[Tensor, Tensor],
+        cache: Tensor | None,
+        is_last: bool,
     ) -> Tensor:
-        """One layer at all positions: ``x (rows, time, hidden)`` to the same."""
-        rows, time, heads = x.shape[0], x.shape[1], self.shape.heads
-        h = self._normed(x, layer.attention_norm)
-        q, k, v = (y.view(rows, time, -1, self.shape.head_dim) for y in project(h, layer.qkv.parts, sites[0]))
-        q = self._rotated(q, layer.q_norm, angles).transpose(1, 2)
-        k, v = self._rotated(k, layer.k_norm, angles).transpose(1, 2), v.transpose(1, 2)
-        if kept is not None:
-            kept[0], kept[1] = k, v
-        o = F.scaled_dot_product_attention(q, _repeated(k, heads), _repeated(v, heads), is_causal=True)
-        return self._after_attention(layer, sites, x, o.transpose(1, 2).reshape(rows, time, -1))
+        """What packed tokens ``(tokens, heads + 2 · kv_heads, head_dim)`` see: ``(tokens or ends, heads · head_dim)``."""
+        both = self.shape.heads + self.shape.kv_heads
+        turned = _turned(heads[:, :both], norm, angles)
+        prompts, answers = packing.unpacked(turned.flatten(1))
+        prompt_values, answer_values = packing.unpacked(heads[:, both:].flatten(1))
+        q, k, v = self._split(prompts, prompt_values)
+        if cache is not None:
+            cache[0, :, :, : k.shape[2]], cache[1, :, :, : k.shape[2]] = k[packing.prompt_of], v[packing.prompt_of]
+        if is_last:
+            q = q[torch.arange(len(q), device=q.device), :, packing.prompt_lengths - 1, None]
+            seen = _attention(q, k, v, masks[0])
+        else:
+            seen = _attention(q, k, v, None)
+        if answers is None:
+            return packing.packed_ends(seen, None) if is_last else packing.packed(seen, None)
+        answer_q, answer_k, answer_v = self._split(answers, answer_values)
+        k = torch.cat([k[packing.prompt_of], answer_k], dim=2)
+        v = torch.cat([v[packing.prompt_of], answer_v], dim=2)
+        replied = _attention(answer_q, k, v, masks[1])
+        return packing.packed_ends(seen, replied) if is_last else packing.packed(seen, replied)
 
-    def _last_block(
-        self, layer: _Layer, sites: Sites, x: Tensor, kept: Tensor | None, wanted: Tensor
-    ) -> Tensor:
-        """One layer whose queries are the wanted positions alone: returns ``(rows, few, hidden)``."""
-        shape, (rows, time, _), few = self.shape, x.shape, wanted.shape[1]
-        cos, sin = self.rotary(time)
-        h, qkv = self._normed(x, layer.attention_norm), sites[0]
-        k, v = project(h, layer.qkv.parts[1:], None if qkv is None else qkv.members(1, 3))
-        k = k.view(rows, time, -1, shape.head_dim)
-        k = self._rotated(k, layer.k_norm, (cos[:time, None], sin[:time, None])).transpose(1, 2)
-        v = v.view(rows, time, -1, shape.head_dim).transpose(1, 2)
-        if kept is not None:
-            kept[0], kept[1] = k, v
-        row = torch.arange(rows, device=x.device)[:, None]
-        (q,) = project(h[row, wanted], layer.qkv.parts[:1], None if qkv is None else qkv.members(0, 1))
-        q = q.view(rows, few, -1, shape.head_dim)
-        q = self._rotated(q, layer.q_norm, (cos[wanted, None], sin[wanted, None]))
-        # Query heads that share a key head stand side by side, as if they were more positions.
-        groups = shape.heads // shape.kv_heads
-        q = q.view(rows, few, shape.kv_heads, groups, shape.head_dim).permute(0, 2, 3, 1, 4)
-        sees = torch.arange(time, device=x.device) <= wanted[:, :, None]
-        mask = torch.zeros(sees.shape, device=x.device, dtype=x.dtype).masked_fill_(
-            ~sees, torch.finfo(x.dtype).min
-        )
-        o = F.scaled_dot_product_attention(
-            q.reshape(rows, shape.kv_heads, groups * few, shape.head_dim),
-            k,
-            v,
-            attn_mask=mask.repeat(1, groups, 1)[:, None],
-        )
-        o = o.view(rows, shape.kv_heads, groups, few, shape.head_dim).permute(0, 3, 1, 2, 4)
-        return self._after_attention(layer, sites, x[row, wanted], o.reshape(rows, few, -1))
-
-    def _after_attention(self, layer: _Layer, sites: Sites, x: Tensor, o: Tensor) -> Tensor:
-        """Output projection and feed-forward with their residuals."""
-        x = x + project(o, layer.out.parts, sites[1])[0]
-        gate, up = project(self._normed(x, layer.feed_norm), layer.gate_up.parts, sites[2])
-        return x + project(F.silu(gate) * up, layer.down.parts, sites[3])[0]
-
-    def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(x, (x.shape[-1],), weight, self._eps)
-
-    def _rotated(self, x: Tensor, norm: Tensor | None, angles: tuple[Tensor, Tensor]) -> Tensor:
-        """Heads ``(rows, time, heads, head_dim)`` normed (Qwen3) and turned by their positions."""
-        if norm is not None:
-            x = self._normed(x, norm)
-        half = x.shape[-1] // 2
-        return torch.addcmul(x * angles[0], torch.cat((x[..., half:], x[..., :half]), -1), angles[1])
+    def _split(self, turned: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values ``(rows, heads, time, head_dim)`` from rectangles ``(rows, time, width)``."""
+        rows, time, size = values.shape[0], values.shape[1], self.shape.head_dim
+        q, k = turned.view(rows, time, -1, size).split([self.shape.heads, self.shape.kv_heads], dim=2)
+        return q.transpose(1, 2), k.transpose(1, 2), values.view(rows, time, -1, size).transpose(1, 2)
 
     def _logits(self, x: Tensor) -> Tensor:
-        return F.linear(self._normed(x, self._norm), self._head)
+        return F.linear(self._norm(x), self._head)
 
-    def _layer(self, index: int) -> _Layer:
+    def _layer(self, index: int, linears: Sequence[_Linear], sizes: HostShape) -> _Layer:
         stem = f"model.layers.{index}."
-        linears = [self._linear([f"{stem}{block}.{name}" for name in names]) for block, names in _SITES]
-        has_head_norms = f"{stem}self_attn.q_norm.weight" in self._source
+        norms = None
+        if f"{stem}self_attn.q_norm.weight" in self._source:
+            q, k = (self._take(f"{stem}self_attn.{name}_norm.weight") for name in "qk")
+            weights = torch.cat([q.expand(sizes.heads, -1), k.expand(sizes.kv_heads, -1)])
+            norms = _Norm(weights, self._eps)
         return _Layer(
-            self._take(f"{stem}input_layernorm.weight"),
-            self._take(f"{stem}post_attention_layernorm.weight"),
-            self._take(f"{stem}self_attn.q_norm.weight") if has_head_norms else None,
-            self._take(f"{stem}self_attn.k_norm.weight") if has_head_norms else None,
+            _Norm(self._take(f"{stem}input_layernorm.weight"), self._eps),
+            _Norm(self._take(f"{stem}post_attention_layernorm.weight"), self._eps),
+            norms,
             *linears,
         )
 
@@ -302,13 +310,12 @@ class LlamaDecoder:
             raise KeyError(f"{names[0]}.bias")
         bias = torch.cat(found) if found else None
         sizes = [weight.shape[0] for weight in weights]
-        bias_parts = torch.split(bias, sizes) if bias is not None else [None] * len(names)
-        parts = tuple(zip(torch.split(whole, sizes), bias_parts, strict=True))
-        for name, (weight, bias_part) in zip(names, parts, strict=True):
-            self._weights[f"{name}.weight"] = weight
-            if bias_part is not None:
-                self._weights[f"{name}.bias"] = bias_part
-        return _Linear(whole, bias, parts)
+        for name, part in zip(names, whole.split(sizes), strict=True):
+            self._weights[f"{name}.weight"] = part
+        if bias is not None:
+            for name, part in zip(names, bias.split(sizes), strict=True):
+                self._weights[f"{name}.bias"] = part
+        return _Linear(whole, bias)
 
     def _take(self, name: str) -> Tensor:
         self._weights[name] = self._source[name].to(self.device, self.dtype)
@@ -321,51 +328,58 @@ class LlamaSession:
     Short prompts leave a gap before the first new token; the additive mask hides it.
     """
 
-    def __init__(
-        self, decoder: LlamaDecoder, adapters: Adapters, lengths: Tensor, longest: int, room: int
-    ) -> None:
-        shape = decoder.shape
-        self._decoder, self.adapters, self.lengths = decoder, adapters, lengths
-        self._longest, self._written = longest, 0
-        # Zeros, not empty: masked positions still enter the product as 0 · value, and 0 · NaN is NaN.
-        size = (shape.layers, 2, len(lengths), shape.kv_heads, longest + room, shape.head_dim)
-        dtype = decoder.dtype
-        self.cache = torch.zeros(size, device=decoder.device, dtype=dtype)
-        self.mask: Tensor | None = None
-        if bool((lengths < longest).any()):
-            spots = torch.arange(longest + room, device=decoder.device)
-            is_gap = (spots >= lengths[:, None]) & (spots < longest)
-            mask = torch.zeros(is_gap.shape, device=decoder.device, dtype=dtype)
-            self.mask = mask.masked_fill_(is_gap, torch.finfo(dtype).min)[:, None, None]
+    def __init__(self, decoder: LlamaDecoder, adapters: Adapters, lengths: np.ndarray, room: int) -> None:
+        shape, device, dtype = decoder.shape, decoder.device, decoder.dtype
+        self._decoder, self.adapters = decoder, adapters
+        self._lengths, self._longest, self._written = torch.from_numpy(lengths).to(device), int(lengths.max()), 0
+        spots = torch.arange(self._longest + room, device=device)
+        is_gap = (spots >= self._lengths[:, None]) & (spots < self._longest)
+        mask = torch.zeros(is_gap.shape, device=device, dtype=dtype).masked_fill_(is_gap, torch.finfo(dtype).min)
+        self.mask = mask.repeat_interleave(shape.kv_heads, dim=0)[:, None]
+        size = (shape.layers, 2, len(lengths), shape.kv_heads, self._longest + room, shape.head_dim)
+        # Zeros, not empty: masked places still enter the product as 0 · value, and 0 · NaN is NaN.
+        self.cache = torch.zeros(size, device=device, dtype=dtype)
 
     def step(self, tokens: Tensor) -> Tensor:
         """Appends one token per row and returns the next logits."""
-        cos, sin = self._decoder.rotary(self.cache.shape[4])
-        positions = self.lengths + self._written
-        angles = cos[positions, None, None], sin[positions, None, None]
+        positions = self._lengths + self._written
         self._written += 1
-        end = self._longest + self._written
-        return self._decoder.decode(self._decoder.embed(tokens[:, None]), angles, self, end)
+        return self._decoder.decode(tokens, positions, self, self._longest + self._written)
 
     def keep(self, rows: Tensor, adapters: Adapters) -> None:
         """Goes on with fewer rows."""
+        heads = self._decoder.shape.kv_heads
         self.adapters = adapters
-        self.lengths = self.lengths[rows]
+        self._lengths = self._lengths[rows]
+        self.mask = self.mask.unflatten(0, (-1, heads))[rows].flatten(0, 1)
         self.cache = self.cache.index_select(2, rows)
-        self.mask = None if self.mask is None else self.mask[rows]
 
 
-def _whole(x: Tensor, linear: _Linear, factors: Factors | None) -> Tensor:
-    """All members of a site side by side; falls back to separate products on wide hosts."""
-    y = project_whole(x, linear.whole, linear.bias, factors)
-    return torch.cat(project(x, linear.parts, factors), dim=-1) if y is None else y
+def _turned(x: Tensor, norm: _Norm | None, angles: tuple[Tensor, Tensor]) -> Tensor:
+    """Heads ``(tokens, heads, head_dim)`` normed (Qwen3) and turned by their positions."""
+    if norm is not None:
+        x = norm(x)
+    half = x.shape[-1] // 2
+    return torch.addcmul(x * angles[0], torch.cat((x[..., half:], x[..., :half]), -1), angles[1])
 
 
-def _repeated(x: Tensor, heads: int) -> Tensor:
-    """Keys or values ``(rows, kv_heads, time, head_dim)`` with one copy per query head."""
-    rows, kv_heads, time, size = x.shape
-    if kv_heads == heads:
-        return x
-    return (
-        x[:, :, None].expand(rows, kv_heads, heads // kv_heads, time, size).reshape(rows, heads, time, size)
-    )
+def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Causal attention, or under a mask: ``(rows, heads, time, head_dim)`` to ``(rows, time, heads · head_dim)``."""
+    seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=True)
+    return seen.transpose(1, 2).flatten(2)
+
+
+def _spans(texts: Sequence[Text], slots: Sequence[int], max_tokens: int) -> Iterator[slice]:
+    """Consecutive rows with at most ``max_tokens`` tokens (or one row), shared prompts counted once."""
+    low = size = 0
+    seen: set[tuple[int, bytes]] = set()
+    for row, (text, slot) in enumerate(zip(texts, slots, strict=True)):
+        key = (slot, text.prompt.tobytes())
+        if key in seen:
+            continue
+        if row > low and size + len(text.prompt) > max_tokens:
+            yield slice(low, row)
+            low, size, seen = row, 0, set()
+        seen.add(key)
+        size += len(text.prompt)
+    yield slice(low, len(texts))

@@ -8,7 +8,9 @@ Rows are padded on the left when writing, the convention that every model of tra
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from symbiont_ecology.errors import HostError
-from symbiont_ecology.host.bank import Adapters, Site, add_low_rank
+from symbiont_ecology.host.bank import Adapters, Site, SlotBank
+from symbiont_ecology.host.lowrank import add_low_rank, add_low_rank_tiles
+from symbiont_ecology.host.packing import Packing
 from symbiont_ecology.host.shape import HostShape
 
 
@@ -31,11 +35,15 @@ class WrappedDecoder:
         self.device, self.dtype = device, model.dtype
         self._model = model.to(device).eval().requires_grad_(False)
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
-        self._adapters: Adapters | None = None
+        self._hooked: _Hooked | None = None
         found = _linears(model)
         self.sites: tuple[Site, ...] = tuple(((name, d_in, d_out),) for name, _, d_in, d_out in found)
         for index, (_, module, _, _) in enumerate(found):
             module.register_forward_hook(self._hook(index))
+        # What adapters learn hangs on their inputs' gradients.
+        model.get_input_embeddings().register_forward_hook(
+            lambda _, __, output: output.requires_grad_() if torch.is_grad_enabled() else output
+        )
         self.fan_in_fan_out = not any(isinstance(module, nn.Linear) for _, module, _, _ in found)
         config = model.config.get_text_config()
         layers = int(config.num_hidden_layers)
@@ -50,62 +58,112 @@ class WrappedDecoder:
         return dict(self._model.named_parameters())
 
     def start(
-        self, rows: Sequence[np.ndarray], adapters: Adapters, room: int
+        self,
+        prompts: Sequence[np.ndarray],
+        slots: Sequence[int],
+        tiles: Sequence[int],
+        bank: SlotBank,
+        room: int,
     ) -> tuple[Tensor, WrappedSession]:
-        """Reads the prompts, padded on the left, in one forward."""
-        lengths = np.array([len(row) for row in rows])
-        ids = np.zeros((len(rows), lengths.max()), dtype=np.int64)
-        for target, row in zip(ids, rows, strict=True):
-            target[len(target) - len(row) :] = row
-        mask = np.arange(lengths.max()) >= lengths.max() - lengths[:, None]
-        session = WrappedSession(self, adapters, torch.from_numpy(mask.astype(np.int64)).to(self.device))
-        return session.read(torch.from_numpy(ids).to(self.device)), session
+        """Reads every prompt of every slot once, padded on the left, then gives each row its copy."""
+        keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
+        place = {key: index for index, key in enumerate(dict.fromkeys(keys))}
+        unique = {key: prompt for key, prompt in zip(keys, prompts, strict=True)}
+        longest = max(len(prompt) for prompt in prompts)
+        ids, mask = np.zeros((2, len(unique), longest), dtype=np.int64)
+        for key, prompt in unique.items():
+            ids[place[key], longest - len(prompt) :] = prompt
+            mask[place[key], longest - len(prompt) :] = 1
+        counts = Counter(slot for slot, _ in place)
+        owners = sorted(counts)
+        adapters = _Hooked(bank.gather(owners), tuple(counts[owner] for owner in owners))
+        session = WrappedSession(self, adapters, torch.from_numpy(mask).to(self.device))
+        logits = session.read(torch.from_numpy(ids).to(self.device))
+        rows = torch.tensor([place[key] for key in keys], device=self.device)
+        session.keep(rows, bank.gather(tiles))
+        return logits[rows], session
 
-    def logits_at(self, ids: Tensor, wanted: Tensor, is_real: Tensor, adapters: Adapters) -> Tensor:
-        """Logits at the wanted positions; the model's own head runs on the span that holds them all."""
-        rows, positions = is_real.nonzero()[:, 0], wanted[is_real]
-        if "logits_to_keep" not in self._accepts:
-            everywhere: Tensor = self._read(ids, adapters).logits
-            return everywhere[rows, positions]
-        first, last = int(positions.min()), int(positions.max())
-        span = torch.arange(first, last + 1, device=ids.device)
-        logits: Tensor = self._read(ids, adapters, logits_to_keep=span).logits
-        return logits[rows, positions - first]
+    def logits(self, packing: Packing, adapters: Adapters) -> Tensor:
+        """Logits of the answers; the model's own head runs on the span that holds them all."""
+        order, ids, hooked = self._padded(packing, adapters)
+        starts = np.array([len(packing.texts[row].prompt) - 1 for row in order])
+        stops = np.array([len(packing.texts[row].ids) for row in order])
+        back = np.argsort(order)
+        rows = np.repeat(back, (stops - starts)[back])
+        spots = np.concatenate([np.arange(starts[row], stops[row]) for row in back])
+        if "logits_to_keep" in self._accepts:
+            first, last = int(starts.min()), int(stops.max())
+            span = torch.arange(first, last, device=ids.device)
+            logits: Tensor = self._read(ids, hooked, logits_to_keep=span).logits
+        else:
+            first, logits = 0, self._read(ids, hooked).logits
+        return logits[torch.from_numpy(rows).to(ids.device), torch.from_numpy(spots - first).to(ids.device)]
 
-    def hidden(self, ids: Tensor, adapters: Adapters) -> Tensor:
-        """Last hidden states after the final norm."""
-        states: Tensor = self._read(ids, adapters, output_hidden_states=True).hidden_states[-1]
-        return states
+    def features(self, packing: Packing, adapters: Adapters) -> Tensor:
+        """Last hidden states, after the final norm, averaged over each row's prompt."""
+        order, ids, hooked = self._padded(packing, adapters)
+        states: Tensor = self._read(ids, hooked, output_hidden_states=True).hidden_states[-1]
+        lengths = torch.tensor([len(packing.texts[row].prompt) for row in order], device=ids.device)
+        is_real = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+        means = (states * is_real[..., None]).sum(1) / lengths[:, None]
+        return means[torch.from_numpy(np.argsort(order)).to(ids.device)]
 
-    def _read(self, ids: Tensor, adapters: Adapters, **inputs: Any) -> Any:
-        # Padding on the right is causal's future: nothing to mask, but some models warn when told nothing.
-        return self.forward(
-            adapters, input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False, **inputs
-        )
-
-    def forward(self, adapters: Adapters, **inputs: Any) -> Any:
+    def forward(self, adapters: _Hooked, **inputs: Any) -> Any:
         """One forward of the model with these adapters in its hooks; arguments that it lacks are left out."""
-        self._adapters = adapters
+        self._hooked = adapters
         try:
             return self._model(
                 **{name: inputs[name] for name in inputs if name in self._accepts or name != "position_ids"}
             )
         finally:
-            self._adapters = None
+            self._hooked = None
+
+    def _padded(self, packing: Packing, adapters: Adapters) -> tuple[np.ndarray, Tensor, _Hooked]:
+        """The texts as rows padded on the right, sorted by owner: their order, ids ``(rows, longest)``, adapters."""
+        order = np.argsort(np.asarray(packing.row_owners), kind="stable")
+        counts = Counter(packing.row_owners)
+        ids = np.zeros((len(order), packing.longest), dtype=np.int64)
+        for target, row in zip(ids, order, strict=True):
+            text = packing.texts[row].ids
+            target[: len(text)] = text
+        hooked = _Hooked(adapters, tuple(counts[owner] for owner in packing.owners))
+        return order, torch.from_numpy(ids).to(self.device), hooked
+
+    def _read(self, ids: Tensor, adapters: _Hooked, **inputs: Any) -> Any:
+        # Padding on the right is causal's future: nothing to mask, but some models warn when told nothing.
+        return self.forward(
+            adapters, input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False, **inputs
+        )
 
     def _hook(self, index: int) -> Any:
         def add(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-            adapters = self._adapters
-            factors = None if adapters is None else adapters.sites[index]
-            return output if factors is None else add_low_rank(inputs[0], [output], factors)[0]
+            hooked = self._hooked
+            factors = None if hooked is None else hooked.adapters.sites[index]
+            if hooked is None or factors is None:
+                return output
+            x, y = inputs[0].flatten(0, -2), output.flatten(0, -2)
+            if torch.is_grad_enabled():
+                y = y.clone()  # autograd does not let a view be changed in place
+            if hooked.counts is None:
+                return add_low_rank_tiles(x, y, factors).view_as(output)
+            time = output.shape[1]
+            return add_low_rank(x, y, factors, [count * time for count in hooked.counts]).view_as(output)
 
         return add
+
+
+@dataclass(frozen=True)
+class _Hooked:
+    """What the hooks add: adapters for owners with so many rows each, or as many rows for each when None."""
+
+    adapters: Adapters
+    counts: tuple[int, ...] | None = None
 
 
 class WrappedSession:
     """Half-written rows in a cache of transformers."""
 
-    def __init__(self, decoder: WrappedDecoder, adapters: Adapters, mask: Tensor) -> None:
+    def __init__(self, decoder: WrappedDecoder, adapters: _Hooked, mask: Tensor) -> None:
         self._decoder, self._adapters, self._mask = decoder, adapters, mask
         self._cache: Any = None
 
@@ -131,7 +189,7 @@ class WrappedSession:
 
     def keep(self, rows: Tensor, adapters: Adapters) -> None:
         """Goes on with fewer rows."""
-        self._adapters, self._mask = adapters, self._mask[rows]
+        self._adapters, self._mask = _Hooked(adapters), self._mask[rows]
         self._cache.batch_select_indices(rows)
 
 

@@ -1,0 +1,150 @@
+"""The low-rank term of many owners on packed tokens: ``y += (x Aᵀ) B``, each owner's tokens under its own A, B.
+
+Tokens stand owner after owner, as many as each one has, so nothing is padded. On the CPU a loop over
+owners writes straight into the host's own output; with a few dozen tokens per owner the loop costs less
+than padding would. On CUDA one grouped product does the same in one launch.
+Gradients of the factors go straight into the learner's buffer: autograd sees activations alone.
+LoRA: arXiv:2106.09685; many adapters in one batch: arXiv:2311.03285 (S-LoRA).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Factors:
+    """LoRA factors of one site, one entry per owner.
+
+    A site is a group of modules that read the same input; ``a`` is ``(owners, members · rank, d_in)``,
+    ``b[j]`` is ``(owners, rank, d_outs[j])``, or None for a member without adapter (which has no share of
+    ``a``). ``whole_b``, when there is one, is ``(owners, members · rank, Σ d_outs)``, block-diagonal.
+    ``gradient`` are buffers of the same shapes that a backward pass adds to.
+    """
+
+    a: Tensor
+    b: tuple[Tensor | None, ...]
+    d_outs: tuple[int, ...]
+    whole_b: Tensor | None = None
+    gradient: Factors | None = None
+
+    def members(self) -> list[tuple[slice, slice, Tensor]]:
+        """``(columns of the output, columns of x Aᵀ, B)`` of every adapted member."""
+        found: list[tuple[slice, slice, Tensor]] = []
+        column = share = 0
+        for b, d_out in zip(self.b, self.d_outs, strict=True):
+            if b is not None:
+                rank = b.shape[1]
+                found.append((slice(column, column + d_out), slice(share, share + rank), b))
+                share += rank
+            column += d_out
+        return found
+
+
+def add_low_rank(x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int]) -> Tensor:
+    """``y (tokens, Σ d_outs)`` with the owners' terms for ``x (tokens, d_in)`` added in place.
+
+    Args:
+        x: inputs, owner after owner.
+        y: what the host's own modules made of them.
+        factors: one entry per owner.
+        counts: tokens of each owner.
+    """
+    if torch.is_grad_enabled() and x.requires_grad:
+        result: Tensor = _LowRank.apply(x, y, factors, counts)  # type: ignore[no-untyped-call]
+        return result
+    _forward(x, y, factors, counts)
+    return y
+
+
+def add_low_rank_tiles(x: Tensor, y: Tensor, factors: Factors) -> Tensor:
+    """The same for equally many rows per owner, as in decoding, where products are too small to be looped."""
+    tiles = factors.a.shape[0]
+    inner = torch.bmm(x.view(tiles, -1, x.shape[-1]), factors.a.transpose(1, 2))
+    target = y.view(tiles, -1, y.shape[-1])
+    if factors.whole_b is not None:
+        target.baddbmm_(inner, factors.whole_b)
+    else:
+        for columns, share, b in factors.members():
+            target[..., columns].baddbmm_(inner[..., share], b)
+    return y
+
+
+class _LowRank(torch.autograd.Function):
+    """Adds in place going forward; going back, adds the factors' gradients to their buffers."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int]) -> Tensor:
+        inner = _forward(x, y, factors, counts)
+        ctx.save_for_backward(x, inner)
+        ctx.factors, ctx.counts = factors, counts
+        ctx.mark_dirty(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        x, inner = ctx.saved_tensors
+        factors, counts = ctx.factors, ctx.counts
+        d_inner = torch.empty_like(inner)
+        for columns, share, b in factors.members():
+            _product(dy[:, columns], b.transpose(1, 2), counts, d_inner[:, share])
+        dx = torch.empty_like(x)
+        _product(d_inner, factors.a, counts, dx)
+        gradient = factors.gradient
+        if gradient is not None:
+            _outer(gradient.a, d_inner, x, counts)
+            for columns, share, b in gradient.members():
+                _outer(b, inner[:, share], dy[:, columns], counts)
+        return dx, dy, None, None
+
+
+def _forward(x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int]) -> Tensor:
+    inner = x.new_empty(x.shape[0], factors.a.shape[1])
+    _product(x, factors.a.transpose(1, 2), counts, inner)
+    for columns, share, b in factors.members():
+        _add_product(inner[:, share], b, counts, y[:, columns])
+    return inner
+
+
+def _product(x: Tensor, w: Tensor, counts: Sequence[int], out: Tensor) -> None:
+    """``out[owner] = x[owner] @ w[owner]``."""
+    if _is_grouped(x):
+        out.copy_(torch.nn.functional.grouped_mm(x, w, offs=_ends(counts, x.device)))
+        return
+    for part, factor, target in zip(x.split(counts), w.unbind(), out.split(counts), strict=True):
+        torch.mm(part, factor, out=target)
+
+
+def _add_product(x: Tensor, w: Tensor, counts: Sequence[int], y: Tensor) -> None:
+    """``y[owner] += x[owner] @ w[owner]``."""
+    if _is_grouped(x):
+        y.add_(torch.nn.functional.grouped_mm(x, w, offs=_ends(counts, x.device)))
+        return
+    for part, factor, target in zip(x.split(counts), w.unbind(), y.split(counts), strict=True):
+        target.addmm_(part, factor)
+
+
+def _outer(g: Tensor, x: Tensor, z: Tensor, counts: Sequence[int]) -> None:
+    """``g[owner] += x[owner]ᵀ @ z[owner]``, in the precision of ``g``."""
+    if _is_grouped(x):
+        g.add_(torch.nn.functional.grouped_mm(x.t(), z, offs=_ends(counts, x.device)))
+        return
+    for target, left, right in zip(g.unbind(), x.split(counts), z.split(counts), strict=True):
+        if g.dtype == x.dtype:
+            target.addmm_(left.t(), right)
+        else:
+            target.add_(left.t() @ right)
+
+
+def _is_grouped(x: Tensor) -> bool:
+    """Whether torch has a grouped kernel for this: CUDA in half precision."""
+    return x.is_cuda and x.dtype == torch.bfloat16
+
+
+def _ends(counts: Sequence[int], device: torch.device) -> Tensor:
+    return torch.tensor(counts, device=device).cumsum(0).to(torch.int32)
