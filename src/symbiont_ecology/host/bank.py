@@ -98,7 +98,9 @@ class Arrangement:
         starts: list[int | None] = []
         seen = column = 0
         for present, (_, _, d_out) in zip(has, site, strict=True):
-            starts.append((start + seen * self.rank * total + column if is_whole else start) if present else None)
+            starts.append(
+                (start + seen * self.rank * total + column if is_whole else start) if present else None
+            )
             if present and not is_whole:
                 start += self.rank * d_out
             seen, column = seen + present, column + d_out
@@ -226,5 +228,10 @@ def _view(place: _Place, block: Tensor, rank: int) -> Factors:
     if place.b_stride is None:
         whole = b[0] if len(b) == 1 else None
     else:
-        whole = strided(place.a_start + place.adapted * rank * place.d_in, place.adapted * rank, place.b_stride, place.b_stride)
+        whole = strided(
+            place.a_start + place.adapted * rank * place.d_in,
+            place.adapted * rank,
+            place.b_stride,
+            place.b_stride,
+        )
     return Factors(a, b, place.d_outs, whole)

@@ -27,7 +27,11 @@ FORWARD_TOKENS = 2048
 
 
 def token_log_probabilities(
-    decoder: Decoder, texts: Sequence[Text], completions: Sequence[np.ndarray], owners: Sequence[int], adapters: Callable[[Sequence[int]], Adapters]
+    decoder: Decoder,
+    texts: Sequence[Text],
+    completions: Sequence[np.ndarray],
+    owners: Sequence[int],
+    adapters: Callable[[Sequence[int]], Adapters],
 ) -> Tensor:
     """Log-probability (nats) of every completion token, ``(tokens,)``, row after row."""
     packing = pack(texts, owners, decoder.device)

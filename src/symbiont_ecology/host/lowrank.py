@@ -46,15 +46,18 @@ class Factors:
         return found
 
 
-def add_low_rank(x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int]) -> Tensor:
+def add_low_rank(x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int] | None) -> Tensor:
     """``y (tokens, Σ d_outs)`` with the owners' terms for ``x (tokens, d_in)`` added in place.
 
     Args:
         x: inputs, owner after owner.
         y: what the host's own modules made of them.
         factors: one entry per owner.
-        counts: tokens of each owner.
+        counts: tokens of each owner; None when all have equally many, as in decoding, where products are
+            too small to be looped over.
     """
+    if counts is None:
+        return _add_batched(x, y, factors)
     if torch.is_grad_enabled() and x.requires_grad:
         result: Tensor = _LowRank.apply(x, y, factors, counts)  # type: ignore[no-untyped-call]
         return result
@@ -62,11 +65,10 @@ def add_low_rank(x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int]) 
     return y
 
 
-def add_low_rank_tiles(x: Tensor, y: Tensor, factors: Factors) -> Tensor:
-    """The same for equally many rows per owner, as in decoding, where products are too small to be looped."""
-    tiles = factors.a.shape[0]
-    inner = torch.bmm(x.view(tiles, -1, x.shape[-1]), factors.a.transpose(1, 2))
-    target = y.view(tiles, -1, y.shape[-1])
+def _add_batched(x: Tensor, y: Tensor, factors: Factors) -> Tensor:
+    owners = factors.a.shape[0]
+    inner = torch.bmm(x.view(owners, -1, x.shape[-1]), factors.a.transpose(1, 2))
+    target = y.view(owners, -1, y.shape[-1])
     if factors.whole_b is not None:
         target.baddbmm_(inner, factors.whole_b)
     else:

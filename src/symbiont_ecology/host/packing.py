@@ -57,6 +57,7 @@ class Packing:
     predicts: Tensor
     _back: Tensor
     _ends_back: Tensor
+    _is_plain: bool
 
     @property
     def longest(self) -> int:
@@ -76,11 +77,15 @@ class Packing:
         """The line at ``ends`` alone, from ``(prompts, 1, width)`` and ``(rows, longest, width)``."""
         return torch.nn.functional.embedding(self._ends_back, _stacked(prompts, answers))
 
+    def by_row(self, x: Tensor) -> Tensor:
+        """Each row's entry of something that there is per prompt, ``(prompts, …)`` to ``(rows, …)``."""
+        return x if self._is_plain else x[self.prompt_of]
+
     def answer_mask(self, dtype: torch.dtype) -> Tensor:
         """What answers may see: ``(rows, 1, longest answer, longest prompt + longest answer)``, additive."""
         rows, time = self.answers.shape
         spots = torch.arange(self.prompts.shape[1], device=self.ids.device)
-        sees_prompt = spots < self.prompt_lengths[self.prompt_of, None]
+        sees_prompt = spots < self.by_row(self.prompt_lengths)[:, None]
         sees_answer = torch.ones(time, time, dtype=torch.bool, device=self.ids.device).tril()
         sees = torch.cat(
             [sees_prompt[:, None].expand(rows, time, -1), sees_answer.expand(rows, time, time)], dim=-1
@@ -161,6 +166,7 @@ def pack(texts: Sequence[Text], owners: Sequence[int], device: torch.device) -> 
         tensor(np.concatenate(predicts)),
         tensor(back),
         tensor(ends_back[order]),
+        bool((prompt_of == np.arange(len(lengths))).all()) if len(lengths) == len(texts) else False,
     )
 
 

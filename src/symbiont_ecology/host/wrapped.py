@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.bank import Adapters, Site, SlotBank
-from symbiont_ecology.host.lowrank import add_low_rank, add_low_rank_tiles
+from symbiont_ecology.host.lowrank import add_low_rank
 from symbiont_ecology.host.packing import Packing
 from symbiont_ecology.host.shape import HostShape
 
@@ -144,10 +144,8 @@ class WrappedDecoder:
             x, y = inputs[0].flatten(0, -2), output.flatten(0, -2)
             if torch.is_grad_enabled():
                 y = y.clone()  # autograd does not let a view be changed in place
-            if hooked.counts is None:
-                return add_low_rank_tiles(x, y, factors).view_as(output)
-            time = output.shape[1]
-            return add_low_rank(x, y, factors, [count * time for count in hooked.counts]).view_as(output)
+            counts = None if hooked.counts is None else [count * output.shape[1] for count in hooked.counts]
+            return add_low_rank(x, y, factors, counts).view_as(output)
 
         return add
 
