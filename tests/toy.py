@@ -58,6 +58,7 @@ class ToyHost:
     seed: int = 0
     poison: Mapping[int, int] = field(default_factory=dict)
     crash_at: int | None = None
+    memory_mb: float = 64.0
     layout: AdapterLayout = LAYOUT
     shape: ToyShape = field(default_factory=ToyShape)
     rolled: list[int] = field(default_factory=list)

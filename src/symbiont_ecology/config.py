@@ -42,7 +42,8 @@ class HostConfig(BaseModel):
     device: str = "cpu"
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     threads: Positive = 1  # of the CPU; another number may move logits in the last bits
-    max_batch_tokens: Positive = 16384  # per forward call; larger batches are split
+    memory_mb: Annotated[float, Field(gt=0)] = 2048  # for one batch; larger batches go in pieces
+    is_checkpointing: bool = False  # learn with half the memory in a third more time
 
 
 def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -126,6 +126,16 @@ class Quarantined(Event):
 
 
 @dataclass(frozen=True)
+class BatchShrunk(Event):
+    """The device ran out of memory: batches go in pieces of so many megabytes from here on.
+
+    Pieces move logits in the last bits, so what follows need not repeat on a device with more memory.
+    """
+
+    memory_mb: float
+
+
+@dataclass(frozen=True)
 class GenerationEnded(Event):
     """The generation in one line. Energy in mATP; ``rows`` and ``calls`` count the host's work."""
 

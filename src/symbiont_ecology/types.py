@@ -58,11 +58,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How tokens are chosen. ``temperature=0`` is greedy; otherwise ancestral sampling within ``top_p``."""
+    """How tokens are chosen. ``temperature=0`` is greedy; otherwise ancestral sampling within ``top_p``.
+
+    An answer ends with the host's end token, at its row's limit, or with the token that completes one of
+    the ``stop`` texts; its text is then cut in front of that.
+    """
 
     temperature: float = 0.0
     top_p: float = 1.0
     min_new_tokens: int = 0
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,12 +106,15 @@ class LearningBatch:
 
     The loss of a slot is −Σ weight · log p(completion | prompt) ÷ Σ completion tokens of that slot, so
     gradients of slots never mix. ``learning_rates`` maps slot to Adam step size; ``clip`` bounds the
-    gradient norm of each slot apart.
+    gradient norm of each slot apart. ``dropout`` is the share of inputs that adapters do not see (LoRA
+    dropout); ``dropout_seeds`` (64-bit, one per slot) draw the masks, which do not depend on neighbours.
     """
 
     lessons: tuple[Lesson, ...]
     learning_rates: Mapping[int, float]
     clip: float = 1.0
+    dropout: float = 0.0
+    dropout_seeds: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

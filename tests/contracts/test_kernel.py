@@ -165,12 +165,13 @@ def test_small_token_budgets_change_nothing(company: Company) -> None:
     weights = dict(enumerate(company.adapters))
     reference, scores = company.rollout(), company.kernel.score(PROMPTS, PROMPTS, SLOTS)
     learned, _, _ = company.kernel.learn(batch, weights, {})
-    company.kernel._max_batch_tokens = 64
+    budget = company.kernel._budget
+    company.kernel._budget = dataclasses.replace(budget, megabytes=budget.megabytes / 20000)
     try:
         in_waves, in_chunks = company.rollout(), company.kernel.score(PROMPTS, PROMPTS, SLOTS)
         piecewise, _, _ = company.kernel.learn(batch, weights, {})
     finally:
-        company.kernel._max_batch_tokens = 16384
+        company.kernel._budget = budget
     assert in_waves.texts == reference.texts
     for one, other in zip(in_chunks, scores, strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from symbiont_ecology.ecology import HOST, EcologyState, Outcome, Trial
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.act import act, waves
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.events import GenerationEnded, read_events
+from symbiont_ecology.events import BatchShrunk, GenerationEnded, read_events
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT
 from toy import ToyHost, toy_config, toy_world
@@ -102,3 +103,24 @@ def test_samples_of_one_question_are_drawn_apart(lived: tuple[Path, EcologyState
     twice = replace(trial, items=trial.items[:1] * 2, samples=60)
     (outcome,) = outcomes_of(lived, [twice])
     assert outcome.texts[:60] != outcome.texts[60:]
+
+
+@dataclass
+class CrampedHost(ToyHost):
+    """Runs out of memory in its third learning step, and gets by with half from then on."""
+
+    def learn(self, *arguments: Any, **named: Any) -> Any:
+        """As the toy, in smaller pieces."""
+        if len(self.learned) == 2:
+            self.memory_mb /= 2
+        return super().learn(*arguments, **named)
+
+
+def test_a_lack_of_memory_is_an_event_and_changes_nothing_else(tmp_path: Path) -> None:
+    config = toy_config(generations=6)
+    start(config, tmp_path / "roomy", host=ToyHost())
+    start(config, tmp_path / "cramped", host=CrampedHost())
+    roomy, cramped = (list(read_events(tmp_path / name / "events.jsonl")) for name in ("roomy", "cramped"))
+    (shrunk,) = [event for event in cramped if isinstance(event, BatchShrunk)]
+    assert (shrunk.generation, shrunk.memory_mb) == (2, 32.0)
+    assert [event for event in cramped if event is not shrunk] == roomy

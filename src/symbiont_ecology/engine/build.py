@@ -63,7 +63,8 @@ def build_host(config: RunConfig) -> Host:
         targets=config.host.targets,
         device=config.host.device,
         dtype=config.host.dtype,
-        max_batch_tokens=config.host.max_batch_tokens,
+        memory_mb=config.host.memory_mb,
+        is_checkpointing=config.host.is_checkpointing,
         is_chat=prompt_styles.build(config.tasks.style).is_chat,
     )
 

@@ -16,13 +16,14 @@ from symbiont_ecology.engine.learn import learn
 from symbiont_ecology.engine.remember import grow, remember
 from symbiont_ecology.engine.settle import settle
 from symbiont_ecology.engine.world import World
-from symbiont_ecology.events import Born, Event, EventLog, GenerationEnded, Retired
+from symbiont_ecology.events import BatchShrunk, Born, Event, EventLog, GenerationEnded, Retired
 from symbiont_ecology.rng import Draw
 
 
 def run_generation(state: EcologyState, world: World, log: EventLog) -> GenerationEnded:
     """Advances the state by one generation, writes its events and returns the last of them."""
     scene, draw, before = world.scene, Draw(state.seed, state.generation), state.budget.train
+    memory_mb = world.host.memory_mb
 
     def carry_out(decisions: Iterable[Decision]) -> list[Event]:
         return [execute(d, state, world.store, world.host.layout, scene.prices, draw) for d in decisions]
@@ -38,6 +39,8 @@ def run_generation(state: EcologyState, world: World, log: EventLog) -> Generati
 
     # Learn: one gradient step for everyone. The new weights wait: the old ones earned the verdicts.
     updates = learn(outcomes, state, world)
+    if world.host.memory_mb < memory_mb:
+        events.append(BatchShrunk(state.generation, world.host.memory_mb))
 
     # Settle: verified answers are energy, compute costs energy, and nothing else moves any.
     events += settle(state, outcomes, updates, world)

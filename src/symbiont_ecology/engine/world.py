@@ -32,6 +32,10 @@ class Host(Protocol):
     def shape(self) -> HostShape:
         """The host's sizes, for the price of its work."""
 
+    @property
+    def memory_mb(self) -> float:
+        """Megabytes that a batch may take; falls when the device turns out to have less."""
+
     def fingerprint(self) -> str:
         """Hash of the base weights."""
 

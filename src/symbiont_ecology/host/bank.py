@@ -11,13 +11,15 @@ Stacked LoRA as in S-LoRA (arXiv:2311.03285).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from symbiont_ecology.errors import AdapterError, HostError
+from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.lowrank import Factors
 from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
@@ -35,6 +37,17 @@ class Adapters:
 
     sites: tuple[Factors | None, ...]
 
+    def dropping(self, dropout: Dropout | None) -> Adapters:
+        """The same with dropout on their inputs."""
+        if dropout is None:
+            return self
+        return Adapters(
+            tuple(
+                site and replace(site, dropped=partial(dropout, site=index))
+                for index, site in enumerate(self.sites)
+            )
+        )
+
 
 @dataclass(frozen=True)
 class _Place:
@@ -49,9 +62,9 @@ class _Place:
 
 
 class Arrangement:
-    """Where each parameter of an adapter of at most ``rank`` lies in one row of an arena of ``size`` elements.
+    """Where each parameter of an adapter of at most ``rank`` lies in an arena row of ``size`` elements.
 
-    ``widest`` is the largest Σ d_out for which Bᵀ is block-diagonal.
+    ``is_b`` marks the places of Bᵀ. ``widest`` is the largest Σ d_out for which Bᵀ is block-diagonal.
     """
 
     def __init__(
@@ -63,9 +76,8 @@ class Arrangement:
         self._starts = _module_starts(sites, self._places, rank)
         self._indices: dict[int, np.ndarray] = {}
         self.is_b = np.zeros(self.size, dtype=bool)
-        for name, _, b, _, _ in layout.blocks(rank):
+        for name, _, _ in layout.modules:
             self.is_b[self._of_module(name, rank)[1]] = True
-            assert b is not None
 
     def index(self, rank: int) -> np.ndarray:
         """Where each parameter of a rank-``rank`` adapter goes in an arena row."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from symbiont_ecology.host.bank import Adapters, Site, SlotBank
+from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.packing import Packing
 from symbiont_ecology.host.shape import HostShape
 
@@ -69,14 +70,16 @@ class Decoder(Protocol):
         tiles: Sequence[int],
         bank: SlotBank,
         room: int,
+        max_tokens: int,
     ) -> tuple[Tensor, Session]:
         """Reads prompts (token ids) with ``room`` tokens to come; first logits ``(rows, vocab)``.
 
-        Rows come tile by tile: ``slots`` has one entry per row, ``tiles`` one per tile.
+        Rows come tile by tile: ``slots`` has one entry per row, ``tiles`` one per tile. At most
+        ``max_tokens`` go through the host at a time.
         """
         ...
 
-    def logits(self, packing: Packing, adapters: Adapters) -> Tensor:
+    def logits(self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None) -> Tensor:
         """Logits ``(targets, vocab)``, row by row, of the answer's tokens and the one after the answer."""
         ...
 

@@ -7,7 +7,7 @@ Rows that have ended leave the batch when the smaller batch is worth the copy. N
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from symbiont_ecology.host.bank import SlotBank
+from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.tiles import tile_rows
 from symbiont_ecology.types import Decoding
@@ -33,6 +34,7 @@ class Request:
     uniforms: Sequence[np.ndarray] | None
     decoding: Decoding
     end_tokens: tuple[int, ...]
+    text: Callable[[Sequence[int]], str]  # of token ids, to look for stop texts
 
 
 @dataclass
@@ -45,7 +47,7 @@ class _Written:
 
 
 def write(
-    decoder: Decoder, bank: SlotBank, request: Request, max_batch_tokens: int
+    decoder: Decoder, bank: SlotBank, request: Request, budget: MemoryBudget
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Token ids, log-probabilities ``(rows, new_tokens)`` and lengths, in the order of the request."""
     rows, longest = len(request.prompts), max(request.limits, default=0)
@@ -55,31 +57,33 @@ def write(
         np.zeros(rows, dtype=np.int64),
     )
     with torch.inference_mode():
-        for wave in _waves(request, max_batch_tokens):
-            _write_wave(decoder, bank, request, wave, out)
+        for wave in _waves(request, budget):
+            _write_wave(decoder, bank, request, wave, budget.forward_tokens, out)
     return out.ids, out.log_probabilities, out.lengths
 
 
-def _waves(request: Request, max_batch_tokens: int) -> Iterator[np.ndarray]:
-    """Row numbers, sorted by slot, in batches whose cache holds at most ``max_batch_tokens``."""
+def _waves(request: Request, budget: MemoryBudget) -> Iterator[np.ndarray]:
+    """Row numbers, sorted by slot, in batches that fit the budget."""
     order = np.argsort(np.asarray(request.slots, dtype=np.int64), kind="stable")
     order = order[np.asarray(request.limits, dtype=np.int64)[order] > 0]
     if not len(order):
         return
     longest = max(len(request.prompts[row]) + request.limits[row] for row in order)
-    per_wave = max(1, max_batch_tokens // longest)
+    per_wave = max(1, min(budget.cache_tokens // longest, budget.rows))
     for low in range(0, len(order), per_wave):
         yield order[low : low + per_wave]
 
 
-def _write_wave(decoder: Decoder, bank: SlotBank, request: Request, wave: np.ndarray, out: _Written) -> None:
+def _write_wave(
+    decoder: Decoder, bank: SlotBank, request: Request, wave: np.ndarray, max_tokens: int, out: _Written
+) -> None:
     tiling = tile_rows([request.slots[row] for row in wave])
     source = wave[tiling.rows]  # (batch rows,): which row of the request each row of the batch is
     limits = np.asarray(request.limits, dtype=np.int64)
     is_live, cost = tiling.is_real, tiling.cost
     room = int(limits[wave].max())
     prompts, slots = [request.prompts[row] for row in source], [request.slots[row] for row in source]
-    logits, session = decoder.start(prompts, slots, tiling.slots, bank, room)
+    logits, session = decoder.start(prompts, slots, tiling.slots, bank, room, max_tokens)
     chooser = _Chooser(request, decoder.device)
     for time in range(room):
         tokens, log_probabilities = chooser.choose(logits, time, source)
@@ -89,6 +93,8 @@ def _write_wave(decoder: Decoder, bank: SlotBank, request: Request, wave: np.nda
         out.log_probabilities[live, time] = log_probabilities.cpu().numpy()[is_live]
         out.lengths[live] = time + 1
         is_live = is_live & ~np.isin(chosen, request.end_tokens) & (limits[source] > time + 1)
+        if request.decoding.stop:
+            is_live[is_live] = ~_has_stopped(request, out, source[is_live], time + 1)
         if not is_live.any():
             return
         if is_live.sum() <= WORTH_SHRINKING * len(source):
@@ -101,6 +107,12 @@ def _write_wave(decoder: Decoder, bank: SlotBank, request: Request, wave: np.nda
                 session.keep(indices, bank.gather(smaller.slots))
                 tokens = tokens[indices]
         logits = session.step(tokens)
+
+
+def _has_stopped(request: Request, out: _Written, rows: np.ndarray, length: int) -> np.ndarray:
+    """Which of these rows hold a stop text among their first ``length`` tokens."""
+    texts = [request.text(out.ids[row, :length].tolist()) for row in rows]
+    return np.array([any(stop in text for stop in request.decoding.stop) for text in texts], dtype=bool)
 
 
 class _Chooser:

@@ -10,7 +10,7 @@ The base weights never change. Slots are a cache: what lives is the ``AdapterWei
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from symbiont_ecology.host import decoding as writing
 from symbiont_ecology.host import learning
 from symbiont_ecology.host.allocator import keep_freed_memory
 from symbiont_ecology.host.bank import SlotBank, bare
+from symbiont_ecology.host.budget import MemoryBudget, T, within
 from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.loading import TextCodec, find_folder, load_decoder, read_config
 from symbiont_ecology.host.packing import Text, chunks, pack
@@ -53,13 +54,14 @@ class HostKernel:
         slots: int,
         rank: int,
         targets: Sequence[str] | None = None,
-        max_batch_tokens: int = 16384,
+        memory_mb: float = 2048,
         is_chat: bool = False,
     ) -> None:
         self.name_or_path, self.slots, self.rank = name_or_path, slots, rank
         self.layout = _layout(decoder, targets)
-        self._decoder, self._codec, self._max_batch_tokens = decoder, codec, max_batch_tokens
-        self._is_chat = is_chat
+        self._decoder, self._codec, self._is_chat = decoder, codec, is_chat
+        is_cpu = decoder.device.type == "cpu"
+        self._budget = MemoryBudget(memory_mb, decoder.shape, decoder.dtype.itemsize, is_cpu)
         self._bank = SlotBank(decoder.sites, self.layout, slots, rank, decoder.device, decoder.dtype)
 
     @classmethod
@@ -72,7 +74,8 @@ class HostKernel:
         targets: Sequence[str] | None = None,
         device: str = "cpu",
         dtype: str = "float32",
-        max_batch_tokens: int = 16384,
+        memory_mb: float = 2048,
+        is_checkpointing: bool = False,
         is_chat: bool = False,
         prefer_fused: bool = True,
     ) -> HostKernel:
@@ -86,7 +89,9 @@ class HostKernel:
                 linear modules of the decoder layers when None.
             device: a torch device.
             dtype: ``float32``, ``bfloat16`` or ``float16``; adapters learn in float32 all the same.
-            max_batch_tokens: tokens, padding included, that one batch may hold at a time.
+            memory_mb: megabytes that a batch may take beside host and slots; larger batches go in pieces.
+            is_checkpointing: computes activations twice when learning instead of keeping them: half the
+                memory or less, a third more time.
             is_chat: puts every prompt into the host's chat template.
             prefer_fused: False computes a Llama-like host through transformers as well.
 
@@ -95,6 +100,8 @@ class HostKernel:
         """
         if slots < 1 or rank < 1:
             raise HostError(f"expected at least one slot of rank 1, got slots={slots} rank={rank}")
+        if not memory_mb > 0:
+            raise HostError(f"expected memory_mb > 0, got {memory_mb}")
         if dtype not in _DTYPES:
             raise HostError(f"expected dtype {', '.join(_DTYPES)}, got {dtype!r}: choose one of them")
         try:
@@ -104,7 +111,14 @@ class HostKernel:
         folder = find_folder(name_or_path)
         config = read_config(folder)
         codec = TextCodec(folder, config)
-        decoder = load_decoder(folder, config, place, _DTYPES[dtype], prefer_fused=prefer_fused)
+        decoder = load_decoder(
+            folder,
+            config,
+            place,
+            _DTYPES[dtype],
+            prefer_fused=prefer_fused,
+            is_checkpointing=is_checkpointing,
+        )
         return cls(
             decoder,
             codec,
@@ -112,7 +126,7 @@ class HostKernel:
             slots=slots,
             rank=rank,
             targets=targets,
-            max_batch_tokens=max_batch_tokens,
+            memory_mb=memory_mb,
             is_chat=is_chat,
         )
 
@@ -120,6 +134,11 @@ class HostKernel:
     def shape(self) -> HostShape:
         """The host's sizes."""
         return self._decoder.shape
+
+    @property
+    def memory_mb(self) -> float:
+        """Megabytes that a batch may take; halved whenever the device turned out to have less."""
+        return self._budget.megabytes
 
     @property
     def tokenizer(self) -> Any:
@@ -237,12 +256,19 @@ class HostKernel:
                 )
             uniforms = [draw.random(limit) for draw, limit in zip(draws, limits, strict=True)]
         request = writing.Request(
-            prompts, [row.slot for row in rows], limits, uniforms, decoding, self._codec.end_tokens
+            prompts,
+            [row.slot for row in rows],
+            limits,
+            uniforms,
+            decoding,
+            self._codec.end_tokens,
+            lambda ids: self._codec.decode([ids])[0],
         )
-        ids, log_probabilities, lengths = writing.write(
-            self._decoder, self._bank, request, self._max_batch_tokens
+        ids, log_probabilities, lengths = self._within_memory(
+            lambda budget: writing.write(self._decoder, self._bank, request, budget)
         )
         texts = self._codec.decode([one[:length] for one, length in zip(ids.tolist(), lengths, strict=True)])
+        texts = [_cut(text, decoding.stop) for text in texts]
         return Rollouts(
             tuple(texts), ids, log_probabilities, lengths, np.array([len(one) for one in prompts])
         )
@@ -274,14 +300,15 @@ class HostKernel:
             raise HostError(
                 f"expected a completion for each of {len(prompts)} prompts, got {len(completions)}"
             )
-        encoded, answers = self.encode(prompts), []
-        for completion in completions:
+        replies = []
+        for prompt, completion, owner in zip(self.encode(prompts), completions, owners, strict=True):
             if isinstance(completion, str):
-                answers.append(self._codec.encode([completion], special=False)[0])
+                ids = self._codec.encode([completion], special=False)[0]
             else:
-                answers.append(np.array(completion, dtype=np.int64))
-        self._check_positions([len(prompt) + len(one) for prompt, one in zip(encoded, answers, strict=True)])
-        return learning.score(self._decoder, self._bank, encoded, answers, owners, self._max_batch_tokens)
+                ids = np.array(completion, dtype=np.int64)
+            replies.append(learning.Reply(prompt, ids, owner))
+        self._check_positions([len(reply.prompt) + len(reply.completion) for reply in replies])
+        return self._within_memory(lambda budget: learning.score(self._decoder, self._bank, replies, budget))
 
     def features(self, prompts: Sequence[str]) -> np.ndarray:
         """What the bare host makes of each prompt: its last hidden states averaged, ``(rows, hidden)``."""
@@ -290,7 +317,7 @@ class HostKernel:
         found = np.zeros((len(encoded), self.shape.hidden), dtype=np.float32)
         texts, owners = [Text(ids, ids[:0]) for ids in encoded], [HOST_SLOT] * len(encoded)
         with torch.inference_mode():
-            for rows in chunks(texts, owners, learning.FORWARD_TOKENS):
+            for rows in chunks(texts, owners, self._budget.forward_tokens):
                 packing = pack([texts[row] for row in rows], owners[: len(rows)], self._decoder.device)
                 states = self._decoder.features(packing, bare(len(self._decoder.sites)))
                 found[rows] = states.float().cpu().numpy()
@@ -309,19 +336,30 @@ class HostKernel:
             ValueError: a lesson's slot has no weights or no learning rate.
             AdapterError: an adapter has a larger rank than the kernel, or another layout.
         """
+        if not 0.0 <= batch.dropout < 1.0:
+            raise ValueError(f"expected dropout from 0 up to 1, got {batch.dropout}")
         for slot in {lesson.slot for lesson in batch.lessons}:
             if slot not in weights or slot not in batch.learning_rates:
                 raise ValueError(
                     f"expected weights and a learning rate for slot {slot}, which has lessons: pass both"
                 )
+            if batch.dropout and slot not in batch.dropout_seeds:
+                raise ValueError(f"expected a seed for the dropout of slot {slot}, got none: pass one")
         for one in weights.values():
             self._bank.check(one)
         prompts = dict.fromkeys(lesson.prompt for lesson in batch.lessons)
         encoded = dict(zip(prompts, self.encode(list(prompts)), strict=True))
         self._check_positions([len(encoded[one.prompt]) + len(one.completion) for one in batch.lessons])
-        return learning.learn(
-            self._decoder, self.layout, batch, weights, memory, encoded.__getitem__, self._max_batch_tokens
+        return self._within_memory(
+            lambda budget: learning.learn(
+                self._decoder, self.layout, batch, weights, memory, encoded.__getitem__, budget
+            )
         )
+
+    def _within_memory(self, work: Callable[[MemoryBudget], T]) -> T:
+        """Does the work in pieces that fit, and remembers how small they had to be."""
+        found, self._budget = within(self._budget, work)
+        return found
 
     def _own(self, slot: int) -> int:
         if not 0 <= slot < self.slots:
@@ -352,6 +390,11 @@ def _layout(decoder: Decoder, targets: Sequence[str] | None) -> AdapterLayout:
             raise HostError(f"expected targets among {known}, got {unknown or 'none'}")
         modules = [one for one in modules if any(f".{one[0]}".endswith(f".{end}") for end in targets)]
     return AdapterLayout(tuple(modules))
+
+
+def _cut(text: str, stops: Sequence[str]) -> str:
+    """The text up to the first of the stop texts."""
+    return text[: min((text.index(stop) for stop in stops if stop in text), default=len(text))]
 
 
 def _spread(slots: int | Sequence[int], prompts: Sequence[str]) -> list[int]:

@@ -7,8 +7,10 @@ decay left at zero (arXiv:1711.05101). Weights come and go as values: nothing he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
 import numpy as np
 import torch
@@ -16,56 +18,63 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from symbiont_ecology.host.bank import Adapters, Arrangement, Site, SlotBank
+from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder
-from symbiont_ecology.host.packing import Text, chunks, pack
+from symbiont_ecology.host.dropout import Dropout
+from symbiont_ecology.host.packing import Packing, Text, chunks, pack
 from symbiont_ecology.types import LearningBatch, LearningStatistics, Lesson
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Memory
 
 BETA_FIRST, BETA_SECOND, EPSILON = 0.9, 0.95, 1e-8
-FORWARD_TOKENS = 2048
-"""Tokens per forward: twice as many were no faster, and activations grow with it."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A prompt and its completion as token ids, and whose they are; ``name`` tells an owner's replies apart."""
+
+    prompt: np.ndarray
+    completion: np.ndarray
+    owner: int
+    name: int = 0
+
+    @property
+    def text(self) -> Text:
+        """What the host reads: the last token of a completion predicts nothing."""
+        return Text(self.prompt, self.completion[:-1])
 
 
 def token_log_probabilities(
     decoder: Decoder,
-    texts: Sequence[Text],
-    completions: Sequence[np.ndarray],
-    owners: Sequence[int],
+    replies: Sequence[Reply],
     adapters: Callable[[Sequence[int]], Adapters],
+    dropout: Callable[[Packing], Dropout | None] = lambda packing: None,
 ) -> Tensor:
-    """Log-probability (nats) of every completion token, ``(tokens,)``, row after row."""
-    packing = pack(texts, owners, decoder.device)
-    targets = torch.from_numpy(np.concatenate(completions)).to(decoder.device)
-    logits = decoder.logits(packing, adapters(packing.owners))
+    """Log-probability (nats) of every completion token, ``(tokens,)``, reply after reply."""
+    packing = pack([reply.text for reply in replies], [reply.owner for reply in replies], decoder.device)
+    targets = torch.from_numpy(np.concatenate([reply.completion for reply in replies])).to(decoder.device)
+    logits = decoder.logits(packing, adapters(packing.owners), dropout(packing))
     return -F.cross_entropy(logits.float(), targets, reduction="none")
 
 
-def score(
-    decoder: Decoder,
-    bank: SlotBank,
-    prompts: Sequence[np.ndarray],
-    completions: Sequence[np.ndarray],
-    slots: Sequence[int],
-    max_batch_tokens: int,
-) -> list[Tensor]:
-    """Log-probabilities of each completion's tokens, one tensor per row."""
-    found = [torch.zeros(0, device=decoder.device) for _ in prompts]
-    wanted = [row for row, completion in enumerate(completions) if len(completion)]
-    texts = [Text(prompts[row], completions[row][:-1]) for row in wanted]
-    owners = [slots[row] for row in wanted]
+def score(decoder: Decoder, bank: SlotBank, replies: Sequence[Reply], budget: MemoryBudget) -> list[Tensor]:
+    """Log-probabilities of each completion's tokens, one tensor per reply."""
+    found = [torch.zeros(0, device=decoder.device) for _ in replies]
+    wanted = [row for row, reply in enumerate(replies) if len(reply.completion)]
     with torch.no_grad():
-        for piece in chunks(texts, owners, min(max_batch_tokens, FORWARD_TOKENS)):
-            rows = [wanted[index] for index in piece]
-            values = token_log_probabilities(
-                decoder,
-                [texts[index] for index in piece],
-                [completions[row] for row in rows],
-                [slots[row] for row in rows],
-                bank.gather,
-            )
-            for row, one in zip(rows, values.split([len(completions[row]) for row in rows]), strict=True):
+        for rows in _pieces(replies, wanted, budget.forward_tokens):
+            piece = [replies[row] for row in rows]
+            values = token_log_probabilities(decoder, piece, bank.gather)
+            counts = [len(reply.completion) for reply in piece]
+            for row, one in zip(rows, torch.split(values, counts), strict=True):
                 found[row] = one
     return found
+
+
+def _pieces(replies: Sequence[Reply], wanted: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """The wanted replies in pieces that one forward pass takes."""
+    texts, owners = [replies[row].text for row in wanted], [replies[row].owner for row in wanted]
+    for piece in chunks(texts, owners, max_tokens):
+        yield [wanted[index] for index in piece]
 
 
 def learn(
@@ -75,7 +84,7 @@ def learn(
     weights: Mapping[int, AdapterWeights],
     memory: Mapping[int, Memory],
     encode: Callable[[str], np.ndarray],
-    max_batch_tokens: int,
+    budget: MemoryBudget,
 ) -> tuple[dict[int, AdapterWeights], dict[int, Memory], LearningStatistics]:
     """One step for every slot that has lessons; the others come back as they are (``HostKernel.learn``)."""
     lessons = [lesson for lesson in batch.lessons if lesson.completion]
@@ -86,7 +95,7 @@ def learn(
     slots = sorted({lesson.slot for lesson in lessons})
     tokens = {slot: sum(len(one.completion) for one in lessons if one.slot == slot) for slot in slots}
     pupils = _Pupils(decoder, layout, [(new_weights[slot], new_memory[slot]) for slot in slots])
-    gradients, losses = _gradients(decoder, pupils, lessons, slots, tokens, encode, max_batch_tokens)
+    gradients, losses = _gradients(decoder, pupils, _replies(lessons, slots, encode), batch, slots, budget)
     norms = gradients.norm(dim=1)
     gradients *= (batch.clip / (norms + 1e-6)).clamp_(max=1.0)[:, None]  # as torch.nn.utils.clip_grad_norm_
     pupils.step(gradients, [batch.learning_rates[slot] for slot in slots])
@@ -104,44 +113,60 @@ def learn(
     return new_weights, new_memory, statistics
 
 
+def _replies(
+    lessons: Sequence[Lesson], slots: Sequence[int], encode: Callable[[str], np.ndarray]
+) -> list[tuple[Reply, float]]:
+    """Each lesson as a reply of a pupil, and its share in that pupil's loss per completion token."""
+    place = {slot: index for index, slot in enumerate(slots)}
+    tokens, seen = Counter[int](), Counter[int]()
+    for lesson in lessons:
+        tokens[lesson.slot] += len(lesson.completion)
+    found = []
+    for lesson in lessons:
+        completion = np.array(lesson.completion, dtype=np.int64)
+        reply = Reply(encode(lesson.prompt), completion, place[lesson.slot], seen[lesson.slot])
+        seen[lesson.slot] += 1
+        found.append((reply, lesson.weight / tokens[lesson.slot]))
+    return found
+
+
 def _gradients(
     decoder: Decoder,
     pupils: _Pupils,
-    lessons: Sequence[Lesson],
+    shared: Sequence[tuple[Reply, float]],
+    batch: LearningBatch,
     slots: Sequence[int],
-    tokens: Mapping[int, int],
-    encode: Callable[[str], np.ndarray],
-    max_batch_tokens: int,
+    budget: MemoryBudget,
 ) -> tuple[Tensor, Tensor]:
-    """Gradients ``(slots, parameters)`` of each slot's loss, and the losses ``(slots,)``."""
-    place = {slot: index for index, slot in enumerate(slots)}
-    owners = [place[lesson.slot] for lesson in lessons]
-    completions = [np.array(lesson.completion, dtype=np.int64) for lesson in lessons]
-    texts = [
-        Text(encode(lesson.prompt), completion[:-1])
-        for lesson, completion in zip(lessons, completions, strict=True)
-    ]
-    share = torch.tensor([lesson.weight / tokens[lesson.slot] for lesson in lessons], device=decoder.device)
+    """Gradients ``(slots, arena row)`` of each slot's loss, and the losses ``(slots,)``."""
+    replies = [reply for reply, _ in shared]
     losses = torch.zeros(len(slots), device=decoder.device)
-    # Weights are read and gradients written with the scaling in B; undone once, at the end.
     factors, gradients = pupils.scaled(decoder.dtype), torch.zeros_like(pupils.vectors)
-    for piece in chunks(texts, owners, min(max_batch_tokens, FORWARD_TOKENS)):
-        own = [owners[row] for row in piece]
-        counts = torch.tensor([len(completions[row]) for row in piece], device=decoder.device)
-        weight = share[torch.from_numpy(piece).to(decoder.device)].repeat_interleave(counts)
+    for rows in _pieces(replies, range(len(replies)), budget.learning_tokens):
+        piece = [replies[row] for row in rows]
+        counts = [len(reply.completion) for reply in piece]
+        weight = np.repeat(np.array([shared[row][1] for row in rows], dtype=np.float32), counts)
+        owner = np.repeat([reply.owner for reply in piece], counts)
         with torch.enable_grad():
-            terms = -weight * token_log_probabilities(
+            found = token_log_probabilities(
                 decoder,
-                [texts[row] for row in piece],
-                [completions[row] for row in piece],
-                own,
-                lambda present: pupils.adapters(factors, gradients, present),
+                piece,
+                partial(pupils.adapters, factors, gradients),
+                partial(_dropout, piece, batch, slots),
             )
+            terms = -torch.from_numpy(weight).to(decoder.device) * found
             terms.sum().backward()  # type: ignore[no-untyped-call]
-        losses.index_add_(
-            0, torch.tensor(own, device=decoder.device).repeat_interleave(counts), terms.detach()
-        )
-    return gradients.mul_(pupils.multipliers), losses
+        losses.index_add_(0, torch.from_numpy(owner).to(decoder.device), terms.detach())
+    return gradients.mul_(pupils.multipliers), losses  # the scaling is in B on both ways
+
+
+def _dropout(
+    replies: Sequence[Reply], batch: LearningBatch, slots: Sequence[int], packing: Packing
+) -> Dropout | None:
+    if not batch.dropout:
+        return None
+    seeds = [batch.dropout_seeds[slots[reply.owner]] for reply in replies]
+    return Dropout.of(packing, batch.dropout, seeds, [reply.name for reply in replies])
 
 
 class _Pupils:
@@ -169,7 +194,8 @@ class _Pupils:
 
     def scaled(self, dtype: torch.dtype) -> Tensor:
         """The weights as they multiply, with each slot's scaling in B and in the host's precision."""
-        return (self.vectors * self.multipliers).to(dtype)
+        scaled: Tensor = self.vectors * self.multipliers
+        return scaled.to(dtype)
 
     def adapters(self, factors: Tensor, gradients: Tensor, present: Sequence[int]) -> Adapters:
         """Views for consecutive pupils, whose gradients a backward pass adds to ``gradients``."""

@@ -17,15 +17,15 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from symbiont_ecology.host.bank import Adapters, SlotBank
+from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.lowrank import Factors, add_low_rank
 from symbiont_ecology.host.packing import Packing, Text, pack
 from symbiont_ecology.host.shape import HostShape
 
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
-PREFILL_TOKENS = 1024
-"""Prompt tokens per forward: what fits the second-level cache. Measured: see docs/performance.md."""
 
 _SITES = (
     ("self_attn", ("q_proj", "k_proj", "v_proj")),
@@ -105,6 +105,19 @@ class _Layer:
     down: _Linear
 
 
+@dataclass(frozen=True)
+class _Reading:
+    """Packed tokens on their way through the layers. ``cache`` is filled when there is one."""
+
+    packing: Packing
+    adapters: Adapters
+    angles: tuple[Tensor, Tensor]  # cosines and sines (tokens, 1, head_dim)
+    end_mask: Tensor
+    answer_mask: Tensor
+    cache: Tensor | None  # (layers, 2, rows, kv_heads, room, head_dim)
+    is_everywhere: bool  # whether the last layer works for all tokens, and not for the ends alone
+
+
 class LlamaDecoder:
     """Computes a Llama-like host from its tensors (see ``decoder.Decoder``).
 
@@ -118,8 +131,11 @@ class LlamaDecoder:
         tensors: Mapping[str, Tensor],
         device: torch.device,
         dtype: torch.dtype,
+        *,
+        is_checkpointing: bool = False,
     ) -> None:
         self.device, self.dtype, self.fan_in_fan_out = device, dtype, False
+        self._is_checkpointing = is_checkpointing
         self._weights: dict[str, Tensor] = {}
         self._source = tensors
         self._eps = float(config.get("rms_norm_eps", 1e-6))
@@ -166,13 +182,14 @@ class LlamaDecoder:
         tiles: Sequence[int],
         bank: SlotBank,
         room: int,
+        max_tokens: int,
     ) -> tuple[Tensor, LlamaSession]:
         """Reads the prompts tile by tile; what rows of one slot share is read once."""
         lengths = np.array([len(prompt) for prompt in prompts])
         session = LlamaSession(self, bank.gather(tiles), lengths, room)
         last: list[Tensor] = []
         texts = [Text(prompt, _NOTHING) for prompt in prompts]
-        for rows in _spans(texts, slots, PREFILL_TOKENS):
+        for rows in _spans(texts, slots, max_tokens):
             packing = pack(texts[rows], slots[rows], self.device)
             cache = session.cache[:, :, rows]
             # Not left as they are: masked places enter the product as 0 · value, and 0 · NaN is NaN.
@@ -181,9 +198,10 @@ class LlamaDecoder:
             last.append(x[packing.predicts])
         return self._logits(torch.cat(last)), session
 
-    def logits(self, packing: Packing, adapters: Adapters) -> Tensor:
+    def logits(self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None) -> Tensor:
         """Logits ``(targets, vocab)`` where an answer's tokens, and what follows them, are predicted."""
-        return self._logits(F.embedding(packing.predicts, self._read(packing, adapters, None)))
+        states = self._read(packing, adapters.dropping(dropout), None)
+        return self._logits(F.embedding(packing.predicts, states))
 
     def features(self, packing: Packing, adapters: Adapters) -> Tensor:
         """Last hidden states, after the final norm, averaged over each prompt: ``(rows, hidden)``."""
@@ -233,58 +251,60 @@ class LlamaDecoder:
     ) -> Tensor:
         """Hidden states before the final norm, ``(ends, hidden)`` or of all tokens.
 
-        Fills ``cache (layers, 2, rows, kv_heads, room, head_dim)`` when there is one. The last layer works
-        for the ends alone: a sixth of all products in a host of five layers.
+        The last layer works for the ends alone: a sixth of all products in a host of five layers.
         """
         cos, sin = self.rotary(packing.longest)
-        angles = cos[packing.positions, None], sin[packing.positions, None]
-        masks = packing.end_mask(self.dtype), packing.answer_mask(self.dtype)
+        reading = _Reading(
+            packing,
+            adapters,
+            (cos[packing.positions, None], sin[packing.positions, None]),
+            packing.end_mask(self.dtype),
+            packing.answer_mask(self.dtype),
+            cache,
+            is_everywhere,
+        )
         x = F.embedding(packing.ids, self._embedding)
-        if torch.is_grad_enabled():
+        is_learning = torch.is_grad_enabled()
+        if is_learning:
             x.requires_grad_()  # what adapters learn hangs on their inputs' gradients
-        for index, layer in enumerate(self._layers):
-            qkv, out, gate_up, down = adapters.sites[4 * index : 4 * index + 4]
-            is_last = index == len(self._layers) - 1 and not is_everywhere
-            counts = packing.counts
-            heads = layer.qkv(layer.attention_norm(x), qkv, counts).unflatten(1, (-1, self.shape.head_dim))
-            kept = None if cache is None else cache[index]
-            o = self._attended(heads, layer.head_norms, angles, packing, masks, kept, is_last)
-            if is_last:
-                x, counts = F.embedding(packing.ends, x), packing.end_counts
-            x = layer.out.onto(x, o, out, counts)
-            x = layer.down.onto(x, _gated(layer.gate_up(layer.feed_norm(x), gate_up, counts)), down, counts)
+        for index in range(len(self._layers)):
+            if is_learning and self._is_checkpointing:
+                x = checkpoint(self._block, index, x, reading, use_reentrant=False)
+            else:
+                x = self._block(index, x, reading)
         return x
 
-    def _attended(
-        self,
-        heads: Tensor,
-        norm: _Norm | None,
-        angles: tuple[Tensor, Tensor],
-        packing: Packing,
-        masks: tuple[Tensor, Tensor],
-        cache: Tensor | None,
-        is_last: bool,
-    ) -> Tensor:
-        """What packed tokens ``(tokens, heads + 2 · kv_heads, head_dim)`` see: ``(tokens or ends, heads · head_dim)``."""
-        both = self.shape.heads + self.shape.kv_heads
-        turned = _turned(heads[:, :both], norm, angles)
+    def _block(self, index: int, x: Tensor, reading: _Reading) -> Tensor:
+        """One layer: ``x (tokens, hidden)`` to the same, or to ``(ends, hidden)`` in the last one."""
+        layer, counts = self._layers[index], reading.packing.counts
+        qkv, out, gate_up, down = reading.adapters.sites[4 * index : 4 * index + 4]
+        is_last = index == len(self._layers) - 1 and not reading.is_everywhere
+        heads = layer.qkv(layer.attention_norm(x), qkv, counts).unflatten(1, (-1, self.shape.head_dim))
+        o = self._attended(heads, index, reading, is_last)
+        if is_last:
+            x, counts = F.embedding(reading.packing.ends, x), reading.packing.end_counts
+        x = layer.out.onto(x, o, out, counts)
+        return layer.down.onto(x, _gated(layer.gate_up(layer.feed_norm(x), gate_up, counts)), down, counts)
+
+    def _attended(self, heads: Tensor, index: int, reading: _Reading, is_last: bool) -> Tensor:
+        """What packed tokens see: ``(tokens, heads + 2 · kv_heads, head_dim)`` to ``(tokens or ends, width)``."""
+        packing, both = reading.packing, self.shape.heads + self.shape.kv_heads
+        turned = _turned(heads[:, :both], self._layers[index].head_norms, reading.angles)
         prompts, answers = packing.unpacked(turned.flatten(1))
         prompt_values, answer_values = packing.unpacked(heads[:, both:].flatten(1))
         q, k, v = self._split(prompts, prompt_values)
-        if cache is not None:
-            for target, found in zip(cache, (k, v), strict=True):
+        if reading.cache is not None:
+            for target, found in zip(reading.cache[index], (k, v), strict=True):
                 target[:, :, : k.shape[2]] = packing.by_row(found)
         if is_last:
             q = q[torch.arange(len(q), device=q.device), :, packing.prompt_lengths - 1, None]
-            seen = _attention(q, k, v, masks[0])
-        else:
-            seen = _attention(q, k, v, None)
-        if answers is None:
-            return packing.packed_ends(seen, None) if is_last else packing.packed(seen, None)
-        answer_q, answer_k, answer_v = self._split(answers, answer_values)
-        k = torch.cat([packing.by_row(k), answer_k], dim=2)
-        v = torch.cat([packing.by_row(v), answer_v], dim=2)
-        replied = _attention(answer_q, k, v, masks[1])
+        seen = _attention(q, k, v, reading.end_mask if is_last else None)
+        replied = None
+        if answers is not None and answer_values is not None:
+            answer_q, answer_k, answer_v = self._split(answers, answer_values)
+            k = torch.cat([packing.by_row(k), answer_k], dim=2)
+            v = torch.cat([packing.by_row(v), answer_v], dim=2)
+            replied = _attention(answer_q, k, v, reading.answer_mask)
         return packing.packed_ends(seen, replied) if is_last else packing.packed(seen, replied)
 
     def _split(self, turned: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -82,7 +82,13 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def load_decoder(
-    folder: Path, config: Mapping[str, Any], device: torch.device, dtype: torch.dtype, *, prefer_fused: bool
+    folder: Path,
+    config: Mapping[str, Any],
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    prefer_fused: bool,
+    is_checkpointing: bool = False,
 ) -> Decoder:
     """The fastest decoder that computes this host exactly.
 
@@ -91,7 +97,9 @@ def load_decoder(
     """
     if prefer_fused and is_supported(config) and any(folder.glob("*.safetensors")):
         try:
-            return LlamaDecoder(config, _read_tensors(folder), device, dtype)
+            return LlamaDecoder(
+                config, _read_tensors(folder), device, dtype, is_checkpointing=is_checkpointing
+            )
         except KeyError as error:
             raise HostError(
                 f"expected tensor {error} in {folder}, found none: download the weights again"
@@ -113,7 +121,7 @@ def load_decoder(
     if report["missing_keys"]:
         missing = min(report["missing_keys"])
         raise HostError(f"expected tensor {missing!r} in {folder}, found none: download the weights again")
-    return WrappedDecoder(model, device)
+    return WrappedDecoder(model, device, is_checkpointing=is_checkpointing)
 
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:

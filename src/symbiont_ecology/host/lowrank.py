@@ -1,4 +1,4 @@
-"""The low-rank term of many owners on packed tokens: ``y += (x Aᵀ) B``, each owner's tokens under its own A, B.
+"""The low-rank term of many owners on packed tokens: ``y += (x Aᵀ) B``, each owner with its own A and B.
 
 Tokens stand owner after owner, as many as each one has, so nothing is padded. On the CPU a loop over
 owners writes straight into the host's own output; with a few dozen tokens per owner the loop costs less
@@ -9,7 +9,7 @@ LoRA: arXiv:2106.09685; many adapters in one batch: arXiv:2311.03285 (S-LoRA).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ class Factors:
     A site is a group of modules that read the same input; ``a`` is ``(owners, members · rank, d_in)``,
     ``b[j]`` is ``(owners, rank, d_outs[j])``, or None for a member without adapter (which has no share of
     ``a``). ``whole_b``, when there is one, is ``(owners, members · rank, Σ d_outs)``, block-diagonal.
-    ``gradient`` are buffers of the same shapes that a backward pass adds to.
+    ``gradient`` are buffers of the same shapes that a backward pass adds to; ``dropped`` is dropout.
     """
 
     a: Tensor
@@ -32,6 +32,7 @@ class Factors:
     d_outs: tuple[int, ...]
     whole_b: Tensor | None = None
     gradient: Factors | None = None
+    dropped: Callable[[Tensor], Tensor] | None = None
 
     def members(self) -> list[tuple[slice, slice, Tensor]]:
         """``(columns of the output, columns of x Aᵀ, B)`` of every adapted member."""
@@ -56,6 +57,8 @@ def add_low_rank(x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int] |
         counts: tokens of each owner; None when all have equally many, as in decoding, where products are
             too small to be looped over.
     """
+    if factors.dropped is not None:
+        x = factors.dropped(x)
     if counts is None:
         return _add_batched(x, y, factors)
     if torch.is_grad_enabled() and x.requires_grad:
@@ -118,7 +121,7 @@ def _product(x: Tensor, w: Tensor, counts: Sequence[int], out: Tensor) -> None:
     if _is_grouped(x):
         out.copy_(torch.nn.functional.grouped_mm(x, w, offs=_ends(counts, x.device)))
         return
-    for part, factor, target in zip(x.split(counts), w.unbind(), out.split(counts), strict=True):
+    for part, factor, target in zip(_parts(x, counts), w.unbind(), _parts(out, counts), strict=True):
         torch.mm(part, factor, out=target)
 
 
@@ -127,7 +130,7 @@ def _add_product(x: Tensor, w: Tensor, counts: Sequence[int], y: Tensor) -> None
     if _is_grouped(x):
         y.add_(torch.nn.functional.grouped_mm(x, w, offs=_ends(counts, x.device)))
         return
-    for part, factor, target in zip(x.split(counts), w.unbind(), y.split(counts), strict=True):
+    for part, factor, target in zip(_parts(x, counts), w.unbind(), _parts(y, counts), strict=True):
         target.addmm_(part, factor)
 
 
@@ -136,11 +139,16 @@ def _outer(g: Tensor, x: Tensor, z: Tensor, counts: Sequence[int]) -> None:
     if _is_grouped(x):
         g.add_(torch.nn.functional.grouped_mm(x.t(), z, offs=_ends(counts, x.device)))
         return
-    for target, left, right in zip(g.unbind(), x.split(counts), z.split(counts), strict=True):
+    for target, left, right in zip(g.unbind(), _parts(x, counts), _parts(z, counts), strict=True):
         if g.dtype == x.dtype:
             target.addmm_(left.t(), right)
         else:
             target.add_(left.t() @ right)
+
+
+def _parts(x: Tensor, counts: Sequence[int]) -> tuple[Tensor, ...]:
+    """Each owner's tokens."""
+    return torch.split(x, list(counts))
 
 
 def _is_grouped(x: Tensor) -> bool:

@@ -77,6 +77,16 @@ class Packing:
         """The line at ``ends`` alone, from ``(prompts, 1, width)`` and ``(rows, longest, width)``."""
         return torch.nn.functional.embedding(self._ends_back, _stacked(prompts, answers))
 
+    def places_of_rows(self) -> Tensor:
+        """Where each row's tokens stand in the line: ``(rows, longest)``, prompt and answer without a gap."""
+        lengths = self.prompt_lengths[self.prompt_of, None]
+        spots = torch.arange(self.longest, device=self.ids.device).expand(len(self.prompt_of), -1)
+        prompts = self.prompts[self.prompt_of].gather(1, spots.clamp(max=self.prompts.shape[1] - 1))
+        if not self.answers.shape[1]:
+            return prompts
+        answers = self.answers.gather(1, (spots - lengths).clamp(0, self.answers.shape[1] - 1))
+        return torch.where(spots < lengths, prompts, answers)
+
     def by_row(self, x: Tensor) -> Tensor:
         """Each row's entry of something that there is per prompt, ``(prompts, …)`` to ``(rows, …)``."""
         return x if self._is_plain else x[self.prompt_of]

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.bank import Adapters, Site, SlotBank
+from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.lowrank import add_low_rank
 from symbiont_ecology.host.packing import Packing
 from symbiont_ecology.host.shape import HostShape
@@ -31,9 +32,15 @@ class WrappedDecoder:
         HostError: no stack of decoder layers with linear modules is found in the model.
     """
 
-    def __init__(self, model: Any, device: torch.device) -> None:
+    def __init__(self, model: Any, device: torch.device, *, is_checkpointing: bool = False) -> None:
         self.device, self.dtype = device, model.dtype
         self._model = model.to(device).eval().requires_grad_(False)
+        self._checkpointed: list[nn.Module] = []
+        if is_checkpointing:
+            model.gradient_checkpointing_enable()
+            self._checkpointed = [
+                one for one in model.modules() if getattr(one, "gradient_checkpointing", False)
+            ]
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._hooked: _Hooked | None = None
         found = _linears(model)
@@ -64,11 +71,12 @@ class WrappedDecoder:
         tiles: Sequence[int],
         bank: SlotBank,
         room: int,
+        max_tokens: int,
     ) -> tuple[Tensor, WrappedSession]:
         """Reads every prompt of every slot once, padded on the left, then gives each row its copy."""
         keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
         place = {key: index for index, key in enumerate(dict.fromkeys(keys))}
-        unique = {key: prompt for key, prompt in zip(keys, prompts, strict=True)}
+        unique = dict(zip(keys, prompts, strict=True))
         longest = max(len(prompt) for prompt in prompts)
         ids, mask = np.zeros((2, len(unique), longest), dtype=np.int64)
         for key, prompt in unique.items():
@@ -83,9 +91,9 @@ class WrappedDecoder:
         session.keep(rows, bank.gather(tiles))
         return logits[rows], session
 
-    def logits(self, packing: Packing, adapters: Adapters) -> Tensor:
+    def logits(self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None) -> Tensor:
         """Logits of the answers; the model's own head runs on the span that holds them all."""
-        order, ids, hooked = self._padded(packing, adapters)
+        order, ids, hooked = self._padded(packing, adapters, dropout)
         starts = np.array([len(packing.texts[row].prompt) - 1 for row in order])
         stops = np.array([len(packing.texts[row].ids) for row in order])
         back = np.argsort(order)
@@ -110,24 +118,29 @@ class WrappedDecoder:
 
     def forward(self, adapters: _Hooked, **inputs: Any) -> Any:
         """One forward of the model with these adapters in its hooks; arguments that it lacks are left out."""
+        is_learning = torch.is_grad_enabled()
         self._hooked = adapters
+        for (
+            layer
+        ) in self._checkpointed:  # they ask whether they are in training; the dropout inside them stays off
+            layer.training = is_learning
         try:
             return self._model(
                 **{name: inputs[name] for name in inputs if name in self._accepts or name != "position_ids"}
             )
         finally:
-            self._hooked = None
+            if not is_learning:  # a checkpointed layer runs again when gradients come back
+                self._hooked = None
 
-    def _padded(self, packing: Packing, adapters: Adapters) -> tuple[np.ndarray, Tensor, _Hooked]:
-        """The texts as rows padded on the right, sorted by owner: their order, ids ``(rows, longest)``, adapters."""
+    def _padded(
+        self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
+    ) -> tuple[np.ndarray, Tensor, _Hooked]:
+        """The texts as rows padded on the right, sorted by owner: order, ids ``(rows, longest)``, adapters."""
         order = np.argsort(np.asarray(packing.row_owners), kind="stable")
+        places = packing.places_of_rows()[torch.from_numpy(order).to(self.device)]
         counts = Counter(packing.row_owners)
-        ids = np.zeros((len(order), packing.longest), dtype=np.int64)
-        for target, row in zip(ids, order, strict=True):
-            text = packing.texts[row].ids
-            target[: len(text)] = text
-        hooked = _Hooked(adapters, tuple(counts[owner] for owner in packing.owners))
-        return order, torch.from_numpy(ids).to(self.device), hooked
+        adapters = adapters.dropping(dropout and dropout.laid(places))
+        return order, packing.ids[places], _Hooked(adapters, tuple(counts[owner] for owner in packing.owners))
 
     def _read(self, ids: Tensor, adapters: _Hooked, **inputs: Any) -> Any:
         # Padding on the right is causal's future: nothing to mask, but some models warn when told nothing.

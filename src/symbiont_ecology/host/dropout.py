@@ -1,0 +1,80 @@
+"""LoRA dropout drawn from names: a token's mask depends on its slot's seed, its text and its place in it.
+
+A counter-based generator makes each number from its coordinates (Salmon et al. 2011, "Parallel random
+numbers: as easy as 1, 2, 3"; the mixing function is SplitMix64's, Steele et al. 2014). So an organelle that
+learns in company drops what it would have dropped alone, however the batch is packed or cut into pieces.
+Modules that read the same input share a mask. Dropout on the input of A: arXiv:2106.09685.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from symbiont_ecology.host.packing import Packing
+
+_GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Zeroes a share ``rate`` of inputs and scales up the rest. ``marks (tokens,)`` are what tokens are called.
+
+    ``ends`` are the tokens that go on after attention in the last layer.
+    """
+
+    rate: float
+    marks: Tensor
+    ends: Tensor | None = None
+
+    @classmethod
+    def of(cls, packing: Packing, rate: float, seeds: Sequence[int], names: Sequence[int]) -> Dropout:
+        """For packed rows, with each row's seed and its name, a number among the rows of its owner."""
+        prompts, answers = packing.prompts.cpu().numpy(), packing.answers.cpu().numpy()
+        of_row = packing.prompt_of.tolist()
+        marks = np.zeros(len(packing.ids), dtype=np.uint64)
+        for row, (text, seed, name) in enumerate(zip(packing.texts, seeds, names, strict=True)):
+            read, written = len(text.prompt), len(text.answer)
+            start = seed & (1 << 64) - 1
+            marks[prompts[of_row[row], :read]] = _stream(start, zlib.crc32(text.prompt.tobytes()), 0, read)
+            marks[answers[row, :written]] = _stream(start, (1 << 40) + name, read, written)
+        return cls(rate, torch.from_numpy(marks.view(np.int64)).to(packing.ids.device), packing.ends)
+
+    def laid(self, places: Tensor) -> Dropout:
+        """For tokens laid out otherwise: ``places`` says which packed token each one is."""
+        return replace(self, marks=self.marks[places.flatten()], ends=None)
+
+    def __call__(self, x: Tensor, site: int) -> Tensor:
+        """``x (tokens or ends, width)`` as one site of the host sees it."""
+        marks = self.marks
+        if self.ends is not None and len(x) != len(marks):
+            marks = marks[self.ends]
+        columns = np.arange(x.shape[1], dtype=np.uint64) + np.uint64(site << 32)
+        names = torch.from_numpy(_mixed(columns * np.uint64(_GOLDEN)).view(np.int64)).to(x.device)
+        drawn = _mixed_tensor(marks[:, None] ^ names) & 0xFFFFFF
+        return x * ((drawn >= int(self.rate * (1 << 24))) / (1.0 - self.rate)).to(x.dtype)
+
+
+def _stream(seed: int, name: int, first: int, count: int) -> np.ndarray:
+    """``count`` numbers of a named stream, from number ``first`` on."""
+    start = _mixed(np.array([name], dtype=np.uint64)) ^ np.uint64(seed)
+    return _mixed(start + np.arange(first, first + count, dtype=np.uint64) * np.uint64(_GOLDEN))
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    """SplitMix64's finalizer: every bit of the input changes half of the output's."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(_FIRST)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(_SECOND)
+    return np.asarray(x ^ (x >> np.uint64(31)))
+
+
+def _mixed_tensor(x: Tensor) -> Tensor:
+    """The same for int64 tensors: shifts are made logical by masks, products wrap."""
+    x = (x ^ ((x >> 30) & (1 << 34) - 1)) * (_FIRST - (1 << 64))
+    x = (x ^ ((x >> 27) & (1 << 37) - 1)) * (_SECOND - (1 << 64))
+    return x ^ ((x >> 31) & (1 << 33) - 1)

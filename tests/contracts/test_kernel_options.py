@@ -1,0 +1,197 @@
+"""What a caller of the kernel may ask for beside plain answers and plain steps."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hosts import PROMPTS, random_weights
+from symbiont_ecology.errors import HostError
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Row
+from symbiont_ecology.weights.adapter import AdapterWeights, Memory
+
+PATHS = pytest.mark.parametrize("prefer_fused", [True, False], ids=["fused", "transformers"])
+Load = Callable[..., HostKernel]
+
+
+@pytest.fixture
+def load(host_folders: dict[str, Path]) -> Load:
+    """A kernel with an adapter in each of its four slots."""
+
+    def loaded(kind: str = "qwen3", **settings: Any) -> HostKernel:
+        kernel = HostKernel.from_pretrained(host_folders[kind], slots=4, **settings)
+        for slot in range(4):
+            kernel.place(slot, random_weights(kernel.layout, slot))
+        return kernel
+
+    return loaded
+
+
+def adapters_of(kernel: HostKernel) -> dict[int, AdapterWeights]:
+    return {slot: kernel.weights_of(slot) for slot in range(4)}
+
+
+def lessons(kernel: HostKernel, **settings: Any) -> LearningBatch:
+    """Four lessons for each slot; two prompts each, so that prompts are shared."""
+    replies = kernel.rollout(
+        [Row(prompt, index % 4, 9) for index, prompt in enumerate(PROMPTS * 2)], None, Decoding()
+    )
+    made = tuple(
+        Lesson(prompt, replies.completion(index), index % 4, (1.0, -0.5, 0.25)[index % 3])
+        for index, prompt in enumerate(PROMPTS * 2)
+    )
+    return LearningBatch(made, dict.fromkeys(range(4), 1e-3), 100.0, **settings)
+
+
+def gradients(
+    kernel: HostKernel, batch: LearningBatch, slots: tuple[int, ...] = (0, 1, 2, 3)
+) -> dict[int, np.ndarray]:
+    """Of one step from an empty memory: Adam's first moment is a tenth of the gradient."""
+    own = dataclasses.replace(batch, lessons=tuple(one for one in batch.lessons if one.slot in slots))
+    _, memory, _ = kernel.learn(own, {slot: kernel.weights_of(slot) for slot in slots}, {})
+    found = {}
+    for slot in slots:
+        first = memory[slot].first
+        assert first is not None
+        found[slot] = first * 10
+    return found
+
+
+@PATHS
+def test_a_stop_text_ends_an_answer_and_is_cut_off(load: Load, prefer_fused: bool) -> None:
+    kernel = load(prefer_fused=prefer_fused)
+    rows = [Row(prompt, index % 4, 24) for index, prompt in enumerate(PROMPTS)]
+    free = kernel.rollout(rows, None, Decoding(min_new_tokens=24))
+    stop = free.texts[0][3:5]
+    found = kernel.rollout(rows, None, Decoding(min_new_tokens=24, stop=(stop, "never said")))
+    assert found.texts[0] == free.texts[0][: free.texts[0].index(stop)]
+    for row, text in enumerate(free.texts):
+        assert found.texts[row] == text.split(stop)[0]
+        assert found.completion(row) == free.completion(row)[: found.lengths[row]]
+        # It ends with the very token that completes the stop text.
+        assert (found.lengths[row] < 24) or stop not in text[:-2]
+    shortest = kernel.rollout(
+        [dataclasses.replace(rows[0], max_new_tokens=int(found.lengths[0]) - 1)],
+        None,
+        Decoding(min_new_tokens=24),
+    )
+    assert stop not in shortest.texts[0]
+
+
+@PATHS
+def test_dropout_in_company_equals_dropout_alone(load: Load, prefer_fused: bool) -> None:
+    kernel = load(prefer_fused=prefer_fused)
+    plain = lessons(kernel)
+    batch = dataclasses.replace(plain, dropout=0.25, dropout_seeds={slot: 7 * slot + 1 for slot in range(4)})
+    together = gradients(kernel, batch)
+    for slot in range(4):
+        np.testing.assert_allclose(together[slot], gradients(kernel, batch, (slot,))[slot], atol=1e-5)
+    small = load(prefer_fused=prefer_fused, memory_mb=0.2)
+    for slot, gradient in gradients(small, batch).items():
+        np.testing.assert_allclose(gradient, together[slot], atol=1e-5)
+    other = dataclasses.replace(batch, dropout_seeds=dict.fromkeys(range(4), 99))
+    without = gradients(kernel, plain)
+    for slot in range(4):
+        assert np.abs(together[slot] - without[slot]).max() > 1e-3
+        assert np.abs(together[slot] - gradients(kernel, other)[slot]).max() > 1e-3
+
+
+def test_dropout_keeps_the_mean_of_what_it_drops(load: Load) -> None:
+    kernel = load()
+    plain = lessons(kernel)
+    without = gradients(kernel, plain, (0,))[0]
+    seeds = range(60)
+    draws = [
+        gradients(kernel, dataclasses.replace(plain, dropout=0.1, dropout_seeds={0: seed}), (0,))[0]
+        for seed in seeds
+    ]
+    mean = np.mean(draws, axis=0)
+    assert np.corrcoef(mean, without)[0, 1] > 0.95
+    assert 0.8 < np.linalg.norm(mean) / np.linalg.norm(without) < 1.2
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "gpt2"])
+@PATHS
+def test_checkpointed_learning_is_the_same_learning(load: Load, kind: str, prefer_fused: bool) -> None:
+    kernel = load(kind, prefer_fused=prefer_fused)
+    frugal = load(kind, prefer_fused=prefer_fused, is_checkpointing=True)
+    batch = lessons(kernel, dropout=0.1, dropout_seeds=dict.fromkeys(range(4), 3))
+    reference = gradients(kernel, batch)
+    for slot, gradient in gradients(frugal, batch).items():
+        np.testing.assert_allclose(gradient, reference[slot], atol=1e-6)
+    assert frugal.generate(PROMPTS, 0) == kernel.generate(PROMPTS, 0)
+
+
+@PATHS
+def test_running_out_of_memory_makes_smaller_pieces(
+    load: Load, prefer_fused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = load(prefer_fused=prefer_fused)
+    batch = lessons(kernel)
+    rows = [Row(prompt, index % 4, 12) for index, prompt in enumerate(PROMPTS)]
+    weights = adapters_of(kernel)
+    texts, learned = kernel.rollout(rows, None, Decoding()).texts, kernel.learn(batch, weights, {})[0]
+    decoder: Any = kernel._decoder
+    start, logits = decoder.start, decoder.logits
+
+    def little_room(prompts: Any, *rest: Any) -> Any:
+        if len(prompts) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return start(prompts, *rest)
+
+    def little_space(packing: Any, *rest: Any) -> Any:
+        found = logits(packing, *rest)
+        if len(packing.texts) > 2:
+            raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
+        return found
+
+    monkeypatch.setattr(decoder, "start", little_room)
+    monkeypatch.setattr(decoder, "logits", little_space)
+    before = kernel.memory_mb
+    assert kernel.rollout(rows, None, Decoding()).texts == texts
+    assert kernel.memory_mb < before
+    again = kernel.learn(batch, weights, {})[0]
+    for slot, one in learned.items():
+        assert np.abs(one.vector - again[slot].vector).max() <= 2e-3
+        assert (np.abs(one.vector - again[slot].vector) < 1e-5).mean() > 0.999
+
+
+def test_not_even_one_row_fits(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = load()
+
+    def no_room(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(kernel._decoder, "start", no_room)
+    with pytest.raises(HostError, match="memory for a batch of one row"):
+        kernel.generate(["a"], 0)
+
+
+def test_other_failures_of_torch_are_not_taken_for_a_lack_of_memory(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = load()
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("device-side assert")
+
+    monkeypatch.setattr(kernel._decoder, "start", broken)
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        kernel.generate(["a"], 0)
+
+
+def test_impossible_options_are_refused(host_folders: dict[str, Path], load: Load) -> None:
+    kernel = load()
+    one = Lesson("a", (70,), 0)
+    for wrong, says in (({"dropout": 1.0}, "dropout from 0"), ({"dropout": 0.5}, "seed for the dropout")):
+        with pytest.raises(ValueError, match=says):
+            kernel.learn(LearningBatch((one,), {0: 1e-3}, **wrong), {0: kernel.weights_of(0)}, {0: Memory()})
+    with pytest.raises(HostError, match="memory_mb"):
+        HostKernel.from_pretrained(host_folders["qwen3"], memory_mb=0)
