@@ -22,12 +22,15 @@ from symbiont_ecology.host.shape import HostShape
 class Session(Protocol):
     """A batch of half-written rows with its key-value cache."""
 
-    def step(self, tokens: Tensor) -> Tensor:
-        """Appends one token per row ``(rows,)``; returns the next logits ``(rows, vocab)``."""
+    def step(self, tokens: Tensor, adapters: Adapters) -> Tensor:
+        """Appends one token per row ``(rows,)``; returns the next logits ``(rows, vocab)``.
+
+        All owners of ``adapters`` have equally many rows, one owner's rows after the other's.
+        """
         ...
 
-    def keep(self, rows: Tensor, adapters: Adapters) -> None:
-        """Goes on with these rows only, in this order, under these adapters."""
+    def keep(self, rows: Tensor) -> None:
+        """Goes on with these rows only, in this order."""
         ...
 
 
@@ -67,15 +70,13 @@ class Decoder(Protocol):
         self,
         prompts: Sequence[np.ndarray],
         slots: Sequence[int],
-        tiles: Sequence[int],
         bank: SlotBank,
         room: int,
         max_tokens: int,
     ) -> tuple[Tensor, Session]:
         """Reads prompts (token ids) with ``room`` tokens to come; first logits ``(rows, vocab)``.
 
-        Rows come tile by tile: ``slots`` has one entry per row, ``tiles`` one per tile. At most
-        ``max_tokens`` go through the host at a time.
+        ``slots`` has one entry per row; at most ``max_tokens`` go through the host at a time.
         """
         ...
 

@@ -83,7 +83,8 @@ def _write_wave(
     is_live, cost = tiling.is_real, tiling.cost
     room = int(limits[wave].max())
     prompts, slots = [request.prompts[row] for row in source], [request.slots[row] for row in source]
-    logits, session = decoder.start(prompts, slots, tiling.slots, bank, room, max_tokens)
+    logits, session = decoder.start(prompts, slots, bank, room, max_tokens)
+    adapters = bank.gather(tiling.slots)
     chooser = _Chooser(request, decoder.device)
     for time in range(room):
         tokens, log_probabilities = chooser.choose(logits, time, source)
@@ -104,9 +105,9 @@ def _write_wave(
                 kept = places[smaller.rows]
                 source, is_live, cost = source[kept], smaller.is_real, smaller.cost
                 indices = torch.from_numpy(kept).to(decoder.device)
-                session.keep(indices, bank.gather(smaller.slots))
-                tokens = tokens[indices]
-        logits = session.step(tokens)
+                session.keep(indices)
+                adapters, tokens = bank.gather(smaller.slots), tokens[indices]
+        logits = session.step(tokens, adapters)
 
 
 def _has_stopped(request: Request, out: _Written, rows: np.ndarray, length: int) -> np.ndarray:

@@ -179,14 +179,12 @@ class LlamaDecoder:
         self,
         prompts: Sequence[np.ndarray],
         slots: Sequence[int],
-        tiles: Sequence[int],
         bank: SlotBank,
         room: int,
         max_tokens: int,
     ) -> tuple[Tensor, LlamaSession]:
-        """Reads the prompts tile by tile; what rows of one slot share is read once."""
-        lengths = np.array([len(prompt) for prompt in prompts])
-        session = LlamaSession(self, bank.gather(tiles), lengths, room)
+        """Reads the prompts; what rows of one slot share is read once."""
+        session = LlamaSession(self, np.array([len(prompt) for prompt in prompts]), room)
         last: list[Tensor] = []
         texts = [Text(prompt, _NOTHING) for prompt in prompts]
         for rows in _spans(texts, slots, max_tokens):
@@ -223,7 +221,9 @@ class LlamaDecoder:
                 self._tables = cos.to(self.device, self.dtype), sin.to(self.device, self.dtype)
         return self._tables
 
-    def decode(self, tokens: Tensor, positions: Tensor, session: LlamaSession, end: int) -> Tensor:
+    def decode(
+        self, tokens: Tensor, positions: Tensor, session: LlamaSession, end: int, adapters: Adapters
+    ) -> Tensor:
         """One more token ``(rows,)`` per row, the last of ``end`` places in the cache; logits ``(rows, vocab)``."""
         shape, rows = self.shape, len(tokens)
         both, size, groups = shape.heads + shape.kv_heads, shape.head_dim, shape.heads // shape.kv_heads
@@ -232,7 +232,7 @@ class LlamaDecoder:
         mask = session.mask[:, :, :end]
         x = F.embedding(tokens, self._embedding)
         for index, layer in enumerate(self._layers):
-            qkv, out, gate_up, down = session.adapters.sites[4 * index : 4 * index + 4]
+            qkv, out, gate_up, down = adapters.sites[4 * index : 4 * index + 4]
             heads = layer.qkv(layer.attention_norm(x), qkv, None).view(rows, -1, size)
             turned = _turned(heads[:, :both], layer.head_norms, angles)
             keys, values = session.cache[index, 0], session.cache[index, 1]
@@ -358,9 +358,9 @@ class LlamaSession:
     Short prompts leave a gap before the first new token; the additive mask hides it.
     """
 
-    def __init__(self, decoder: LlamaDecoder, adapters: Adapters, lengths: np.ndarray, room: int) -> None:
+    def __init__(self, decoder: LlamaDecoder, lengths: np.ndarray, room: int) -> None:
         shape, device, dtype = decoder.shape, decoder.device, decoder.dtype
-        self._decoder, self.adapters = decoder, adapters
+        self._decoder = decoder
         self._lengths, self.longest, self._written = (
             torch.from_numpy(lengths).to(device),
             int(lengths.max()),
@@ -375,16 +375,15 @@ class LlamaSession:
         size = (shape.layers, 2, len(lengths), shape.kv_heads, self.longest + room, shape.head_dim)
         self.cache = torch.empty(size, device=device, dtype=dtype)
 
-    def step(self, tokens: Tensor) -> Tensor:
+    def step(self, tokens: Tensor, adapters: Adapters) -> Tensor:
         """Appends one token per row and returns the next logits."""
         positions = self._lengths + self._written
         self._written += 1
-        return self._decoder.decode(tokens, positions, self, self.longest + self._written)
+        return self._decoder.decode(tokens, positions, self, self.longest + self._written, adapters)
 
-    def keep(self, rows: Tensor, adapters: Adapters) -> None:
+    def keep(self, rows: Tensor) -> None:
         """Goes on with fewer rows."""
         heads = self._decoder.shape.kv_heads
-        self.adapters = adapters
         self._lengths = self._lengths[rows]
         self.mask = self.mask.unflatten(0, (-1, heads))[rows].flatten(0, 1)
         self.cache = self.cache.index_select(2, rows)

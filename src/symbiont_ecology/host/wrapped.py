@@ -68,7 +68,6 @@ class WrappedDecoder:
         self,
         prompts: Sequence[np.ndarray],
         slots: Sequence[int],
-        tiles: Sequence[int],
         bank: SlotBank,
         room: int,
         max_tokens: int,
@@ -85,10 +84,10 @@ class WrappedDecoder:
         counts = Counter(slot for slot, _ in place)
         owners = sorted(counts)
         adapters = _Hooked(bank.gather(owners), tuple(counts[owner] for owner in owners))
-        session = WrappedSession(self, adapters, torch.from_numpy(mask).to(self.device))
-        logits = session.read(torch.from_numpy(ids).to(self.device))
+        session = WrappedSession(self, torch.from_numpy(mask).to(self.device))
+        logits = session.read(torch.from_numpy(ids).to(self.device), adapters)
         rows = torch.tensor([place[key] for key in keys], device=self.device)
-        session.keep(rows, bank.gather(tiles))
+        session.keep(rows)
         return logits[rows], session
 
     def logits(self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None) -> Tensor:
@@ -174,15 +173,15 @@ class _Hooked:
 class WrappedSession:
     """Half-written rows in a cache of transformers."""
 
-    def __init__(self, decoder: WrappedDecoder, adapters: _Hooked, mask: Tensor) -> None:
-        self._decoder, self._adapters, self._mask = decoder, adapters, mask
+    def __init__(self, decoder: WrappedDecoder, mask: Tensor) -> None:
+        self._decoder, self._mask = decoder, mask
         self._cache: Any = None
 
-    def read(self, ids: Tensor) -> Tensor:
+    def read(self, ids: Tensor, adapters: _Hooked) -> Tensor:
         """Appends token ids ``(rows, time)`` that the mask already covers; logits after the last one."""
         positions = (self._mask.cumsum(-1) - 1).clamp_(min=0)[:, -ids.shape[1] :]
         output = self._decoder.forward(
-            self._adapters,
+            adapters,
             input_ids=ids,
             attention_mask=self._mask,
             position_ids=positions,
@@ -193,14 +192,14 @@ class WrappedSession:
         logits: Tensor = output.logits[:, -1]
         return logits
 
-    def step(self, tokens: Tensor) -> Tensor:
+    def step(self, tokens: Tensor, adapters: Adapters) -> Tensor:
         """Appends one token per row and returns the next logits."""
         self._mask = torch.cat([self._mask, self._mask.new_ones(len(tokens), 1)], dim=1)
-        return self.read(tokens[:, None])
+        return self.read(tokens[:, None], _Hooked(adapters))
 
-    def keep(self, rows: Tensor, adapters: Adapters) -> None:
+    def keep(self, rows: Tensor) -> None:
         """Goes on with fewer rows."""
-        self._adapters, self._mask = _Hooked(adapters), self._mask[rows]
+        self._mask = self._mask[rows]
         self._cache.batch_select_indices(rows)
 
 
