@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from symbiont_ecology.weights.traces import Traces
 
 OrganelleId: TypeAlias = str
 BlobRef: TypeAlias = str
@@ -61,13 +64,15 @@ class Decoding:
     """How tokens are chosen. ``temperature=0`` is greedy; otherwise ancestral sampling within ``top_p``.
 
     An answer ends with the host's end token, at its row's limit, or with the token that completes one of
-    the ``stop`` texts; its text is then cut in front of that.
+    the ``stop`` texts; its text is then cut in front of that. ``perturbation`` is the standard deviation of
+    noise on what A makes of its inputs; rollouts then carry eligibility traces (``weights.traces``).
     """
 
     temperature: float = 0.0
     top_p: float = 1.0
     min_new_tokens: int = 0
     stop: tuple[str, ...] = ()
+    perturbation: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,7 @@ class Rollouts:
     log_probabilities: np.ndarray
     lengths: np.ndarray
     prompt_lengths: np.ndarray
+    traces: Traces | None = None
 
     def completion(self, row: int) -> tuple[int, ...]:
         """The token ids that were produced for one row, end-of-answer included."""

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from hosts import PROMPTS, random_weights
+from hosts import PROMPTS, make_host, random_weights
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Row
 from symbiont_ecology.weights.adapter import AdapterWeights, Memory
 
@@ -195,3 +196,51 @@ def test_impossible_options_are_refused(host_folders: dict[str, Path], load: Loa
             kernel.learn(LearningBatch((one,), {0: 1e-3}, **wrong), {0: kernel.weights_of(0)}, {0: Memory()})
     with pytest.raises(HostError, match="memory_mb"):
         HostKernel.from_pretrained(host_folders["qwen3"], memory_mb=0)
+
+
+@PATHS
+def test_traces_point_along_the_gradient_of_the_expected_reward(tmp_path: Path, prefer_fused: bool) -> None:
+    # One layer without adapters on k and v: there the last prompt token alone decides on the first answer token.
+    targets, rows, std = ["q_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], 6000, 0.05
+    kernel = HostKernel.from_pretrained(
+        make_host(tmp_path, layers=1), slots=1, targets=targets, prefer_fused=prefer_fused
+    )
+    weights = random_weights(kernel.layout, 0, rank=3)
+    kernel.place(0, weights)
+    draws = [Draw(0)("trace", row) for row in range(rows)]
+    found = kernel.rollout([Row("12+7=", 0, 1)] * rows, draws, Decoding(perturbation=std))
+    assert found.traces is not None
+    target = int(found.ids[0, 0])
+    # A graded reward, so that few rows are enough: the log-probability of what was said where it is the target.
+    is_target = found.ids[:, 0] == target
+    reward = np.where(is_target, found.log_probabilities[:, 0], found.log_probabilities[:, 0].mean())
+    assert is_target.mean() > 0.9
+    credit = found.traces.credit(range(rows), (reward - reward.mean()) / rows, weights.rank)
+    batch = LearningBatch((Lesson("12+7=", (target,), 0),), {0: 1e-3}, 1e9)
+    first = kernel.learn(batch, {0: weights}, {})[1][0].first
+    assert first is not None
+    ascent, is_a = -10 * first, np.zeros(len(first), dtype=bool)
+    for _, a, _, _, _ in kernel.layout.blocks(weights.rank):
+        is_a[a] = True
+    assert not credit[~is_a].any()
+    assert np.corrcoef(credit[is_a], ascent[is_a])[0, 1] > 0.9
+    assert np.linalg.norm(credit) / np.linalg.norm(ascent[is_a]) == pytest.approx(1.0, abs=0.25)
+
+
+@PATHS
+def test_traces_are_of_the_row_alone(load: Load, prefer_fused: bool) -> None:
+    kernel = load(prefer_fused=prefer_fused)
+    decoding = Decoding(temperature=0.8, perturbation=0.1)
+    rows = [Row(prompt, index % 4, 3 + index) for index, prompt in enumerate(PROMPTS)]
+    together = kernel.rollout(rows, [Draw(1)("row", row) for row in range(len(rows))], decoding)
+    quiet = kernel.rollout(rows, [Draw(1)("row", row) for row in range(len(rows))], Decoding(temperature=0.8))
+    assert together.texts != quiet.texts
+    assert together.traces is not None
+    assert quiet.traces is None
+    for index, row in enumerate(rows):
+        alone = kernel.rollout([row], [Draw(1)("row", index)], decoding)
+        assert alone.texts == (together.texts[index],)
+        assert alone.traces is not None
+        expected = alone.traces.credit([0], [1.0], 8)
+        np.testing.assert_allclose(together.traces.credit([index], [1.0], 8), expected, atol=0.02, rtol=1e-3)
+        assert expected.any()

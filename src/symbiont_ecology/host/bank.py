@@ -10,7 +10,7 @@ Stacked LoRA as in S-LoRA (arXiv:2311.03285).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from symbiont_ecology.errors import AdapterError, HostError
-from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.lowrank import Factors
 from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
@@ -37,16 +36,19 @@ class Adapters:
 
     sites: tuple[Factors | None, ...]
 
-    def dropping(self, dropout: Dropout | None) -> Adapters:
-        """The same with dropout on their inputs."""
+    def dropping(self, dropout: Callable[[int, Tensor], Tensor] | None) -> Adapters:
+        """The same with dropout on their inputs (``dropout.Dropout``)."""
         if dropout is None:
             return self
-        return Adapters(
-            tuple(
-                site and replace(site, dropped=partial(dropout, site=index))
-                for index, site in enumerate(self.sites)
-            )
-        )
+        sites = enumerate(self.sites)
+        return Adapters(tuple(one and replace(one, dropped=partial(dropout, site)) for site, one in sites))
+
+    def perturbed(self, tracer: Callable[[int, Tensor, Tensor], Tensor] | None) -> Adapters:
+        """The same with noise between A and B (``tracing.Tracer``)."""
+        if tracer is None:
+            return self
+        sites = enumerate(self.sites)
+        return Adapters(tuple(one and replace(one, perturbed=partial(tracer, site)) for site, one in sites))
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ LARGEST_CACHE = 16384
 class MemoryBudget:
     """``megabytes`` for what one batch needs beside the host and the slots.
 
-    ``itemsize`` is the host's bytes per number. Sizes are estimates from the host's shape: half for the
-    cache of keys and values, half for activations.
+    ``itemsize`` is the host's bytes per number. Sizes are estimates from the host's shape.
     """
 
     megabytes: float
@@ -32,27 +31,25 @@ class MemoryBudget:
     itemsize: int
     is_cpu: bool = True
 
-    @property
-    def cache_tokens(self) -> int:
-        """Tokens of prompts and answers that may be cached at a time."""
-        shape = self.shape
-        each = 2 * shape.layers * shape.kv_heads * shape.head_dim * self.itemsize
-        return self._tokens(each, LARGEST_CACHE)
+    def rows(self, longest: int) -> int:
+        """Rows of at most ``longest`` tokens that may be written at a time.
 
-    @property
-    def rows(self) -> int:
-        """Rows that may be sampled at a time: a sampled row sorts its vocabulary in double precision."""
-        return self._tokens(32 * self.shape.vocab, LARGEST_CACHE)
+        Each one is cached and read, and a sampled one sorts its vocabulary in double precision.
+        """
+        shape = self.shape
+        cached = 2 * shape.layers * shape.kv_heads * shape.head_dim * self.itemsize
+        fits = self._fitting(longest * (cached + self._activations) + 32 * shape.vocab)
+        return min(fits, max(1, LARGEST_CACHE // longest)) if self.is_cpu else fits
 
     @property
     def forward_tokens(self) -> int:
         """Tokens per forward pass without gradients."""
-        return self._tokens(self._activations, LARGEST_FORWARD)
+        return self._forward(self._activations)
 
     @property
     def learning_tokens(self) -> int:
         """Tokens per forward and backward pass: every layer's activations wait for their gradients."""
-        return self._tokens(self.shape.layers * self._activations + 12 * self.shape.vocab, LARGEST_FORWARD)
+        return self._forward(self.shape.layers * self._activations + 12 * self.shape.vocab)
 
     def halved(self) -> MemoryBudget:
         """Half of it."""
@@ -65,9 +62,12 @@ class MemoryBudget:
         attention = 4 * (shape.heads + 2 * shape.kv_heads) * shape.head_dim
         return (4 * shape.hidden + attention + 4 * shape.feed_forward) * self.itemsize
 
-    def _tokens(self, bytes_each: int, largest: int) -> int:
-        fits = max(1, int(self.megabytes * 1e6 / 2 / bytes_each))
-        return min(fits, largest) if self.is_cpu else fits
+    def _forward(self, bytes_each: int) -> int:
+        fits = self._fitting(bytes_each)
+        return min(fits, LARGEST_FORWARD) if self.is_cpu else fits
+
+    def _fitting(self, bytes_each: int) -> int:
+        return max(1, int(self.megabytes * 1e6 / bytes_each))
 
 
 def within(budget: MemoryBudget, work: Callable[[MemoryBudget], T]) -> tuple[T, MemoryBudget]:
@@ -87,7 +87,7 @@ def within(budget: MemoryBudget, work: Callable[[MemoryBudget], T]) -> tuple[T, 
             if not is_out_of_memory(error):
                 raise
             smaller = budget.halved()
-            if smaller.forward_tokens == smaller.cache_tokens == smaller.learning_tokens == 1:
+            if smaller.forward_tokens == smaller.learning_tokens == 1:
                 raise HostError(
                     f"expected memory for a batch of one row, got none with {budget.megabytes:.3g} MB a batch: "
                     "free some, use fewer slots or a smaller host"

@@ -18,6 +18,7 @@ from symbiont_ecology.host.bank import SlotBank
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.tiles import tile_rows
+from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import Decoding
 
 WORTH_SHRINKING = 0.75
@@ -35,6 +36,7 @@ class Request:
     decoding: Decoding
     end_tokens: tuple[int, ...]
     text: Callable[[Sequence[int]], str]  # of token ids, to look for stop texts
+    tracer: Tracer | None = None
 
 
 @dataclass
@@ -69,7 +71,7 @@ def _waves(request: Request, budget: MemoryBudget) -> Iterator[np.ndarray]:
     if not len(order):
         return
     longest = max(len(request.prompts[row]) + request.limits[row] for row in order)
-    per_wave = max(1, min(budget.cache_tokens // longest, budget.rows))
+    per_wave = budget.rows(longest)
     for low in range(0, len(order), per_wave):
         yield order[low : low + per_wave]
 
@@ -83,8 +85,14 @@ def _write_wave(
     is_live, cost = tiling.is_real, tiling.cost
     room = int(limits[wave].max())
     prompts, slots = [request.prompts[row] for row in source], [request.slots[row] for row in source]
-    logits, session = decoder.start(prompts, slots, bank, room, max_tokens)
-    adapters = bank.gather(tiling.slots)
+    adapters = bank.gather(tiling.slots).perturbed(request.tracer)
+    if request.tracer is None:
+        logits, session = decoder.start(prompts, slots, bank, room, max_tokens)
+    else:  # what follows a prompt is traced too, so its last token is a step of its own
+        _, session = decoder.start([one[:-1] for one in prompts], slots, bank, room + 1, max_tokens)
+        request.tracer.move(source, 0)
+        ends = torch.tensor([one[-1] for one in prompts], device=decoder.device)
+        logits = session.step(ends, adapters)
     chooser = _Chooser(request, decoder.device)
     for time in range(room):
         tokens, log_probabilities = chooser.choose(logits, time, source)
@@ -106,7 +114,9 @@ def _write_wave(
                 source, is_live, cost = source[kept], smaller.is_real, smaller.cost
                 indices = torch.from_numpy(kept).to(decoder.device)
                 session.keep(indices)
-                adapters, tokens = bank.gather(smaller.slots), tokens[indices]
+                adapters, tokens = bank.gather(smaller.slots).perturbed(request.tracer), tokens[indices]
+        if request.tracer is not None:
+            request.tracer.move(source, time + 1)
         logits = session.step(tokens, adapters)
 
 

@@ -49,7 +49,7 @@ class Dropout:
         """For tokens laid out otherwise: ``places`` says which packed token each one is."""
         return replace(self, marks=self.marks[places.flatten()], ends=None)
 
-    def __call__(self, x: Tensor, site: int) -> Tensor:
+    def __call__(self, site: int, x: Tensor) -> Tensor:
         """``x (tokens or ends, width)`` as one site of the host sees it."""
         marks = self.marks
         if self.ends is not None and len(x) != len(marks):

@@ -28,6 +28,7 @@ from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.loading import TextCodec, find_folder, load_decoder, read_config
 from symbiont_ecology.host.packing import Text, chunks, pack
 from symbiont_ecology.host.shape import HostShape
+from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, LearningStatistics, Rollouts, Row
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Memory
 from symbiont_ecology.weights.peft_files import read_peft, write_peft
@@ -248,13 +249,16 @@ class HostKernel:
             raise HostError(f"expected max_new_tokens >= 0, got {min(limits)}")
         prompts = self.encode([row.prompt for row in rows])
         self._check_positions([len(ids) + limit for ids, limit in zip(prompts, limits, strict=True)])
-        uniforms = None
-        if decoding.temperature > 0:
-            if draws is None or len(draws) != len(rows):
-                raise ValueError(
-                    f"expected one generator for each of {len(rows)} sampled rows, got {draws and len(draws)}"
-                )
+        is_drawn = decoding.temperature > 0 or decoding.perturbation > 0
+        if is_drawn and (draws is None or len(draws) != len(rows)):
+            raise ValueError(
+                f"expected one generator for each of {len(rows)} sampled rows, got {draws and len(draws)}"
+            )
+        uniforms = tracer = None
+        if draws is not None and decoding.temperature > 0:
             uniforms = [draw.random(limit) for draw, limit in zip(draws, limits, strict=True)]
+        if draws is not None and decoding.perturbation > 0:
+            tracer = self._tracer(prompts, limits, draws, decoding.perturbation)
         request = writing.Request(
             prompts,
             [row.slot for row in rows],
@@ -263,15 +267,16 @@ class HostKernel:
             decoding,
             self._codec.end_tokens,
             lambda ids: self._codec.decode([ids])[0],
+            tracer,
         )
         ids, log_probabilities, lengths = self._within_memory(
             lambda budget: writing.write(self._decoder, self._bank, request, budget)
         )
         texts = self._codec.decode([one[:length] for one, length in zip(ids.tolist(), lengths, strict=True)])
         texts = [_cut(text, decoding.stop) for text in texts]
-        return Rollouts(
-            tuple(texts), ids, log_probabilities, lengths, np.array([len(one) for one in prompts])
-        )
+        read = np.array([len(one) for one in prompts])
+        traces = None if tracer is None else tracer.traces(decoding.perturbation)
+        return Rollouts(tuple(texts), ids, log_probabilities, lengths, read, traces)
 
     def generate(
         self,
@@ -355,6 +360,23 @@ class HostKernel:
                 self._decoder, self.layout, batch, weights, memory, encoded.__getitem__, budget
             )
         )
+
+    def _tracer(
+        self,
+        prompts: Sequence[np.ndarray],
+        limits: Sequence[int],
+        draws: Sequence[np.random.Generator],
+        std: float,
+    ) -> Tracer:
+        """A tracer with each row's noise drawn from its own generator."""
+        if min((len(prompt) for prompt in prompts), default=2) < 2:
+            raise HostError("expected prompts of two tokens or more to trace, got one of a single token")
+        longest = max(limits, default=0)
+        tracer = Tracer(self._decoder.sites, self.layout, self.rank, len(prompts), longest)
+        for row, (draw, limit) in enumerate(zip(draws, limits, strict=True)):
+            noise = draw.standard_normal((limit, tracer.width), dtype=np.float32)
+            tracer.perturb(row, noise * np.float32(std))
+        return tracer
 
     def _within_memory(self, work: Callable[[MemoryBudget], T]) -> T:
         """Does the work in pieces that fit, and remembers how small they had to be."""

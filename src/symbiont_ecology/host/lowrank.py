@@ -24,7 +24,8 @@ class Factors:
     A site is a group of modules that read the same input; ``a`` is ``(owners, members · rank, d_in)``,
     ``b[j]`` is ``(owners, rank, d_outs[j])``, or None for a member without adapter (which has no share of
     ``a``). ``whole_b``, when there is one, is ``(owners, members · rank, Σ d_outs)``, block-diagonal.
-    ``gradient`` are buffers of the same shapes that a backward pass adds to; ``dropped`` is dropout.
+    ``gradient`` are buffers of the same shapes that a backward pass adds to; ``dropped`` is dropout on the
+    inputs; ``perturbed`` takes the inputs and what A makes of them, and gives the latter back with noise.
     """
 
     a: Tensor
@@ -33,6 +34,7 @@ class Factors:
     whole_b: Tensor | None = None
     gradient: Factors | None = None
     dropped: Callable[[Tensor], Tensor] | None = None
+    perturbed: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def members(self) -> list[tuple[slice, slice, Tensor]]:
         """``(columns of the output, columns of x Aᵀ, B)`` of every adapted member."""
@@ -71,6 +73,8 @@ def add_low_rank(x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int] |
 def _add_batched(x: Tensor, y: Tensor, factors: Factors) -> Tensor:
     owners = factors.a.shape[0]
     inner = torch.bmm(x.view(owners, -1, x.shape[-1]), factors.a.transpose(1, 2))
+    if factors.perturbed is not None:
+        inner = factors.perturbed(x, inner)
     target = y.view(owners, -1, y.shape[-1])
     if factors.whole_b is not None:
         target.baddbmm_(inner, factors.whole_b)

@@ -1,0 +1,58 @@
+"""Perturbs what A makes of its inputs while answers are written, and keeps the traces (``weights.traces``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from symbiont_ecology.host.bank import Site
+from symbiont_ecology.weights.adapter import AdapterLayout
+from symbiont_ecology.weights.traces import Traces
+
+
+class Tracer:
+    """Sits between A and B of every site. ``move`` says which rows come next, and at which step."""
+
+    def __init__(
+        self, sites: Sequence[Site], layout: AdapterLayout, rank: int, rows: int, steps: int
+    ) -> None:
+        adapted = {name for name, _, _ in layout.modules}
+        self._layout, self._rank = layout, rank
+        self._names = [[name for name, _, _ in site if name in adapted] for site in sites]
+        widths = [rank * len(names) for names in self._names]
+        self._starts = np.cumsum([0, *widths])
+        self._read = [np.zeros((rows, steps, site[0][1]), dtype=np.float32) for site in sites]
+        self._noise = np.zeros((rows, steps, self.width), dtype=np.float32)
+        self._rows, self._step = np.zeros(0, dtype=np.int64), 0
+
+    @property
+    def width(self) -> int:
+        """Perturbed numbers per token."""
+        return int(self._starts[-1])
+
+    def perturb(self, row: int, noise: np.ndarray) -> None:
+        """Sets the noise of one row, ``(its limit, width)``."""
+        self._noise[row, : len(noise)] = noise
+
+    def move(self, rows: np.ndarray, step: int) -> None:
+        """The next forward reads these rows, and what it says is their token number ``step``."""
+        self._rows, self._step = rows, step
+
+    def __call__(self, site: int, x: Tensor, inner: Tensor) -> Tensor:
+        """``x (rows, d_in)`` is kept, ``inner (owners, height, members · rank)`` comes back perturbed."""
+        self._read[site][self._rows, self._step] = x.float().cpu().numpy()
+        low, high = self._starts[site], self._starts[site + 1]
+        noise = torch.from_numpy(self._noise[self._rows, self._step, low:high])
+        return inner + noise.to(inner).view_as(inner)
+
+    def traces(self, std: float) -> Traces:
+        """What was kept, module by module."""
+        modules = {}
+        for site, names in enumerate(self._names):
+            for member, name in enumerate(names):
+                low = self._starts[site] + member * self._rank
+                modules[name] = (self._read[site], self._noise[..., low : low + self._rank])
+        return Traces(self._layout, std, modules)
