@@ -1,233 +1,279 @@
-"""How much faster a population runs on stacked slots than one adapter at a time.
+"""The kernel against PEFT and against the bare host: the ratios that it must reach.
 
-    python benchmarks/kernel.py [--quick] [--json FILE]
+    python benchmarks/kernel.py [--quick] [--only CASE] [--json FILE]
 
-Everything runs in one process, on one thread, interleaved; a number is the median of process time, a ratio
-divides two of them, so machines cancel out. All sides start from text and end with text. The allocator
-setting of ``host.allocator`` holds for every side. Needs the extra ``peers`` (PEFT).
+Everything runs in one process, on one thread, sides in turn; a number is the median of process time, a
+ratio divides two of them. All sides start from text and end with text. PEFT's sequential sides are timed
+on some of the adapters, with all of them loaded, and scaled. Leaves with 1 when a floor does not hold.
+Needs the extra ``peers`` (PEFT).
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
-from peft import PeftModel
 from rich.console import Console
-from rich.table import Table
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.utils import logging
 
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.loading import EMBEDDED_FOLDER
-from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Row
-from symbiont_ecology.weights.adapter import AdapterWeights, Memory
+from populations import NEW_TOKENS, PeftPopulation, Population, ends, generate, host_folder
+from sides import Ratio, Result, Side, all_hold, arguments, save, settle, show, timed
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from hosts import make_host
+OURS, BARE = "ours", "bare host, own loop"
+ONE_BY_ONE, BATCHED, MIXED = "PEFT, one by one", "PEFT, own prompts batched", "PEFT, mixed batch"
+STEP, BARE_STEP, PEFT_STEP = "our learning step", "bare forward and backward", "PEFT's learning steps"
 
-ONE_BY_ONE = "PEFT, one by one"
-BARE = "bare host, own loop"
-FLOOR = 15.0
-"""PEFT one by one ÷ ours must be at least this; 25 is the goal."""
-CEILING = 1.4
-"""Ours ÷ the bare host's own loop must be at most this; 1.2 is the goal."""
-NEW_TOKENS = 16
-RANK = 8
+Bounds = tuple[float | None, float | None]
+"""Floor and goal."""
+NONE: Bounds = (None, None)
 
 
-class Population:
-    """The same adapters on our kernel and on PEFT, and the same prompts for both."""
-
-    def __init__(self, organelles: int, prompts_each: int, folder: Path, workplace: Path) -> None:
-        self.organelles, self.prompts_each = organelles, prompts_each
-        self.kernel = HostKernel.from_pretrained(folder, slots=organelles, rank=RANK)
-        generator = np.random.default_rng(0)
-        self.adapters = [
-            AdapterWeights.random(self.kernel.layout, RANK, 2.0, generator, b_std=0.05)
-            for _ in range(organelles)
-        ]
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-        self.tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
-        for slot, weights in enumerate(self.adapters):
-            self.kernel.place(slot, weights)
-            self.kernel.export(slot, workplace / str(slot))
-            if slot == 0:
-                self.peft: Any = PeftModel.from_pretrained(model, workplace / "0", adapter_name="0")
-            else:
-                self.peft.load_adapter(workplace / str(slot), adapter_name=str(slot))
-        self.peft.eval()
-        letters = "abcdefghijklmnopqrstuvwxyz 0123456789"
-        self.prompts = [
-            "".join(generator.choice(list(letters), size=int(generator.integers(39, 56))))
-            for _ in range(organelles * prompts_each)
-        ]
-        self.slots = [row // prompts_each for row in range(len(self.prompts))]
-
-    def ours(self) -> list[str]:
-        """All slots in one batch."""
-        return self._rollout(self.slots)
-
-    def bare(self) -> list[str]:
-        """The same rows and the same loop without any adapter."""
-        return self._rollout([HOST_SLOT] * len(self.slots))
-
-    def peft_one_by_one(self) -> list[str]:
-        """Every prompt alone, under its adapter."""
-        texts: list[str] = []
-        for slot in range(self.organelles):
-            self.peft.set_adapter(str(slot))
-            for prompt in self._prompts_of(slot):
-                texts += self._generate([prompt])
-        return texts
-
-    def peft_batched(self) -> list[str]:
-        """Each adapter's prompts as one batch, adapter after adapter."""
-        texts: list[str] = []
-        for slot in range(self.organelles):
-            self.peft.set_adapter(str(slot))
-            texts += self._generate(self._prompts_of(slot))
-        return texts
-
-    def peft_mixed(self) -> list[str]:
-        """One batch of all rows with PEFT's ``adapter_names``."""
-        return self._generate(self.prompts, adapter_names=[str(slot) for slot in self.slots])
-
-    def learn(self) -> None:
-        """One Adam step for every organelle on its own prompts."""
-        kernel = self.kernel
-        lessons = tuple(
-            Lesson(prompt[:8], tuple(self.tokenizer(prompt[8:], add_special_tokens=False)["input_ids"]), slot)
-            for prompt, slot in zip(self.prompts, self.slots, strict=True)
-        )
-        batch = LearningBatch(lessons, dict.fromkeys(range(self.organelles), 1e-3))
-        kernel.learn(batch, dict(enumerate(self.adapters)), dict.fromkeys(range(self.organelles), Memory()))
-
-    def peft_learn(self) -> None:
-        """The same step, adapter after adapter, with PEFT and torch's AdamW."""
-        for slot in range(self.organelles):
-            self.peft.set_adapter(str(slot))
-            batch = self.tokenizer(
-                self._prompts_of(slot), return_tensors="pt", padding=True, padding_side="right"
-            )
-            labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
-            labels[:, :9] = -100
-            parameters = [one for one in self.peft.parameters() if one.requires_grad]
-            for one in parameters:
-                one.grad = None
-            self.peft(**batch, labels=labels, use_cache=False).loss.backward()
-            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-            torch.optim.AdamW(parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0).step()
-
-    def _prompts_of(self, slot: int) -> list[str]:
-        return self.prompts[slot * self.prompts_each : (slot + 1) * self.prompts_each]
-
-    def _rollout(self, slots: list[int]) -> list[str]:
-        rows = [Row(prompt, slot, NEW_TOKENS) for prompt, slot in zip(self.prompts, slots, strict=True)]
-        return list(self.kernel.rollout(rows, None, Decoding(min_new_tokens=NEW_TOKENS)).texts)
-
-    def _generate(self, prompts: list[str], **extra: Any) -> list[str]:
-        batch = self.tokenizer(prompts, return_tensors="pt", padding=True)
-        with torch.inference_mode():
-            ids = self.peft.generate(
-                **batch,
-                max_new_tokens=NEW_TOKENS,
-                min_new_tokens=NEW_TOKENS,
-                do_sample=False,
-                pad_token_id=self.tokenizer.pad_token_id,
-                **extra,
-            )
-        return list(
-            self.tokenizer.batch_decode(ids[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
-        )
-
-
-def medians(sides: dict[str, Callable[[], object]], repetitions: int) -> dict[str, float]:
-    """Median process time of each side in seconds, all of them taking turns."""
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for turn in range(repetitions + 1):  # the first turn only warms up
-        for name, side in sides.items():
-            start = time.process_time()
-            side()
-            if turn:
-                times[name].append(time.process_time() - start)
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-def measure(folder: Path, organelles: int, prompts_each: int, repetitions: int) -> dict[str, Any]:
-    """Times of all sides (seconds), their ratios, and the share of texts on which PEFT and we agree."""
-    with tempfile.TemporaryDirectory() as workplace:
-        population = Population(organelles, prompts_each, folder, Path(workplace))
-    ours_text, peft_text = population.ours(), population.peft_one_by_one()
-    sides: dict[str, Callable[[], object]] = {
-        "stacked slots (ours)": population.ours,
-        BARE: population.bare,
-        ONE_BY_ONE: population.peft_one_by_one,
-        "PEFT, own prompts batched": population.peft_batched,
-        "PEFT, mixed batch": population.peft_mixed,
-        "one learning step (ours)": population.learn,
-        "one learning step (PEFT, one by one)": population.peft_learn,
-    }
-    seconds = medians(sides, repetitions)
-    ours, learning = seconds["stacked slots (ours)"], seconds["one learning step (ours)"]
-    return {
-        "host": "embedded" if folder == EMBEDDED_FOLDER else "random, of the embedded host's shape",
-        "organelles": organelles,
-        "prompts_each": prompts_each,
-        "texts_equal": sum(a == b for a, b in zip(ours_text, peft_text, strict=True)) / len(ours_text),
-        "seconds": seconds,
-        "times_faster": {
-            name: value / (learning if "learning" in name else ours) for name, value in seconds.items()
-        },
-        "ours_over_bare": ours / seconds[BARE],
-    }
-
-
-def report(result: dict[str, Any], console: Console) -> bool:
-    """Prints the table; whether the floor and the ceiling hold."""
-    table = Table(
-        title=f"{result['organelles']} organelles, {result['prompts_each']} prompts each, one thread"
+def embedded_16(workplace: Path, turns: int) -> Result:
+    """The host that ships, an ordinary population."""
+    population, peft = both("embedded", 16, 4, workplace, asked=16)
+    return joined(
+        "embedded host, 16 organelles × 4 rows",
+        answers(population, peft, turns, ((25, 28), (8, 10), (5, 6)), (1.22, 1.15)),
+        lessons(population, peft, turns, bare=(1.45, 1.30)),
+        exactness(population, peft),
     )
-    for name in ("side", "ms", "÷ ours"):
-        table.add_column(name, justify="left" if name == "side" else "right", no_wrap=True)
-    for name, value in result["seconds"].items():
-        table.add_row(name, f"{value * 1e3:.1f}", f"{result['times_faster'][name]:.2f}")
-    console.print(table)
-    faster, over = result["times_faster"][ONE_BY_ONE], result["ours_over_bare"]
-    console.print(f"PEFT one by one ÷ ours: {faster:.1f} (floor {FLOOR})")
-    console.print(f"ours ÷ bare host's own loop: {over:.2f} (ceiling {CEILING})")
-    console.print(f"texts equal to PEFT's: {result['texts_equal']:.1%}; host: {result['host']}")
-    return bool(faster >= FLOOR and over <= CEILING)
+
+
+def embedded_64(workplace: Path, turns: int) -> Result:
+    """The same, four times as many; and how fast one more comes and goes."""
+    population, peft = both("embedded", 64, 4, workplace, asked=8)
+    return joined(
+        "embedded host, 64 organelles × 4 rows",
+        answers(population, peft, turns, ((30, 35), (10, 13), (5, 6)), (1.22, 1.15)),
+        lessons(population, peft, turns, bare=(1.45, 1.30), sequential=(3, 3.5)),
+        visits(population, peft, turns),
+    )
+
+
+def embedded_64_single(workplace: Path, turns: int) -> Result:
+    """Learning from one row each, where one adapter alone does not fill the machine."""
+    population, peft = both("embedded", 64, 1, workplace, asked=8)
+    part = lessons(population, peft, turns, bare=NONE, sequential=(4.5, 5))
+    return joined("embedded host, 64 organelles × 1 row", part)
+
+
+def small_16(workplace: Path, turns: int) -> Result:
+    """A host ten times as large, where matrix products weigh more."""
+    population, peft = both("small", 16, 4, workplace, asked=4)
+    return joined(
+        "small host (random, hidden 384, 8 layers), 16 organelles × 4 rows",
+        answers(population, peft, turns, ((9, 11), (3.4, 4), (2, 2.4)), (1.18, 1.10)),
+        lessons(population, peft, turns, bare=(1.28, 1.20)),
+        exactness(population, peft),
+    )
+
+
+def real(workplace: Path, turns: int) -> Result:
+    """A real model's sizes, few rows: reading 2.4 GB of weights is most of the work."""
+    population, peft = both("Qwen3-0.6B shape", 8, 2, workplace, asked=2, lengths=(8, 12), new_tokens=5)
+    part = answers(population, peft, min(turns, 3), (NONE, NONE, NONE), (1.08, 1.03))
+    return joined("Qwen3-0.6B shape (random weights), 8 organelles × 2 rows, 5 new tokens", part)
+
+
+def transformers_path(workplace: Path, turns: int) -> Result:
+    """Hosts that the fused forward does not know: through transformers' own modules."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = host_folder("embedded", workplace)
+    population = Population(folder, 16, 4, prefer_fused=False)
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+
+    def bare() -> list[str]:
+        batch = tokenizer(population.prompts, return_tensors="pt", padding=True)
+        return generate(model, tokenizer, batch, NEW_TOKENS)
+
+    seconds = timed({OURS: Side(population.ours), "HF generate, bare": Side(bare)}, 2 * turns).seconds
+    ratio = seconds[OURS] / seconds["HF generate, bare"]
+    return Result(
+        "embedded host through transformers, 16 organelles × 4 rows",
+        [Ratio("ours with adapters ÷ bare host under HF generate", ratio, 1.25, 1.15, at_most=True)],
+        seconds,
+    )
+
+
+def leaving(workplace: Path, turns: int) -> Result:
+    """Answers that end early leave the batch; ends are imitated by limits, which nothing looks ahead to."""
+    population = Population(host_folder("embedded", workplace), 16, 8)
+    limits = ends(len(population.slots), np.random.default_rng(0))
+    most = [max(limits)] * len(limits)
+    sides = {
+        "leaving": Side(lambda: population.ours(limits)),
+        "all to the end": Side(lambda: population.ours(most)),
+    }
+    seconds = timed(sides, turns).seconds
+    ratio = seconds["leaving"] / seconds["all to the end"]
+    return Result(
+        "embedded host, 16 organelles × 8 rows, answers of 12 tokens on average and 48 at most",
+        [Ratio("finished rows leave ÷ all run to the end", ratio, 0.8, 0.7, at_most=True)],
+        seconds,
+    )
+
+
+def padding(workplace: Path, turns: int) -> Result:
+    """Prompts of 8 to 120 tokens, packed, against a batch in which all are as long as the longest."""
+    folder, rows = host_folder("embedded", workplace), 64
+    lengths = np.random.default_rng(0).permutation(np.linspace(8, 120, rows).astype(int)).tolist()
+    ragged, padded = Population(folder, 8, 8, lengths), Population(folder, 8, 8, [max(lengths)] * rows)
+    seconds = timed({"packed": Side(ragged.ours), "padded": Side(padded.ours)}, 2 * turns).seconds
+    ratio = seconds["packed"] / seconds["padded"]
+    return Result(
+        "embedded host, 8 organelles × 8 rows, prompts of 8 to 120 tokens",
+        [Ratio("no padding ÷ one padded batch, answers included", ratio, 0.9, 0.85, at_most=True)],
+        seconds,
+    )
+
+
+def both(
+    host: str,
+    organelles: int,
+    rows_each: int,
+    workplace: Path,
+    *,
+    asked: int,
+    lengths: tuple[int, int] = (40, 56),
+    new_tokens: int = NEW_TOKENS,
+) -> tuple[Population, PeftPopulation]:
+    """One population on either side."""
+    folder = host_folder(host, workplace)
+    population = Population(folder, organelles, rows_each, lengths, new_tokens=new_tokens)
+    return population, PeftPopulation(population, workplace, asked)
+
+
+def answers(
+    population: Population, peft: PeftPopulation, turns: int, theirs: Sequence[Bounds], bare: Bounds
+) -> Result:
+    """Greedy answers; ``theirs``: PEFT one by one, batched, mixed ÷ ours; ``bare``: ours ÷ bare."""
+    sides = {
+        OURS: Side(population.ours),
+        BARE: Side(population.bare),
+        ONE_BY_ONE: Side(peft.one_by_one, peft.scale),
+        BATCHED: Side(peft.batched, peft.scale),
+        MIXED: Side(peft.mixed),
+    }
+    timing = timed(sides, turns)
+    seconds = timing.seconds
+    ratios = [
+        Ratio(f"{name} ÷ ours", seconds[name] / seconds[OURS], *bounds)
+        for name, bounds in zip((ONE_BY_ONE, BATCHED, MIXED), theirs, strict=True)
+    ]
+    ratios.append(Ratio("ours ÷ bare host, own loop", seconds[OURS] / seconds[BARE], *bare, at_most=True))
+    same = peft.agreement(timing.outputs[OURS], timing.outputs[ONE_BY_ONE])
+    ratios.append(Ratio("share of texts equal to PEFT's, one by one", same, 0.999, 1.0))
+    return Result("", ratios, seconds, scaled(peft))
+
+
+def lessons(
+    population: Population,
+    peft: PeftPopulation,
+    turns: int,
+    *,
+    bare: Bounds,
+    sequential: Bounds = NONE,
+) -> Result:
+    """One learning step for everyone, optimiser and conversions included on both sides."""
+    sides = {
+        STEP: Side(population.learn),
+        BARE_STEP: Side(population.bare_learn),
+        PEFT_STEP: Side(peft.learn, peft.scale),
+    }
+    seconds = timed(sides, turns).seconds
+    ratios = [
+        Ratio(
+            "our learning step ÷ bare forward and backward",
+            seconds[STEP] / seconds[BARE_STEP],
+            *bare,
+            at_most=True,
+        ),
+        Ratio("PEFT's learning steps ÷ ours", seconds[PEFT_STEP] / seconds[STEP], *sequential),
+    ]
+    return Result("", ratios, seconds, scaled(peft))
+
+
+def exactness(population: Population, peft: PeftPopulation) -> Result:
+    """How far from PEFT, on the first and the last adapter."""
+    slots = (0, population.organelles - 1)
+
+    def apart(read: Callable[[Population | PeftPopulation], Callable[[int], np.ndarray]]) -> float:
+        return max(float(np.abs(read(population)(slot) - read(peft)(slot)).max()) for slot in slots)
+
+    scores = apart(lambda side: side.log_probabilities)
+    gradients = apart(lambda side: side.gradient)
+    return Result(
+        "",
+        [
+            Ratio("largest difference of log-probabilities to PEFT's, nats", scores, 5e-5, at_most=True),
+            Ratio("largest difference of gradients to PEFT's", gradients, 1e-5, at_most=True),
+        ],
+    )
+
+
+def visits(population: Population, peft: PeftPopulation, turns: int) -> Result:
+    """One more adapter comes from a file and goes, beside all the others."""
+    kernel, times = population.kernel, 20
+    kernel.clear(0)
+
+    def come_and_go() -> None:
+        for _ in range(times):
+            kernel.detach(kernel.attach(peft.folders[0]))
+
+    ours, theirs = "our attach and detach", "PEFT's load_adapter and delete_adapter"
+    seconds = timed({ours: Side(come_and_go, 1 / times), theirs: Side(peft.load_and_delete)}, turns).seconds
+    kernel.place(0, population.adapters[0])
+    return Result("", [Ratio(f"{theirs} ÷ {ours}", seconds[theirs] / seconds[ours], 100, 200)], seconds)
+
+
+def scaled(peft: PeftPopulation) -> list[str]:
+    """What to know about PEFT's sequential sides."""
+    if peft.scale == 1:
+        return []
+    return [
+        f"PEFT one by one and batched: timed on {len(peft.asked)} of {peft.population.organelles} adapters, "
+        "all of them loaded, and scaled."
+    ]
+
+
+def joined(title: str, *parts: Result) -> Result:
+    """Parts of one case as one."""
+    return Result(
+        title,
+        [ratio for part in parts for ratio in part.ratios],
+        {name: value for part in parts for name, value in part.seconds.items()},
+        list(dict.fromkeys(note for part in parts for note in part.notes)),
+    )
+
+
+CASES: dict[str, Callable[[Path, int], Result]] = {
+    "embedded-16": embedded_16,
+    "embedded-64": embedded_64,
+    "embedded-64x1": embedded_64_single,
+    "small-16": small_16,
+    "0.6B": real,
+    "transformers": transformers_path,
+    "leaving": leaving,
+    "padding": padding,
+}
 
 
 def main() -> int:
-    """Command line; leaves with 1 when a floor or a ceiling does not hold."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers there")
-    parser.add_argument("--organelles", type=int, default=16)
-    parser.add_argument("--prompts", type=int, default=4, help="prompts per organelle")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    with tempfile.TemporaryDirectory() as workplace:
-        folder = EMBEDDED_FOLDER if EMBEDDED_FOLDER.is_dir() else make_host(Path(workplace), layers=5)
-        result = measure(folder, arguments.organelles, arguments.prompts, 3 if arguments.quick else 9)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    return 0 if report(result, Console()) else 1
+    """Command line."""
+    options = arguments(__doc__ or "", CASES).parse_args()
+    settle()
+    console, results = Console(), {}
+    for name, case in CASES.items():
+        if options.only in (None, name):
+            with tempfile.TemporaryDirectory() as workplace:
+                results[name] = case(Path(workplace), 2 if options.quick else 5)
+            show(results[name], console)
+            save(options.json, results, options.only)
+    return 0 if all_hold(results.values()) else 1
 
 
 if __name__ == "__main__":

@@ -139,6 +139,8 @@ def test_bfloat16_is_read_exactly(tmp_path: Path) -> None:
         ({"lora_alpha": "many"}, "lora_alpha"),
         ({"rank_pattern": [1]}, "rank_pattern"),
         ({"alpha_pattern": {"(": 1}}, "regular expressions"),
+        ({"rank_pattern": {"(a+)+$": 1}}, "plain module names"),
+        ({"rank_pattern": {".*.*.*.*x": 1}}, "plain module names"),
         ({"r": 5}, "rank that adapter_config.json states"),
     ],
 )

@@ -43,6 +43,8 @@ _REFUSED = {
     "arrow_config": "Arrow routing",
     "monteclora_config": "MonteCLoRA",
 }
+_SLOW = re.compile(r"\)[*+{]|(?:[*+{].*){4}")
+"""Repeated groups, or more than three repetitions: what can take a matcher more than a moment."""
 _BASE_CHANGING_STARTS = ("pissa", "olora", "corda", "loftq", "lora_ga")
 """Initialisations that also change the base weights: their factors mean nothing on the plain host."""
 
@@ -269,6 +271,10 @@ def _scaling(config: Mapping[str, Any], module: str, rank: int) -> float:
 def _patterned(config: Mapping[str, Any], field: str, module: str, default: float) -> float:
     """The value of the first pattern that the module's name ends with: PEFT's own rule."""
     for pattern, value in (config.get(field) or {}).items():
+        if _SLOW.search(pattern):  # a stranger's pattern could keep the matcher busy for years
+            raise AdapterError(
+                f"expected plain module names in {field}, got {pattern!r}: write the names out one by one"
+            )
         try:
             match = re.match(rf"(.*\.)?({pattern})$", module)
         except re.error as error:
