@@ -66,7 +66,7 @@ class _Place:
 class Arrangement:
     """Where each parameter of an adapter of at most ``rank`` lies in an arena row of ``size`` elements.
 
-    ``is_b`` marks the places of Bᵀ. ``widest`` is the largest Σ d_out for which Bᵀ is block-diagonal.
+    ``widest`` is the largest Σ d_out for which Bᵀ is block-diagonal.
     """
 
     def __init__(
@@ -76,19 +76,23 @@ class Arrangement:
         adapted = {name for name, _, _ in layout.modules}
         self._places = [self._arrange(site, adapted, widest) for site in sites]
         self._starts = _module_starts(sites, self._places, rank)
-        self._indices: dict[int, np.ndarray] = {}
-        self.is_b = np.zeros(self.size, dtype=bool)
-        for name, _, _ in layout.modules:
-            self.is_b[self._of_module(name, rank)[1]] = True
+        self._indices: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
-    def index(self, rank: int) -> np.ndarray:
-        """Where each parameter of a rank-``rank`` adapter goes in an arena row."""
-        if rank not in self._indices:
-            index = np.empty(self.layout.size(rank), dtype=np.int64)
-            for name, a, b, _, _ in self.layout.blocks(rank):
-                index[a], index[b] = self._of_module(name, rank)
-            self._indices[rank] = index
-        return self._indices[rank]
+    def laid(self, weights: AdapterWeights) -> np.ndarray:
+        """An arena row ``(size,)`` with this adapter, its scaling in Bᵀ; smaller ranks are padded with zeros."""
+        index, is_b = self._index(weights.rank)
+        row = np.zeros(self.size, dtype=np.float32)
+        if weights.scaling == 1.0:
+            row[index] = weights.vector
+        else:
+            row[index] = np.where(is_b, weights.vector * np.float32(weights.scaling), weights.vector)
+        return row
+
+    def collected(self, row: Tensor, weights: AdapterWeights) -> Tensor:
+        """The gradient of an adapter's vector, given that of the arena row in which it was laid."""
+        index, is_b = (torch.from_numpy(one).to(row.device) for one in self._index(weights.rank))
+        gradient = row.index_select(0, index)
+        return gradient if weights.scaling == 1.0 else torch.where(is_b, gradient * weights.scaling, gradient)
 
     def factors(self, block: Tensor, gradient: Tensor | None = None) -> Adapters:
         """The factors in arena rows ``block (owners, size)``, as views of it (and of their gradients)."""
@@ -122,11 +126,18 @@ class Arrangement:
         d_outs = tuple(d_out for _, _, d_out in site)
         return _Place(a_start, tuple(starts), total if is_whole else None, count, d_in, d_outs)
 
-    def _of_module(self, name: str, rank: int) -> tuple[np.ndarray, np.ndarray]:
-        """Arena places of one module's A and Bᵀ at that rank, flat."""
-        a_start, b_start, d_in, d_out, stride = self._starts[name]
-        b = b_start + stride * np.arange(rank)[:, None] + np.arange(d_out)
-        return a_start + np.arange(rank * d_in), b.reshape(-1)
+    def _index(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where each parameter of a rank-``rank`` adapter goes in an arena row, and whether it is of Bᵀ."""
+        if rank not in self._indices:
+            index = np.empty(self.layout.size(rank), dtype=np.int64)
+            is_b = np.zeros(self.layout.size(rank), dtype=bool)
+            for name, a, b, d_in, d_out in self.layout.blocks(rank):
+                a_start, b_start, stride = self._starts[name]
+                index[a] = a_start + np.arange(rank * d_in)
+                index[b] = (b_start + stride * np.arange(rank)[:, None] + np.arange(d_out)).reshape(-1)
+                is_b[b] = True
+            self._indices[rank] = (index, is_b)
+        return self._indices[rank]
 
 
 class SlotBank:
@@ -167,12 +178,7 @@ class SlotBank:
         if self._held[slot] is weights:
             return
         self.check(weights)
-        index = self._arrangement.index(weights.rank)
-        row = np.zeros(self._arrangement.size, dtype=np.float32)
-        row[index] = weights.vector
-        if weights.scaling != 1.0:
-            np.multiply(row, np.float32(weights.scaling), out=row, where=self._arrangement.is_b)
-        self._arena[slot + 1].copy_(torch.from_numpy(row))
+        self._arena[slot + 1].copy_(torch.from_numpy(self._arrangement.laid(weights)))
         self._held[slot] = weights
 
     def clear(self, slot: int) -> None:
@@ -213,16 +219,16 @@ def bare(sites: int) -> Adapters:
 
 def _module_starts(
     sites: Sequence[Site], places: Sequence[_Place | None], rank: int
-) -> dict[str, tuple[int, int, int, int, int]]:
-    """``{module: (start of A, start of Bᵀ, d_in, d_out, stride of Bᵀ)}`` for every adapted module."""
-    starts: dict[str, tuple[int, int, int, int, int]] = {}
+) -> dict[str, tuple[int, int, int]]:
+    """``{module: (start of A, start of Bᵀ, stride of Bᵀ)}`` for every adapted module."""
+    starts: dict[str, tuple[int, int, int]] = {}
     for site, place in zip(sites, places, strict=True):
         if place is None:
             continue
         a_start = place.a_start
         for (name, d_in, d_out), b_start in zip(site, place.b_starts, strict=True):
             if b_start is not None:
-                starts[name] = (a_start, b_start, d_in, d_out, place.b_stride or d_out)
+                starts[name] = (a_start, b_start, place.b_stride or d_out)
                 a_start += rank * d_in
     return starts
 

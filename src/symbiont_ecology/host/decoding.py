@@ -65,15 +65,13 @@ def write(
 
 
 def _waves(request: Request, budget: MemoryBudget) -> Iterator[np.ndarray]:
-    """Row numbers, sorted by slot, in batches that fit the budget."""
+    """Row numbers, sorted by slot, in equal batches that fit the budget."""
     order = np.argsort(np.asarray(request.slots, dtype=np.int64), kind="stable")
     order = order[np.asarray(request.limits, dtype=np.int64)[order] > 0]
     if not len(order):
         return
     longest = max(len(request.prompts[row]) + request.limits[row] for row in order)
-    per_wave = budget.rows(longest)
-    for low in range(0, len(order), per_wave):
-        yield order[low : low + per_wave]
+    yield from np.array_split(order, -(-len(order) // budget.rows(longest)))
 
 
 def _write_wave(

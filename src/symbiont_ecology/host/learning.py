@@ -94,23 +94,25 @@ def learn(
         return new_weights, new_memory, LearningStatistics()
     slots = sorted({lesson.slot for lesson in lessons})
     tokens = {slot: sum(len(one.completion) for one in lessons if one.slot == slot) for slot in slots}
-    pupils = _Pupils(decoder, layout, [(new_weights[slot], new_memory[slot]) for slot in slots])
-    gradients, losses = _gradients(decoder, pupils, _replies(lessons, slots, encode), batch, slots, budget)
-    norms = gradients.norm(dim=1)
-    gradients *= (batch.clip / (norms + 1e-6)).clamp_(max=1.0)[:, None]  # as torch.nn.utils.clip_grad_norm_
-    pupils.step(gradients, [batch.learning_rates[slot] for slot in slots])
-
-    is_well = torch.isfinite(losses) & torch.isfinite(norms) & torch.isfinite(pupils.vectors).all(dim=1)
-    for index, slot in enumerate(slots):
-        if is_well[index]:
-            new_weights[slot], new_memory[slot] = pupils.leave(index)
-    statistics = LearningStatistics(
-        loss=dict(zip(slots, losses.tolist(), strict=True)),
-        gradient_norm=dict(zip(slots, norms.tolist(), strict=True)),
-        tokens=tokens,
-        sick=tuple(slot for index, slot in enumerate(slots) if not is_well[index]),
+    pupils = [(new_weights[slot], new_memory[slot]) for slot in slots]
+    arrangement = arrange(decoder.sites, layout, max(one.rank for one, _ in pupils))
+    arena = torch.from_numpy(np.stack([arrangement.laid(one) for one, _ in pupils])).to(decoder.device)
+    gradients, losses = _gradients(
+        decoder, arrangement, arena, _replies(lessons, slots, encode), batch, slots, budget
     )
-    return new_weights, new_memory, statistics
+    norms, sick = {}, []
+    for slot, (old, past), row, loss in zip(slots, pupils, gradients, losses, strict=True):
+        gradient = arrangement.collected(row, old)
+        norm = gradient.norm()
+        gradient *= (batch.clip / (norm + 1e-6)).clamp_(max=1.0)  # as torch.nn.utils.clip_grad_norm_
+        new, memory_then = _adam(old, past, gradient, batch.learning_rates[slot])
+        if torch.isfinite(loss) and torch.isfinite(norm) and np.isfinite(new.vector.sum()):
+            new_weights[slot], new_memory[slot] = new, memory_then
+        else:
+            sick.append(slot)
+        norms[slot] = float(norm)
+    loss_of = dict(zip(slots, losses.tolist(), strict=True))
+    return new_weights, new_memory, LearningStatistics(loss_of, norms, tokens, tuple(sick))
 
 
 def _replies(
@@ -132,32 +134,51 @@ def _replies(
 
 def _gradients(
     decoder: Decoder,
-    pupils: _Pupils,
+    arrangement: Arrangement,
+    arena: Tensor,
     shared: Sequence[tuple[Reply, float]],
     batch: LearningBatch,
     slots: Sequence[int],
     budget: MemoryBudget,
 ) -> tuple[Tensor, Tensor]:
-    """Gradients ``(slots, arena row)`` of each slot's loss, and the losses ``(slots,)``."""
+    """Gradients of each slot's loss as arena rows ``(slots, size)``, and the losses ``(slots,)``."""
     replies = [reply for reply, _ in shared]
     losses = torch.zeros(len(slots), device=decoder.device)
-    factors, gradients = pupils.scaled(decoder.dtype), torch.zeros_like(pupils.vectors)
+    factors, gradients = arena.to(decoder.dtype), torch.zeros_like(arena)
+
+    def present(owners: Sequence[int]) -> Adapters:
+        low, high = owners[0], owners[-1] + 1  # every slot has lessons, and they come in the order of slots
+        return arrangement.factors(factors[low:high], gradients[low:high])
+
     for rows in _pieces(replies, range(len(replies)), budget.learning_tokens):
         piece = [replies[row] for row in rows]
         counts = [len(reply.completion) for reply in piece]
         weight = np.repeat(np.array([shared[row][1] for row in rows], dtype=np.float32), counts)
         owner = np.repeat([reply.owner for reply in piece], counts)
         with torch.enable_grad():
-            found = token_log_probabilities(
-                decoder,
-                piece,
-                partial(pupils.adapters, factors, gradients),
-                partial(_dropout, piece, batch, slots),
-            )
+            found = token_log_probabilities(decoder, piece, present, partial(_dropout, piece, batch, slots))
             terms = -torch.from_numpy(weight).to(decoder.device) * found
             terms.sum().backward()  # type: ignore[no-untyped-call]
         losses.index_add_(0, torch.from_numpy(owner).to(decoder.device), terms.detach())
-    return gradients.mul_(pupils.multipliers), losses  # the scaling is in B on both ways
+    return gradients, losses
+
+
+def _adam(
+    weights: AdapterWeights, memory: Memory, gradient: Tensor, rate: float
+) -> tuple[AdapterWeights, Memory]:
+    """One step of one slot, where the gradient is: all of it fits a processor's cache."""
+    device, step = gradient.device, memory.step + 1
+    past = [memory.first, memory.second]
+    first, second = (
+        torch.zeros_like(gradient) if one is None else torch.from_numpy(one.copy()).to(device) for one in past
+    )
+    first.lerp_(gradient, 1 - BETA_FIRST)
+    second.mul_(BETA_SECOND).addcmul_(gradient, gradient, value=1 - BETA_SECOND)
+    spread = second.sqrt().div_((1 - BETA_SECOND**step) ** 0.5).add_(EPSILON)
+    vector = torch.from_numpy(weights.vector.copy()).to(device)
+    vector.addcdiv_(first, spread, value=-rate / (1 - BETA_FIRST**step))
+    then = Memory(step, first.cpu().numpy(), second.cpu().numpy(), memory.notes)
+    return AdapterWeights(weights.layout, weights.rank, weights.scaling, vector.cpu().numpy()), then
 
 
 def _dropout(
@@ -167,62 +188,6 @@ def _dropout(
         return None
     seeds = [batch.dropout_seeds[slots[reply.owner]] for reply in replies]
     return Dropout.of(packing, batch.dropout, seeds, [reply.name for reply in replies])
-
-
-class _Pupils:
-    """Slots in learning, padded with zeros to one rank: weights and moments ``(slots, arena row)``.
-
-    Padding stays exactly zero: its gradient is a product with the other factor's padding, which is zero.
-    """
-
-    def __init__(
-        self, decoder: Decoder, layout: AdapterLayout, before: Sequence[tuple[AdapterWeights, Memory]]
-    ) -> None:
-        self._before = before
-        self._arrangement = arrange(decoder.sites, layout, max(weights.rank for weights, _ in before))
-        arrays = np.zeros((3, len(before), self._arrangement.size), dtype=np.float32)
-        for row, (weights, memory) in enumerate(before):
-            index = self._arrangement.index(weights.rank)
-            for target, source in zip(arrays, (weights.vector, memory.first, memory.second), strict=True):
-                if source is not None:
-                    target[row, index] = source
-        self.vectors, self._first, self._second = torch.from_numpy(arrays).to(decoder.device)
-        scaling = np.array([[weights.scaling] for weights, _ in before], dtype=np.float32)
-        self.multipliers = torch.from_numpy(np.where(self._arrangement.is_b, scaling, np.float32(1.0))).to(
-            decoder.device
-        )
-
-    def scaled(self, dtype: torch.dtype) -> Tensor:
-        """The weights as they multiply, with each slot's scaling in B and in the host's precision."""
-        scaled: Tensor = self.vectors * self.multipliers
-        return scaled.to(dtype)
-
-    def adapters(self, factors: Tensor, gradients: Tensor, present: Sequence[int]) -> Adapters:
-        """Views for consecutive pupils, whose gradients a backward pass adds to ``gradients``."""
-        low, high = present[0], present[-1] + 1
-        assert list(present) == list(range(low, high)), "lessons are chunked in the order of their slots"
-        return self._arrangement.factors(factors[low:high], gradients[low:high])
-
-    def step(self, gradients: Tensor, rates: Sequence[float]) -> None:
-        """Adam with a step count and a rate for each slot."""
-        counts = torch.tensor([memory.step + 1 for _, memory in self._before], dtype=torch.float64)
-        first_left, second_left = 1 - BETA_FIRST**counts, 1 - BETA_SECOND**counts
-        size = (torch.tensor(rates, dtype=torch.float64) / first_left).to(self.vectors)[:, None]
-        self._first.mul_(BETA_FIRST).add_(gradients, alpha=1 - BETA_FIRST)
-        self._second.mul_(BETA_SECOND).addcmul_(gradients, gradients, value=1 - BETA_SECOND)
-        spread = self._second.sqrt().div_(second_left.sqrt().to(self.vectors)[:, None]).add_(EPSILON)
-        self.vectors -= size * self._first / spread
-
-    def leave(self, index: int) -> tuple[AdapterWeights, Memory]:
-        """The new values of one slot, at its own rank."""
-        old, past = self._before[index]
-        places = self._arrangement.index(old.rank)
-        vector, first, second = (
-            np.ascontiguousarray(one[index].cpu().numpy()[places])
-            for one in (self.vectors, self._first, self._second)
-        )
-        memory = Memory(past.step + 1, first, second, past.notes)
-        return AdapterWeights(old.layout, old.rank, old.scaling, vector), memory
 
 
 @lru_cache(maxsize=16)
