@@ -13,6 +13,7 @@ import torch
 
 from hosts import PROMPTS, make_host, random_weights
 from symbiont_ecology.errors import HostError
+from symbiont_ecology.host import lowrank
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Row
@@ -244,3 +245,17 @@ def test_traces_are_of_the_row_alone(load: Load, prefer_fused: bool) -> None:
         expected = alone.traces.credit([0], [1.0], 8)
         np.testing.assert_allclose(together.traces.credit([index], [1.0], 8), expected, atol=0.02, rtol=1e-3)
         assert expected.any()
+
+
+@PATHS
+def test_grouped_products_are_the_same_products(
+    load: Load, prefer_fused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = load(prefer_fused=prefer_fused)
+    batch = lessons(kernel)
+    texts = kernel.generate(PROMPTS, [index % 4 for index in range(len(PROMPTS))])
+    reference = gradients(kernel, batch)
+    monkeypatch.setattr(lowrank, "GROUPS_EVERYWHERE", True)
+    assert kernel.generate(PROMPTS, [index % 4 for index in range(len(PROMPTS))]) == texts
+    for slot, gradient in gradients(kernel, batch).items():
+        np.testing.assert_allclose(gradient, reference[slot], atol=1e-5)

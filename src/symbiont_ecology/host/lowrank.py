@@ -11,10 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
+
+
+GROUPS_EVERYWHERE = False
+"""Takes the grouped product on every device: slower on a CPU, but there it can be tested."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +127,8 @@ def _forward(x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int]) -> T
 
 def _product(x: Tensor, w: Tensor, counts: Sequence[int], out: Tensor) -> None:
     """``out[owner] = x[owner] @ w[owner]``."""
-    if _is_grouped(x):
-        out.copy_(torch.nn.functional.grouped_mm(x, w, offs=_ends(counts, x.device)))
+    if _is_grouped(x, w):
+        out.copy_(torch.nn.functional.grouped_mm(x, w, offs=_ends(tuple(counts), x.device)))
         return
     for part, factor, target in zip(_parts(x, counts), w.unbind(), _parts(out, counts), strict=True):
         torch.mm(part, factor, out=target)
@@ -131,8 +136,8 @@ def _product(x: Tensor, w: Tensor, counts: Sequence[int], out: Tensor) -> None:
 
 def _add_product(x: Tensor, w: Tensor, counts: Sequence[int], y: Tensor) -> None:
     """``y[owner] += x[owner] @ w[owner]``."""
-    if _is_grouped(x):
-        y.add_(torch.nn.functional.grouped_mm(x, w, offs=_ends(counts, x.device)))
+    if _is_grouped(x, w):
+        y.add_(torch.nn.functional.grouped_mm(x, w, offs=_ends(tuple(counts), x.device)))
         return
     for part, factor, target in zip(_parts(x, counts), w.unbind(), _parts(y, counts), strict=True):
         target.addmm_(part, factor)
@@ -140,8 +145,8 @@ def _add_product(x: Tensor, w: Tensor, counts: Sequence[int], y: Tensor) -> None
 
 def _outer(g: Tensor, x: Tensor, z: Tensor, counts: Sequence[int]) -> None:
     """``g[owner] += x[owner]ᵀ @ z[owner]``, in the precision of ``g``."""
-    if _is_grouped(x):
-        g.add_(torch.nn.functional.grouped_mm(x.t(), z, offs=_ends(counts, x.device)))
+    if _is_grouped(x, z):
+        g.add_(torch.nn.functional.grouped_mm(x.t(), z, offs=_ends(tuple(counts), x.device)))
         return
     for target, left, right in zip(g.unbind(), _parts(x, counts), _parts(z, counts), strict=True):
         if g.dtype == x.dtype:
@@ -155,10 +160,13 @@ def _parts(x: Tensor, counts: Sequence[int]) -> tuple[Tensor, ...]:
     return torch.split(x, list(counts))
 
 
-def _is_grouped(x: Tensor) -> bool:
-    """Whether torch has a grouped kernel for this: CUDA in half precision."""
-    return x.is_cuda and x.dtype == torch.bfloat16
+def _is_grouped(x: Tensor, other: Tensor) -> bool:
+    """Whether torch has a grouped kernel for this: half precision on CUDA, in steps of 16 bytes."""
+    is_aligned = x.shape[-1] % 8 == 0 and other.shape[-1] % 8 == 0
+    return GROUPS_EVERYWHERE or (x.is_cuda and x.dtype == torch.bfloat16 and is_aligned)
 
 
-def _ends(counts: Sequence[int], device: torch.device) -> Tensor:
+@lru_cache(maxsize=16)
+def _ends(counts: tuple[int, ...], device: torch.device) -> Tensor:
+    """Where each owner's tokens end; kept, since every site of the host asks."""
     return torch.tensor(counts, device=device).cumsum(0).to(torch.int32)
