@@ -1,13 +1,17 @@
-"""Tiny random hosts and PEFT adapters for tests: real folders, made in a moment."""
+"""Tiny random hosts for tests, real folders made in a moment, and the same adapters on PEFT."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.types import HOST_SLOT, Lesson
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
 PROMPTS = (
@@ -73,14 +77,24 @@ def make_host(folder: Path, kind: str = "qwen3", layers: int = 4, seed: int = 0,
             llama_like | {"tie_word_embeddings": False, "attention_bias": True, "mlp_bias": True},
         ),
         "mistral": ("Mistral", llama_like | {"sliding_window": None}),
+        "sliding mistral": ("Mistral", llama_like | {"sliding_window": 16}),
+        "gemma3": (
+            "Gemma3",
+            llama_like
+            | {"sliding_window": 16, "query_pre_attn_scalar": 48}
+            | {
+                "layer_types": [
+                    ("full" if layer % 3 == 1 else "sliding") + "_attention" for layer in range(layers)
+                ]
+            },
+        ),
         "gpt2": ("GPT2", {"n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 512}),
     }
     name, arguments = sizes[kind]
     head = "GPT2LMHeadModel" if kind == "gpt2" else f"{name}ForCausalLM"
+    config = "Gemma3TextConfig" if kind == "gemma3" else f"{name}Config"
     torch.manual_seed(seed)
-    model = getattr(transformers, head)(
-        getattr(transformers, f"{name}Config")(**(arguments | ends | changes))
-    )
+    model = getattr(transformers, head)(getattr(transformers, config)(**(arguments | ends | changes)))
     with torch.no_grad():  # biases and norms away from 0 and 1, so that forgetting one shows
         for parameter in model.parameters():
             if parameter.ndim == 1:
@@ -92,3 +106,73 @@ def make_host(folder: Path, kind: str = "qwen3", layers: int = 4, seed: int = 0,
 def random_weights(layout: AdapterLayout, seed: int, rank: int = 8, scaling: float = 2.0) -> AdapterWeights:
     """An adapter that clearly changes what the host says."""
     return AdapterWeights.random(layout, rank, scaling, np.random.default_rng(seed), b_std=0.05)
+
+
+class PeftHost:
+    """A host in transformers with the adapters of a kernel's slots on PEFT, by way of exported folders."""
+
+    def __init__(self, folder: Path, kernel: HostKernel, slots: Sequence[int], exports: Path) -> None:
+        from peft import PeftModel
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self._adapters = {slot: kernel.weights_of(slot) for slot in slots}
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        for slot in slots:
+            out = exports / str(slot)
+            kernel.export(slot, out)
+            if isinstance(model, PeftModel):
+                model.load_adapter(out, adapter_name=str(slot))
+            else:
+                model = PeftModel.from_pretrained(model, out, adapter_name=str(slot))
+        self._model = model.eval()
+
+    def generate(self, prompts: Sequence[str], slot: int, tokens: int) -> list[tuple[int, ...]]:
+        """Greedy answers as token ids, the end of the answer included."""
+        batch = self.tokenizer(list(prompts), return_tensors="pt", padding=True, padding_side="left")
+        with self._as(slot), torch.no_grad():
+            ids = self._model.generate(**batch, max_new_tokens=tokens, do_sample=False)
+        answers = ids[:, batch["input_ids"].shape[1] :].tolist()
+        end = self.tokenizer.eos_token_id
+        return [tuple(one[: one.index(end) + 1] if end in one else one) for one in answers]
+
+    def log_probabilities(
+        self, prompts: Sequence[str], completions: Sequence[Sequence[int]], slot: int
+    ) -> list[torch.Tensor]:
+        """Of every token of each completion."""
+        heads = [self.tokenizer(prompt)["input_ids"] for prompt in prompts]
+        rows = [head + list(completion) for head, completion in zip(heads, completions, strict=True)]
+        ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.int64)
+        for target, row in zip(ids, rows, strict=True):
+            target[: len(row)] = torch.tensor(row)
+        with self._as(slot):
+            logits = self._model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+        picked = logits[:, :-1].log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
+        return [one[len(head) - 1 : len(row) - 1] for one, head, row in zip(picked, heads, rows, strict=True)]
+
+    def gradient(self, lessons: Sequence[Lesson], slot: int) -> np.ndarray:
+        """Of the slot's loss over its lessons, by autograd, in the layout of ``AdapterWeights``."""
+        self._model.zero_grad()
+        terms = self.log_probabilities(
+            [one.prompt for one in lessons], [one.completion for one in lessons], slot
+        )
+        weighted = [lesson.weight * term.sum() for lesson, term in zip(lessons, terms, strict=True)]
+        loss = -torch.stack(weighted).sum() / sum(len(one.completion) for one in lessons)
+        with self._as(slot):
+            loss.backward()
+        parameters = dict(self._model.named_parameters())
+        like, stem = self._adapters[slot], "base_model.model."
+        factors = {
+            name: tuple(parameters[f"{stem}{name}.lora_{side}.{slot}.weight"].grad.numpy() for side in "AB")
+            for name, _, _ in like.layout.modules
+        }
+        return AdapterWeights.from_factors(like.layout, like.rank, like.scaling, factors).vector
+
+    @contextmanager
+    def _as(self, slot: int) -> Iterator[None]:
+        if slot == HOST_SLOT:
+            with self._model.disable_adapter():
+                yield
+        else:
+            self._model.set_adapter(str(slot))
+            yield

@@ -18,6 +18,6 @@ from symbiont_ecology.host.loading import EMBEDDED_FOLDER
 def host_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A random host of every kind, and the one that ships: folder by kind."""
     torch.set_num_threads(1)
-    kinds = ("qwen3", "gpt2", "qwen2", "llama", "mistral")
+    kinds = ("qwen3", "gpt2", "qwen2", "llama", "mistral", "sliding mistral", "gemma3")
     made = {kind: make_host(tmp_path_factory.mktemp(kind), kind) for kind in kinds}
     return made | {"embedded": EMBEDDED_FOLDER}

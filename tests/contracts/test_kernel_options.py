@@ -201,7 +201,7 @@ def test_impossible_options_are_refused(host_folders: dict[str, Path], load: Loa
 
 @PATHS
 def test_traces_point_along_the_gradient_of_the_expected_reward(tmp_path: Path, prefer_fused: bool) -> None:
-    # One layer without adapters on k and v: there the last prompt token alone decides on the first answer token.
+    # One layer without adapters on k and v: the last prompt token alone decides on the first answer token.
     targets, rows, std = ["q_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], 6000, 0.05
     kernel = HostKernel.from_pretrained(
         make_host(tmp_path, layers=1), slots=1, targets=targets, prefer_fused=prefer_fused
@@ -212,7 +212,7 @@ def test_traces_point_along_the_gradient_of_the_expected_reward(tmp_path: Path, 
     found = kernel.rollout([Row("12+7=", 0, 1)] * rows, draws, Decoding(perturbation=std))
     assert found.traces is not None
     target = int(found.ids[0, 0])
-    # A graded reward, so that few rows are enough: the log-probability of what was said where it is the target.
+    # A graded reward, so that few rows are enough: the log-probability of the target where it was said.
     is_target = found.ids[:, 0] == target
     reward = np.where(is_target, found.log_probabilities[:, 0], found.log_probabilities[:, 0].mean())
     assert is_target.mean() > 0.9

@@ -79,7 +79,7 @@ class Arrangement:
         self._indices: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def laid(self, weights: AdapterWeights) -> np.ndarray:
-        """An arena row ``(size,)`` with this adapter, its scaling in Bᵀ; smaller ranks are padded with zeros."""
+        """An arena row ``(size,)`` with this adapter, scaling in Bᵀ; smaller ranks are padded with zeros."""
         index, is_b = self._index(weights.rank)
         row = np.zeros(self.size, dtype=np.float32)
         if weights.scaling == 1.0:

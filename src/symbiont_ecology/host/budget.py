@@ -89,7 +89,7 @@ def within(budget: MemoryBudget, work: Callable[[MemoryBudget], T]) -> tuple[T, 
             smaller = budget.halved()
             if smaller.forward_tokens == smaller.learning_tokens == 1:
                 raise HostError(
-                    f"expected memory for a batch of one row, got none with {budget.megabytes:.3g} MB a batch: "
+                    f"expected memory for a batch of one row, got none with {budget.megabytes:.3g} MB: "
                     "free some, use fewer slots or a smaller host"
                 ) from error
         # Outside of the handler, which holds on to the frames and with them to their tensors.

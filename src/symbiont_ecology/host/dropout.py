@@ -23,7 +23,7 @@ _GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133
 
 @dataclass(frozen=True)
 class Dropout:
-    """Zeroes a share ``rate`` of inputs and scales up the rest. ``marks (tokens,)`` are what tokens are called.
+    """Zeroes a share ``rate`` of inputs, scales up the rest. ``marks (tokens,)`` are what tokens are called.
 
     ``ends`` are the tokens that go on after attention in the last layer.
     """

@@ -30,7 +30,7 @@ BETA_FIRST, BETA_SECOND, EPSILON = 0.9, 0.95, 1e-8
 
 @dataclass(frozen=True)
 class Reply:
-    """A prompt and its completion as token ids, and whose they are; ``name`` tells an owner's replies apart."""
+    """A prompt and its completion as token ids; ``name`` tells the replies of one owner apart."""
 
     prompt: np.ndarray
     completion: np.ndarray

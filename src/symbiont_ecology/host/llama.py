@@ -1,10 +1,10 @@
-"""A fused forward for Llama-like decoders: Qwen3, Qwen2, Llama, Mistral without sliding windows.
+"""A fused forward for Llama-like decoders: Llama, Mistral, Qwen2, Qwen3, Gemma 3.
 
 Small hosts spend most of their time between the matrix products, so: q, k and v (gate and up) are one
 product; prompts are read as one packed line of tokens, without padding; keys and values go into a cache
 allocated once; grouped heads are never repeated; residuals are added by the products themselves; nothing
-here imports transformers, whose modules cost more to import than a short run.
-Models: arXiv:2302.13971 (Llama), arXiv:2505.09388 (Qwen3); RoPE: arXiv:2104.09864.
+here imports transformers, whose modules cost more to import than a short run. What sets one model apart
+from another is data: ``families`` reads it from the config and names the papers. RoPE: arXiv:2104.09864.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from torch.utils.checkpoint import checkpoint
 
 from symbiont_ecology.host.bank import Adapters, SlotBank
 from symbiont_ecology.host.dropout import Dropout
+from symbiont_ecology.host.families import Blueprint, View, read_blueprint
 from symbiont_ecology.host.lowrank import Factors, add_low_rank
 from symbiont_ecology.host.packing import Packing, Text, pack
 from symbiont_ecology.host.shape import HostShape
-
-MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+from symbiont_ecology.host.windows import Masks, masks_of, windowed
 
 _SITES = (
     ("self_attn", ("q_proj", "k_proj", "v_proj")),
@@ -38,29 +38,22 @@ _NOTHING = np.zeros(0, dtype=np.int64)
 
 def is_supported(config: Mapping[str, Any]) -> bool:
     """Whether this ``config.json`` describes a model that this file computes exactly."""
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    kinds = config.get("layer_types") or ["full_attention"]
-    return (
-        config.get("model_type") in MODEL_TYPES
-        and config.get("hidden_act", "silu") == "silu"
-        and rope.get("rope_type", rope.get("type", "default")) == "default"
-        and rope.get("partial_rotary_factor", 1.0) == 1.0
-        and not any(isinstance(value, dict) for value in rope.values())  # other angles in other layers
-        and set(kinds) == {"full_attention"}
-        and not (config.get("sliding_window") and config.get("use_sliding_window", True))
-        and config.get("quantization_config") is None
-    )
+    return read_blueprint(config) is not None
 
 
 @dataclass(frozen=True)
 class _Linear:
-    """The base weights of one site, ``whole (d_in, Σ d_out)``; its members are known by name as views."""
+    """The base weights of one site, ``whole (d_in, Σ d_out)``; its members are known by name as views.
+
+    ``norm`` is of what is added to a residual (Gemma 3).
+    """
 
     whole: Tensor
     bias: Tensor | None
+    norm: _Norm | None = None
 
     def __call__(self, x: Tensor, factors: Factors | None, counts: Sequence[int] | None) -> Tensor:
-        """Tokens ``(tokens, d_in)``, ``counts`` of each owner, to ``(tokens, Σ d_out)``, low-rank terms included."""
+        """Tokens ``(tokens, d_in)``, ``counts`` of each owner, to ``(tokens, Σ d_out)`` with adapters."""
         y = torch.mm(x, self.whole) if self.bias is None else torch.addmm(self.bias, x, self.whole)
         return y if factors is None else add_low_rank(x, y, factors, counts)
 
@@ -68,6 +61,8 @@ class _Linear:
         self, residual: Tensor, x: Tensor, factors: Factors | None, counts: Sequence[int] | None
     ) -> Tensor:
         """``residual`` plus the same; in place where no gradient is wanted."""
+        if self.norm is not None:
+            return residual + self.norm(self(x, factors, counts))
         if torch.is_grad_enabled():
             return residual + self(x, factors, counts)
         residual.addmm_(x, self.whole)
@@ -77,10 +72,15 @@ class _Linear:
 
 
 class _Norm:
-    """Root mean square norm over the last dimension (arXiv:1910.07467), in few operations on a CPU."""
+    """Root mean square norm over the last dimension (arXiv:1910.07467), in few operations on a CPU.
 
-    def __init__(self, weight: Tensor, eps: float) -> None:
-        size = weight.shape[-1]
+    Computes in the precision of its weight and returns that of its input.
+    """
+
+    def __init__(self, weight: Tensor, plan: Blueprint) -> None:
+        if plan.norm_offset:  # in single precision: half precision would round 1 + weight
+            weight = weight.float() + plan.norm_offset
+        size, eps = weight.shape[-1], plan.eps
         self._weight, self._eps = weight, eps
         self._scaled = weight * size**0.5
         self._floor = weight.new_tensor((size * eps) ** 0.5)
@@ -88,7 +88,8 @@ class _Norm:
     def __call__(self, x: Tensor) -> Tensor:
         """``x (…, width)``, or ``(…, heads, width)`` with a weight for every head."""
         if torch.is_grad_enabled() or x.dtype != torch.float32:
-            return F.rms_norm(x, x.shape[-1:], None, self._eps) * self._weight
+            normed = F.rms_norm(x.to(self._weight.dtype), x.shape[-1:], None, self._eps)
+            return (normed * self._weight).to(x.dtype)
         # x / sqrt(|x|² / n + eps), with the square root of n in the weight.
         size = torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floor)
         return torch.div(x, size).mul_(self._scaled)
@@ -103,6 +104,7 @@ class _Layer:
     out: _Linear
     gate_up: _Linear
     down: _Linear
+    view: int  # number of what its attention looks at, among the host's
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,8 @@ class _Reading:
 
     packing: Packing
     adapters: Adapters
-    angles: tuple[Tensor, Tensor]  # cosines and sines (tokens, 1, head_dim)
-    end_mask: Tensor
-    answer_mask: Tensor
+    angles: Sequence[tuple[Tensor, Tensor]]  # cosines and sines (tokens, 1, head_dim), for each view
+    masks: Sequence[Masks]  # for each view
     cache: Tensor | None  # (layers, 2, rows, kv_heads, room, head_dim)
     is_everywhere: bool  # whether the last layer works for all tokens, and not for the ends alone
 
@@ -123,6 +124,7 @@ class LlamaDecoder:
 
     Raises:
         KeyError: a tensor that the config promises is missing.
+        ValueError: the config is not one that ``is_supported`` accepts.
     """
 
     def __init__(
@@ -138,14 +140,16 @@ class LlamaDecoder:
         self._is_checkpointing = is_checkpointing
         self._weights: dict[str, Tensor] = {}
         self._source = tensors
-        self._eps = float(config.get("rms_norm_eps", 1e-6))
-        layers = range(int(config["num_hidden_layers"]))
+        plan = read_blueprint(config)
+        if plan is None:
+            raise ValueError("expected a config that is_supported accepts, got another: use transformers")
+        layers = range(len(plan.views))
         names = [
             [f"model.layers.{index}.{block}.{name}" for name in members]
             for index in layers
             for block, members in _SITES
         ]
-        linears = [self._linear(site) for site in names]
+        linears = [self._linear(*one) for one in zip(names, plan.biases * len(layers), strict=True)]
         self.sites = tuple(
             tuple(
                 (name, self._weights[f"{name}.weight"].shape[1], len(self._weights[f"{name}.weight"]))
@@ -154,22 +158,29 @@ class LlamaDecoder:
             for site in names
         )
         sizes = HostShape.from_config(
-            config,
+            plan.config,
             linear_parameters=sum(
                 d_in * d_out for site in self.sites[: len(_SITES)] for _, d_in, d_out in site
             ),
             parameters=0,
         )
-        self._layers = [self._layer(index, linears[4 * index : 4 * index + 4], sizes) for index in layers]
+        self._views = tuple(dict.fromkeys(plan.views))
+        self._layers = [
+            self._layer(index, linears[4 * index : 4 * index + 4], sizes, plan) for index in layers
+        ]
         self._embedding = self._take("model.embed_tokens.weight")
-        self._norm = _Norm(self._take("model.norm.weight"), self._eps)
-        is_tied = config.get("tie_word_embeddings", False) or "lm_head.weight" not in tensors
+        # Rounded as the weights are: half precision makes 55.5 of 55.43.
+        self._embedding_scale = torch.tensor(plan.embedding_scale, dtype=dtype).item()
+        self._norm = _Norm(self._take("model.norm.weight"), plan)
+        # As transformers does it: what the config ties is tied unless the file holds two different weights.
+        head = tensors.get("lm_head.weight", tensors["model.embed_tokens.weight"])
+        is_tied = plan.is_tied and torch.equal(head, tensors["model.embed_tokens.weight"])
         self._head = self._embedding if is_tied else self._take("lm_head.weight")
+        self._activation = plan.activation
         self._source = {}
         self.shape = replace(sizes, parameters=sum(weight.numel() for weight in self._weights.values()))
-        rope = config.get("rope_parameters") or {}
-        self._theta = float(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
-        self._tables: tuple[Tensor, Tensor] | None = None
+        self._attention_scale = (plan.query_scalar or sizes.head_dim) ** -0.5
+        self._tables: Tensor | None = None  # (views, 2, positions, head_dim)
 
     def weights(self) -> dict[str, Tensor]:
         """Every base weight by its Hugging Face name; fused ones as views."""
@@ -208,42 +219,42 @@ class LlamaDecoder:
         means = (states * is_real[..., None]).sum(1) / packing.prompt_lengths[:, None]
         return packing.by_row(means)
 
-    def rotary(self, positions: int) -> tuple[Tensor, Tensor]:
-        """Tables ``(positions or more, head_dim)``: cosines, and sines whose first half is negated."""
-        if self._tables is None or len(self._tables[0]) < positions:
-            size = self.shape.head_dim
+    def angles(self, positions: Tensor, end: int) -> list[tuple[Tensor, Tensor]]:
+        """For each view, cosines and sines (first half negated), ``(tokens, 1, head_dim)``."""
+        if self._tables is None or self._tables.shape[2] < end:
             # Not inference tensors: the tables outlive the call, and a learning step reads them too.
             with torch.inference_mode(False):
-                span = torch.arange(0, size, 2, dtype=torch.float32) / size
-                places = torch.arange(max(256, positions), dtype=torch.float32)
-                angles = torch.outer(places, 1.0 / self._theta**span)
-                cos, sin = torch.cat([angles.cos()] * 2, -1), torch.cat([-angles.sin(), angles.sin()], -1)
-                self._tables = cos.to(self.device, self.dtype), sin.to(self.device, self.dtype)
-        return self._tables
+                places = torch.arange(max(256, end), dtype=torch.float32)
+                span = torch.arange(0, self.shape.head_dim, 2, dtype=torch.float32) / self.shape.head_dim
+                turns = torch.stack([torch.outer(places, 1.0 / view.theta**span) for view in self._views])
+                cos, sin = turns.cos(), turns.sin()
+                tables = torch.stack([torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)], dim=1)
+                self._tables = tables.to(self.device, self.dtype)
+        found = self._tables.index_select(2, positions)[:, :, :, None]
+        return [(one[0], one[1]) for one in found.unbind()]
 
     def decode(
         self, tokens: Tensor, positions: Tensor, session: LlamaSession, end: int, adapters: Adapters
     ) -> Tensor:
-        """One more token ``(rows,)`` per row, the last of ``end`` places in the cache; logits ``(rows, vocab)``."""
+        """One more token per row, the last of ``end`` places in the cache; logits ``(rows, vocab)``."""
         shape, rows = self.shape, len(tokens)
         both, size, groups = shape.heads + shape.kv_heads, shape.head_dim, shape.heads // shape.kv_heads
-        cos, sin = self.rotary(end)
-        angles = cos[positions, None], sin[positions, None]
-        mask = session.mask[:, :, :end]
-        x = F.embedding(tokens, self._embedding)
+        angles = self.angles(positions, end)
+        masks = session.masks(self._views, end)
+        x = self._embedded(tokens)
         for index, layer in enumerate(self._layers):
             qkv, out, gate_up, down = adapters.sites[4 * index : 4 * index + 4]
             heads = layer.qkv(layer.attention_norm(x), qkv, None).view(rows, -1, size)
-            turned = _turned(heads[:, :both], layer.head_norms, angles)
+            turned = _turned(heads[:, :both], layer.head_norms, angles[layer.view])
             keys, values = session.cache[index, 0], session.cache[index, 1]
             keys[:, :, end - 1], values[:, :, end - 1] = turned[:, shape.heads :], heads[:, both:]
             # Query heads that share a key head are more rows of one small product.
             q = turned[:, : shape.heads].reshape(-1, groups, size)
             k, v = keys.flatten(0, 1)[:, :end], values.flatten(0, 1)[:, :end]
-            scores = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=size**-0.5)
+            scores = torch.baddbmm(masks[layer.view], q, k.transpose(1, 2), alpha=self._attention_scale)
             weights = scores.softmax(-1, dtype=torch.float32).to(self.dtype)
             x = layer.out.onto(x, torch.bmm(weights, v).view(rows, -1), out, None)
-            x = layer.down.onto(x, _gated(layer.gate_up(layer.feed_norm(x), gate_up, None)), down, None)
+            x = layer.down.onto(x, self._gated(layer.gate_up(layer.feed_norm(x), gate_up, None)), down, None)
         return self._logits(x)
 
     def _read(
@@ -253,17 +264,15 @@ class LlamaDecoder:
 
         The last layer works for the ends alone: a sixth of all products in a host of five layers.
         """
-        cos, sin = self.rotary(packing.longest)
         reading = _Reading(
             packing,
             adapters,
-            (cos[packing.positions, None], sin[packing.positions, None]),
-            packing.end_mask(self.dtype),
-            packing.answer_mask(self.dtype),
+            self.angles(packing.positions, packing.longest),
+            [masks_of(packing, self.dtype, view.window) for view in self._views],
             cache,
             is_everywhere,
         )
-        x = F.embedding(packing.ids, self._embedding)
+        x = self._embedded(packing.ids)
         is_learning = torch.is_grad_enabled()
         if is_learning:
             x.requires_grad_()  # what adapters learn hangs on their inputs' gradients
@@ -279,17 +288,21 @@ class LlamaDecoder:
         layer, counts = self._layers[index], reading.packing.counts
         qkv, out, gate_up, down = reading.adapters.sites[4 * index : 4 * index + 4]
         is_last = index == len(self._layers) - 1 and not reading.is_everywhere
-        heads = layer.qkv(layer.attention_norm(x), qkv, counts).unflatten(1, (-1, self.shape.head_dim))
+        heads = layer.qkv(layer.attention_norm(x), qkv, counts).view(len(x), -1, self.shape.head_dim)
         o = self._attended(heads, index, reading, is_last)
         if is_last:
             x, counts = F.embedding(reading.packing.ends, x), reading.packing.end_counts
         x = layer.out.onto(x, o, out, counts)
-        return layer.down.onto(x, _gated(layer.gate_up(layer.feed_norm(x), gate_up, counts)), down, counts)
+        return layer.down.onto(
+            x, self._gated(layer.gate_up(layer.feed_norm(x), gate_up, counts)), down, counts
+        )
 
     def _attended(self, heads: Tensor, index: int, reading: _Reading, is_last: bool) -> Tensor:
-        """What packed tokens see: ``(tokens, heads + 2 · kv_heads, head_dim)`` to ``(tokens or ends, width)``."""
+        """What packed tokens see: ``(tokens, all heads, head_dim)`` to ``(tokens or ends, width)``."""
         packing, both = reading.packing, self.shape.heads + self.shape.kv_heads
-        turned = _turned(heads[:, :both], self._layers[index].head_norms, reading.angles)
+        layer, scale = self._layers[index], self._attention_scale
+        masks = reading.masks[layer.view]
+        turned = _turned(heads[:, :both], layer.head_norms, reading.angles[layer.view])
         prompts, answers = packing.unpacked(turned.flatten(1))
         prompt_values, answer_values = packing.unpacked(heads[:, both:].flatten(1))
         q, k, v = self._split(prompts, prompt_values)
@@ -298,53 +311,62 @@ class LlamaDecoder:
                 target[:, :, : k.shape[2]] = packing.by_row(found)
         if is_last:
             q = q[torch.arange(len(q), device=q.device), :, packing.prompt_lengths - 1, None]
-        seen = _attention(q, k, v, reading.end_mask if is_last else None)
+        seen = _attention(q, k, v, masks.ends if is_last else masks.prompts, scale)
         replied = None
         if answers is not None and answer_values is not None:
             answer_q, answer_k, answer_v = self._split(answers, answer_values)
             k = torch.cat([packing.by_row(k), answer_k], dim=2)
             v = torch.cat([packing.by_row(v), answer_v], dim=2)
-            replied = _attention(answer_q, k, v, reading.answer_mask)
+            replied = _attention(answer_q, k, v, masks.answers, scale)
         return packing.packed_ends(seen, replied) if is_last else packing.packed(seen, replied)
 
     def _split(self, turned: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values ``(rows, heads, time, head_dim)`` from rectangles ``(rows, time, width)``."""
+        """Queries, keys, values ``(rows, heads, time, head_dim)`` from rectangles ``(rows, time, width)``."""
         rows, time, size = values.shape[0], values.shape[1], self.shape.head_dim
-        q, k = turned.view(rows, time, -1, size).split([self.shape.heads, self.shape.kv_heads], dim=2)
+        q, k = torch.split(turned.view(rows, time, -1, size), [self.shape.heads, self.shape.kv_heads], 2)
         return q.transpose(1, 2), k.transpose(1, 2), values.view(rows, time, -1, size).transpose(1, 2)
+
+    def _embedded(self, ids: Tensor) -> Tensor:
+        x = F.embedding(ids, self._embedding)
+        return x if self._embedding_scale == 1.0 else x * self._embedding_scale
+
+    def _gated(self, x: Tensor) -> Tensor:
+        """``activation(gate) · up`` of gate and up side by side (arXiv:2002.05202)."""
+        gate, up = x.chunk(2, dim=-1)
+        gate = self._activation(gate)
+        return gate * up if torch.is_grad_enabled() else gate.mul_(up)
 
     def _logits(self, x: Tensor) -> Tensor:
         return F.linear(self._norm(x), self._head)
 
-    def _layer(self, index: int, linears: Sequence[_Linear], sizes: HostShape) -> _Layer:
-        stem = f"model.layers.{index}."
-        norms = None
-        if f"{stem}self_attn.q_norm.weight" in self._source:
+    def _layer(self, index: int, linears: Sequence[_Linear], sizes: HostShape, plan: Blueprint) -> _Layer:
+        stem, head_norms = f"model.layers.{index}.", None
+        if plan.has_head_norms:
             q, k = (self._take(f"{stem}self_attn.{name}_norm.weight") for name in "qk")
             weights = torch.cat([q.expand(sizes.heads, -1), k.expand(sizes.kv_heads, -1)])
-            norms = _Norm(weights, self._eps)
-        return _Layer(
-            _Norm(self._take(f"{stem}input_layernorm.weight"), self._eps),
-            _Norm(self._take(f"{stem}post_attention_layernorm.weight"), self._eps),
-            norms,
-            *linears,
+            head_norms = _Norm(weights, plan)
+        before, after, feed, fed = (
+            None if name is None else _Norm(self._take(f"{stem}{name}.weight"), plan) for name in plan.norms
         )
+        assert before is not None
+        assert feed is not None
+        qkv, out, gate_up, down = linears
+        out, down = replace(out, norm=after), replace(down, norm=fed)
+        view = self._views.index(plan.views[index])
+        return _Layer(before, feed, head_norms, qkv, out, gate_up, down, view)
 
-    def _linear(self, names: Sequence[str]) -> _Linear:
+    def _linear(self, names: Sequence[str], has_bias: bool) -> _Linear:
         """Fuses the members of a site; what stays known by name are views, so no weight is held twice."""
         weights = [self._source[f"{name}.weight"].to(self.device, self.dtype) for name in names]
-        biases = [self._source.get(f"{name}.bias") for name in names]
         whole = torch.cat(weights).t().contiguous()  # as (d_in, Σ d_out) small products are 5 % faster
-        found = [one.to(self.device, self.dtype) for one in biases if one is not None]
-        if found and len(found) != len(names):
-            raise KeyError(f"{names[0]}.bias")
-        bias = torch.cat(found) if found else None
         sizes = [weight.shape[0] for weight in weights]
-        for name, part in zip(names, whole.t().split(sizes), strict=True):
+        for name, part in zip(names, torch.split(whole.t(), sizes), strict=True):
             self._weights[f"{name}.weight"] = part
-        if bias is not None:
-            for name, part in zip(names, bias.split(sizes), strict=True):
-                self._weights[f"{name}.bias"] = part
+        if not has_bias:
+            return _Linear(whole, None)
+        bias = torch.cat([self._source[f"{name}.bias"] for name in names]).to(self.device, self.dtype)
+        for name, part in zip(names, torch.split(bias, sizes), strict=True):
+            self._weights[f"{name}.bias"] = part
         return _Linear(whole, bias)
 
     def _take(self, name: str) -> Tensor:
@@ -371,9 +393,14 @@ class LlamaSession:
         mask = torch.zeros(is_gap.shape, device=device, dtype=dtype).masked_fill_(
             is_gap, torch.finfo(dtype).min
         )
-        self.mask = mask.repeat_interleave(shape.kv_heads, dim=0)[:, None]
+        self._mask = mask.repeat_interleave(shape.kv_heads, dim=0)[:, None]
         size = (shape.layers, 2, len(lengths), shape.kv_heads, self.longest + room, shape.head_dim)
         self.cache = torch.empty(size, device=device, dtype=dtype)
+
+    def masks(self, views: Sequence[View], end: int) -> list[Tensor]:
+        """What the newest tokens see of the first ``end`` places, for each view."""
+        mask = self._mask[:, :, :end]
+        return [windowed(mask, view.window, self._lengths, self.longest) for view in views]
 
     def step(self, tokens: Tensor, adapters: Adapters) -> Tensor:
         """Appends one token per row and returns the next logits."""
@@ -385,7 +412,7 @@ class LlamaSession:
         """Goes on with fewer rows."""
         heads = self._decoder.shape.kv_heads
         self._lengths = self._lengths[rows]
-        self.mask = self.mask.unflatten(0, (-1, heads))[rows].flatten(0, 1)
+        self._mask = self._mask.view(-1, heads, *self._mask.shape[1:])[rows].flatten(0, 1)
         self.cache = self.cache.index_select(2, rows)
 
 
@@ -397,15 +424,11 @@ def _turned(x: Tensor, norm: _Norm | None, angles: tuple[Tensor, Tensor]) -> Ten
     return torch.addcmul(x * angles[0], torch.cat((x[..., half:], x[..., :half]), -1), angles[1])
 
 
-def _gated(x: Tensor) -> Tensor:
-    """``silu(gate) · up`` of gate and up side by side (SwiGLU, arXiv:2002.05202)."""
-    gate, up = x.chunk(2, dim=-1)
-    return F.silu(gate) * up if torch.is_grad_enabled() else F.silu(gate).mul_(up)
-
-
-def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Causal attention, or under a mask: ``(rows, heads, time, head_dim)`` to ``(rows, time, heads · head_dim)``."""
-    seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=True)
+def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Causal, or under a mask: ``(rows, heads, time, head_dim)`` to ``(rows, time, heads · head_dim)``."""
+    seen = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=True
+    )
     return seen.transpose(1, 2).flatten(2)
 
 

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-
 GROUPS_EVERYWHERE = False
 """Takes the grouped product on every device: slower on a CPU, but there it can be tested."""
 

@@ -34,8 +34,8 @@ class Packing:
     """Tokens of some texts, owner after owner. Index tensors are int64 and live on the host's device.
 
     ``texts`` and ``row_owners`` are the rows in the caller's order. ``ids`` and ``positions`` are
-    ``(tokens,)``; ``owners`` are ascending and have ``counts`` tokens each. ``prompts (prompts, longest)`` and
-    ``answers (rows, longest)`` hold places in the line (behind a short one its own last place again);
+    ``(tokens,)``; ``owners`` are ascending and have ``counts`` tokens each. ``prompts (prompts, longest)``
+    and ``answers (rows, longest)`` hold places in the line (behind a short one its own last place again);
     ``prompt_of (rows,)`` is each row's prompt. ``ends`` are the places from which something is predicted, the
     prompts' last tokens and all answer tokens, ``end_counts`` of each owner; ``predicts`` picks out of them,
     row by row, the one after the prompt and those of the answer.
@@ -70,7 +70,7 @@ class Packing:
         return _taken(x, self.prompts), _taken(x, self.answers) if has_answers else None
 
     def packed(self, prompts: Tensor, answers: Tensor | None) -> Tensor:
-        """The line ``(tokens, width)`` from rectangles ``(prompts, longest, width)``, ``(rows, longest, width)``."""
+        """The line ``(tokens, width)`` from rectangles as ``unpacked`` gives them."""
         return torch.nn.functional.embedding(self._back, _stacked(prompts, answers))
 
     def packed_ends(self, prompts: Tensor, answers: Tensor | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Perturbs what A makes of its inputs while answers are written, and keeps the traces (``weights.traces``)."""
+"""Perturbs what A makes of its inputs while answers are written, and keeps ``weights.traces``."""
 
 from __future__ import annotations
 

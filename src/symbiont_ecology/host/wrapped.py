@@ -134,7 +134,7 @@ class WrappedDecoder:
     def _padded(
         self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
     ) -> tuple[np.ndarray, Tensor, _Hooked]:
-        """The texts as rows padded on the right, sorted by owner: order, ids ``(rows, longest)``, adapters."""
+        """Texts as rows padded on the right, sorted by owner: order, ids ``(rows, longest)``, adapters."""
         order = np.argsort(np.asarray(packing.row_owners), kind="stable")
         places = packing.places_of_rows()[torch.from_numpy(order).to(self.device)]
         counts = Counter(packing.row_owners)

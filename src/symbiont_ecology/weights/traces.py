@@ -29,7 +29,7 @@ class Traces:
     modules: Mapping[str, tuple[np.ndarray, np.ndarray]]
 
     def credit(self, rows: Sequence[int], rewards: Sequence[float], rank: int) -> np.ndarray:
-        """Σ reward · trace of these rows for an adapter of that rank: ``(layout.size(rank),)``, zero for B."""
+        """Σ reward · trace of rows for an adapter of that rank: ``(layout.size(rank),)``, zero for B."""
         vector = np.zeros(self.layout.size(rank), dtype=np.float32)
         scale = np.asarray(rewards, dtype=np.float32)[:, None, None] / np.float32(self.std**2)
         for name, a, _, d_in, _ in self.layout.blocks(rank):
