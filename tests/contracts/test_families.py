@@ -20,6 +20,13 @@ from symbiont_ecology.types import HOST_SLOT, Decoding, Row
 PROMPTS = ("", "a", "x" * 15, "y" * 16, "the quick brown fox jumps", "12+7=" * 12, "12+7=" * 12)
 SLOTS = (0, HOST_SLOT, 1, 1, 0, 1, 1)
 LEFT_OUT = object()
+LLAMA_3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
 MIXED = ["sliding_attention", "full_attention", "full_attention", "sliding_attention"]
 
 
@@ -48,6 +55,10 @@ def changed(folder: Path, out: Path, changes: dict[str, Any]) -> Path:
         ),
         ("qwen2", {"rope_parameters": LEFT_OUT, "rope_theta": 500.0}),
         ("llama", {"rope_parameters": LEFT_OUT, "rope_scaling": {"type": "default"}}),
+        ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
+        ("llama", {"rope_scaling": LLAMA_3, "rope_theta": 500.0}),
+        ("gemma3", {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
+        ("gemma3", {"rope_parameters": LEFT_OUT, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
         ("llama", {"tie_word_embeddings": True}),  # the file holds two different weights
         ("llama", {"query_pre_attn_scalar": 7, "rope_local_base_freq": 7.0, "max_window_layers": 1}),
         ("mistral", {"sliding_window": LEFT_OUT}),
@@ -117,11 +128,11 @@ def test_tensors_that_a_config_promises_must_be_there(
     ("kind", "changes"),
     [
         ("gpt2", {}),
-        ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
+        ("llama", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),
+        ("llama", {"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}),
         ("qwen2", {"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}}),
         ("qwen3", {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}}),
         ("llama", {"partial_rotary_factor": 0.5}),
-        ("gemma3", {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
         ("gemma3", {"final_logit_softcapping": 30.0}),
         ("gemma3", {"attn_logit_softcapping": 50.0}),
         ("gemma3", {"use_bidirectional_attention": True}),

@@ -9,11 +9,13 @@ Models: arXiv:2302.13971 (Llama), arXiv:2310.06825 (Mistral), arXiv:2505.09388 (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -22,6 +24,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
 }
+_LLAMA_3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 _SIZES = ("hidden_size", "num_attention_heads", "num_hidden_layers")
 _NOT_COMPUTED = (
     "attn_logit_softcapping",
@@ -33,15 +36,36 @@ _NOT_COMPUTED = (
 
 
 @dataclass(frozen=True)
-class View:
-    """What the attention of a layer looks at.
+class Rope:
+    """Rotary angles (arXiv:2104.09864): ``theta`` is their base; a ``factor`` slows them for long contexts.
 
-    ``window`` counts tokens, the looking one included (None: all of them); ``theta`` is the base of the
-    rotary angles (arXiv:2104.09864).
+    With ``low`` and ``high`` only the slow ones are slowed: those with fewer than ``low`` turns in the
+    ``context`` of pre-training by all of the factor, those with more than ``high`` not at all (Llama 3,
+    arXiv:2407.21783).
     """
 
-    window: int | None
     theta: float
+    factor: float = 1.0
+    low: float = 0.0
+    high: float = 0.0
+    context: int = 0
+
+    def speeds(self, size: int) -> Tensor:
+        """Angle per position (radians) of each pair of a head's numbers, ``(size ÷ 2,)``."""
+        speeds = 1.0 / self.theta ** (torch.arange(0, size, 2, dtype=torch.float32) / size)
+        if not self.context:
+            return speeds / self.factor
+        turns = self.context * speeds / (2 * math.pi)
+        kept = ((turns - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+        return speeds * (kept + (1.0 - kept) / self.factor)
+
+
+@dataclass(frozen=True)
+class View:
+    """What the attention of a layer looks at: ``window`` tokens, the looking one included (None: all)."""
+
+    window: int | None
+    rope: Rope
 
 
 @dataclass(frozen=True)
@@ -158,19 +182,19 @@ def read_blueprint(config: Mapping[str, Any]) -> Blueprint | None:
     if family is None or not all(isinstance(config.get(name), int) for name in _SIZES):
         return None
     config = {**family.defaults, **config}
-    kinds, thetas = _kinds(config, family), _thetas(config, family)
+    kinds, ropes = _kinds(config, family), _ropes(config, family)
     activation = _ACTIVATIONS.get(config.get(family.activation, "silu"))
     is_odd = (
         any(config.get(name) not in (None, False) for name in _NOT_COMPUTED)
         or config.get("is_causal") is False
         or config.get("partial_rotary_factor") not in (None, 1.0)
     )
-    if kinds is None or thetas is None or activation is None or is_odd:
+    if kinds is None or ropes is None or activation is None or is_odd:
         return None
     windows = {_FULL: None, _SLIDING: config.get("sliding_window")}
     return Blueprint(
         config,
-        tuple(View(windows[kind], thetas[kind]) for kind in kinds),
+        tuple(View(windows[kind], ropes[kind]) for kind in kinds),
         tuple(bool(config.get(one)) if isinstance(one, str) else one for one in family.biases),
         family.norms,
         family.norm_offset,
@@ -196,21 +220,29 @@ def _kinds(config: Mapping[str, Any], family: _Family) -> list[str] | None:
     return kinds if is_known and has_window and (family.has_layer_types or kinds == derived) else None
 
 
-def _thetas(config: Mapping[str, Any], family: _Family) -> dict[str, float] | None:
-    """The base of the rotary angles by kind of layer, None where they are scaled or turn a part of a head."""
+def _ropes(config: Mapping[str, Any], family: _Family) -> dict[str, Rope] | None:
+    """The rotary angles by kind of layer, None where they are of a kind that is not known here."""
     scaling, parameters = config.get("rope_scaling") or {}, config.get("rope_parameters") or {}
     found = {}
     for kind, (name, default) in family.angles.items():
         if family.has_angles_by_kind:
-            rope = (parameters.get(kind) or {}) | (scaling if kind == _FULL else {})
+            said = (parameters.get(kind) or {}) | (scaling if kind == _FULL else {})
         else:
-            rope = scaling or parameters
-        is_plain = (
-            rope.get("rope_type", rope.get("type", "default")) == "default"
-            and rope.get("partial_rotary_factor", 1.0) == 1.0
-            and not any(isinstance(value, dict) for value in rope.values())
-        )
-        if not is_plain:
+            said = scaling or parameters
+        rope = _rope(said, float(said.get("rope_theta", config.get(name, default))))
+        if rope is None:
             return None
-        found[kind] = float(rope.get("rope_theta", config.get(name, default)))
+        found[kind] = rope
     return found
+
+
+def _rope(said: Mapping[str, Any], theta: float) -> Rope | None:
+    """What one set of rope parameters says."""
+    kind = said.get("rope_type", said.get("type", "default"))
+    is_odd = said.get("partial_rotary_factor", 1.0) != 1.0 or any(isinstance(v, dict) for v in said.values())
+    fields = {"default": (), "linear": ("factor",), "llama3": _LLAMA_3}.get(kind)
+    if is_odd or fields is None or not all(isinstance(said.get(one), int | float) for one in fields):
+        return None
+    if kind == "llama3" and not said["high_freq_factor"] > said["low_freq_factor"]:
+        return None
+    return Rope(theta, *(said[one] for one in fields))

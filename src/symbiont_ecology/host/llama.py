@@ -225,8 +225,8 @@ class LlamaDecoder:
             # Not inference tensors: the tables outlive the call, and a learning step reads them too.
             with torch.inference_mode(False):
                 places = torch.arange(max(256, end), dtype=torch.float32)
-                span = torch.arange(0, self.shape.head_dim, 2, dtype=torch.float32) / self.shape.head_dim
-                turns = torch.stack([torch.outer(places, 1.0 / view.theta**span) for view in self._views])
+                speeds = [view.rope.speeds(self.shape.head_dim) for view in self._views]
+                turns = torch.stack([torch.outer(places, one) for one in speeds])
                 cos, sin = turns.cos(), turns.sin()
                 tables = torch.stack([torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)], dim=1)
                 self._tables = tables.to(self.device, self.dtype)
