@@ -10,7 +10,7 @@ from another is data: ``families`` reads it from the config and names the papers
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,90 +21,17 @@ from torch.utils.checkpoint import checkpoint
 
 from symbiont_ecology.host.bank import Adapters, SlotBank
 from symbiont_ecology.host.dropout import Dropout
-from symbiont_ecology.host.families import Blueprint, View, read_blueprint
-from symbiont_ecology.host.lowrank import Factors, add_low_rank
+from symbiont_ecology.host.families import View, read_blueprint
+from symbiont_ecology.host.layers import LlamaWeights, Norm
 from symbiont_ecology.host.packing import Packing, Text, pack
-from symbiont_ecology.host.shape import HostShape
 from symbiont_ecology.host.windows import Masks, masks_of, windowed
 
-_SITES = (
-    ("self_attn", ("q_proj", "k_proj", "v_proj")),
-    ("self_attn", ("o_proj",)),
-    ("mlp", ("gate_proj", "up_proj")),
-    ("mlp", ("down_proj",)),
-)
 _NOTHING = np.zeros(0, dtype=np.int64)
 
 
 def is_supported(config: Mapping[str, Any]) -> bool:
     """Whether this ``config.json`` describes a model that this file computes exactly."""
     return read_blueprint(config) is not None
-
-
-@dataclass(frozen=True)
-class _Linear:
-    """The base weights of one site, ``whole (d_in, Σ d_out)``; its members are known by name as views.
-
-    ``norm`` is of what is added to a residual (Gemma 3).
-    """
-
-    whole: Tensor
-    bias: Tensor | None
-    norm: _Norm | None = None
-
-    def __call__(self, x: Tensor, factors: Factors | None, counts: Sequence[int] | None) -> Tensor:
-        """Tokens ``(tokens, d_in)``, ``counts`` of each owner, to ``(tokens, Σ d_out)`` with adapters."""
-        y = torch.mm(x, self.whole) if self.bias is None else torch.addmm(self.bias, x, self.whole)
-        return y if factors is None else add_low_rank(x, y, factors, counts)
-
-    def onto(
-        self, residual: Tensor, x: Tensor, factors: Factors | None, counts: Sequence[int] | None
-    ) -> Tensor:
-        """``residual`` plus the same; in place where no gradient is wanted."""
-        if self.norm is not None:
-            return residual + self.norm(self(x, factors, counts))
-        if torch.is_grad_enabled():
-            return residual + self(x, factors, counts)
-        residual.addmm_(x, self.whole)
-        if self.bias is not None:
-            residual.add_(self.bias)
-        return residual if factors is None else add_low_rank(x, residual, factors, counts)
-
-
-class _Norm:
-    """Root mean square norm over the last dimension (arXiv:1910.07467), in few operations on a CPU.
-
-    Computes in the precision of its weight and returns that of its input.
-    """
-
-    def __init__(self, weight: Tensor, plan: Blueprint) -> None:
-        if plan.norm_offset:  # in single precision: half precision would round 1 + weight
-            weight = weight.float() + plan.norm_offset
-        size, eps = weight.shape[-1], plan.eps
-        self._weight, self._eps = weight, eps
-        self._scaled = weight * size**0.5
-        self._floor = weight.new_tensor((size * eps) ** 0.5)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """``x (…, width)``, or ``(…, heads, width)`` with a weight for every head."""
-        if torch.is_grad_enabled() or x.dtype != torch.float32:
-            normed = F.rms_norm(x.to(self._weight.dtype), x.shape[-1:], None, self._eps)
-            return (normed * self._weight).to(x.dtype)
-        # x / sqrt(|x|² / n + eps), with the square root of n in the weight.
-        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floor)
-        return torch.div(x, size).mul_(self._scaled)
-
-
-@dataclass(frozen=True)
-class _Layer:
-    attention_norm: _Norm
-    feed_norm: _Norm
-    head_norms: _Norm | None  # of queries and keys (Qwen3), weights (heads + kv_heads, head_dim)
-    qkv: _Linear
-    out: _Linear
-    gate_up: _Linear
-    down: _Linear
-    view: int  # number of what its attention looks at, among the host's
 
 
 @dataclass(frozen=True)
@@ -138,53 +65,17 @@ class LlamaDecoder:
     ) -> None:
         self.device, self.dtype, self.fan_in_fan_out = device, dtype, False
         self._is_checkpointing = is_checkpointing
-        self._weights: dict[str, Tensor] = {}
-        self._source = tensors
-        plan = read_blueprint(config)
-        if plan is None:
-            raise ValueError("expected a config that is_supported accepts, got another: use transformers")
-        layers = range(len(plan.views))
-        names = [
-            [f"model.layers.{index}.{block}.{name}" for name in members]
-            for index in layers
-            for block, members in _SITES
-        ]
-        linears = [self._linear(*one) for one in zip(names, plan.biases * len(layers), strict=True)]
-        self.sites = tuple(
-            tuple(
-                (name, self._weights[f"{name}.weight"].shape[1], len(self._weights[f"{name}.weight"]))
-                for name in site
-            )
-            for site in names
-        )
-        sizes = HostShape.from_config(
-            plan.config,
-            linear_parameters=sum(
-                d_in * d_out for site in self.sites[: len(_SITES)] for _, d_in, d_out in site
-            ),
-            parameters=0,
-        )
-        self._views = tuple(dict.fromkeys(plan.views))
-        self._layers = [
-            self._layer(index, linears[4 * index : 4 * index + 4], sizes, plan) for index in layers
-        ]
-        self._embedding = self._take("model.embed_tokens.weight")
+        self._host = LlamaWeights(config, tensors, device, dtype)
+        self.sites, self.shape, plan = self._host.sites, self._host.shape, self._host.plan
+        self._activation = plan.activation
         # Rounded as the weights are: half precision makes 55.5 of 55.43.
         self._embedding_scale = torch.tensor(plan.embedding_scale, dtype=dtype).item()
-        self._norm = _Norm(self._take("model.norm.weight"), plan)
-        # As transformers does it: what the config ties is tied unless the file holds two different weights.
-        head = tensors.get("lm_head.weight", tensors["model.embed_tokens.weight"])
-        is_tied = plan.is_tied and torch.equal(head, tensors["model.embed_tokens.weight"])
-        self._head = self._embedding if is_tied else self._take("lm_head.weight")
-        self._activation = plan.activation
-        self._source = {}
-        self.shape = replace(sizes, parameters=sum(weight.numel() for weight in self._weights.values()))
-        self._attention_scale = (plan.query_scalar or sizes.head_dim) ** -0.5
+        self._attention_scale = (plan.query_scalar or self.shape.head_dim) ** -0.5
         self._tables: Tensor | None = None  # (views, 2, positions, head_dim)
 
     def weights(self) -> dict[str, Tensor]:
         """Every base weight by its Hugging Face name; fused ones as views."""
-        return dict(self._weights)
+        return dict(self._host.named)
 
     def start(
         self,
@@ -214,7 +105,7 @@ class LlamaDecoder:
 
     def features(self, packing: Packing, adapters: Adapters) -> Tensor:
         """Last hidden states, after the final norm, averaged over each prompt: ``(rows, hidden)``."""
-        states, _ = packing.unpacked(self._norm(self._read(packing, adapters, None, is_everywhere=True)))
+        states, _ = packing.unpacked(self._host.norm(self._read(packing, adapters, None, is_everywhere=True)))
         is_real = torch.arange(states.shape[1], device=self.device) < packing.prompt_lengths[:, None]
         means = (states * is_real[..., None]).sum(1) / packing.prompt_lengths[:, None]
         return packing.by_row(means)
@@ -225,7 +116,7 @@ class LlamaDecoder:
             # Not inference tensors: the tables outlive the call, and a learning step reads them too.
             with torch.inference_mode(False):
                 places = torch.arange(max(256, end), dtype=torch.float32)
-                speeds = [view.rope.speeds(self.shape.head_dim) for view in self._views]
+                speeds = [view.rope.speeds(self.shape.head_dim) for view in self._host.views]
                 turns = torch.stack([torch.outer(places, one) for one in speeds])
                 cos, sin = turns.cos(), turns.sin()
                 tables = torch.stack([torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)], dim=1)
@@ -240,9 +131,9 @@ class LlamaDecoder:
         shape, rows = self.shape, len(tokens)
         both, size, groups = shape.heads + shape.kv_heads, shape.head_dim, shape.heads // shape.kv_heads
         angles = self.angles(positions, end)
-        masks = session.masks(self._views, end)
+        masks = session.masks(self._host.views, end)
         x = self._embedded(tokens)
-        for index, layer in enumerate(self._layers):
+        for index, layer in enumerate(self._host.layers):
             qkv, out, gate_up, down = adapters.sites[4 * index : 4 * index + 4]
             heads = layer.qkv(layer.attention_norm(x), qkv, None).view(rows, -1, size)
             turned = _turned(heads[:, :both], layer.head_norms, angles[layer.view])
@@ -268,7 +159,7 @@ class LlamaDecoder:
             packing,
             adapters,
             self.angles(packing.positions, packing.longest),
-            [masks_of(packing, self.dtype, view.window) for view in self._views],
+            [masks_of(packing, self.dtype, view.window) for view in self._host.views],
             cache,
             is_everywhere,
         )
@@ -276,7 +167,7 @@ class LlamaDecoder:
         is_learning = torch.is_grad_enabled()
         if is_learning:
             x.requires_grad_()  # what adapters learn hangs on their inputs' gradients
-        for index in range(len(self._layers)):
+        for index in range(len(self._host.layers)):
             if is_learning and self._is_checkpointing:
                 x = checkpoint(self._block, index, x, reading, use_reentrant=False)
             else:
@@ -285,9 +176,9 @@ class LlamaDecoder:
 
     def _block(self, index: int, x: Tensor, reading: _Reading) -> Tensor:
         """One layer: ``x (tokens, hidden)`` to the same, or to ``(ends, hidden)`` in the last one."""
-        layer, counts = self._layers[index], reading.packing.counts
+        layer, counts = self._host.layers[index], reading.packing.counts
         qkv, out, gate_up, down = reading.adapters.sites[4 * index : 4 * index + 4]
-        is_last = index == len(self._layers) - 1 and not reading.is_everywhere
+        is_last = index == len(self._host.layers) - 1 and not reading.is_everywhere
         heads = layer.qkv(layer.attention_norm(x), qkv, counts).view(len(x), -1, self.shape.head_dim)
         o = self._attended(heads, index, reading, is_last)
         if is_last:
@@ -300,7 +191,7 @@ class LlamaDecoder:
     def _attended(self, heads: Tensor, index: int, reading: _Reading, is_last: bool) -> Tensor:
         """What packed tokens see: ``(tokens, all heads, head_dim)`` to ``(tokens or ends, width)``."""
         packing, both = reading.packing, self.shape.heads + self.shape.kv_heads
-        layer, scale = self._layers[index], self._attention_scale
+        layer, scale = self._host.layers[index], self._attention_scale
         masks = reading.masks[layer.view]
         turned = _turned(heads[:, :both], layer.head_norms, reading.angles[layer.view])
         prompts, answers = packing.unpacked(turned.flatten(1))
@@ -327,7 +218,7 @@ class LlamaDecoder:
         return q.transpose(1, 2), k.transpose(1, 2), values.view(rows, time, -1, size).transpose(1, 2)
 
     def _embedded(self, ids: Tensor) -> Tensor:
-        x = F.embedding(ids, self._embedding)
+        x = F.embedding(ids, self._host.embedding)
         return x if self._embedding_scale == 1.0 else x * self._embedding_scale
 
     def _gated(self, x: Tensor) -> Tensor:
@@ -337,41 +228,7 @@ class LlamaDecoder:
         return gate * up if torch.is_grad_enabled() else gate.mul_(up)
 
     def _logits(self, x: Tensor) -> Tensor:
-        return F.linear(self._norm(x), self._head)
-
-    def _layer(self, index: int, linears: Sequence[_Linear], sizes: HostShape, plan: Blueprint) -> _Layer:
-        stem, head_norms = f"model.layers.{index}.", None
-        if plan.has_head_norms:
-            q, k = (self._take(f"{stem}self_attn.{name}_norm.weight") for name in "qk")
-            weights = torch.cat([q.expand(sizes.heads, -1), k.expand(sizes.kv_heads, -1)])
-            head_norms = _Norm(weights, plan)
-        before, after, feed, fed = (
-            None if name is None else _Norm(self._take(f"{stem}{name}.weight"), plan) for name in plan.norms
-        )
-        assert before is not None
-        assert feed is not None
-        qkv, out, gate_up, down = linears
-        out, down = replace(out, norm=after), replace(down, norm=fed)
-        view = self._views.index(plan.views[index])
-        return _Layer(before, feed, head_norms, qkv, out, gate_up, down, view)
-
-    def _linear(self, names: Sequence[str], has_bias: bool) -> _Linear:
-        """Fuses the members of a site; what stays known by name are views, so no weight is held twice."""
-        weights = [self._source[f"{name}.weight"].to(self.device, self.dtype) for name in names]
-        whole = torch.cat(weights).t().contiguous()  # as (d_in, Σ d_out) small products are 5 % faster
-        sizes = [weight.shape[0] for weight in weights]
-        for name, part in zip(names, torch.split(whole.t(), sizes), strict=True):
-            self._weights[f"{name}.weight"] = part
-        if not has_bias:
-            return _Linear(whole, None)
-        bias = torch.cat([self._source[f"{name}.bias"] for name in names]).to(self.device, self.dtype)
-        for name, part in zip(names, torch.split(bias, sizes), strict=True):
-            self._weights[f"{name}.bias"] = part
-        return _Linear(whole, bias)
-
-    def _take(self, name: str) -> Tensor:
-        self._weights[name] = self._source[name].to(self.device, self.dtype)
-        return self._weights[name]
+        return F.linear(self._host.norm(x), self._host.head)
 
 
 class LlamaSession:
@@ -416,7 +273,7 @@ class LlamaSession:
         self.cache = self.cache.index_select(2, rows)
 
 
-def _turned(x: Tensor, norm: _Norm | None, angles: tuple[Tensor, Tensor]) -> Tensor:
+def _turned(x: Tensor, norm: Norm | None, angles: tuple[Tensor, Tensor]) -> Tensor:
     """Heads ``(tokens, heads, head_dim)`` normed (Qwen3) and turned by their positions."""
     if norm is not None:
         x = norm(x)
