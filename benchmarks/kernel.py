@@ -235,8 +235,8 @@ def scaled(peft: PeftPopulation) -> list[str]:
     if peft.scale == 1:
         return []
     return [
-        f"PEFT one by one and batched: timed on {len(peft.asked)} of {peft.population.organelles} adapters, "
-        "all of them loaded, and scaled."
+        f"PEFT's sequential sides: timed on {len(peft.asked)} of {peft.population.organelles} adapters, "
+        "all of them loaded, and scaled"
     ]
 
 

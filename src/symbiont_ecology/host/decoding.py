@@ -79,7 +79,7 @@ def _write_wave(
 ) -> None:
     tiling = tile_rows([request.slots[row] for row in wave])
     source = wave[tiling.rows]  # (batch rows,): which row of the request each row of the batch is
-    limits = np.asarray(request.limits, dtype=np.int64)
+    limits, ends = np.asarray(request.limits, dtype=np.int64), np.array(request.end_tokens)
     is_live, cost = tiling.is_real, tiling.cost
     room = int(limits[wave].max())
     prompts, slots = [request.prompts[row] for row in source], [request.slots[row] for row in source]
@@ -89,8 +89,8 @@ def _write_wave(
     else:  # what follows a prompt is traced too, so its last token is a step of its own
         _, session = decoder.start([one[:-1] for one in prompts], slots, bank, room + 1, max_tokens)
         request.tracer.move(source, 0)
-        ends = torch.tensor([one[-1] for one in prompts], device=decoder.device)
-        logits = session.step(ends, adapters)
+        last = torch.tensor([one[-1] for one in prompts], device=decoder.device)
+        logits = session.step(last, adapters)
     chooser = _Chooser(request, decoder.device)
     for time in range(room):
         tokens, log_probabilities = chooser.choose(logits, time, source)
@@ -99,7 +99,8 @@ def _write_wave(
         out.ids[live, time] = chosen[is_live]
         out.log_probabilities[live, time] = log_probabilities.cpu().numpy()[is_live]
         out.lengths[live] = time + 1
-        is_live = is_live & ~np.isin(chosen, request.end_tokens) & (limits[source] > time + 1)
+        has_ended = (chosen[:, None] == ends).any(axis=1)
+        is_live = is_live & ~has_ended & (limits[source] > time + 1)
         if request.decoding.stop:
             is_live[is_live] = ~_has_stopped(request, out, source[is_live], time + 1)
         if not is_live.any():
