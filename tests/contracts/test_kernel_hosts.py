@@ -214,7 +214,13 @@ def test_a_missing_host_is_refused(name: str) -> None:
     "slots", [[0], [3, 3, 1], [0, 1, 2, 3] * 4, [0] * 9 + [1, 2, 3], [5] * 8 + [4] * 7 + [-1]]
 )
 def test_tiles_hold_every_row_once_and_only_rows_of_their_slot(slots: list[int]) -> None:
-    tiling = tile_rows(slots)
-    assert sorted(tiling.rows[tiling.is_real].tolist()) == list(range(len(slots)))
-    owners = np.repeat(tiling.slots, tiling.height)
-    assert [slots[row] for row in tiling.rows] == owners.tolist()
+    slots = sorted(slots)
+    tiling = tile_rows(slots, torch.device("cpu"))
+    rows = torch.arange(len(slots), dtype=torch.float32)[:, None]
+    laid = tiling.laid(rows)[..., 0].long()
+    for owner, tile in zip(tiling.slots, laid.tolist(), strict=True):
+        assert {slots[row] for row in tile} == {owner}
+    # What a row adds up in the tiles comes back to that row.
+    sums = torch.zeros(len(slots), 1)
+    tiling.add(sums, tiling.laid(rows), torch.ones(len(tiling.slots), 1, 1))
+    torch.testing.assert_close(sums, rows)

@@ -26,8 +26,8 @@ from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 Site = tuple[tuple[str, int, int], ...]
 """Modules ``(name, d_in, d_out)`` that read one input, in the order of their outputs."""
 
-WIDEST_BLOCK_DIAGONAL = 4096
-"""Σ d_out up to which Bᵀ is stored block-diagonal: beyond it the zeros cost more than the calls."""
+LARGEST_BLOCK_DIAGONAL = 16384
+"""Numbers up to which Bᵀ is stored block-diagonal: beyond it the zeros cost more than the calls."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,15 @@ class _Place:
 class Arrangement:
     """Where each parameter of an adapter of at most ``rank`` lies in an arena row of ``size`` elements.
 
-    ``widest`` is the largest Σ d_out for which Bᵀ is block-diagonal.
+    ``largest`` is up to how many numbers Bᵀ of a site is block-diagonal.
     """
 
     def __init__(
-        self, sites: Sequence[Site], layout: AdapterLayout, rank: int, widest: int = WIDEST_BLOCK_DIAGONAL
+        self, sites: Sequence[Site], layout: AdapterLayout, rank: int, largest: int = LARGEST_BLOCK_DIAGONAL
     ) -> None:
         self.layout, self.rank, self.size = layout, rank, 0
         adapted = {name for name, _, _ in layout.modules}
-        self._places = [self._arrange(site, adapted, widest) for site in sites]
+        self._places = [self._arrange(site, adapted, largest) for site in sites]
         self._starts = _module_starts(sites, self._places, rank)
         self._indices: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -105,14 +105,14 @@ class Arrangement:
             sites.append(view)
         return Adapters(tuple(sites))
 
-    def _arrange(self, site: Site, adapted: set[str], widest: int) -> _Place | None:
+    def _arrange(self, site: Site, adapted: set[str], largest: int) -> _Place | None:
         """Gives one site its place behind what is there already; None without any adapter."""
         has = [name in adapted for name, _, _ in site]
         count, d_in, total = sum(has), site[0][1], sum(d_out for _, _, d_out in site)
         if not count:
             return None
         a_start, start = self.size, self.size + count * self.rank * d_in
-        is_whole = total <= widest and len(site) > 1
+        is_whole = len(site) > 1 and count * self.rank * total <= largest
         starts: list[int | None] = []
         seen = column = 0
         for present, (_, _, d_out) in zip(has, site, strict=True):

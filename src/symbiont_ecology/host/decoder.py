@@ -17,15 +17,16 @@ from symbiont_ecology.host.bank import Adapters, Site, SlotBank
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.packing import Packing
 from symbiont_ecology.host.shape import HostShape
+from symbiont_ecology.host.tiles import Tiling
 
 
 class Session(Protocol):
     """A batch of half-written rows with its key-value cache."""
 
-    def step(self, tokens: Tensor, adapters: Adapters) -> Tensor:
+    def step(self, tokens: Tensor, adapters: Adapters, tiling: Tiling) -> Tensor:
         """Appends one token per row ``(rows,)``; returns the next logits ``(rows, vocab)``.
 
-        All owners of ``adapters`` have equally many rows, one owner's rows after the other's.
+        ``adapters`` has one entry for each tile of the rows.
         """
         ...
 

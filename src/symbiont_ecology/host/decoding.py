@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from symbiont_ecology.host.bank import SlotBank
+from symbiont_ecology.host.bank import Adapters, SlotBank
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder
-from symbiont_ecology.host.tiles import tile_rows
+from symbiont_ecology.host.tiles import Tiling, tile_rows
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import Decoding
 
@@ -75,48 +75,49 @@ def _waves(request: Request, budget: MemoryBudget) -> Iterator[np.ndarray]:
 
 
 def _write_wave(
-    decoder: Decoder, bank: SlotBank, request: Request, wave: np.ndarray, max_tokens: int, out: _Written
+    decoder: Decoder, bank: SlotBank, request: Request, rows: np.ndarray, max_tokens: int, out: _Written
 ) -> None:
-    tiling = tile_rows([request.slots[row] for row in wave])
-    source = wave[tiling.rows]  # (batch rows,): which row of the request each row of the batch is
+    """Writes some rows of the request, sorted by slot, from their prompts to their ends."""
     limits, ends = np.asarray(request.limits, dtype=np.int64), np.array(request.end_tokens)
-    is_live, cost = tiling.is_real, tiling.cost
-    room = int(limits[wave].max())
-    prompts, slots = [request.prompts[row] for row in source], [request.slots[row] for row in source]
-    adapters = bank.gather(tiling.slots).perturbed(request.tracer)
+    prompts, slots = [request.prompts[row] for row in rows], [request.slots[row] for row in rows]
+    room, is_live = int(limits[rows].max()), np.ones(len(rows), dtype=bool)
+    adapters, tiling = _on_tiles(slots, bank, request, decoder.device)
     if request.tracer is None:
         logits, session = decoder.start(prompts, slots, bank, room, max_tokens)
     else:  # what follows a prompt is traced too, so its last token is a step of its own
         _, session = decoder.start([one[:-1] for one in prompts], slots, bank, room + 1, max_tokens)
-        request.tracer.move(source, 0)
+        request.tracer.move(rows, 0, tiling)
         last = torch.tensor([one[-1] for one in prompts], device=decoder.device)
-        logits = session.step(last, adapters)
+        logits = session.step(last, adapters, tiling)
     chooser = _Chooser(request, decoder.device)
     for time in range(room):
-        tokens, log_probabilities = chooser.choose(logits, time, source)
-        chosen = tokens.cpu().numpy()
-        live = source[is_live]
+        tokens, log_probabilities = chooser.choose(logits, time, rows)
+        chosen, live = tokens.cpu().numpy(), rows[is_live]
         out.ids[live, time] = chosen[is_live]
         out.log_probabilities[live, time] = log_probabilities.cpu().numpy()[is_live]
         out.lengths[live] = time + 1
-        has_ended = (chosen[:, None] == ends).any(axis=1)
-        is_live = is_live & ~has_ended & (limits[source] > time + 1)
+        is_live &= ~(chosen[:, None] == ends).any(axis=1) & (limits[rows] > time + 1)
         if request.decoding.stop:
-            is_live[is_live] = ~_has_stopped(request, out, source[is_live], time + 1)
+            is_live[is_live] = ~_has_stopped(request, out, rows[is_live], time + 1)
         if not is_live.any():
             return
-        if is_live.sum() <= WORTH_SHRINKING * len(source):
-            places = np.flatnonzero(is_live)
-            smaller = tile_rows([request.slots[row] for row in source[places]])
-            if smaller.cost <= WORTH_SHRINKING * cost:
-                kept = places[smaller.rows]
-                source, is_live, cost = source[kept], smaller.is_real, smaller.cost
-                indices = torch.from_numpy(kept).to(decoder.device)
-                session.keep(indices)
-                adapters, tokens = bank.gather(smaller.slots).perturbed(request.tracer), tokens[indices]
+        if is_live.sum() <= WORTH_SHRINKING * len(rows):
+            kept = torch.from_numpy(np.flatnonzero(is_live)).to(decoder.device)
+            rows, is_live = rows[is_live], np.ones(int(is_live.sum()), dtype=bool)
+            session.keep(kept)
+            tokens = tokens[kept]
+            adapters, tiling = _on_tiles([request.slots[row] for row in rows], bank, request, decoder.device)
         if request.tracer is not None:
-            request.tracer.move(source, time + 1)
-        logits = session.step(tokens, adapters)
+            request.tracer.move(rows, time + 1, tiling)
+        logits = session.step(tokens, adapters, tiling)
+
+
+def _on_tiles(
+    slots: Sequence[int], bank: SlotBank, request: Request, device: torch.device
+) -> tuple[Adapters, Tiling]:
+    """The adapters of rows that belong to these slots, tile by tile."""
+    tiling = tile_rows(slots, device)
+    return bank.gather(tiling.slots).perturbed(request.tracer), tiling
 
 
 def _has_stopped(request: Request, out: _Written, rows: np.ndarray, length: int) -> np.ndarray:

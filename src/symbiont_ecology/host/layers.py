@@ -16,7 +16,7 @@ from torch import Tensor
 
 from symbiont_ecology.host.bank import Site
 from symbiont_ecology.host.families import Blueprint, View, read_blueprint
-from symbiont_ecology.host.lowrank import Factors, add_low_rank
+from symbiont_ecology.host.lowrank import Factors, Shares, add_low_rank
 from symbiont_ecology.host.shape import HostShape
 
 SITES = (
@@ -39,23 +39,21 @@ class Linear:
     bias: Tensor | None
     norm: Norm | None = None
 
-    def __call__(self, x: Tensor, factors: Factors | None, counts: Sequence[int] | None) -> Tensor:
-        """Tokens ``(tokens, d_in)``, ``counts`` of each owner, to ``(tokens, Σ d_out)`` with adapters."""
+    def __call__(self, x: Tensor, factors: Factors | None, shares: Shares) -> Tensor:
+        """Tokens ``(tokens, d_in)`` to ``(tokens, Σ d_out)`` with adapters."""
         y = torch.mm(x, self.whole) if self.bias is None else torch.addmm(self.bias, x, self.whole)
-        return y if factors is None else add_low_rank(x, y, factors, counts)
+        return y if factors is None else add_low_rank(x, y, factors, shares)
 
-    def onto(
-        self, residual: Tensor, x: Tensor, factors: Factors | None, counts: Sequence[int] | None
-    ) -> Tensor:
+    def onto(self, residual: Tensor, x: Tensor, factors: Factors | None, shares: Shares) -> Tensor:
         """``residual`` plus the same; in place where no gradient is wanted."""
         if self.norm is not None:
-            return residual + self.norm(self(x, factors, counts))
+            return residual + self.norm(self(x, factors, shares))
         if torch.is_grad_enabled():
-            return residual + self(x, factors, counts)
+            return residual + self(x, factors, shares)
         residual.addmm_(x, self.whole)
         if self.bias is not None:
             residual.add_(self.bias)
-        return residual if factors is None else add_low_rank(x, residual, factors, counts)
+        return residual if factors is None else add_low_rank(x, residual, factors, shares)
 
 
 class Norm:

@@ -193,4 +193,4 @@ def _dropout(
 @lru_cache(maxsize=16)
 def arrange(sites: tuple[Site, ...], layout: AdapterLayout, rank: int) -> Arrangement:
     """How learners lie: members apart, since block-diagonal zeros would be learned with."""
-    return Arrangement(sites, layout, rank, widest=0)
+    return Arrangement(sites, layout, rank, largest=0)

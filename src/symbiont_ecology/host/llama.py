@@ -24,6 +24,7 @@ from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.families import View, read_blueprint
 from symbiont_ecology.host.layers import LlamaWeights, Norm
 from symbiont_ecology.host.packing import Packing, Text, pack
+from symbiont_ecology.host.tiles import Tiling
 from symbiont_ecology.host.windows import Masks, masks_of, windowed
 
 _NOTHING = np.zeros(0, dtype=np.int64)
@@ -125,7 +126,13 @@ class LlamaDecoder:
         return [(one[0], one[1]) for one in found.unbind()]
 
     def decode(
-        self, tokens: Tensor, positions: Tensor, session: LlamaSession, end: int, adapters: Adapters
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        session: LlamaSession,
+        end: int,
+        adapters: Adapters,
+        tiling: Tiling,
     ) -> Tensor:
         """One more token per row, the last of ``end`` places in the cache; logits ``(rows, vocab)``."""
         shape, rows = self.shape, len(tokens)
@@ -135,7 +142,7 @@ class LlamaDecoder:
         x = self._embedded(tokens)
         for index, layer in enumerate(self._host.layers):
             qkv, out, gate_up, down = adapters.sites[4 * index : 4 * index + 4]
-            heads = layer.qkv(layer.attention_norm(x), qkv, None).view(rows, -1, size)
+            heads = layer.qkv(layer.attention_norm(x), qkv, tiling).view(rows, -1, size)
             turned = _turned(heads[:, :both], layer.head_norms, angles[layer.view])
             keys, values = session.cache[index, 0], session.cache[index, 1]
             keys[:, :, end - 1], values[:, :, end - 1] = turned[:, shape.heads :], heads[:, both:]
@@ -144,8 +151,10 @@ class LlamaDecoder:
             k, v = keys.flatten(0, 1)[:, :end], values.flatten(0, 1)[:, :end]
             scores = torch.baddbmm(masks[layer.view], q, k.transpose(1, 2), alpha=self._attention_scale)
             weights = scores.softmax(-1, dtype=torch.float32).to(self.dtype)
-            x = layer.out.onto(x, torch.bmm(weights, v).view(rows, -1), out, None)
-            x = layer.down.onto(x, self._gated(layer.gate_up(layer.feed_norm(x), gate_up, None)), down, None)
+            x = layer.out.onto(x, torch.bmm(weights, v).view(rows, -1), out, tiling)
+            x = layer.down.onto(
+                x, self._gated(layer.gate_up(layer.feed_norm(x), gate_up, tiling)), down, tiling
+            )
         return self._logits(x)
 
     def _read(
@@ -202,7 +211,9 @@ class LlamaDecoder:
                 target[:, :, : k.shape[2]] = packing.by_row(found)
         if is_last:
             q = q[torch.arange(len(q), device=q.device), :, packing.prompt_lengths - 1, None]
-        seen = _attention(q, k, v, masks.ends if is_last else masks.prompts, scale)
+            seen = _attention(q, k, v, masks.ends, scale)
+        else:
+            seen = _by_group(q, k, v, masks.prompts, scale, packing)
         replied = None
         if answers is not None and answer_values is not None:
             answer_q, answer_k, answer_v = self._split(answers, answer_values)
@@ -259,11 +270,11 @@ class LlamaSession:
         mask = self._mask[:, :, :end]
         return [windowed(mask, view.window, self._lengths, self.longest) for view in views]
 
-    def step(self, tokens: Tensor, adapters: Adapters) -> Tensor:
+    def step(self, tokens: Tensor, adapters: Adapters, tiling: Tiling) -> Tensor:
         """Appends one token per row and returns the next logits."""
         positions = self._lengths + self._written
         self._written += 1
-        return self._decoder.decode(tokens, positions, self, self.longest + self._written, adapters)
+        return self._decoder.decode(tokens, positions, self, self.longest + self._written, adapters, tiling)
 
     def keep(self, rows: Tensor) -> None:
         """Goes on with fewer rows."""
@@ -279,6 +290,18 @@ def _turned(x: Tensor, norm: Norm | None, angles: tuple[Tensor, Tensor]) -> Tens
         x = norm(x)
     half = x.shape[-1] // 2
     return torch.addcmul(x * angles[0], torch.cat((x[..., half:], x[..., :half]), -1), angles[1])
+
+
+def _by_group(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, packing: Packing) -> Tensor:
+    """``_attention`` of whole prompts, those of about one length together."""
+    if len(packing.groups) == 1:
+        return _attention(q, k, v, mask, scale)
+    seen = q.new_zeros(len(q), q.shape[2], q.shape[1] * q.shape[3])
+    for members, time in packing.groups:
+        q_part, k_part, v_part = q[members, :, :time], k[members, :, :time], v[members, :, :time]
+        part = None if mask is None else mask[:time, :time]
+        seen[members, :time] = _attention(q_part, k_part, v_part, part, scale)
+    return seen
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from symbiont_ecology.host.tiles import Tiling
+
 GROUPS_EVERYWHERE = False
 """Takes the grouped product on every device: slower on a CPU, but there it can be tested."""
 
@@ -53,39 +55,41 @@ class Factors:
         return found
 
 
-def add_low_rank(x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int] | None) -> Tensor:
+Shares = Sequence[int] | Tiling
+"""Which tokens are whose: the number of each owner's, one owner's after the other's, or tiles."""
+
+
+def add_low_rank(x: Tensor, y: Tensor, factors: Factors, shares: Shares) -> Tensor:
     """``y (tokens, Σ d_outs)`` with the owners' terms for ``x (tokens, d_in)`` added in place.
 
     Args:
         x: inputs, owner after owner.
         y: what the host's own modules made of them.
-        factors: one entry per owner.
-        counts: tokens of each owner; None when all have equally many, as in decoding, where products are
-            too small to be looped over.
+        factors: one entry per owner, or per tile.
+        shares: tokens of each owner; tiles when decoding, where products are too small to be looped over.
     """
     if factors.dropped is not None:
         x = factors.dropped(x)
-    if counts is None:
-        return _add_batched(x, y, factors)
+    if isinstance(shares, Tiling):
+        _add_tiles(x, y, factors, shares)
+        return y
     if torch.is_grad_enabled() and x.requires_grad:
-        result: Tensor = _LowRank.apply(x, y, factors, counts)  # type: ignore[no-untyped-call]
+        result: Tensor = _LowRank.apply(x, y, factors, shares)  # type: ignore[no-untyped-call]
         return result
-    _forward(x, y, factors, counts)
+    _forward(x, y, factors, shares)
     return y
 
 
-def _add_batched(x: Tensor, y: Tensor, factors: Factors) -> Tensor:
-    owners = factors.a.shape[0]
-    inner = torch.bmm(x.view(owners, -1, x.shape[-1]), factors.a.transpose(1, 2))
+def _add_tiles(x: Tensor, y: Tensor, factors: Factors, tiling: Tiling) -> None:
+    laid = tiling.laid(x)
+    inner = torch.bmm(laid, factors.a.transpose(1, 2))
     if factors.perturbed is not None:
-        inner = factors.perturbed(x, inner)
-    target = y.view(owners, -1, y.shape[-1])
+        inner = factors.perturbed(laid, inner)
     if factors.whole_b is not None:
-        target.baddbmm_(inner, factors.whole_b)
-    else:
-        for columns, share, b in factors.members():
-            target[..., columns].baddbmm_(inner[..., share], b)
-    return y
+        tiling.add(y, inner, factors.whole_b)
+        return
+    for columns, share, b in factors.members():
+        tiling.add(y[:, columns], inner[..., share], b)
 
 
 class _LowRank(torch.autograd.Function):

@@ -9,11 +9,14 @@ them) read it once: their answers attend to the same keys. Attention alone wants
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
+
+WORTH_PARTING, WORTH_A_CALL = 0.75, 8192
+"""Prompts this much shorter than the longest attend apart if that saves so many pairs of tokens."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,10 @@ class Packing:
     ``texts`` and ``row_owners`` are the rows in the caller's order. ``ids`` and ``positions`` are
     ``(tokens,)``; ``owners`` are ascending and have ``counts`` tokens each. ``prompts (prompts, longest)``
     and ``answers (rows, longest)`` hold places in the line (behind a short one its own last place again);
-    ``prompt_of (rows,)`` is each row's prompt. ``ends`` are the places from which something is predicted, the
-    prompts' last tokens and all answer tokens, ``end_counts`` of each owner; ``predicts`` picks out of them,
-    row by row, the one after the prompt and those of the answer.
+    ``prompt_of (rows,)`` is each row's prompt, ``groups`` are prompts of about one length and that length.
+    ``ends`` are the places from which something is predicted, the prompts' last tokens and all answer
+    tokens, ``end_counts`` of each owner; ``predicts`` picks out of them, row by row, the one after the
+    prompt and those of the answer.
     """
 
     texts: Sequence[Text]
@@ -50,6 +54,7 @@ class Packing:
     prompts: Tensor
     prompt_lengths: Tensor
     prompt_of: Tensor
+    groups: tuple[tuple[Tensor, int], ...]
     answers: Tensor
     answer_lengths: Tensor
     ends: Tensor
@@ -108,43 +113,56 @@ class Packing:
         return _additive(spots < self.prompt_lengths[:, None], dtype)[:, None, None]
 
 
+@dataclass
+class _Line:
+    """Tokens as they come to stand, prompts numbered in their order."""
+
+    ids: list[np.ndarray]
+    positions: list[np.ndarray]
+    counts: dict[int, int]
+    prompt_of: np.ndarray
+    answer_starts: np.ndarray
+    prompt_starts: list[int] = field(default_factory=list)
+    prompt_lengths: list[int] = field(default_factory=list)
+    length: int = 0
+
+    @classmethod
+    def of(cls, texts: Sequence[Text], owners: Sequence[int]) -> _Line:
+        """Owner after owner, each prompt where its first row stands."""
+        line = cls([], [], {}, np.zeros(len(texts), dtype=np.int64), np.zeros(len(texts), dtype=np.int64))
+        found: dict[tuple[int, bytes], int] = {}
+        for row in np.argsort(np.asarray(owners), kind="stable").tolist():
+            text, owner, before = texts[row], owners[row], line.length
+            key = (owner, text.prompt.tobytes())
+            if key not in found:
+                found[key] = len(line.prompt_starts)
+                line.prompt_starts.append(line.length)
+                line.prompt_lengths.append(len(text.prompt))
+                line.append(text.prompt, 0)
+            line.prompt_of[row], line.answer_starts[row] = found[key], line.length
+            line.append(text.answer, len(text.prompt))
+            line.counts[owner] = line.counts.get(owner, 0) + line.length - before
+        return line
+
+    def append(self, ids: np.ndarray, position: int) -> None:
+        """Some tokens, the first of which has this position in its row."""
+        self.ids.append(ids)
+        self.positions.append(position + np.arange(len(ids)))
+        self.length += len(ids)
+
+
 def pack(texts: Sequence[Text], owners: Sequence[int], device: torch.device) -> Packing:
     """Packs rows; ``owners`` has one entry per row, in any order. At least one row, no empty prompt."""
-    line: list[np.ndarray] = []
-    places: list[np.ndarray] = []
-    found: dict[tuple[int, bytes], int] = {}
-    prompt_starts: list[int] = []
-    prompt_lengths: list[int] = []
-    prompt_of = np.zeros(len(texts), dtype=np.int64)
-    answer_starts = np.zeros(len(texts), dtype=np.int64)
+    line = _Line.of(texts, owners)
+    starts, lengths = np.array(line.prompt_starts), np.array(line.prompt_lengths)
     answer_lengths = np.array([len(text.answer) for text in texts], dtype=np.int64)
-    counts: dict[int, int] = {}
-    total = 0
-    for row in np.argsort(np.asarray(owners), kind="stable").tolist():
-        text, owner, before = texts[row], owners[row], total
-        key = (owner, text.prompt.tobytes())
-        if key not in found:
-            found[key] = len(prompt_starts)
-            prompt_starts.append(total)
-            prompt_lengths.append(len(text.prompt))
-            line.append(text.prompt)
-            places.append(np.arange(len(text.prompt)))
-            total += len(text.prompt)
-        prompt_of[row], answer_starts[row] = found[key], total
-        if len(text.answer):
-            line.append(text.answer)
-            places.append(len(text.prompt) + np.arange(len(text.answer)))
-            total += len(text.answer)
-        counts[owner] = counts.get(owner, 0) + total - before
-
-    lengths = np.array(prompt_lengths)
-    prompts, is_prompt = _rectangle(np.array(prompt_starts), lengths)
-    answers, is_answer = _rectangle(np.minimum(answer_starts, total - 1), answer_lengths)
-    back = np.zeros(total, dtype=np.int64)
+    prompts, is_prompt = _rectangle(starts, lengths)
+    answers, is_answer = _rectangle(np.minimum(line.answer_starts, line.length - 1), answer_lengths)
+    back = np.zeros(line.length, dtype=np.int64)
     back[prompts[is_prompt]] = np.flatnonzero(is_prompt)
     back[answers[is_answer]] = is_prompt.size + np.flatnonzero(is_answer)
     # Ends in the order of the line, so that owners stay together.
-    ends = np.concatenate([np.array(prompt_starts) + lengths - 1, answers[is_answer]])
+    ends = np.concatenate([starts + lengths - 1, answers[is_answer]])
     ends_back = np.concatenate([np.arange(len(lengths)), len(lengths) + np.flatnonzero(is_answer)])
     order = np.argsort(ends)
     rank = np.empty_like(order)
@@ -152,9 +170,9 @@ def pack(texts: Sequence[Text], owners: Sequence[int], device: torch.device) -> 
     before_row = len(lengths) + np.cumsum(answer_lengths) - answer_lengths
     predicts = [
         rank[np.concatenate([[prompt], start + np.arange(count)])]
-        for prompt, start, count in zip(prompt_of, before_row, answer_lengths, strict=True)
+        for prompt, start, count in zip(line.prompt_of, before_row, answer_lengths, strict=True)
     ]
-    borders = np.searchsorted(ends[order], np.cumsum([0, *counts.values()]))
+    borders = np.searchsorted(ends[order], np.cumsum([0, *line.counts.values()]))
 
     def tensor(values: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int64)).to(device)
@@ -162,13 +180,14 @@ def pack(texts: Sequence[Text], owners: Sequence[int], device: torch.device) -> 
     return Packing(
         texts,
         owners,
-        tuple(counts),
-        tuple(counts.values()),
-        tensor(np.concatenate(line)),
-        tensor(np.concatenate(places)),
+        tuple(line.counts),
+        tuple(line.counts.values()),
+        tensor(np.concatenate(line.ids)),
+        tensor(np.concatenate(line.positions)),
         tensor(prompts),
         tensor(lengths),
-        tensor(prompt_of),
+        tensor(line.prompt_of),
+        tuple((tensor(members), int(lengths[members].max())) for members in _alike(lengths)),
         tensor(answers),
         tensor(answer_lengths),
         tensor(ends[order]),
@@ -176,7 +195,7 @@ def pack(texts: Sequence[Text], owners: Sequence[int], device: torch.device) -> 
         tensor(np.concatenate(predicts)),
         tensor(back),
         tensor(ends_back[order]),
-        bool((prompt_of == np.arange(len(lengths))).all()) if len(lengths) == len(texts) else False,
+        len(lengths) == len(texts) and bool((line.prompt_of == np.arange(len(texts))).all()),
     )
 
 
@@ -196,6 +215,18 @@ def chunks(texts: Sequence[Text], owners: Sequence[int], max_tokens: int) -> Ite
         size, last = size + more, key
     if piece:
         yield np.array(piece)
+
+
+def _alike(lengths: np.ndarray) -> Iterator[np.ndarray]:
+    """Rows in groups of about one length, so that attention, whose work is its square, pads little."""
+    order = np.argsort(-lengths, kind="stable")
+    while len(order):
+        longest = lengths[order[0]]
+        is_short = lengths[order] <= WORTH_PARTING * longest
+        saved = (longest**2 - lengths[order] ** 2)[is_short].sum()
+        stop = int(is_short.argmax()) if saved >= WORTH_A_CALL else len(order)
+        yield order[:stop]
+        order = order[stop:]
 
 
 def _rectangle(starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

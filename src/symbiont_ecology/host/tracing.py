@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from symbiont_ecology.host.bank import Site
+from symbiont_ecology.host.tiles import Tiling
 from symbiont_ecology.weights.adapter import AdapterLayout
 from symbiont_ecology.weights.traces import Traces
 
@@ -37,13 +38,17 @@ class Tracer:
         """Sets the noise of one row, ``(its limit, width)``."""
         self._noise[row, : len(noise)] = noise
 
-    def move(self, rows: np.ndarray, step: int) -> None:
-        """The next forward reads these rows, and what it says is their token number ``step``."""
-        self._rows, self._step = rows, step
+    def move(self, rows: np.ndarray, step: int, tiling: Tiling) -> None:
+        """The next forward reads these rows in tiles, and what it says is their token number ``step``."""
+        self._rows = rows if tiling.rows is None else rows[tiling.rows.cpu().numpy()]
+        self._step = step
 
     def __call__(self, site: int, x: Tensor, inner: Tensor) -> Tensor:
-        """``x (rows, d_in)`` is kept, ``inner (owners, height, members · rank)`` comes back perturbed."""
-        self._read[site][self._rows, self._step] = x.float().cpu().numpy()
+        """Keeps what was read, ``x (tiles, height, d_in)``, and gives what A made of it back with noise.
+
+        ``inner`` is ``(tiles, height, members · rank)``.
+        """
+        self._read[site][self._rows, self._step] = x.flatten(0, 1).float().cpu().numpy()
         low, high = self._starts[site], self._starts[site + 1]
         noise = torch.from_numpy(self._noise[self._rows, self._step, low:high])
         return inner + noise.to(inner).view_as(inner)

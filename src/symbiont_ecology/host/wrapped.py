@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.bank import Adapters, Site, SlotBank
 from symbiont_ecology.host.dropout import Dropout
-from symbiont_ecology.host.lowrank import add_low_rank
+from symbiont_ecology.host.lowrank import Shares, add_low_rank
 from symbiont_ecology.host.packing import Packing
 from symbiont_ecology.host.shape import HostShape
+from symbiont_ecology.host.tiles import Tiling
 
 
 class WrappedDecoder:
@@ -156,18 +157,20 @@ class WrappedDecoder:
             x, y = inputs[0].flatten(0, -2), output.flatten(0, -2)
             if torch.is_grad_enabled():
                 y = y.clone()  # autograd does not let a view be changed in place
-            counts = None if hooked.counts is None else [count * output.shape[1] for count in hooked.counts]
-            return add_low_rank(x, y, factors, counts).view_as(output)
+            shares = hooked.shares
+            if not isinstance(shares, Tiling):
+                shares = [count * output.shape[1] for count in shares]
+            return add_low_rank(x, y, factors, shares).view_as(output)
 
         return add
 
 
 @dataclass(frozen=True)
 class _Hooked:
-    """What the hooks add: adapters for owners with so many rows each, or as many rows for each when None."""
+    """What the hooks add: adapters, and which rows are whose."""
 
     adapters: Adapters
-    counts: tuple[int, ...] | None = None
+    shares: Shares
 
 
 class WrappedSession:
@@ -192,10 +195,10 @@ class WrappedSession:
         logits: Tensor = output.logits[:, -1]
         return logits
 
-    def step(self, tokens: Tensor, adapters: Adapters) -> Tensor:
+    def step(self, tokens: Tensor, adapters: Adapters, tiling: Tiling) -> Tensor:
         """Appends one token per row and returns the next logits."""
         self._mask = torch.cat([self._mask, self._mask.new_ones(len(tokens), 1)], dim=1)
-        return self.read(tokens[:, None], _Hooked(adapters))
+        return self.read(tokens[:, None], _Hooked(adapters, tiling))
 
     def keep(self, rows: Tensor) -> None:
         """Goes on with fewer rows."""
