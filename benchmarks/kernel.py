@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from populations import NEW_TOKENS, PeftPopulation, Population, ends, generate, host_folder
+from populations import NEW_TOKENS, Answer, PeftPopulation, Population, ends, generate, host_folder
 from sides import Ratio, Result, Side, all_hold, arguments, save, settle, show, timed
 
 OURS, BARE = "ours", "bare host, own loop"
@@ -64,15 +64,15 @@ def small_16(workplace: Path, turns: int) -> Result:
     population, peft = both("small", 16, 4, workplace, asked=4)
     return joined(
         "small host (random, hidden 384, 8 layers), 16 organelles × 4 rows",
-        answers(population, peft, turns, ((9, 11), (3.4, 4), (2, 2.4)), (1.18, 1.10)),
-        lessons(population, peft, turns, bare=(1.28, 1.20)),
+        answers(population, peft, min(turns, 4), ((9, 11), (3.4, 4), (2, 2.4)), (1.18, 1.10)),
+        lessons(population, peft, min(turns, 4), bare=(1.28, 1.20)),
         exactness(population, peft),
     )
 
 
 def real(workplace: Path, turns: int) -> Result:
     """A real model's sizes, few rows: reading 2.4 GB of weights is most of the work."""
-    population, peft = both("Qwen3-0.6B shape", 8, 2, workplace, asked=2, lengths=(8, 12), new_tokens=5)
+    population, peft = both("Qwen3-0.6B shape", 8, 2, workplace, asked=1, lengths=(8, 12), new_tokens=5)
     part = answers(population, peft, min(turns, 3), (NONE, NONE, NONE), (1.08, 1.03))
     return joined("Qwen3-0.6B shape (random weights), 8 organelles × 2 rows, 5 new tokens", part)
 
@@ -86,7 +86,7 @@ def transformers_path(workplace: Path, turns: int) -> Result:
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
 
-    def bare() -> list[str]:
+    def bare() -> list[Answer]:
         batch = tokenizer(population.prompts, return_tensors="pt", padding=True)
         return generate(model, tokenizer, batch, NEW_TOKENS)
 
@@ -166,7 +166,7 @@ def answers(
     ]
     ratios.append(Ratio("ours ÷ bare host, own loop", seconds[OURS] / seconds[BARE], *bare, at_most=True))
     same = peft.agreement(timing.outputs[OURS], timing.outputs[ONE_BY_ONE])
-    ratios.append(Ratio("share of texts equal to PEFT's, one by one", same, 0.999, 1.0))
+    ratios.append(Ratio("share of answers equal to PEFT's, one by one", same, 0.999, 1.0))
     return Result("", ratios, seconds, scaled(peft))
 
 

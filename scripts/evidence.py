@@ -1,4 +1,4 @@
-"""Reproduces the figures of docs/results.md: the demo over five seeds, kills and resumes, kernel ratios.
+"""Reproduces the figures of docs/results.md: the demo over five seeds, kills and resumes, transfer.
 
 make evidence            # everything, about twenty minutes on two cores; goes on where it stopped
 python scripts/evidence.py --only demo
@@ -128,16 +128,6 @@ def _share(interval: dict[str, float]) -> str:
     return f"{100 * values.estimate:.0f} [{100 * values.low:.0f}, {100 * values.high:.0f}]"
 
 
-def kernel_table(report: dict[str, Any]) -> str:
-    """Milliseconds and ratios of every side."""
-    lines = ["| side | ms | ÷ ours |", "|---|---|---|"]
-    for side, seconds in report["seconds"].items():
-        lines.append(f"| {side} | {1000 * seconds:.0f} | {report['times_faster'][side]:.2f} |")
-    lines += ["", f"Ours ÷ the bare host's own loop: {report['ours_over_bare']:.2f}. "]
-    lines[-1] += f"Texts equal to PEFT's: {report['texts_equal']:.1%}."
-    return "\n".join(lines)
-
-
 def kills_line(report: dict[str, Any]) -> str:
     """What the kills came to."""
     verdict = "every byte equal" if report["passed"] else "**bytes differ**"
@@ -160,7 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--folder", type=Path, default=ROOT / "artifacts/evidence")
-    parser.add_argument("--only", choices=("demo", "kills", "kernel", "transfer"))
+    parser.add_argument("--only", choices=("demo", "kills", "transfer"))
     arguments = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
     if arguments.only in (None, "demo"):
@@ -170,15 +160,12 @@ def main() -> None:
         fill(ROOT / "README.md", "results", demo_tables(result).split("\n\n| mean")[0])
     benchmarks = {
         "kills": ["benchmarks/kill_resume.py", "--kills", "20"],
-        "kernel": ["benchmarks/kernel.py"],
         "transfer": ["benchmarks/transfer.py"],
     }
     for name, command in benchmarks.items():
         if arguments.only in (None, name):
             report = RESULTS / f"{name}.json"
             subprocess.run([sys.executable, *command, "--json", str(report)], check=True, cwd=ROOT)
-    if (RESULTS / "kernel.json").exists():
-        fill(ROOT / "docs/performance.md", "kernel", kernel_table(_read("kernel")))
     if (RESULTS / "kills.json").exists():
         fill(PAGE, "kills", kills_line(_read("kills")))
     subprocess.run([sys.executable, "scripts/host_page.py"], check=True, cwd=ROOT)

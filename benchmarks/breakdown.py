@@ -1,0 +1,212 @@
+"""Where the time goes: kinds of operations in reading prompts, writing answers and learning.
+
+    python benchmarks/breakdown.py [--quick] [--json FILE]
+
+16 organelles of rank 8 with 4 rows each, ours and the bare host side by side. A kind's time is the least of
+two profiled runs, the whole is the median without profiler, and what lies between is Python. Writing is the
+difference between 17 new tokens and one. The matmul rate counts the products that were really computed,
+attention's fused ones left out.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch.profiler import ProfilerActivity, profile
+
+from populations import RANK, Population, host_folder
+from sides import Side, arguments, machine, matmul_rate, settle, timed
+
+ORGANELLES, ROWS_EACH, NEW_TOKENS = 16, 4, 16
+PROFILED_RUNS, HEAP_MB = 2, 900
+PRODUCTS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
+"""Matrix products and where their first factor stands among the inputs."""
+MOVES = (
+    "copy",
+    "cat",
+    "index",
+    "gather",
+    "embedding",
+    "fill",
+    "zero",
+    "clone",
+    "scatter",
+    "stack",
+    "slice_backward",
+)
+VIEWS = (
+    *(
+        "view",
+        "strided",
+        "select",
+        "split",
+        "transpose",
+        "narrow",
+        "slice",
+        "unbind",
+        "expand",
+        "empty",
+        "resolve",
+    ),
+    *("detach", "flatten", "permute", "reshape", "unsqueeze", "chunk", "item", "alias", "to", "t"),
+)
+BASE, PYTHON = "base matrix products", "views, Python and the rest"
+KINDS = (
+    BASE,
+    "low-rank terms",
+    "attention",
+    "norms and elementwise",
+    "moving data",
+    "optimiser",
+    PYTHON,
+)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds of one phase on one side: the whole, by kind, and FLOPs of matrix products by kind."""
+
+    seconds: float
+    kinds: dict[str, float]
+    flops: dict[str, float]
+
+    def __sub__(self, other: Spent) -> Spent:
+        kinds, flops = (
+            {kind: mine[kind] - its[kind] for kind in KINDS}
+            for mine, its in ((self.kinds, other.kinds), (self.flops, other.flops))
+        )
+        return Spent(self.seconds - other.seconds, kinds, flops)
+
+
+def phases(folder: Path, turns: int) -> dict[str, dict[str, Spent]]:
+    """``{phase: {side: what it spent}}`` of one host."""
+    one, many = (Population(folder, ORGANELLES, ROWS_EACH, new_tokens=count) for count in (1, 1 + NEW_TOKENS))
+    runs: dict[str, Callable[[], object]] = {
+        "reading ours": one.ours,
+        "reading bare": one.bare,
+        "both ours": many.ours,
+        "both bare": many.bare,
+        "learning ours": one.learn,
+        "learning bare": one.bare_learn,
+    }
+    seconds = timed({name: Side(run) for name, run in runs.items()}, turns).seconds
+    adapter = one.kernel.layout.size(RANK)
+    found = {name: spent(run, seconds[name], adapter, turns) for name, run in runs.items()}
+    sides = ("ours", "bare")
+    return {
+        "reading prompts": {side: found[f"reading {side}"] for side in sides},
+        "writing answers": {side: found[f"both {side}"] - found[f"reading {side}"] for side in sides},
+        "learning": {side: found[f"learning {side}"] for side in sides},
+    }
+
+
+def spent(run: Callable[[], object], seconds: float, adapter: int, turns: int) -> Spent:
+    """Profiles a call and sorts what it did into kinds."""
+    least: dict[Any, Any] = {}
+    for _ in range(min(turns, PROFILED_RUNS)):
+        # The profiler's records lie between activations, so the heap grows: its pages are touched beforehand.
+        torch.ones(HEAP_MB << 18)
+        with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
+            run()
+        for event in profiler.key_averages(group_by_input_shape=True):
+            key = (event.key, json.dumps(event.input_shapes))
+            if key not in least or event.self_cpu_time_total < least[key].self_cpu_time_total:
+                least[key] = event
+    kinds, flops = dict.fromkeys(KINDS, 0.0), dict.fromkeys(KINDS, 0.0)
+    for event in least.values():
+        name, shapes = event.key.removeprefix("aten::").rstrip("_"), event.input_shapes
+        kind = kind_of(name, shapes, adapter)
+        kinds[kind] += event.self_cpu_time_total / 1e6
+        flops[kind] += event.count * product_flops(name, shapes)
+    kinds[PYTHON] += seconds - sum(kinds.values())
+    return Spent(seconds, kinds, flops)
+
+
+def kind_of(name: str, shapes: Sequence[Sequence[int]], adapter: int) -> str:
+    """What an operation is for, told by its name and the shapes of its inputs.
+
+    What is as wide as a whole ``adapter`` (parameters) is the optimiser's.
+    """
+    if any(len(shape) and shape[-1] >= adapter for shape in shapes):
+        return "optimiser"
+    if name in PRODUCTS:
+        place = PRODUCTS[name]
+        inner = {size for shape in shapes[place : place + 2] for size in shape[-2:]}
+        if inner & {RANK, 2 * RANK, 3 * RANK}:
+            return "low-rank terms"
+        return "attention" if name.startswith("b") else BASE
+    if name.startswith("_LowRank"):
+        return "low-rank terms"
+    if "scaled_dot_product" in name or name in ("_softmax", "_softmax_backward_data"):
+        return "attention"
+    if any(word in name for word in MOVES):
+        return "moving data"
+    is_view = name in VIEWS or any(word in name for word in VIEWS if len(word) > 2)
+    return PYTHON if is_view else "norms and elementwise"
+
+
+def product_flops(name: str, shapes: Sequence[Sequence[int]]) -> float:
+    """Of one matrix product; a multiply-add is two."""
+    if name not in PRODUCTS:
+        return 0.0
+    left, right = shapes[PRODUCTS[name] : PRODUCTS[name] + 2]
+    flops = 2.0
+    for size in (*left, right[-1]):
+        flops *= size
+    return flops
+
+
+def show(name: str, found: dict[str, dict[str, Spent]], rate: float, console: Console) -> None:
+    """Prints milliseconds by kind, ours and bare."""
+    title = f"{name} host, {ORGANELLES} organelles × {ROWS_EACH} rows: ms ours / bare"
+    table = Table("kind", *found, title=title, title_justify="left")
+    for kind in KINDS:
+        table.add_row(
+            kind, *(pair(one["ours"].kinds[kind], one["bare"].kinds[kind]) for one in found.values())
+        )
+    table.add_row("all", *(pair(one["ours"].seconds, one["bare"].seconds) for one in found.values()))
+    console.print(table)
+    for phase, sides in found.items():
+        ours = sides["ours"]
+        whole = sum(ours.flops.values()) / ours.seconds / rate
+        inside = ours.flops[BASE] / ours.kinds[BASE] / rate
+        console.print(f"{phase}: {whole:.0%} of the machine's matmul rate, {inside:.0%} inside base products")
+    console.print()
+
+
+def pair(ours: float, bare: float) -> str:
+    """Milliseconds of both."""
+    return f"{1e3 * ours:.1f} / {1e3 * bare:.1f}"
+
+
+def main() -> int:
+    """Command line."""
+    options = arguments(__doc__ or "").parse_args()
+    settle()
+    console, rate = Console(), matmul_rate()
+    console.print(f"float32 matrix products, one thread: {rate / 1e9:.0f} GFLOP/s")
+    report: dict[str, Any] = {"machine": machine(), "matmul_rate": rate, "hosts": {}}
+    with tempfile.TemporaryDirectory() as workplace:
+        for name, turns in {"embedded": 4, "small": 2}.items():
+            found = phases(host_folder(name, Path(workplace)), 1 if options.quick else turns)
+            show(name, found, rate, console)
+            report["hosts"][name] = {
+                phase: {side: asdict(value) for side, value in sides.items()}
+                for phase, sides in found.items()
+            }
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

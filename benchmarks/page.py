@@ -1,0 +1,191 @@
+"""Writes the tables of docs/performance.md from what the benchmarks left in docs/results.
+
+python benchmarks/page.py
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from sides import bound, number
+
+ROOT = Path(__file__).parents[1]
+PAGE, RESULTS = ROOT / "docs/performance.md", ROOT / "docs/results"
+PHASES, BASE = ("reading prompts", "writing answers", "learning"), "base matrix products"
+
+
+def fill(text: str, mark: str, content: str) -> str:
+    """Puts content between ``<!-- mark -->`` and ``<!-- /mark -->``."""
+    pattern = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", re.DOTALL)
+    return pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", text)
+
+
+def place(report: dict[str, Any]) -> str:
+    """Where and when."""
+    facts = report["machine"]
+    return f"{facts['date']}, {facts['cpu']}, torch {facts['torch']}, Python {facts['python']}"
+
+
+def table(cases: dict[str, Any]) -> list[str]:
+    """Every ratio of some cases, a case's title on a line of its own."""
+    lines = ["| ratio | floor | goal | measured | |", "|---|---|---|---|---|"]
+    for case in cases.values():
+        if case["ratios"]:
+            lines.append(f"| **{case['title']}** | | | | |")
+        for one in case["ratios"]:
+            bounds = (bound(one[name], one["at_most"]) for name in ("floor", "goal"))
+            lines.append(
+                f"| {one['what']} | {' | '.join(bounds)} | {number(one['measured'])} | {verdict(one)} |"
+            )
+    return lines
+
+
+def verdict(ratio: dict[str, Any]) -> str:
+    """In words."""
+    if ratio["holds"] is None:
+        return ""
+    return "**missed**" if not ratio["holds"] else "goal" if ratio["is_reached"] else "holds"
+
+
+def count(cases: dict[str, Any]) -> list[str]:
+    """How many floors hold, and which do not."""
+    bounded = [
+        (name, one) for name, case in cases.items() for one in case["ratios"] if one["holds"] is not None
+    ]
+    missed = [(name, one) for name, one in bounded if not one["holds"]]
+    lines = [
+        f"{len(bounded) - len(missed)} of {len(bounded)} floors hold{'; missed:' if missed else '.'}",
+        "",
+    ]
+    for name, one in missed:
+        limit = bound(one["floor"], one["at_most"])
+        lines.append(f"- {name}: {one['what']} is {number(one['measured'])}, to be {limit}")
+    return [*lines, ""] if missed else lines
+
+
+def milliseconds(cases: dict[str, Any]) -> list[str]:
+    """The times behind the ratios, a line for each case."""
+    lines = []
+    for case in cases.values():
+        told = [f"{name} {milli(value)}" for name, value in case["seconds"].items()]
+        told += [f"{name} {milli(value / 1e3)}" for name, value in case["numbers"].items()]
+        if told:
+            lines.append(f"- {case['title']}: {'; '.join([*told, *case['notes']])}")
+    return lines
+
+
+def milli(seconds: float) -> str:
+    """Three digits, or all before the point."""
+    value = 1e3 * seconds
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def ratios(report: dict[str, Any]) -> str:
+    """The table of benchmarks/kernel.py."""
+    cases = report["cases"]
+    lines = [f"{place(report)}. {count(cases)[0]}", *count(cases)[1:], *table(cases)]
+    return "\n".join([*lines, "", "Milliseconds:", "", *milliseconds(cases)])
+
+
+def ragged(report: dict[str, Any]) -> str:
+    """The table of benchmarks/ragged.py."""
+    return "\n".join([*table(report["cases"]), "", *milliseconds(report["cases"])])
+
+
+def growth(report: dict[str, Any]) -> str:
+    """Floors of benchmarks/growth.py, and the curves of population and rank as numbers."""
+    cases = report["cases"]
+    lines = [
+        *table(cases),
+        "",
+        "| organelles | ours, ms per row | bare host | learning |",
+        "|---|---|---|---|",
+    ]
+    seconds = cases["size"]["seconds"]
+    sizes = [name.split()[1] for name in seconds if name.startswith("ours")]
+    for size in sizes:
+        cells = [seconds.get(f"{side} {size}") for side in ("ours", "bare", "learning")]
+        shown = ("" if cell is None else f"{1e3 * cell:.2f}" for cell in cells)
+        lines.append(f"| {size} | {' | '.join(shown)} |")
+    for name in ("1,024 resident", "4,096 visiting"):
+        lines.append(f"| {name} | {1e3 * cases['crowds']['seconds'][name]:.2f} | | |")
+    return "\n".join(lines)
+
+
+def breakdown(report: dict[str, Any]) -> str:
+    """Milliseconds by kind of operation and the matmul rate reached, for every host."""
+    lines = [f"One thread multiplies float32 matrices at {report['matmul_rate'] / 1e9:.0f} GFLOP/s here.", ""]
+    for host, phases in report["hosts"].items():
+        lines += [
+            f"| {host} host, ms: ours / bare | {' | '.join(PHASES)} |",
+            f"|---|{'---|' * len(PHASES)}",
+        ]
+        for kind in phases[PHASES[0]]["ours"]["kinds"]:
+            lines.append(f"| {kind} | {' | '.join(_pair(phases[one], kind) for one in PHASES)} |")
+        totals = [
+            " / ".join(f"{1e3 * phases[one][side]['seconds']:.1f}" for side in ("ours", "bare"))
+            for one in PHASES
+        ]
+        lines.append(f"| **all** | {' | '.join(totals)} |")
+        lines.append(
+            f"| share of the matmul rate | {' | '.join(_rates(phases[one], report) for one in PHASES)} |"
+        )
+        within = [_rates(phases[one], report, BASE) for one in PHASES]
+        lines.append(f"| the same within base products | {' | '.join(within)} |")
+        shares = (phases[one]["ours"]["flops"] for one in PHASES)
+        told = [f"{one['low-rank terms'] / one[BASE]:.1%}" for one in shares]
+        lines += [f"| low-rank FLOPs ÷ base FLOPs | {' | '.join(told)} |", ""]
+    return "\n".join(lines).rstrip()
+
+
+def _pair(phase: dict[str, Any], kind: str) -> str:
+    return " / ".join(f"{1e3 * max(0.0, phase[side]['kinds'][kind]):.1f}" for side in ("ours", "bare"))
+
+
+def _rates(phase: dict[str, Any], report: dict[str, Any], kind: str = "") -> str:
+    """Of one kind of product within its own time, or of all within all of it."""
+    shares = []
+    for one in (phase["ours"], phase["bare"]):
+        rate = (
+            one["flops"][kind] / one["kinds"][kind] if kind else sum(one["flops"].values()) / one["seconds"]
+        )
+        shares.append(f"{rate / report['matmul_rate']:.0%}")
+    return " / ".join(shares)
+
+
+def gpu(reports: list[dict[str, Any]]) -> str:
+    """The latest report of a CUDA device; of a CPU while there is none."""
+    report = max(
+        reports, key=lambda one: (one["missing"] == {}, one["dtype"] == "bfloat16", one["machine"]["date"])
+    )
+    lines = [f"{report['machine']['date']}, {report['device']}; {report['host']}, {report['dtype']}.", ""]
+    if report["dtype"] != "bfloat16":
+        lines[0] = f"No GPU has been measured yet. What follows shows that the script runs: {lines[0]}"
+    lines += [*table(report["cases"]), "", "Milliseconds:", "", *milliseconds(report["cases"])]
+    missing = [f"{name} ({reason})" for name, reason in report["missing"].items()]
+    return "\n".join([*lines, "", f"Not measured: {'; '.join(missing)}."] if missing else lines)
+
+
+def main() -> None:
+    """Fills the page with what there is."""
+    text = PAGE.read_text(encoding="utf-8")
+    for mark, (name, write) in {
+        "ratios": ("kernel", ratios),
+        "ragged": ("kernel_ragged", ragged),
+        "growth": ("kernel_growth", growth),
+        "breakdown": ("kernel_breakdown", breakdown),
+    }.items():
+        file = RESULTS / f"{name}.json"
+        if file.exists():
+            text = fill(text, mark, write(json.loads(file.read_text(encoding="utf-8"))))
+    found = [json.loads(one.read_text(encoding="utf-8")) for one in RESULTS.glob("kernel_gpu_*.json")]
+    if found:
+        text = fill(text, "gpu", gpu(found))
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
