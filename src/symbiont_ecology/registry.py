@@ -65,6 +65,7 @@ class Registry(Generic[T]):
         """
 
         def add(cls: type[C]) -> type[C]:
+            """The class itself, registered."""
             if not is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
                 raise TypeError(f"{self.kind} {name!r}: {cls.__name__} must be a frozen dataclass")
             taken = self._entries.get(name)

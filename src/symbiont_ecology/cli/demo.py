@@ -100,6 +100,7 @@ def _live_ecology(folder: Path, config: RunConfig, quiet: bool, again: str) -> N
     arm = folder / "ecology"
 
     def begin(watch: Watcher | None, should_stop: Callable[[], bool]) -> Finished:
+        """Founds the ecology, or goes on with it."""
         if (arm / runs.CONFIG_FILE).exists():
             return runs.resume(arm, watch=watch, should_stop=should_stop)
         return runs.start(config, arm, watch=watch, should_stop=should_stop)
@@ -124,6 +125,7 @@ def _other_core(folder: Path, changes: list[str]) -> Iterator[Callable[[bool], N
         child = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
 
     def wait(quiet: bool) -> None:
+        """Returns when the single adapter is done."""
         if child.poll() is None and not quiet:
             print("waiting for the single adapter on the other core …", flush=True)
         if child.wait() != 0:
@@ -156,6 +158,7 @@ def _compare(folder: Path, per_cell: int) -> dict[str, Any]:
     host = build_host(ecology.config)
 
     def ask(candidates: Candidates, routing: str) -> Evaluation:
+        """Answers the questions and keeps the evaluation beside the run."""
         choices = candidates.portfolio.choose(questions, routing)
         evaluation = candidates.evaluate(questions, choices, host, routing)
         note(evaluation, candidates.folder, f"{per_cell} per cell")

@@ -51,6 +51,7 @@ def run(
         return
 
     def begin(watch: Watcher | None, should_stop: Callable[[], bool]) -> Finished:
+        """Founds the run."""
         return runs.start(resolved, folder, watch=watch, should_stop=should_stop)
 
     finished = live(begin, resolved, folder, quiet)
@@ -71,6 +72,7 @@ def resume(
     questions = read_final_questions(resolved)
 
     def begin(watch: Watcher | None, should_stop: Callable[[], bool]) -> Finished:
+        """Goes on with the run."""
         return runs.resume(folder, overrides=overrides or (), watch=watch, should_stop=should_stop)
 
     finished = live(begin, resolved, folder, quiet)

@@ -26,6 +26,7 @@ def run_generation(state: EcologyState, world: World, log: EventLog) -> Generati
     memory_mb = world.host.memory_mb
 
     def carry_out(decisions: Iterable[Decision]) -> list[Event]:
+        """Does what was decided; one event each."""
         return [execute(d, state, world.store, world.host.layout, scene.prices, draw) for d in decisions]
 
     # Retire first: the dead must not breed, and the newborn need their slots.

@@ -96,13 +96,14 @@ class Arrangement:
 
     def factors(self, block: Tensor, gradient: Tensor | None = None) -> Adapters:
         """The factors in arena rows ``block (owners, size)``, as views of it (and of their gradients)."""
-        sites = []
+        sites: list[Factors | None] = []
         for place in self._places:
-            view = None if place is None else _view(place, block, self.rank)
-            if view is not None and gradient is not None:
-                assert place is not None
-                view = Factors(view.a, view.b, view.d_outs, None, _view(place, gradient, self.rank))
-            sites.append(view)
+            if place is None:
+                sites.append(None)
+                continue
+            view = _view(place, block, self.rank)
+            buffers = None if gradient is None else _view(place, gradient, self.rank)
+            sites.append(replace(view, gradient=buffers))
         return Adapters(tuple(sites))
 
     def _arrange(self, site: Site, adapted: set[str], largest: int) -> _Place | None:
@@ -238,6 +239,7 @@ def _view(place: _Place, block: Tensor, rank: int) -> Factors:
     owners, pitch, origin = block.shape[0], block.stride(0), block.storage_offset()
 
     def strided(start: int, rows: int, columns: int, stride: int) -> Tensor:
+        """A matrix per owner, ``(owners, rows, columns)``."""
         return block.as_strided((owners, rows, columns), (pitch, stride, 1), origin + start)
 
     a = strided(place.a_start, place.adapted * rank, place.d_in, place.d_in)

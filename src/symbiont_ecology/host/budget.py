@@ -81,9 +81,7 @@ def within(budget: MemoryBudget, work: Callable[[MemoryBudget], T]) -> tuple[T, 
     while True:
         try:
             return work(budget), budget
-        except (
-            RuntimeError
-        ) as error:  # torch.OutOfMemoryError is one; the CPU's allocator has no kind of its own
+        except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
             smaller = budget.halved()
@@ -99,5 +97,5 @@ def within(budget: MemoryBudget, work: Callable[[MemoryBudget], T]) -> tuple[T, 
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether torch says that there is no memory left, on any device."""
+    """Whether torch says that there is no memory left; the CPU's allocator has no error of its own."""
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)

@@ -77,7 +77,8 @@ class Decoder(Protocol):
     ) -> tuple[Tensor, Session]:
         """Reads prompts (token ids) with ``room`` tokens to come; first logits ``(rows, vocab)``.
 
-        ``slots`` has one entry per row; at most ``max_tokens`` go through the host at a time.
+        ``slots`` has one entry per row; rows come sorted by slot and, within a slot, by prompt bytes. At
+        most ``max_tokens`` go through the host at a time.
         """
         ...
 

@@ -65,11 +65,11 @@ def write(
 
 
 def _waves(request: Request, budget: MemoryBudget) -> Iterator[np.ndarray]:
-    """Row numbers, sorted by slot, in equal batches that fit the budget."""
-    order = np.argsort(np.asarray(request.slots, dtype=np.int64), kind="stable")
-    order = order[np.asarray(request.limits, dtype=np.int64)[order] > 0]
-    if not len(order):
+    """Row numbers, sorted by slot and prompt, in equal batches that fit the budget."""
+    wanted = [row for row, limit in enumerate(request.limits) if limit > 0]
+    if not wanted:
         return
+    order = sorted(wanted, key=lambda row: (request.slots[row], request.prompts[row].tobytes()))
     longest = max(len(request.prompts[row]) + request.limits[row] for row in order)
     yield from np.array_split(order, -(-len(order) // budget.rows(longest)))
 
@@ -77,7 +77,7 @@ def _waves(request: Request, budget: MemoryBudget) -> Iterator[np.ndarray]:
 def _write_wave(
     decoder: Decoder, bank: SlotBank, request: Request, rows: np.ndarray, max_tokens: int, out: _Written
 ) -> None:
-    """Writes some rows of the request, sorted by slot, from their prompts to their ends."""
+    """Writes some rows of the request, sorted as ``_waves`` does, from their prompts to their ends."""
     limits, ends = np.asarray(request.limits, dtype=np.int64), np.array(request.end_tokens)
     prompts, slots = [request.prompts[row] for row in rows], [request.slots[row] for row in rows]
     room, is_live = int(limits[rows].max()), np.ones(len(rows), dtype=bool)

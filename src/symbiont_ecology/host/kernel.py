@@ -320,7 +320,7 @@ class HostKernel:
         encoded = self.encode(prompts)
         self._check_positions([len(ids) for ids in encoded])
         found = np.zeros((len(encoded), self.shape.hidden), dtype=np.float32)
-        texts, owners = [Text(ids, ids[:0]) for ids in encoded], [HOST_SLOT] * len(encoded)
+        texts, owners = [Text(ids) for ids in encoded], [HOST_SLOT] * len(encoded)
         with torch.inference_mode():
             for rows in chunks(texts, owners, self._budget.forward_tokens):
                 packing = pack([texts[row] for row in rows], owners[: len(rows)], self._decoder.device)

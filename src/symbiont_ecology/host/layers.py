@@ -113,7 +113,7 @@ class LlamaWeights:
         if plan is None:
             raise ValueError("expected a config that is understood here, got another: use transformers")
         self.plan, self.named = plan, dict[str, Tensor]()
-        self._source, self._device, self._dtype = tensors, device, dtype
+        self._source, self.device, self.dtype = tensors, device, dtype
         sites = [
             [f"model.layers.{index}.{block}.{name}" for name in members]
             for index in range(len(plan.views))
@@ -156,18 +156,18 @@ class LlamaWeights:
 
     def _linear(self, names: Sequence[str], has_bias: bool) -> Linear:
         """Fuses the members of a site."""
-        weights = [self._source[f"{name}.weight"].to(self._device, self._dtype) for name in names]
+        weights = [self._source[f"{name}.weight"].to(self.device, self.dtype) for name in names]
         whole = torch.cat(weights).t().contiguous()
         sizes = [weight.shape[0] for weight in weights]
         for name, part in zip(names, torch.split(whole.t(), sizes), strict=True):
             self.named[f"{name}.weight"] = part
         if not has_bias:
             return Linear(whole, None)
-        bias = torch.cat([self._source[f"{name}.bias"] for name in names]).to(self._device, self._dtype)
+        bias = torch.cat([self._source[f"{name}.bias"] for name in names]).to(self.device, self.dtype)
         for name, part in zip(names, torch.split(bias, sizes), strict=True):
             self.named[f"{name}.bias"] = part
         return Linear(whole, bias)
 
     def _take(self, name: str) -> Tensor:
-        self.named[name] = self._source[name].to(self._device, self._dtype)
+        self.named[name] = self._source[name].to(self.device, self.dtype)
         return self.named[name]

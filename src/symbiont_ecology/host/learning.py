@@ -93,12 +93,14 @@ def learn(
     if not lessons:
         return new_weights, new_memory, LearningStatistics()
     slots = sorted({lesson.slot for lesson in lessons})
-    tokens = {slot: sum(len(one.completion) for one in lessons if one.slot == slot) for slot in slots}
+    tokens = dict.fromkeys(slots, 0)
+    for lesson in lessons:
+        tokens[lesson.slot] += len(lesson.completion)
     pupils = [(new_weights[slot], new_memory[slot]) for slot in slots]
     arrangement = arrange(decoder.sites, layout, max(one.rank for one, _ in pupils))
     arena = torch.from_numpy(np.stack([arrangement.laid(one) for one, _ in pupils])).to(decoder.device)
     gradients, losses = _gradients(
-        decoder, arrangement, arena, _replies(lessons, slots, encode), batch, slots, budget
+        decoder, arrangement, arena, _replies(lessons, slots, tokens, encode), batch, slots, budget
     )
     norms, sick = {}, []
     for slot, (old, past), row, loss in zip(slots, pupils, gradients, losses, strict=True):
@@ -116,14 +118,14 @@ def learn(
 
 
 def _replies(
-    lessons: Sequence[Lesson], slots: Sequence[int], encode: Callable[[str], np.ndarray]
+    lessons: Sequence[Lesson],
+    slots: Sequence[int],
+    tokens: Mapping[int, int],
+    encode: Callable[[str], np.ndarray],
 ) -> list[tuple[Reply, float]]:
     """Each lesson as a reply of a pupil, and its share in that pupil's loss per completion token."""
     place = {slot: index for index, slot in enumerate(slots)}
-    tokens, seen = Counter[int](), Counter[int]()
-    for lesson in lessons:
-        tokens[lesson.slot] += len(lesson.completion)
-    found = []
+    found, seen = [], Counter[int]()
     for lesson in lessons:
         completion = np.array(lesson.completion, dtype=np.int64)
         reply = Reply(encode(lesson.prompt), completion, place[lesson.slot], seen[lesson.slot])
@@ -147,6 +149,7 @@ def _gradients(
     factors, gradients = arena.to(decoder.dtype), torch.zeros_like(arena)
 
     def present(owners: Sequence[int]) -> Adapters:
+        """The factors of some pupils, with their share of the gradient buffer."""
         low, high = owners[0], owners[-1] + 1  # every slot has lessons, and they come in the order of slots
         return arrangement.factors(factors[low:high], gradients[low:high])
 

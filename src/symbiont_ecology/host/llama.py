@@ -9,7 +9,7 @@ from another is data: ``families`` reads it from the config and names the papers
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +23,9 @@ from symbiont_ecology.host.bank import Adapters, SlotBank
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.families import View, read_blueprint
 from symbiont_ecology.host.layers import LlamaWeights, Norm
-from symbiont_ecology.host.packing import Packing, Text, pack
+from symbiont_ecology.host.packing import Packing, Text, chunks, pack
 from symbiont_ecology.host.tiles import Tiling
 from symbiont_ecology.host.windows import Masks, masks_of, windowed
-
-_NOTHING = np.zeros(0, dtype=np.int64)
 
 
 def is_supported(config: Mapping[str, Any]) -> bool:
@@ -48,29 +46,15 @@ class _Reading:
 
 
 class LlamaDecoder:
-    """Computes a Llama-like host from its tensors (see ``decoder.Decoder``).
+    """Computes a Llama-like host from its weights (see ``decoder.Decoder``)."""
 
-    Raises:
-        KeyError: a tensor that the config promises is missing.
-        ValueError: the config is not one that ``is_supported`` accepts.
-    """
-
-    def __init__(
-        self,
-        config: Mapping[str, Any],
-        tensors: Mapping[str, Tensor],
-        device: torch.device,
-        dtype: torch.dtype,
-        *,
-        is_checkpointing: bool = False,
-    ) -> None:
-        self.device, self.dtype, self.fan_in_fan_out = device, dtype, False
-        self._is_checkpointing = is_checkpointing
-        self._host = LlamaWeights(config, tensors, device, dtype)
-        self.sites, self.shape, plan = self._host.sites, self._host.shape, self._host.plan
+    def __init__(self, host: LlamaWeights, *, is_checkpointing: bool = False) -> None:
+        self._host, self._is_checkpointing = host, is_checkpointing
+        self.device, self.dtype, self.fan_in_fan_out = host.device, host.dtype, False
+        self.sites, self.shape, plan = host.sites, host.shape, host.plan
         self._activation = plan.activation
         # Rounded as the weights are: half precision makes 55.5 of 55.43.
-        self._embedding_scale = torch.tensor(plan.embedding_scale, dtype=dtype).item()
+        self._embedding_scale = torch.tensor(plan.embedding_scale, dtype=host.dtype).item()
         self._attention_scale = (plan.query_scalar or self.shape.head_dim) ** -0.5
         self._tables: Tensor | None = None  # (views, 2, positions, head_dim)
 
@@ -89,8 +73,9 @@ class LlamaDecoder:
         """Reads the prompts; what rows of one slot share is read once."""
         session = LlamaSession(self, np.array([len(prompt) for prompt in prompts]), room)
         last: list[Tensor] = []
-        texts = [Text(prompt, _NOTHING) for prompt in prompts]
-        for rows in _spans(texts, slots, max_tokens):
+        texts = [Text(prompt) for prompt in prompts]
+        for piece in chunks(texts, slots, max_tokens):
+            rows = slice(piece[0], piece[-1] + 1)  # they come sorted, so pieces are consecutive
             packing = pack(texts[rows], slots[rows], self.device)
             cache = session.cache[:, :, rows]
             # Not left as they are: masked places enter the product as 0 · value, and 0 · NaN is NaN.
@@ -251,11 +236,8 @@ class LlamaSession:
     def __init__(self, decoder: LlamaDecoder, lengths: np.ndarray, room: int) -> None:
         shape, device, dtype = decoder.shape, decoder.device, decoder.dtype
         self._decoder = decoder
-        self._lengths, self.longest, self._written = (
-            torch.from_numpy(lengths).to(device),
-            int(lengths.max()),
-            0,
-        )
+        self._lengths = torch.from_numpy(lengths).to(device)
+        self.longest, self._written = int(lengths.max()), 0
         spots = torch.arange(self.longest + room, device=device)
         is_gap = (spots >= self._lengths[:, None]) & (spots < self.longest)
         mask = torch.zeros(is_gap.shape, device=device, dtype=dtype).masked_fill_(
@@ -310,19 +292,3 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: floa
         q, k, v, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=True
     )
     return seen.transpose(1, 2).flatten(2)
-
-
-def _spans(texts: Sequence[Text], slots: Sequence[int], max_tokens: int) -> Iterator[slice]:
-    """Consecutive rows with at most ``max_tokens`` tokens (or one row), shared prompts counted once."""
-    low = size = 0
-    seen: set[tuple[int, bytes]] = set()
-    for row, (text, slot) in enumerate(zip(texts, slots, strict=True)):
-        key = (slot, text.prompt.tobytes())
-        if key in seen:
-            continue
-        if row > low and size + len(text.prompt) > max_tokens:
-            yield slice(low, row)
-            low, size, seen = row, 0, set()
-        seen.add(key)
-        size += len(text.prompt)
-    yield slice(low, len(texts))

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.decoder import Decoder
+from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.llama import LlamaDecoder, is_supported
 
 EMBEDDED = "embedded"
@@ -97,9 +98,8 @@ def load_decoder(
     """
     if prefer_fused and is_supported(config) and any(folder.glob("*.safetensors")):
         try:
-            return LlamaDecoder(
-                config, _read_tensors(folder), device, dtype, is_checkpointing=is_checkpointing
-            )
+            weights = LlamaWeights(config, _read_tensors(folder), device, dtype)
+            return LlamaDecoder(weights, is_checkpointing=is_checkpointing)
         except KeyError as error:
             raise HostError(
                 f"expected tensor {error} in {folder}, found none: download the weights again"

@@ -19,9 +19,6 @@ from torch import Tensor
 
 from symbiont_ecology.host.tiles import Tiling
 
-GROUPS_EVERYWHERE = False
-"""Takes the grouped product on every device: slower on a CPU, but there it can be tested."""
-
 
 @dataclass(frozen=True)
 class Factors:
@@ -97,6 +94,7 @@ class _LowRank(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int]) -> Tensor:
+        """As ``add_low_rank``."""
         inner = _forward(x, y, factors, counts)
         ctx.save_for_backward(x, inner)
         ctx.factors, ctx.counts = factors, counts
@@ -105,6 +103,7 @@ class _LowRank(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        """Gradients of x and y; those of the factors are added where they are kept."""
         x, inner = ctx.saved_tensors
         factors, counts = ctx.factors, ctx.counts
         d_inner = torch.empty_like(inner)
@@ -166,7 +165,7 @@ def _parts(x: Tensor, counts: Sequence[int]) -> tuple[Tensor, ...]:
 def _is_grouped(x: Tensor, other: Tensor) -> bool:
     """Whether torch has a grouped kernel for this: half precision on CUDA, in steps of 16 bytes."""
     is_aligned = x.shape[-1] % 8 == 0 and other.shape[-1] % 8 == 0
-    return GROUPS_EVERYWHERE or (x.is_cuda and x.dtype == torch.bfloat16 and is_aligned)
+    return x.is_cuda and x.dtype == torch.bfloat16 and is_aligned
 
 
 @lru_cache(maxsize=16)

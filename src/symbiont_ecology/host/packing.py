@@ -21,10 +21,10 @@ WORTH_PARTING, WORTH_A_CALL = 0.75, 8192
 
 @dataclass(frozen=True)
 class Text:
-    """Token ids of one row: the prompt, and the answer as far as it is input (possibly empty)."""
+    """Token ids of one row: the prompt, and the answer as far as it is input."""
 
     prompt: np.ndarray
-    answer: np.ndarray
+    answer: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def ids(self) -> np.ndarray:
@@ -56,7 +56,6 @@ class Packing:
     prompt_of: Tensor
     groups: tuple[tuple[Tensor, int], ...]
     answers: Tensor
-    answer_lengths: Tensor
     ends: Tensor
     end_counts: tuple[int, ...]
     predicts: Tensor
@@ -175,6 +174,7 @@ def pack(texts: Sequence[Text], owners: Sequence[int], device: torch.device) -> 
     borders = np.searchsorted(ends[order], np.cumsum([0, *line.counts.values()]))
 
     def tensor(values: np.ndarray) -> Tensor:
+        """On the host's device."""
         return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int64)).to(device)
 
     return Packing(
@@ -189,7 +189,6 @@ def pack(texts: Sequence[Text], owners: Sequence[int], device: torch.device) -> 
         tensor(line.prompt_of),
         tuple((tensor(members), int(lengths[members].max())) for members in _alike(lengths)),
         tensor(answers),
-        tensor(answer_lengths),
         tensor(ends[order]),
         tuple(np.diff(borders).tolist()),
         tensor(np.concatenate(predicts)),

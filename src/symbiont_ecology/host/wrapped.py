@@ -120,9 +120,8 @@ class WrappedDecoder:
         """One forward of the model with these adapters in its hooks; arguments that it lacks are left out."""
         is_learning = torch.is_grad_enabled()
         self._hooked = adapters
-        for (
-            layer
-        ) in self._checkpointed:  # they ask whether they are in training; the dropout inside them stays off
+        # They ask whether they are in training; the dropout inside them stays off.
+        for layer in self._checkpointed:
             layer.training = is_learning
         try:
             return self._model(
@@ -150,6 +149,7 @@ class WrappedDecoder:
 
     def _hook(self, index: int) -> Any:
         def add(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+            """What a linear module returned, with the low-rank term of its site."""
             hooked = self._hooked
             factors = None if hooked is None else hooked.adapters.sites[index]
             if hooked is None or factors is None:

@@ -44,6 +44,7 @@ class Lexical:
         heads = np.stack([self._head(seen.get(who, []), prior, known) for who in everyone])
 
         def choose(prompts: Sequence[str]) -> list[OrganelleId]:
+            """Who promises most for each prompt."""
             promised = self._embed(prompts, known) @ heads.T
             promised[:, 0] += self.margin
             return [everyone[index] for index in np.argmax(promised, axis=1)]
