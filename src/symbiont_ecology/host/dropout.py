@@ -35,14 +35,13 @@ class Dropout:
     @classmethod
     def of(cls, packing: Packing, rate: float, seeds: Sequence[int], names: Sequence[int]) -> Dropout:
         """For packed rows, with each row's seed and its name, a number among the rows of its owner."""
-        prompts, answers = packing.prompts.cpu().numpy(), packing.answers.cpu().numpy()
-        of_row = packing.prompt_of.tolist()
         marks = np.zeros(len(packing.ids), dtype=np.uint64)
         for row, (text, seed, name) in enumerate(zip(packing.texts, seeds, names, strict=True)):
             read, written = len(text.prompt), len(text.answer)
             start = seed & (1 << 64) - 1
-            marks[prompts[of_row[row], :read]] = _stream(start, zlib.crc32(text.prompt.tobytes()), 0, read)
-            marks[answers[row, :written]] = _stream(start, (1 << 40) + name, read, written)
+            prompt, answer = packing.prompt_starts[row], packing.answer_starts[row]
+            marks[prompt : prompt + read] = _stream(start, zlib.crc32(text.prompt.tobytes()), 0, read)
+            marks[answer : answer + written] = _stream(start, (1 << 40) + name, read, written)
         return cls(rate, torch.from_numpy(marks.view(np.int64)).to(packing.ids.device), packing.ends)
 
     def laid(self, places: Tensor) -> Dropout:

@@ -23,7 +23,7 @@ from symbiont_ecology.host.bank import Adapters, SlotBank
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.families import View, read_blueprint
 from symbiont_ecology.host.layers import LlamaWeights, Norm
-from symbiont_ecology.host.packing import Packing, Text, chunks, pack
+from symbiont_ecology.host.packing import Group, Packing, Text, chunks, pack, taken
 from symbiont_ecology.host.tiles import Tiling
 from symbiont_ecology.host.windows import Masks, masks_of, windowed
 
@@ -40,7 +40,7 @@ class _Reading:
     packing: Packing
     adapters: Adapters
     angles: Sequence[tuple[Tensor, Tensor]]  # cosines and sines (tokens, 1, head_dim), for each view
-    masks: Sequence[Masks]  # for each view
+    masks: Sequence[Sequence[Masks]]  # for each view, of each group
     cache: Tensor | None  # (layers, 2, rows, kv_heads, room, head_dim)
     is_everywhere: bool  # whether the last layer works for all tokens, and not for the ends alone
 
@@ -77,24 +77,23 @@ class LlamaDecoder:
         for piece in chunks(texts, slots, max_tokens):
             rows = slice(piece[0], piece[-1] + 1)  # they come sorted, so pieces are consecutive
             packing = pack(texts[rows], slots[rows], self.device)
-            cache = session.cache[:, :, rows]
-            # Not left as they are: masked places enter the product as 0 · value, and 0 · NaN is NaN.
-            cache[..., packing.longest : session.longest, :] = 0
-            x = self._read(packing, bank.gather(packing.owners), cache)
+            x = self._read(packing, bank.gather(packing.owners), session.cache[:, :, rows])
             last.append(x[packing.predicts])
         return self._logits(torch.cat(last)), session
 
     def logits(self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None) -> Tensor:
         """Logits ``(targets, vocab)`` where an answer's tokens, and what follows them, are predicted."""
         states = self._read(packing, adapters.dropping(dropout), None)
-        return self._logits(F.embedding(packing.predicts, states))
+        return self._logits(taken(states, packing.predicts))
 
     def features(self, packing: Packing, adapters: Adapters) -> Tensor:
         """Last hidden states, after the final norm, averaged over each prompt: ``(rows, hidden)``."""
-        states, _ = packing.unpacked(self._host.norm(self._read(packing, adapters, None, is_everywhere=True)))
-        is_real = torch.arange(states.shape[1], device=self.device) < packing.prompt_lengths[:, None]
-        means = (states * is_real[..., None]).sum(1) / packing.prompt_lengths[:, None]
-        return packing.by_row(means)
+        states = self._host.norm(self._read(packing, adapters, None, is_everywhere=True))
+        means = [
+            states[start : start + len(text.prompt)].mean(0)
+            for start, text in zip(packing.prompt_starts, packing.texts, strict=True)
+        ]
+        return torch.stack(means)
 
     def angles(self, positions: Tensor, end: int) -> list[tuple[Tensor, Tensor]]:
         """For each view, cosines and sines (first half negated), ``(tokens, 1, head_dim)``."""
@@ -153,7 +152,10 @@ class LlamaDecoder:
             packing,
             adapters,
             self.angles(packing.positions, packing.longest),
-            [masks_of(packing, self.dtype, view.window) for view in self._host.views],
+            [
+                [masks_of(group, self.dtype, view.window) for group in packing.groups]
+                for view in self._host.views
+            ],
             cache,
             is_everywhere,
         )
@@ -176,7 +178,7 @@ class LlamaDecoder:
         heads = layer.qkv(layer.attention_norm(x), qkv, counts).view(len(x), -1, self.shape.head_dim)
         o = self._attended(heads, index, reading, is_last)
         if is_last:
-            x, counts = F.embedding(reading.packing.ends, x), reading.packing.end_counts
+            x, counts = taken(x, reading.packing.ends), reading.packing.end_counts
         x = layer.out.onto(x, o, out, counts)
         return layer.down.onto(
             x, self._gated(layer.gate_up(layer.feed_norm(x), gate_up, counts)), down, counts
@@ -186,32 +188,33 @@ class LlamaDecoder:
         """What packed tokens see: ``(tokens, all heads, head_dim)`` to ``(tokens or ends, width)``."""
         packing, both = reading.packing, self.shape.heads + self.shape.kv_heads
         layer, scale = self._host.layers[index], self._attention_scale
-        masks = reading.masks[layer.view]
-        turned = _turned(heads[:, :both], layer.head_norms, reading.angles[layer.view])
-        prompts, answers = packing.unpacked(turned.flatten(1))
-        prompt_values, answer_values = packing.unpacked(heads[:, both:].flatten(1))
-        q, k, v = self._split(prompts, prompt_values)
-        if reading.cache is not None:
-            for target, found in zip(reading.cache[index], (k, v), strict=True):
-                target[:, :, : k.shape[2]] = packing.by_row(found)
-        if is_last:
-            q = q[torch.arange(len(q), device=q.device), :, packing.prompt_lengths - 1, None]
-            seen = _attention(q, k, v, masks.ends, scale)
-        else:
-            seen = _by_group(q, k, v, masks.prompts, scale, packing)
-        replied = None
-        if answers is not None and answer_values is not None:
-            answer_q, answer_k, answer_v = self._split(answers, answer_values)
-            k = torch.cat([packing.by_row(k), answer_k], dim=2)
-            v = torch.cat([packing.by_row(v), answer_v], dim=2)
-            replied = _attention(answer_q, k, v, masks.answers, scale)
-        return packing.packed_ends(seen, replied) if is_last else packing.packed(seen, replied)
+        turned = _turned(heads[:, :both], layer.head_norms, reading.angles[layer.view]).flatten(1)
+        values, seen = heads[:, both:].flatten(1), []
+        for group, masks in zip(packing.groups, reading.masks[layer.view], strict=True):
+            q, k, v = self._split(turned, values, group.prompts)
+            if reading.cache is not None:
+                _fill(reading.cache[index], group, k, v)
+            if is_last:
+                q = q[torch.arange(len(q), device=q.device), :, group.lengths - 1, None]
+            seen.append(_attention(q, k, v, masks.ends if is_last else masks.prompts, scale))
+            if group.has_answers:
+                q, *own = self._split(turned, values, group.answers)
+                k, v = (
+                    torch.cat([group.by_row(past), one], 2) for past, one in zip((k, v), own, strict=True)
+                )
+                seen.append(_attention(q, k, v, masks.answers, scale))
+        return packing.packed_ends(seen) if is_last else packing.packed(seen)
 
-    def _split(self, turned: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys, values ``(rows, heads, time, head_dim)`` from rectangles ``(rows, time, width)``."""
-        rows, time, size = values.shape[0], values.shape[1], self.shape.head_dim
-        q, k = torch.split(turned.view(rows, time, -1, size), [self.shape.heads, self.shape.kv_heads], 2)
-        return q.transpose(1, 2), k.transpose(1, 2), values.view(rows, time, -1, size).transpose(1, 2)
+    def _split(self, turned: Tensor, values: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys, values ``(rows, heads, time, head_dim)`` at ``places (rows, time)`` of the line."""
+        rectangle = places.shape
+        q, k = torch.split(
+            taken(turned, places).view(*rectangle, -1, self.shape.head_dim),
+            [self.shape.heads, self.shape.kv_heads],
+            2,
+        )
+        v = taken(values, places).view(*rectangle, -1, self.shape.head_dim)
+        return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
 
     def _embedded(self, ids: Tensor) -> Tensor:
         x = F.embedding(ids, self._host.embedding)
@@ -246,6 +249,8 @@ class LlamaSession:
         self._mask = mask.repeat_interleave(shape.kv_heads, dim=0)[:, None]
         size = (shape.layers, 2, len(lengths), shape.kv_heads, self.longest + room, shape.head_dim)
         self.cache = torch.empty(size, device=device, dtype=dtype)
+        # Not left as they are: masked places enter the product as 0 · value, and 0 · NaN is NaN.
+        self.cache[..., : self.longest, :] = 0
 
     def masks(self, views: Sequence[View], end: int) -> list[Tensor]:
         """What the newest tokens see of the first ``end`` places, for each view."""
@@ -274,16 +279,10 @@ def _turned(x: Tensor, norm: Norm | None, angles: tuple[Tensor, Tensor]) -> Tens
     return torch.addcmul(x * angles[0], torch.cat((x[..., half:], x[..., :half]), -1), angles[1])
 
 
-def _by_group(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, packing: Packing) -> Tensor:
-    """``_attention`` of whole prompts, those of about one length together."""
-    if len(packing.groups) == 1:
-        return _attention(q, k, v, mask, scale)
-    seen = q.new_zeros(len(q), q.shape[2], q.shape[1] * q.shape[3])
-    for members, time in packing.groups:
-        q_part, k_part, v_part = q[members, :, :time], k[members, :, :time], v[members, :, :time]
-        part = None if mask is None else mask[:time, :time]
-        seen[members, :time] = _attention(q_part, k_part, v_part, part, scale)
-    return seen
+def _fill(cache: Tensor, group: Group, k: Tensor, v: Tensor) -> None:
+    """Puts keys and values of a group's prompts into ``cache (2, rows, kv_heads, room, head_dim)``."""
+    for target, found in zip(cache, (k, v), strict=True):
+        target[group.rows, :, : found.shape[2]] = group.by_row(found)
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:

@@ -2,8 +2,9 @@
 
 Everything in a transformer but attention treats tokens one by one, so tokens of all rows can stand end to
 end, owner after owner. Rows of one owner with the same prompt (samples of one question, lessons drawn from
-them) read it once: their answers attend to the same keys. Attention alone wants rectangles; ``prompts`` and
-``answers`` say where each of their places stands in the line.
+them) read it once: their answers attend to the same keys. Attention alone wants rectangles: prompts of about
+one length, with their answers, form a group, which knows where each place of its rectangles stands in the
+line.
 """
 
 from __future__ import annotations
@@ -33,74 +34,41 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Packing:
-    """Tokens of some texts, owner after owner. Index tensors are int64 and live on the host's device.
+class Group:
+    """Prompts of about one length and the rows that begin with them, as rectangles of places in the line.
 
-    ``texts`` and ``row_owners`` are the rows in the caller's order. ``ids`` and ``positions`` are
-    ``(tokens,)``; ``owners`` are ascending and have ``counts`` tokens each. ``prompts (prompts, longest)``
-    and ``answers (rows, longest)`` hold places in the line (behind a short one its own last place again);
-    ``prompt_of (rows,)`` is each row's prompt, ``groups`` are prompts of about one length and that length.
-    ``ends`` are the places from which something is predicted, the prompts' last tokens and all answer
-    tokens, ``end_counts`` of each owner; ``predicts`` picks out of them, row by row, the one after the
-    prompt and those of the answer.
+    ``prompts (prompts, longest)`` and ``answers (rows, longest)`` repeat the last place of a short one behind
+    it; ``rows`` says which of the packing's texts these are, ``prompt_of (rows,)`` is each one's prompt in
+    this group.
     """
 
-    texts: Sequence[Text]
-    row_owners: Sequence[int]
-    owners: tuple[int, ...]
-    counts: tuple[int, ...]
-    ids: Tensor
-    positions: Tensor
+    rows: Tensor | slice
     prompts: Tensor
-    prompt_lengths: Tensor
+    lengths: Tensor  # of the prompts
     prompt_of: Tensor
-    groups: tuple[tuple[Tensor, int], ...]
     answers: Tensor
-    ends: Tensor
-    end_counts: tuple[int, ...]
-    predicts: Tensor
-    _back: Tensor
-    _ends_back: Tensor
-    _is_plain: bool
+    is_plain: bool  # whether row i begins with prompt i
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether any row has an answer."""
+        return self.answers.shape[1] > 0
 
     @property
     def longest(self) -> int:
         """No row has more tokens."""
         return int(self.prompts.shape[1] + self.answers.shape[1])
 
-    def unpacked(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Rectangles ``(prompts, longest, …)`` and ``(rows, longest, …)`` of ``x (tokens, …)``."""
-        has_answers = self.answers.shape[1] > 0
-        return _taken(x, self.prompts), _taken(x, self.answers) if has_answers else None
-
-    def packed(self, prompts: Tensor, answers: Tensor | None) -> Tensor:
-        """The line ``(tokens, width)`` from rectangles as ``unpacked`` gives them."""
-        return torch.nn.functional.embedding(self._back, _stacked(prompts, answers))
-
-    def packed_ends(self, prompts: Tensor, answers: Tensor | None) -> Tensor:
-        """The line at ``ends`` alone, from ``(prompts, 1, width)`` and ``(rows, longest, width)``."""
-        return torch.nn.functional.embedding(self._ends_back, _stacked(prompts, answers))
-
-    def places_of_rows(self) -> Tensor:
-        """Where each row's tokens stand in the line: ``(rows, longest)``, prompt and answer without a gap."""
-        lengths = self.prompt_lengths[self.prompt_of, None]
-        spots = torch.arange(self.longest, device=self.ids.device).expand(len(self.prompt_of), -1)
-        prompts = self.prompts[self.prompt_of].gather(1, spots.clamp(max=self.prompts.shape[1] - 1))
-        if not self.answers.shape[1]:
-            return prompts
-        answers = self.answers.gather(1, (spots - lengths).clamp(0, self.answers.shape[1] - 1))
-        return torch.where(spots < lengths, prompts, answers)
-
     def by_row(self, x: Tensor) -> Tensor:
         """Each row's entry of something that there is per prompt, ``(prompts, …)`` to ``(rows, …)``."""
-        return x if self._is_plain else x[self.prompt_of]
+        return x if self.is_plain else x[self.prompt_of]
 
     def answer_mask(self, dtype: torch.dtype) -> Tensor:
         """What answers may see: ``(rows, 1, longest answer, longest prompt + longest answer)``, additive."""
         rows, time = self.answers.shape
-        spots = torch.arange(self.prompts.shape[1], device=self.ids.device)
-        sees_prompt = spots < self.by_row(self.prompt_lengths)[:, None]
-        sees_answer = torch.ones(time, time, dtype=torch.bool, device=self.ids.device).tril()
+        spots = torch.arange(self.prompts.shape[1], device=self.lengths.device)
+        sees_prompt = spots < self.by_row(self.lengths)[:, None]
+        sees_answer = torch.ones(time, time, dtype=torch.bool, device=self.lengths.device).tril()
         sees = torch.cat(
             [sees_prompt[:, None].expand(rows, time, -1), sees_answer.expand(rows, time, time)], dim=-1
         )
@@ -108,8 +76,57 @@ class Packing:
 
     def end_mask(self, dtype: torch.dtype) -> Tensor:
         """What the prompts' last tokens may see of them: ``(prompts, 1, 1, longest prompt)``, additive."""
-        spots = torch.arange(self.prompts.shape[1], device=self.ids.device)
-        return _additive(spots < self.prompt_lengths[:, None], dtype)[:, None, None]
+        spots = torch.arange(self.prompts.shape[1], device=self.lengths.device)
+        return _additive(spots < self.lengths[:, None], dtype)[:, None, None]
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Tokens of some texts, owner after owner. Index tensors are int64 and live on the host's device.
+
+    ``texts`` and ``row_owners`` are the rows in the caller's order; the prompt and the answer of each start
+    at ``prompt_starts`` and ``answer_starts`` in the line. ``ids`` and ``positions`` are ``(tokens,)``;
+    ``owners`` stand in ascending order with ``counts`` tokens each. ``ends`` are the places from which
+    something is predicted, the prompts' last tokens and all answer tokens, ``end_counts`` of each owner;
+    ``predicts`` picks out of them, row by row, the one after the prompt and those of the answer.
+    """
+
+    texts: Sequence[Text]
+    row_owners: Sequence[int]
+    prompt_starts: np.ndarray
+    answer_starts: np.ndarray
+    owners: tuple[int, ...]
+    counts: tuple[int, ...]
+    ids: Tensor
+    positions: Tensor
+    groups: tuple[Group, ...]
+    ends: Tensor
+    end_counts: tuple[int, ...]
+    predicts: Tensor
+    _back: Tensor
+    _ends_back: Tensor
+
+    @property
+    def longest(self) -> int:
+        """No row has more tokens."""
+        return max(group.longest for group in self.groups)
+
+    def packed(self, rectangles: Sequence[Tensor]) -> Tensor:
+        """The line ``(tokens, width)`` from the groups' prompts and answers, ``(…, longest, width)``."""
+        return taken(_stacked(rectangles), self._back)
+
+    def packed_ends(self, rectangles: Sequence[Tensor]) -> Tensor:
+        """The line at ``ends`` alone; here a group's prompts are ``(prompts, 1, width)``."""
+        return taken(_stacked(rectangles), self._ends_back)
+
+    def places_of_rows(self) -> np.ndarray:
+        """Where each row's tokens stand in the line: ``(rows, longest)``, the last place repeated."""
+        lengths = np.array([(len(text.prompt), len(text.answer)) for text in self.texts])
+        spots = np.minimum(np.arange(lengths.sum(1).max()), lengths.sum(1, keepdims=True) - 1)
+        answered = spots - lengths[:, :1]
+        return np.where(  # type: ignore[no-any-return]
+            answered < 0, self.prompt_starts[:, None] + spots, self.answer_starts[:, None] + answered
+        )
 
 
 @dataclass
@@ -155,46 +172,66 @@ def pack(texts: Sequence[Text], owners: Sequence[int], device: torch.device) -> 
     line = _Line.of(texts, owners)
     starts, lengths = np.array(line.prompt_starts), np.array(line.prompt_lengths)
     answer_lengths = np.array([len(text.answer) for text in texts], dtype=np.int64)
-    prompts, is_prompt = _rectangle(starts, lengths)
-    answers, is_answer = _rectangle(np.minimum(line.answer_starts, line.length - 1), answer_lengths)
-    back = np.zeros(line.length, dtype=np.int64)
-    back[prompts[is_prompt]] = np.flatnonzero(is_prompt)
-    back[answers[is_answer]] = is_prompt.size + np.flatnonzero(is_answer)
-    # Ends in the order of the line, so that owners stay together.
-    ends = np.concatenate([starts + lengths - 1, answers[is_answer]])
-    ends_back = np.concatenate([np.arange(len(lengths)), len(lengths) + np.flatnonzero(is_answer)])
-    order = np.argsort(ends)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    before_row = len(lengths) + np.cumsum(answer_lengths) - answer_lengths
-    predicts = [
-        rank[np.concatenate([[prompt], start + np.arange(count)])]
-        for prompt, start, count in zip(line.prompt_of, before_row, answer_lengths, strict=True)
-    ]
-    borders = np.searchsorted(ends[order], np.cumsum([0, *line.counts.values()]))
 
     def tensor(values: np.ndarray) -> Tensor:
         """On the host's device."""
         return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int64)).to(device)
 
+    # Where each place of the line stands among the groups' rectangles, and where among their ends.
+    back, end_back = np.zeros((2, line.length), dtype=np.int64)
+    groups, size, end_size = [], 0, 0
+    for members in _alike(lengths):
+        number = np.full(len(lengths), -1)
+        number[members] = np.arange(len(members))
+        rows = np.flatnonzero(number[line.prompt_of] >= 0)
+        prompts, is_prompt = _rectangle(starts[members], lengths[members])
+        answer_starts = np.minimum(line.answer_starts[rows], line.length - 1)
+        answers, is_answer = _rectangle(answer_starts, answer_lengths[rows])
+        back[prompts[is_prompt]] = size + np.flatnonzero(is_prompt)
+        back[answers[is_answer]] = size + prompts.size + np.flatnonzero(is_answer)
+        end_back[starts[members] + lengths[members] - 1] = end_size + np.arange(len(members))
+        end_back[answers[is_answer]] = end_size + len(members) + np.flatnonzero(is_answer)
+        size, end_size = size + prompts.size + answers.size, end_size + len(members) + answers.size
+        prompt_of = number[line.prompt_of[rows]]
+        is_plain = len(rows) == len(members) and bool((prompt_of == np.arange(len(rows))).all())
+        groups.append(
+            Group(
+                slice(None) if len(rows) == len(texts) else tensor(rows),
+                tensor(prompts),
+                tensor(lengths[members]),
+                tensor(prompt_of),
+                tensor(answers),
+                is_plain,
+            )
+        )
+    # Ends in the order of the line, so that owners stay together.
+    is_end = np.zeros(line.length, dtype=bool)
+    is_end[starts + lengths - 1] = True
+    for start, count in zip(line.answer_starts, answer_lengths, strict=True):
+        is_end[start : start + count] = True
+    rank, ends = np.cumsum(is_end) - 1, np.flatnonzero(is_end)
+    predicts = [
+        rank[np.concatenate([[last], start + np.arange(count)])]
+        for last, start, count in zip(
+            (starts + lengths - 1)[line.prompt_of], line.answer_starts, answer_lengths, strict=True
+        )
+    ]
+    borders = np.searchsorted(ends, np.cumsum([0, *line.counts.values()]))
     return Packing(
         texts,
         owners,
+        starts[line.prompt_of],
+        line.answer_starts,
         tuple(line.counts),
         tuple(line.counts.values()),
         tensor(np.concatenate(line.ids)),
         tensor(np.concatenate(line.positions)),
-        tensor(prompts),
-        tensor(lengths),
-        tensor(line.prompt_of),
-        tuple((tensor(members), int(lengths[members].max())) for members in _alike(lengths)),
-        tensor(answers),
-        tensor(ends[order]),
+        tuple(groups),
+        tensor(ends),
         tuple(np.diff(borders).tolist()),
         tensor(np.concatenate(predicts)),
         tensor(back),
-        tensor(ends_back[order]),
-        len(lengths) == len(texts) and bool((line.prompt_of == np.arange(len(texts))).all()),
+        tensor(end_back[ends]),
     )
 
 
@@ -216,6 +253,17 @@ def chunks(texts: Sequence[Text], owners: Sequence[int], max_tokens: int) -> Ite
         yield np.array(piece)
 
 
+def taken(x: Tensor, places: Tensor) -> Tensor:
+    """``x[places]`` for ``x (tokens, width)``; an embedding, whose backward pass is the fastest on a CPU."""
+    return torch.nn.functional.embedding(places, x)
+
+
+def _stacked(rectangles: Sequence[Tensor]) -> Tensor:
+    if len(rectangles) == 1:
+        return rectangles[0].flatten(0, 1)
+    return torch.cat([one.flatten(0, 1) for one in rectangles])
+
+
 def _alike(lengths: np.ndarray) -> Iterator[np.ndarray]:
     """Rows in groups of about one length, so that attention, whose work is its square, pads little."""
     order = np.argsort(-lengths, kind="stable")
@@ -224,7 +272,7 @@ def _alike(lengths: np.ndarray) -> Iterator[np.ndarray]:
         is_short = lengths[order] <= WORTH_PARTING * longest
         saved = (longest**2 - lengths[order] ** 2)[is_short].sum()
         stop = int(is_short.argmax()) if saved >= WORTH_A_CALL else len(order)
-        yield order[:stop]
+        yield np.sort(order[:stop])
         order = order[stop:]
 
 
@@ -233,16 +281,6 @@ def _rectangle(starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.
     spots = np.arange(int(lengths.max(initial=0)))
     is_real = spots < lengths[:, None]
     return starts[:, None] + np.minimum(spots, np.maximum(lengths[:, None] - 1, 0)), is_real
-
-
-def _stacked(prompts: Tensor, answers: Tensor | None) -> Tensor:
-    flat = prompts.flatten(0, 1)
-    return flat if answers is None else torch.cat([flat, answers.flatten(0, 1)])
-
-
-def _taken(x: Tensor, places: Tensor) -> Tensor:
-    """``x[places]`` for ``x (tokens, width)``; an embedding, whose backward pass is the fastest on a CPU."""
-    return torch.nn.functional.embedding(places, x)
 
 
 def _additive(sees: Tensor, dtype: torch.dtype) -> Tensor:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from symbiont_ecology.host.packing import Packing
+from symbiont_ecology.host.packing import Group
 
 
 @dataclass(frozen=True)
 class Masks:
-    """What packed tokens may see; ``prompts`` is None where a prompt's tokens see all before them.
+    """What the tokens of one group may see; ``prompts`` is None where a prompt's tokens see all before them.
 
     ``prompts`` is ``(longest prompt, longest prompt)``, ``ends (prompts, 1, 1, longest prompt)`` and
     ``answers (rows, 1, longest answer, longest prompt + longest answer)``.
@@ -28,14 +28,13 @@ class Masks:
     answers: Tensor
 
 
-def masks_of(packing: Packing, dtype: torch.dtype, window: int | None) -> Masks:
-    """The masks of packed rows; ``window`` None sees everything."""
-    ends, answers = packing.end_mask(dtype), packing.answer_mask(dtype)
-    if window is None or packing.longest <= window:
+def masks_of(group: Group, dtype: torch.dtype, window: int | None) -> Masks:
+    """The masks of a group; ``window`` None sees everything."""
+    ends, answers = group.end_mask(dtype), group.answer_mask(dtype)
+    if window is None or group.longest <= window:
         return Masks(None, ends, answers)
     spots, steps = (
-        torch.arange(rectangle.shape[1], device=ends.device)
-        for rectangle in (packing.prompts, packing.answers)
+        torch.arange(rectangle.shape[1], device=ends.device) for rectangle in (group.prompts, group.answers)
     )
     prompts = None
     if len(spots) > window:
@@ -43,9 +42,9 @@ def masks_of(packing: Packing, dtype: torch.dtype, window: int | None) -> Masks:
         prompts = _hidden(
             torch.zeros(ages.shape, dtype=dtype, device=ends.device), (ages < 0) | (ages >= window)
         )
-    last = packing.prompt_lengths[:, None] - 1
+    last = group.lengths[:, None] - 1
     ends = _hidden(ends, (last - spots >= window)[:, None, None])
-    answered = packing.by_row(packing.prompt_lengths)[:, None] + steps
+    answered = group.by_row(group.lengths)[:, None] + steps
     seen = torch.cat([spots.expand(len(answered), -1), answered], dim=1)
     ages = answered[:, :, None] - seen[:, None]
     return Masks(prompts, ends, _hidden(answers, (ages >= window)[:, None]))

@@ -83,8 +83,7 @@ class WrappedDecoder:
             ids[place[key], longest - len(prompt) :] = prompt
             mask[place[key], longest - len(prompt) :] = 1
         counts = Counter(slot for slot, _ in place)
-        owners = sorted(counts)
-        adapters = _Hooked(bank.gather(owners), tuple(counts[owner] for owner in owners))
+        adapters = _Hooked(bank.gather(tuple(counts)), tuple(counts.values()))
         session = WrappedSession(self, torch.from_numpy(mask).to(self.device))
         logits = session.read(torch.from_numpy(ids).to(self.device), adapters)
         rows = torch.tensor([place[key] for key in keys], device=self.device)
@@ -136,7 +135,7 @@ class WrappedDecoder:
     ) -> tuple[np.ndarray, Tensor, _Hooked]:
         """Texts as rows padded on the right, sorted by owner: order, ids ``(rows, longest)``, adapters."""
         order = np.argsort(np.asarray(packing.row_owners), kind="stable")
-        places = packing.places_of_rows()[torch.from_numpy(order).to(self.device)]
+        places = torch.from_numpy(packing.places_of_rows()[order]).to(self.device)
         counts = Counter(packing.row_owners)
         adapters = adapters.dropping(dropout and dropout.laid(places))
         return order, packing.ids[places], _Hooked(adapters, tuple(counts[owner] for owner in packing.owners))
