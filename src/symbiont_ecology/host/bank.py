@@ -1,16 +1,15 @@
-"""The slot bank: every organelle's LoRA factors in one arena, so that one product serves them all.
+"""The slot bank: every organelle's LoRA factors, side by side, so that one product serves them all.
 
 A site is a group of linear modules that read the same input (q, k and v; gate and up; or one module
-alone). An arena row holds, site after site, A of all members ``(members · rank, d_in)`` and Bᵀ, either as
-one block-diagonal ``(members · rank, Σ d_out)``, which makes decoding one product instead of three, or
-member after member. Placing an adapter writes one row; retiring one is free. The first row is all zeros
-and stands for the bare host, so host rows may share a batch with slots. The scaling is folded into Bᵀ.
-Stacked LoRA as in S-LoRA (arXiv:2311.03285).
+alone). Where the compiled loops serve, adapters are read where they lie, and placing one notes its address.
+For torch they stand in an arena: a row holds, site after site, A of all members ``(members · rank, d_in)``
+and Bᵀ ``(rank, d_out)`` of each. The first row is all zeros and stands for the bare host. The scaling is
+folded into Bᵀ. Stacked LoRA as in S-LoRA (arXiv:2311.03285).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,36 +18,37 @@ import torch
 from torch import Tensor
 
 from symbiont_ecology.errors import AdapterError, HostError
+from symbiont_ecology.host import native
 from symbiont_ecology.host.lowrank import Factors
+from symbiont_ecology.host.native import Addresses, Pointers
 from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
 Site = tuple[tuple[str, int, int], ...]
 """Modules ``(name, d_in, d_out)`` that read one input, in the order of their outputs."""
 
-LARGEST_BLOCK_DIAGONAL = 16384
-"""Numbers up to which Bᵀ is stored block-diagonal: beyond it the zeros cost more than the calls."""
-
 
 @dataclass(frozen=True)
 class Adapters:
     """Factors of some owners: one entry per site, None where a site has no adapter."""
 
-    sites: tuple[Factors | None, ...]
+    sites: tuple[Factors | Pointers | None, ...]
 
     def dropping(self, dropout: Callable[[int, Tensor], Tensor] | None) -> Adapters:
         """The same with dropout on their inputs (``dropout.Dropout``)."""
         if dropout is None:
             return self
-        sites = enumerate(self.sites)
-        return Adapters(tuple(one and replace(one, dropped=partial(dropout, site)) for site, one in sites))
+        return self._changed(lambda site, one: replace(one, dropped=partial(dropout, site)))
 
     def perturbed(self, tracer: Callable[[int, Tensor, Tensor], Tensor] | None) -> Adapters:
         """The same with noise between A and B (``tracing.Tracer``)."""
         if tracer is None:
             return self
+        return self._changed(lambda site, one: replace(one, perturbed=partial(tracer, site)))
+
+    def _changed(self, change: Callable[[int, Factors], Factors]) -> Adapters:
         sites = enumerate(self.sites)
-        return Adapters(tuple(one and replace(one, perturbed=partial(tracer, site)) for site, one in sites))
+        return Adapters(tuple(change(site, one) if isinstance(one, Factors) else one for site, one in sites))
 
 
 @dataclass(frozen=True)
@@ -56,26 +56,19 @@ class _Place:
     """Where one site lies in an arena row: offsets and sizes in elements."""
 
     a_start: int
-    b_starts: tuple[int | None, ...]
-    b_stride: int | None  # between two rank rows of block-diagonal Bᵀ; None when members stand apart
-    adapted: int  # members with an adapter
+    b_starts: tuple[int | None, ...]  # None for a member without adapter
     d_in: int
     d_outs: tuple[int, ...]
 
 
 class Arrangement:
-    """Where each parameter of an adapter of at most ``rank`` lies in an arena row of ``size`` elements.
+    """Where each parameter of an adapter of at most ``rank`` lies in an arena row of ``size`` elements."""
 
-    ``largest`` is up to how many numbers Bᵀ of a site is block-diagonal.
-    """
-
-    def __init__(
-        self, sites: Sequence[Site], layout: AdapterLayout, rank: int, largest: int = LARGEST_BLOCK_DIAGONAL
-    ) -> None:
+    def __init__(self, sites: Sequence[Site], layout: AdapterLayout, rank: int) -> None:
         self.layout, self.rank, self.size = layout, rank, 0
         adapted = {name for name, _, _ in layout.modules}
-        self._places = [self._arrange(site, adapted, largest) for site in sites]
-        self._starts = _module_starts(sites, self._places, rank)
+        self._starts: dict[str, tuple[int, int]] = {}  # of A and of Bᵀ
+        self._places = [self._arrange(site, adapted) for site in sites]
         self._indices: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def laid(self, weights: AdapterWeights) -> np.ndarray:
@@ -94,7 +87,7 @@ class Arrangement:
         gradient = row.index_select(0, index)
         return gradient if weights.scaling == 1.0 else torch.where(is_b, gradient * weights.scaling, gradient)
 
-    def factors(self, block: Tensor, gradient: Tensor | None = None) -> Adapters:
+    def factors(self, block: Tensor, gradient: Tensor | None = None) -> list[Factors | None]:
         """The factors in arena rows ``block (owners, size)``, as views of it (and of their gradients)."""
         sites: list[Factors | None] = []
         for place in self._places:
@@ -104,28 +97,21 @@ class Arrangement:
             view = _view(place, block, self.rank)
             buffers = None if gradient is None else _view(place, gradient, self.rank)
             sites.append(replace(view, gradient=buffers))
-        return Adapters(tuple(sites))
+        return sites
 
-    def _arrange(self, site: Site, adapted: set[str], largest: int) -> _Place | None:
+    def _arrange(self, site: Site, adapted: set[str]) -> _Place | None:
         """Gives one site its place behind what is there already; None without any adapter."""
         has = [name in adapted for name, _, _ in site]
-        count, d_in, total = sum(has), site[0][1], sum(d_out for _, _, d_out in site)
-        if not count:
-            return None
-        a_start, start = self.size, self.size + count * self.rank * d_in
-        is_whole = len(site) > 1 and count * self.rank * total <= largest
-        starts: list[int | None] = []
-        seen = column = 0
-        for present, (_, _, d_out) in zip(has, site, strict=True):
-            starts.append(
-                (start + seen * self.rank * total + column if is_whole else start) if present else None
-            )
-            if present and not is_whole:
-                start += self.rank * d_out
-            seen, column = seen + present, column + d_out
-        self.size = start + count * self.rank * total if is_whole else start
-        d_outs = tuple(d_out for _, _, d_out in site)
-        return _Place(a_start, tuple(starts), total if is_whole else None, count, d_in, d_outs)
+        d_in, d_outs = site[0][1], tuple(d_out for _, _, d_out in site)
+        a_start, b_start = self.size, self.size + sum(has) * self.rank * d_in
+        a, b_starts = a_start, list[int | None]()
+        for present, (name, _, d_out) in zip(has, site, strict=True):
+            b_starts.append(b_start if present else None)
+            if present:
+                self._starts[name] = (a, b_start)
+                a, b_start = a + self.rank * d_in, b_start + self.rank * d_out
+        self.size = b_start
+        return _Place(a_start, tuple(b_starts), d_in, d_outs) if any(has) else None
 
     def _index(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
         """Where each parameter of a rank-``rank`` adapter goes in an arena row, and whether it is of Bᵀ."""
@@ -133,9 +119,9 @@ class Arrangement:
             index = np.empty(self.layout.size(rank), dtype=np.int64)
             is_b = np.zeros(self.layout.size(rank), dtype=bool)
             for name, a, b, d_in, d_out in self.layout.blocks(rank):
-                a_start, b_start, stride = self._starts[name]
+                a_start, b_start = self._starts[name]
                 index[a] = a_start + np.arange(rank * d_in)
-                index[b] = (b_start + stride * np.arange(rank)[:, None] + np.arange(d_out)).reshape(-1)
+                index[b] = b_start + np.arange(rank * d_out)
                 is_b[b] = True
             self._indices[rank] = (index, is_b)
         return self._indices[rank]
@@ -159,33 +145,37 @@ class SlotBank:
         dtype: torch.dtype,
     ) -> None:
         self.layout, self.slots, self.rank = layout, slots, rank
-        self._arrangement = Arrangement(sites, layout, rank)
-        self._sites = len(sites)
-        try:
-            self._arena = torch.zeros(slots + 1, self._arrangement.size, device=device, dtype=dtype)
-        except RuntimeError as error:  # torch's word for no memory, on the CPU too
-            room = (slots + 1) * self._arrangement.size * dtype.itemsize / 1e9
-            raise HostError(
-                f"expected {room:.1f} GB for {slots} slots of rank {rank}, found less: lower slots or rank"
-            ) from error
+        self._sites, self._device, self._dtype = sites, device, dtype
         self._held: list[AdapterWeights | None] = [None] * slots
+        self._addresses = Addresses(sites, layout, slots) if native.is_usable(device, dtype) else None
+        self._arrangement = Arrangement(sites, layout, rank)
+        self._laid: list[AdapterWeights | None] = [None] * slots  # what stands in the arena
+        self._arena: Tensor | None = None
+        if self._addresses is None:
+            self._arena = self._new_arena()
 
     def held(self, slot: int) -> AdapterWeights | None:
         """The very value that was placed in a slot."""
         return self._held[slot]
 
     def place(self, slot: int, weights: AdapterWeights) -> None:
-        """Copies an adapter into a slot; free when the slot already holds this object."""
+        """Puts an adapter into a slot."""
         if self._held[slot] is weights:
             return
         self.check(weights)
-        self._arena[slot + 1].copy_(torch.from_numpy(self._arrangement.laid(weights)))
         self._held[slot] = weights
+        if self._addresses is None:
+            self._lay([slot])
+        else:
+            self._addresses.place(slot, weights)
 
     def clear(self, slot: int) -> None:
-        """Empties a slot."""
-        self._arena[slot + 1].zero_()
+        """Empties a slot: it is the bare host."""
         self._held[slot] = None
+        if self._addresses is None:
+            self._lay([slot])
+        else:
+            self._addresses.place(slot, None)
 
     def check(self, weights: AdapterWeights) -> None:
         """Refuses what does not fit this bank."""
@@ -200,17 +190,56 @@ class SlotBank:
                 f"{len(weights.layout.modules)} other ones: attach it to the host that it was made on"
             )
 
-    def gather(self, slots: Sequence[int]) -> Adapters:
-        """The factors of these slots, in this order (views where the slots are consecutive)."""
+    @property
+    def needs_tiles(self) -> bool:
+        """Whether what is read one token at a time has to come in tiles."""
+        return self._addresses is None
+
+    def gather(self, owners: Sequence[int]) -> Adapters:
+        """The factors of these slots, in this order, for tokens that stand owner after owner."""
+        if self._addresses is None:
+            return self.gather_tiles(owners)
+        held = tuple(self._held[slot] for slot in owners if slot != HOST_SLOT)
+        return Adapters(self._addresses.of(owners, held))
+
+    def gather_tiles(self, slots: Sequence[int]) -> Adapters:
+        """The factors of these slots as torch takes them (views where the slots are consecutive)."""
         if all(slot == HOST_SLOT for slot in slots):
-            return bare(self._sites)
+            return bare(len(self._sites))
+        self._lay(slots)
+        assert self._arena is not None
         low = slots[0] - HOST_SLOT
         if list(slots) == list(range(slots[0], slots[0] + len(slots))):
             block = self._arena[low : low + len(slots)]
         else:
-            rows = torch.tensor(slots, device=self._arena.device) - HOST_SLOT
+            rows = torch.tensor(slots, device=self._device) - HOST_SLOT
             block = self._arena.index_select(0, rows)
-        return self._arrangement.factors(block)
+        return Adapters(tuple(self._arrangement.factors(block)))
+
+    def _lay(self, slots: Iterable[int]) -> None:
+        """Copies what these slots hold into the arena, unless it is there."""
+        if self._arena is None:
+            self._arena = self._new_arena()
+        for slot in slots:
+            held = None if slot == HOST_SLOT else self._held[slot]
+            if slot == HOST_SLOT or self._laid[slot] is held:
+                continue
+            if held is None:
+                self._arena[slot + 1].zero_()
+            else:
+                self._arena[slot + 1].copy_(torch.from_numpy(self._arrangement.laid(held)))
+            self._laid[slot] = held
+
+    def _new_arena(self) -> Tensor:
+        size = self.slots + 1, self._arrangement.size
+        try:
+            return torch.zeros(size, device=self._device, dtype=self._dtype)
+        except RuntimeError as error:  # torch's word for no memory, on the CPU too
+            room = size[0] * size[1] * self._dtype.itemsize / 1e9
+            raise HostError(
+                f"expected {room:.1f} GB for {self.slots} slots of rank {self.rank}, found less: "
+                "lower slots or rank"
+            ) from error
 
 
 def bare(sites: int) -> Adapters:
@@ -218,42 +247,18 @@ def bare(sites: int) -> Adapters:
     return Adapters((None,) * sites)
 
 
-def _module_starts(
-    sites: Sequence[Site], places: Sequence[_Place | None], rank: int
-) -> dict[str, tuple[int, int, int]]:
-    """``{module: (start of A, start of Bᵀ, stride of Bᵀ)}`` for every adapted module."""
-    starts: dict[str, tuple[int, int, int]] = {}
-    for site, place in zip(sites, places, strict=True):
-        if place is None:
-            continue
-        a_start = place.a_start
-        for (name, d_in, d_out), b_start in zip(site, place.b_starts, strict=True):
-            if b_start is not None:
-                starts[name] = (a_start, b_start, place.b_stride or d_out)
-                a_start += rank * d_in
-    return starts
-
-
 def _view(place: _Place, block: Tensor, rank: int) -> Factors:
     """The factors of one site as views of arena rows ``(owners, size)``."""
-    owners, pitch, origin = block.shape[0], block.stride(0), block.storage_offset()
 
-    def strided(start: int, rows: int, columns: int, stride: int) -> Tensor:
+    def strided(start: int, rows: int, columns: int) -> Tensor:
         """A matrix per owner, ``(owners, rows, columns)``."""
-        return block.as_strided((owners, rows, columns), (pitch, stride, 1), origin + start)
+        origin = block.storage_offset() + start
+        return block.as_strided((len(block), rows, columns), (block.stride(0), columns, 1), origin)
 
-    a = strided(place.a_start, place.adapted * rank, place.d_in, place.d_in)
+    adapted = sum(start is not None for start in place.b_starts)
+    a = strided(place.a_start, adapted * rank, place.d_in)
     b = tuple(
-        None if start is None else strided(start, rank, d_out, place.b_stride or d_out)
+        None if start is None else strided(start, rank, d_out)
         for start, d_out in zip(place.b_starts, place.d_outs, strict=True)
     )
-    if place.b_stride is None:
-        whole = b[0] if len(b) == 1 else None
-    else:
-        whole = strided(
-            place.a_start + place.adapted * rank * place.d_in,
-            place.adapted * rank,
-            place.b_stride,
-            place.b_stride,
-        )
-    return Factors(a, b, place.d_outs, whole)
+    return Factors(a, b, place.d_outs)

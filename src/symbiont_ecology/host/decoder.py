@@ -15,18 +15,18 @@ from torch import Tensor
 
 from symbiont_ecology.host.bank import Adapters, Site, SlotBank
 from symbiont_ecology.host.dropout import Dropout
+from symbiont_ecology.host.lowrank import Shares
 from symbiont_ecology.host.packing import Packing
 from symbiont_ecology.host.shape import HostShape
-from symbiont_ecology.host.tiles import Tiling
 
 
 class Session(Protocol):
     """A batch of half-written rows with its key-value cache."""
 
-    def step(self, tokens: Tensor, adapters: Adapters, tiling: Tiling) -> Tensor:
+    def step(self, tokens: Tensor, adapters: Adapters, shares: Shares) -> Tensor:
         """Appends one token per row ``(rows,)``; returns the next logits ``(rows, vocab)``.
 
-        ``adapters`` has one entry for each tile of the rows.
+        ``adapters`` has one entry for each share of the rows.
         """
         ...
 

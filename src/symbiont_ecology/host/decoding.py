@@ -7,6 +7,7 @@ Rows that have ended leave the batch when the smaller batch is worth the copy. N
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,8 @@ from torch import Tensor
 from symbiont_ecology.host.bank import Adapters, SlotBank
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder
-from symbiont_ecology.host.tiles import Tiling, tile_rows
+from symbiont_ecology.host.lowrank import Shares
+from symbiont_ecology.host.tiles import tile_rows
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import Decoding
 
@@ -81,14 +83,14 @@ def _write_wave(
     limits, ends = np.asarray(request.limits, dtype=np.int64), np.array(request.end_tokens)
     prompts, slots = [request.prompts[row] for row in rows], [request.slots[row] for row in rows]
     room, is_live = int(limits[rows].max()), np.ones(len(rows), dtype=bool)
-    adapters, tiling = _on_tiles(slots, bank, request, decoder.device)
+    adapters, shares = _arranged(slots, bank, request, decoder.device)
     if request.tracer is None:
         logits, session = decoder.start(prompts, slots, bank, room, max_tokens)
     else:  # what follows a prompt is traced too, so its last token is a step of its own
         _, session = decoder.start([one[:-1] for one in prompts], slots, bank, room + 1, max_tokens)
-        request.tracer.move(rows, 0, tiling)
+        request.tracer.move(rows, 0, shares)
         last = torch.tensor([one[-1] for one in prompts], device=decoder.device)
-        logits = session.step(last, adapters, tiling)
+        logits = session.step(last, adapters, shares)
     chooser = _Chooser(request, decoder.device)
     for time in range(room):
         tokens, log_probabilities = chooser.choose(logits, time, rows)
@@ -106,18 +108,22 @@ def _write_wave(
             rows, is_live = rows[is_live], np.ones(int(is_live.sum()), dtype=bool)
             session.keep(kept)
             tokens = tokens[kept]
-            adapters, tiling = _on_tiles([request.slots[row] for row in rows], bank, request, decoder.device)
+            adapters, shares = _arranged([request.slots[row] for row in rows], bank, request, decoder.device)
         if request.tracer is not None:
-            request.tracer.move(rows, time + 1, tiling)
-        logits = session.step(tokens, adapters, tiling)
+            request.tracer.move(rows, time + 1, shares)
+        logits = session.step(tokens, adapters, shares)
 
 
-def _on_tiles(
+def _arranged(
     slots: Sequence[int], bank: SlotBank, request: Request, device: torch.device
-) -> tuple[Adapters, Tiling]:
-    """The adapters of rows that belong to these slots, tile by tile."""
+) -> tuple[Adapters, Shares]:
+    """The adapters of rows that belong to these slots (ascending), and which rows are whose."""
+    if request.tracer is None and not bank.needs_tiles:
+        counts = Counter(slots)
+        return bank.gather(tuple(counts)), tuple(counts.values())
     tiling = tile_rows(slots, device)
-    return bank.gather(tiling.slots).perturbed(request.tracer), tiling
+    adapters = bank.gather_tiles(tiling.slots)
+    return adapters.perturbed(request.tracer), tiling
 
 
 def _has_stopped(request: Request, out: _Written, rows: np.ndarray, length: int) -> np.ndarray:

@@ -14,9 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from symbiont_ecology.host import native
 from symbiont_ecology.host.bank import Site
 from symbiont_ecology.host.families import Blueprint, View, read_blueprint
 from symbiont_ecology.host.lowrank import Factors, Shares, add_low_rank
+from symbiont_ecology.host.native import Pointers
 from symbiont_ecology.host.shape import HostShape
 
 SITES = (
@@ -39,12 +41,12 @@ class Linear:
     bias: Tensor | None
     norm: Norm | None = None
 
-    def __call__(self, x: Tensor, factors: Factors | None, shares: Shares) -> Tensor:
+    def __call__(self, x: Tensor, factors: Factors | Pointers | None, shares: Shares) -> Tensor:
         """Tokens ``(tokens, d_in)`` to ``(tokens, Σ d_out)`` with adapters."""
         y = torch.mm(x, self.whole) if self.bias is None else torch.addmm(self.bias, x, self.whole)
         return y if factors is None else add_low_rank(x, y, factors, shares)
 
-    def onto(self, residual: Tensor, x: Tensor, factors: Factors | None, shares: Shares) -> Tensor:
+    def onto(self, residual: Tensor, x: Tensor, factors: Factors | Pointers | None, shares: Shares) -> Tensor:
         """``residual`` plus the same; in place where no gradient is wanted."""
         if self.norm is not None:
             return residual + self.norm(self(x, factors, shares))
@@ -66,15 +68,17 @@ class Norm:
         if plan.norm_offset:  # in single precision: half precision would round 1 + weight
             weight = weight.float() + plan.norm_offset
         size, eps = weight.shape[-1], plan.eps
-        self._weight, self._eps = weight, eps
+        self.weight, self.eps = weight, eps
         self._scaled = weight * size**0.5
         self._floor = weight.new_tensor((size * eps) ** 0.5)
 
     def __call__(self, x: Tensor) -> Tensor:
         """``x (…, width)``, or ``(…, heads, width)`` with a weight for every head."""
+        if x.dim() == 2 and native.takes(x):
+            return native.normalize(x, self)
         if torch.is_grad_enabled() or x.dtype != torch.float32:
-            normed = F.rms_norm(x.to(self._weight.dtype), x.shape[-1:], None, self._eps)
-            return (normed * self._weight).to(x.dtype)
+            normed = F.rms_norm(x.to(self.weight.dtype), x.shape[-1:], None, self.eps)
+            return (normed * self.weight).to(x.dtype)
         # x / sqrt(|x|² / n + eps), with the square root of n in the weight.
         size = torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floor)
         return torch.div(x, size).mul_(self._scaled)

@@ -151,7 +151,7 @@ def _gradients(
     def present(owners: Sequence[int]) -> Adapters:
         """The factors of some pupils, with their share of the gradient buffer."""
         low, high = owners[0], owners[-1] + 1  # every slot has lessons, and they come in the order of slots
-        return arrangement.factors(factors[low:high], gradients[low:high])
+        return Adapters(tuple(arrangement.factors(factors[low:high], gradients[low:high])))
 
     for rows in _pieces(replies, range(len(replies)), budget.learning_tokens):
         piece = [replies[row] for row in rows]
@@ -195,5 +195,5 @@ def _dropout(
 
 @lru_cache(maxsize=16)
 def arrange(sites: tuple[Site, ...], layout: AdapterLayout, rank: int) -> Arrangement:
-    """How learners lie: members apart, since block-diagonal zeros would be learned with."""
-    return Arrangement(sites, layout, rank, largest=0)
+    """How learners lie."""
+    return Arrangement(sites, layout, rank)

@@ -19,13 +19,15 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from symbiont_ecology.host import native
 from symbiont_ecology.host.bank import Adapters, SlotBank
+from symbiont_ecology.host.caches import Cache, PaddedCache, RaggedCache, Sight, turn
 from symbiont_ecology.host.dropout import Dropout
-from symbiont_ecology.host.families import View, read_blueprint
-from symbiont_ecology.host.layers import LlamaWeights, Norm
+from symbiont_ecology.host.families import read_blueprint
+from symbiont_ecology.host.layers import LlamaWeights
+from symbiont_ecology.host.lowrank import Shares
 from symbiont_ecology.host.packing import Group, Packing, Text, chunks, pack, taken
-from symbiont_ecology.host.tiles import Tiling
-from symbiont_ecology.host.windows import Masks, masks_of, windowed
+from symbiont_ecology.host.windows import Masks, masks_of
 
 
 def is_supported(config: Mapping[str, Any]) -> bool:
@@ -39,7 +41,7 @@ class _Reading:
 
     packing: Packing
     adapters: Adapters
-    angles: Sequence[tuple[Tensor, Tensor]]  # cosines and sines (tokens, 1, head_dim), for each view
+    tables: Tensor  # cosines and sines, (views, 2, positions, head_dim)
     masks: Sequence[Sequence[Masks]]  # for each view, of each group
     cache: Tensor | None  # (layers, 2, rows, kv_heads, room, head_dim)
     is_everywhere: bool  # whether the last layer works for all tokens, and not for the ends alone
@@ -71,15 +73,15 @@ class LlamaDecoder:
         max_tokens: int,
     ) -> tuple[Tensor, LlamaSession]:
         """Reads the prompts; what rows of one slot share is read once."""
-        session = LlamaSession(self, np.array([len(prompt) for prompt in prompts]), room)
+        cache = self._new_cache(np.array([len(prompt) for prompt in prompts]), room)
         last: list[Tensor] = []
         texts = [Text(prompt) for prompt in prompts]
         for piece in chunks(texts, slots, max_tokens):
             rows = slice(piece[0], piece[-1] + 1)  # they come sorted, so pieces are consecutive
             packing = pack(texts[rows], slots[rows], self.device)
-            x = self._read(packing, bank.gather(packing.owners), session.cache[:, :, rows])
+            x = self._read(packing, bank.gather(packing.owners), cache.states[:, :, rows])
             last.append(x[packing.predicts])
-        return self._logits(torch.cat(last)), session
+        return self._logits(torch.cat(last)), LlamaSession(self, cache)
 
     def logits(self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None) -> Tensor:
         """Logits ``(targets, vocab)`` where an answer's tokens, and what follows them, are predicted."""
@@ -95,8 +97,20 @@ class LlamaDecoder:
         ]
         return torch.stack(means)
 
-    def angles(self, positions: Tensor, end: int) -> list[tuple[Tensor, Tensor]]:
-        """For each view, cosines and sines (first half negated), ``(tokens, 1, head_dim)``."""
+    def decode(self, tokens: Tensor, cache: Cache, adapters: Adapters, shares: Shares) -> Tensor:
+        """One more token per row; logits ``(rows, vocab)``."""
+        x = self._embedded(tokens)
+        for index, layer in enumerate(self._host.layers):
+            qkv, out, gate_up, down = adapters.sites[4 * index : 4 * index + 4]
+            heads = layer.qkv(layer.attention_norm(x), qkv, shares).view(len(x), -1, self.shape.head_dim)
+            x = layer.out.onto(x, cache.attend(index, heads), out, shares)
+            x = layer.down.onto(
+                x, self._gated(layer.gate_up(layer.feed_norm(x), gate_up, shares)), down, shares
+            )
+        return self._logits(x)
+
+    def _turns(self, end: int) -> Tensor:
+        """For each view, cosines and sines (first half negated), ``(views, 2, end or more, head_dim)``."""
         if self._tables is None or self._tables.shape[2] < end:
             # Not inference tensors: the tables outlive the call, and a learning step reads them too.
             with torch.inference_mode(False):
@@ -106,40 +120,18 @@ class LlamaDecoder:
                 cos, sin = turns.cos(), turns.sin()
                 tables = torch.stack([torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)], dim=1)
                 self._tables = tables.to(self.device, self.dtype)
-        found = self._tables.index_select(2, positions)[:, :, :, None]
-        return [(one[0], one[1]) for one in found.unbind()]
+        return self._tables
 
-    def decode(
-        self,
-        tokens: Tensor,
-        positions: Tensor,
-        session: LlamaSession,
-        end: int,
-        adapters: Adapters,
-        tiling: Tiling,
-    ) -> Tensor:
-        """One more token per row, the last of ``end`` places in the cache; logits ``(rows, vocab)``."""
-        shape, rows = self.shape, len(tokens)
-        both, size, groups = shape.heads + shape.kv_heads, shape.head_dim, shape.heads // shape.kv_heads
-        angles = self.angles(positions, end)
-        masks = session.masks(self._host.views, end)
-        x = self._embedded(tokens)
-        for index, layer in enumerate(self._host.layers):
-            qkv, out, gate_up, down = adapters.sites[4 * index : 4 * index + 4]
-            heads = layer.qkv(layer.attention_norm(x), qkv, tiling).view(rows, -1, size)
-            turned = _turned(heads[:, :both], layer.head_norms, angles[layer.view])
-            keys, values = session.cache[index, 0], session.cache[index, 1]
-            keys[:, :, end - 1], values[:, :, end - 1] = turned[:, shape.heads :], heads[:, both:]
-            # Query heads that share a key head are more rows of one small product.
-            q = turned[:, : shape.heads].reshape(-1, groups, size)
-            k, v = keys.flatten(0, 1)[:, :end], values.flatten(0, 1)[:, :end]
-            scores = torch.baddbmm(masks[layer.view], q, k.transpose(1, 2), alpha=self._attention_scale)
-            weights = scores.softmax(-1, dtype=torch.float32).to(self.dtype)
-            x = layer.out.onto(x, torch.bmm(weights, v).view(rows, -1), out, tiling)
-            x = layer.down.onto(
-                x, self._gated(layer.gate_up(layer.feed_norm(x), gate_up, tiling)), down, tiling
-            )
-        return self._logits(x)
+    def _new_cache(self, lengths: np.ndarray, room: int) -> Cache:
+        """For prompts of these lengths and ``room`` tokens to come."""
+        tables, views = self._turns(int(lengths.max()) + room), self._host.views
+        sights = [
+            Sight(layer.head_norms, views[layer.view].window, tables[layer.view], self._attention_scale)
+            for layer in self._host.layers
+        ]
+        is_ragged = native.is_usable(self.device, self.dtype)
+        kind = RaggedCache if is_ragged else PaddedCache
+        return kind(sights, self.shape, lengths, room, self.device, self.dtype)
 
     def _read(
         self, packing: Packing, adapters: Adapters, cache: Tensor | None, *, is_everywhere: bool = False
@@ -151,7 +143,7 @@ class LlamaDecoder:
         reading = _Reading(
             packing,
             adapters,
-            self.angles(packing.positions, packing.longest),
+            self._turns(packing.longest),
             [
                 [masks_of(group, self.dtype, view.window) for group in packing.groups]
                 for view in self._host.views
@@ -188,7 +180,9 @@ class LlamaDecoder:
         """What packed tokens see: ``(tokens, all heads, head_dim)`` to ``(tokens or ends, width)``."""
         packing, both = reading.packing, self.shape.heads + self.shape.kv_heads
         layer, scale = self._host.layers[index], self._attention_scale
-        turned = _turned(heads[:, :both], layer.head_norms, reading.angles[layer.view]).flatten(1)
+        turned = turn(
+            heads[:, :both], layer.head_norms, reading.tables[layer.view], packing.positions
+        ).flatten(1)
         values, seen = heads[:, both:].flatten(1), []
         for group, masks in zip(packing.groups, reading.masks[layer.view], strict=True):
             q, k, v = self._split(turned, values, group.prompts)
@@ -222,6 +216,8 @@ class LlamaDecoder:
 
     def _gated(self, x: Tensor) -> Tensor:
         """``activation(gate) · up`` of gate and up side by side (arXiv:2002.05202)."""
+        if self._activation is F.silu and native.takes(x):
+            return native.gate(x)
         gate, up = x.chunk(2, dim=-1)
         gate = self._activation(gate)
         return gate * up if torch.is_grad_enabled() else gate.mul_(up)
@@ -231,52 +227,20 @@ class LlamaDecoder:
 
 
 class LlamaSession:
-    """Half-written rows: one cache tensor ``(layers, 2, rows, kv_heads, room, head_dim)`` for all of them.
+    """Half-written rows and the cache of what they have read."""
 
-    Short prompts leave a gap before the first new token; the additive mask hides it.
-    """
+    def __init__(self, decoder: LlamaDecoder, cache: Cache) -> None:
+        self._decoder, self.cache = decoder, cache
 
-    def __init__(self, decoder: LlamaDecoder, lengths: np.ndarray, room: int) -> None:
-        shape, device, dtype = decoder.shape, decoder.device, decoder.dtype
-        self._decoder = decoder
-        self._lengths = torch.from_numpy(lengths).to(device)
-        self.longest, self._written = int(lengths.max()), 0
-        spots = torch.arange(self.longest + room, device=device)
-        is_gap = (spots >= self._lengths[:, None]) & (spots < self.longest)
-        mask = torch.zeros(is_gap.shape, device=device, dtype=dtype).masked_fill_(
-            is_gap, torch.finfo(dtype).min
-        )
-        self._mask = mask.repeat_interleave(shape.kv_heads, dim=0)[:, None]
-        size = (shape.layers, 2, len(lengths), shape.kv_heads, self.longest + room, shape.head_dim)
-        self.cache = torch.empty(size, device=device, dtype=dtype)
-        # Not left as they are: masked places enter the product as 0 · value, and 0 · NaN is NaN.
-        self.cache[..., : self.longest, :] = 0
-
-    def masks(self, views: Sequence[View], end: int) -> list[Tensor]:
-        """What the newest tokens see of the first ``end`` places, for each view."""
-        mask = self._mask[:, :, :end]
-        return [windowed(mask, view.window, self._lengths, self.longest) for view in views]
-
-    def step(self, tokens: Tensor, adapters: Adapters, tiling: Tiling) -> Tensor:
+    def step(self, tokens: Tensor, adapters: Adapters, shares: Shares) -> Tensor:
         """Appends one token per row and returns the next logits."""
-        positions = self._lengths + self._written
-        self._written += 1
-        return self._decoder.decode(tokens, positions, self, self.longest + self._written, adapters, tiling)
+        logits = self._decoder.decode(tokens, self.cache, adapters, shares)
+        self.cache.advance()
+        return logits
 
     def keep(self, rows: Tensor) -> None:
         """Goes on with fewer rows."""
-        heads = self._decoder.shape.kv_heads
-        self._lengths = self._lengths[rows]
-        self._mask = self._mask.view(-1, heads, *self._mask.shape[1:])[rows].flatten(0, 1)
-        self.cache = self.cache.index_select(2, rows)
-
-
-def _turned(x: Tensor, norm: Norm | None, angles: tuple[Tensor, Tensor]) -> Tensor:
-    """Heads ``(tokens, heads, head_dim)`` normed (Qwen3) and turned by their positions."""
-    if norm is not None:
-        x = norm(x)
-    half = x.shape[-1] // 2
-    return torch.addcmul(x * angles[0], torch.cat((x[..., half:], x[..., :half]), -1), angles[1])
+        self.cache.keep(rows)
 
 
 def _fill(cache: Tensor, group: Group, k: Tensor, v: Tensor) -> None:

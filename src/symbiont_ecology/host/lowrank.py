@@ -1,8 +1,8 @@
 """The low-rank term of many owners on packed tokens: ``y += (x Aᵀ) B``, each owner with its own A and B.
 
-Tokens stand owner after owner, as many as each one has, so nothing is padded. On the CPU a loop over
-owners writes straight into the host's own output; with a few dozen tokens per owner the loop costs less
-than padding would. On CUDA one grouped product does the same in one launch.
+Tokens stand owner after owner, as many as each one has, so nothing is padded. On the CPU compiled loops do
+all of it where no gradient is wanted (``native``). Otherwise a loop over owners writes straight into the
+host's own output, and on CUDA one grouped product does the same in one launch.
 Gradients of the factors go straight into the learner's buffer: autograd sees activations alone.
 LoRA: arXiv:2106.09685; many adapters in one batch: arXiv:2311.03285 (S-LoRA).
 """
@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from symbiont_ecology.host import native
+from symbiont_ecology.host.native import Pointers
 from symbiont_ecology.host.tiles import Tiling
 
 
@@ -26,15 +28,13 @@ class Factors:
 
     A site is a group of modules that read the same input; ``a`` is ``(owners, members · rank, d_in)``,
     ``b[j]`` is ``(owners, rank, d_outs[j])``, or None for a member without adapter (which has no share of
-    ``a``). ``whole_b``, when there is one, is ``(owners, members · rank, Σ d_outs)``, block-diagonal.
-    ``gradient`` are buffers of the same shapes that a backward pass adds to; ``dropped`` is dropout on the
-    inputs; ``perturbed`` takes the inputs and what A makes of them, and gives the latter back with noise.
+    ``a``). ``gradient`` are buffers of these shapes that a backward pass adds to; ``dropped`` is dropout on
+    the inputs; ``perturbed`` takes the inputs and what A makes of them, and gives the latter back with noise.
     """
 
     a: Tensor
     b: tuple[Tensor | None, ...]
     d_outs: tuple[int, ...]
-    whole_b: Tensor | None = None
     gradient: Factors | None = None
     dropped: Callable[[Tensor], Tensor] | None = None
     perturbed: Callable[[Tensor, Tensor], Tensor] | None = None
@@ -56,15 +56,19 @@ Shares = Sequence[int] | Tiling
 """Which tokens are whose: the number of each owner's, one owner's after the other's, or tiles."""
 
 
-def add_low_rank(x: Tensor, y: Tensor, factors: Factors, shares: Shares) -> Tensor:
+def add_low_rank(x: Tensor, y: Tensor, factors: Factors | Pointers, shares: Shares) -> Tensor:
     """``y (tokens, Σ d_outs)`` with the owners' terms for ``x (tokens, d_in)`` added in place.
 
     Args:
         x: inputs, owner after owner.
         y: what the host's own modules made of them.
         factors: one entry per owner, or per tile.
-        shares: tokens of each owner; tiles when decoding, where products are too small to be looped over.
+        shares: tokens of each owner; tiles when torch decodes, whose products are too small to loop over.
     """
+    if isinstance(factors, Pointers):
+        assert not isinstance(shares, Tiling)
+        native.add_low_rank(x, y, factors, shares)
+        return y
     if factors.dropped is not None:
         x = factors.dropped(x)
     if isinstance(shares, Tiling):
@@ -82,9 +86,6 @@ def _add_tiles(x: Tensor, y: Tensor, factors: Factors, tiling: Tiling) -> None:
     inner = torch.bmm(laid, factors.a.transpose(1, 2))
     if factors.perturbed is not None:
         inner = factors.perturbed(laid, inner)
-    if factors.whole_b is not None:
-        tiling.add(y, inner, factors.whole_b)
-        return
     for columns, share, b in factors.members():
         tiling.add(y[:, columns], inner[..., share], b)
 

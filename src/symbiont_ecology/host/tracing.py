@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from symbiont_ecology.host.bank import Site
+from symbiont_ecology.host.lowrank import Shares
 from symbiont_ecology.host.tiles import Tiling
 from symbiont_ecology.weights.adapter import AdapterLayout
 from symbiont_ecology.weights.traces import Traces
@@ -38,9 +39,10 @@ class Tracer:
         """Sets the noise of one row, ``(its limit, width)``."""
         self._noise[row, : len(noise)] = noise
 
-    def move(self, rows: np.ndarray, step: int, tiling: Tiling) -> None:
+    def move(self, rows: np.ndarray, step: int, shares: Shares) -> None:
         """The next forward reads these rows in tiles, and what it says is their token number ``step``."""
-        self._rows = rows if tiling.rows is None else rows[tiling.rows.cpu().numpy()]
+        assert isinstance(shares, Tiling)
+        self._rows = rows if shares.rows is None else rows[shares.rows.cpu().numpy()]
         self._step = step
 
     def __call__(self, site: int, x: Tensor, inner: Tensor) -> Tensor:

@@ -194,10 +194,10 @@ class WrappedSession:
         logits: Tensor = output.logits[:, -1]
         return logits
 
-    def step(self, tokens: Tensor, adapters: Adapters, tiling: Tiling) -> Tensor:
+    def step(self, tokens: Tensor, adapters: Adapters, shares: Shares) -> Tensor:
         """Appends one token per row and returns the next logits."""
         self._mask = torch.cat([self._mask, self._mask.new_ones(len(tokens), 1)], dim=1)
-        return self.read(tokens[:, None], _Hooked(adapters, tiling))
+        return self.read(tokens[:, None], _Hooked(adapters, shares))
 
     def keep(self, rows: Tensor) -> None:
         """Goes on with fewer rows."""

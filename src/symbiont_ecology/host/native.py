@@ -1,0 +1,256 @@
+"""The compiled passes of ``thin.c``, where they were built (``scripts/build_native.py``).
+
+They serve float32 hosts on a CPU when no gradients are wanted. Elsewhere, without a compiler at
+installation, or with ``SYMBIONT_NATIVE=0`` in the environment, torch computes the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
+
+if TYPE_CHECKING:
+    from symbiont_ecology.host.caches import Sight
+    from symbiont_ecology.host.layers import Norm
+
+SOURCE = Path(__file__).with_name("thin.c")
+BUILT = Path(__file__).with_name("libthin.so")
+SWITCH = "SYMBIONT_NATIVE"
+
+_KINDS = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "f": ctypes.c_float}
+_SIGNATURES = {
+    "add_low_rank": "pnpn nnpp npppppn",
+    "attend": "nnnn pn pf pp ppn pp nf pn",
+    "gate": "nn pn pn",
+    "normalize": "nn pn pf pn",
+    "turn_all": "nnn pn pf pp p pn",
+}
+"""Kinds of arguments: pointers, numbers, floats."""
+
+
+def digest(source: Path = SOURCE) -> str:
+    """Names the version of the source; what was built from another one is not used."""
+    return hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL | None:
+    """What was built from the source beside this file, None where there is no such thing."""
+    is_old_x86 = torch.backends.cpu.get_cpu_capability() == "DEFAULT" and os.uname().machine == "x86_64"
+    if os.environ.get(SWITCH) == "0" or not BUILT.exists() or is_old_x86:
+        return None
+    found = ctypes.CDLL(str(BUILT))
+    found.source.restype = ctypes.c_char_p
+    if found.source() != digest().encode():
+        return None
+    for name, kinds in _SIGNATURES.items():
+        function = getattr(found, name)
+        function.argtypes, function.restype = [_KINDS[kind] for kind in kinds if kind != " "], None
+    return found
+
+
+def is_usable(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether tensors like these may be given to the library."""
+    return device.type == "cpu" and dtype == torch.float32 and library() is not None
+
+
+def takes(x: Tensor) -> bool:
+    """Whether the library computes with this tensor, whose rows have a multiple of eight numbers."""
+    return (
+        not torch.is_grad_enabled()
+        and is_usable(x.device, x.dtype)
+        and x.shape[-1] % 8 == 0
+        and x.stride(-1) == 1
+    )
+
+
+@dataclass(frozen=True)
+class Pointers:
+    """Where the factors of one site lie: addresses of arrays with an entry per owner, held in ``held``.
+
+    ``a`` and ``b`` are of ``(members, owners)`` addresses. ``ranks`` of 0 have no factors.
+    """
+
+    d_in: int
+    members: int
+    columns: int
+    widths: int
+    owners: int
+    ranks: int
+    scales: int
+    a: int
+    b: int
+    held: tuple[object, ...]
+
+
+class Addresses:
+    """Knows where the vectors of placed adapters lie, and points at them."""
+
+    def __init__(
+        self, sites: Sequence[Sequence[tuple[str, int, int]]], layout: AdapterLayout, slots: int
+    ) -> None:
+        # One more entry: the bare host, slot -1, is the last and has rank 0.
+        self._ranks, self._bases = np.zeros((2, slots + 1), dtype=np.int64)
+        self._scales = np.zeros(slots + 1, dtype=np.float32)
+        starts = _starts(layout)
+        modules = [
+            [
+                (name, d_in, d_out, column)
+                for (name, d_in, d_out), column in zip(site, _columns(site), strict=True)
+                if name in starts
+            ]
+            for site in sites
+        ]
+        self._counts = [len(site) for site in modules]
+        flat = [module for site in modules for module in site]
+        self._d_ins = np.array([d_in for _, d_in, _, _ in flat])
+        self._starts = np.array([starts[name] for name, _, _, _ in flat])
+        self._widths = np.array([d_out for _, _, d_out, _ in flat], dtype=np.int64)
+        self._columns = np.array([column for _, _, _, column in flat], dtype=np.int64)
+
+    def place(self, slot: int, weights: AdapterWeights | None) -> None:
+        """Notes where an adapter lies, which must live for as long as it is noted; None forgets."""
+        if weights is None:
+            self._ranks[slot] = 0
+            return
+        self._ranks[slot], self._scales[slot] = weights.rank, weights.scaling
+        self._bases[slot] = weights.vector.ctypes.data
+
+    def of(self, owners: Sequence[int], held: tuple[object, ...]) -> tuple[Pointers | None, ...]:
+        """For each site, where its factors lie; ``held`` are what owns the memory."""
+        rows = np.array(owners, dtype=np.int64)
+        ranks, scales = self._ranks[rows], self._scales[rows]
+        if not ranks.any():
+            return (None,) * len(self._counts)
+        a = self._bases[rows] + 4 * ranks * self._starts[:, None]
+        b = a + 4 * ranks * self._d_ins[:, None]
+        kept = (self, ranks, scales, a, b, *held)
+        columns, widths, ranks_at, scales_at, a_at, b_at = (
+            one.ctypes.data for one in (self._columns, self._widths, ranks, scales, a, b)
+        )
+        found: list[Pointers | None] = []
+        first = 0
+        for count in self._counts:
+            here, there = 8 * first, 8 * first * len(rows)
+            found.append(
+                Pointers(
+                    int(self._d_ins[first]),
+                    count,
+                    columns + here,
+                    widths + here,
+                    len(rows),
+                    ranks_at,
+                    scales_at,
+                    a_at + there,
+                    b_at + there,
+                    kept,
+                )
+                if count
+                else None
+            )
+            first += count
+        return tuple(found)
+
+
+def add_low_rank(x: Tensor, y: Tensor, pointers: Pointers, counts: Sequence[int]) -> None:
+    """``y (tokens, Σ d_outs)`` with the owners' terms for ``x (tokens, d_in)``, in place."""
+    tokens, total = _counted(tuple(counts))
+    if len(x) != total or len(y) != total or len(tokens) != pointers.owners or y.stride(1) != 1:
+        raise IndexError(f"expected {total} tokens of {pointers.owners} owners, got {len(x)} and {len(y)}")
+    x = x if x.stride(1) == 1 else x.contiguous()
+    library().add_low_rank(  # type: ignore[union-attr]
+        *(x.data_ptr(), x.stride(0), y.data_ptr(), y.stride(0)),
+        *(pointers.d_in, pointers.members, pointers.columns, pointers.widths),
+        *(pointers.owners, tokens.ctypes.data, pointers.ranks, pointers.scales, pointers.a, pointers.b),
+        torch.get_num_threads(),
+    )
+
+
+def normalize(x: Tensor, norm: Norm) -> Tensor:
+    """Rows of ``x (rows, width)`` normed."""
+    out = x.new_empty(x.shape)
+    library().normalize(  # type: ignore[union-attr]
+        *(len(x), x.shape[1], x.data_ptr(), x.stride(0)),
+        *(norm.weight.data_ptr(), norm.eps, out.data_ptr(), torch.get_num_threads()),
+    )
+    return out
+
+
+def gate(x: Tensor) -> Tensor:
+    """``silu(gate) · up`` of gate and up side by side, ``(rows, 2 · width)`` to ``(rows, width)``."""
+    out = x.new_empty(len(x), x.shape[1] // 2)
+    library().gate(  # type: ignore[union-attr]
+        *(len(x), out.shape[1], x.data_ptr(), x.stride(0), out.data_ptr(), torch.get_num_threads())
+    )
+    return out
+
+
+def turn(x: Tensor, norm: Norm | None, table: Tensor, positions: Tensor) -> Tensor:
+    """Heads ``(tokens, heads, head_dim)`` normed and turned by their positions (see ``caches.turn``)."""
+    tokens, heads, size = x.shape
+    if tokens != len(positions) or int(positions.max()) >= table.shape[1] or x.stride(1) != size:
+        raise IndexError(f"expected positions below {table.shape[1]} for {tokens} tokens")
+    out = x.new_empty(x.shape)
+    library().turn_all(  # type: ignore[union-attr]
+        *(tokens, heads, size, x.data_ptr(), x.stride(0)),
+        *(None if norm is None else norm.weight.data_ptr(), 0.0 if norm is None else norm.eps),
+        *(table.data_ptr(), table[1].data_ptr(), positions.data_ptr()),
+        *(out.data_ptr(), torch.get_num_threads()),
+    )
+    return out
+
+
+def attend(heads: Tensor, sight: Sight, cache: Tensor, entries: np.ndarray, lengths: np.ndarray) -> Tensor:
+    """Puts the newest key and value of each row into the cache; what its queries see, ``(rows, width)``.
+
+    Args:
+        heads: queries, keys and values as the host made them, ``(rows, heads + 2 · kv_heads, head_dim)``.
+        sight: how this layer looks at its cache.
+        cache: keys and values of one layer, ``(2, entries, kv_heads, room, head_dim)``.
+        entries: where in the cache each row is, int64.
+        lengths: tokens that each row has there already, int64.
+    """
+    rows, count, size = heads.shape
+    _, held, kv_heads, room, _ = cache.shape
+    queries, table, norm = count - 2 * kv_heads, sight.table, sight.norm
+    if lengths.max() >= min(room, table.shape[1]) or entries.max() >= held or len(entries) != rows:
+        raise IndexError(f"expected rows with room in a cache of {held} entries of {room} tokens")
+    seen = heads.new_empty(rows, queries * size)
+    library().attend(  # type: ignore[union-attr]
+        *(rows, queries, kv_heads, size),
+        *(heads.data_ptr(), heads.stride(0)),
+        *(None if norm is None else norm.weight.data_ptr(), 0.0 if norm is None else norm.eps),
+        *(table.data_ptr(), table[1].data_ptr()),
+        *(cache.data_ptr(), cache[1].data_ptr(), room),
+        *(entries.ctypes.data, lengths.ctypes.data),
+        *(sight.window or 0, sight.scale),
+        *(seen.data_ptr(), torch.get_num_threads()),
+    )
+    return seen
+
+
+def _starts(layout: AdapterLayout) -> Mapping[str, int]:
+    """Where each module's A starts in a vector of rank 1."""
+    return {name: a.start for name, a, _, _, _ in layout.blocks(1)}
+
+
+def _columns(site: Sequence[tuple[str, int, int]]) -> list[int]:
+    """Where each member's outputs start."""
+    return [int(start) for start in np.cumsum([0, *(d_out for _, _, d_out in site)])[:-1]]
+
+
+@lru_cache(maxsize=64)
+def _counted(counts: tuple[int, ...]) -> tuple[np.ndarray, int]:
+    return np.array(counts, dtype=np.int64), sum(counts)

@@ -1,0 +1,342 @@
+/* What a forward pass on a CPU does between its large products, in as few passes over memory as there can be:
+ * the low-rank terms of a population, the attention of newest tokens, norms, rotations and gates.
+ *
+ * The first two are sums over a few rows at a time, too small for a BLAS and, looped over from Python, mostly
+ * calls. Two building blocks serve both. `dots`: rows against rows, x wᵀ (x Aᵀ; queries against keys). `mixes`:
+ * sums of rows, y += s w (what A made of x, times B; weights times values). Matrices are float32 and
+ * row-major; a stride is the distance of two rows in elements. Vectors are GCC's, eight wide, which every
+ * compiler with `__builtin_shufflevector` turns into what the machine has.
+ */
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#ifndef SOURCE
+#define SOURCE "?"
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+#define SHUFFLE __builtin_shufflevector
+
+typedef float v8 __attribute__((vector_size(32)));
+typedef float v4 __attribute__((vector_size(16)));
+typedef int32_t i8 __attribute__((vector_size(32)));
+
+INLINE v8 load(const float *from) { v8 x; memcpy(&x, from, sizeof x); return x; }
+INLINE void store(float *to, v8 x) { memcpy(to, &x, sizeof x); }
+INLINE v8 splat(float x) { return (v8){x, x, x, x, x, x, x, x}; }
+
+/* Asks for what comes next while there is something else to do: the hardware foresees nothing across pages. */
+INLINE void fetch(const void *from, long bytes)
+{
+    for (long k = 0; k < bytes; k += 64) __builtin_prefetch((const char *)from + k, 0, 1);
+}
+
+/* Sums of four vectors' lanes. */
+INLINE v4 sums(v8 a, v8 b, v8 c, v8 d)
+{
+    v8 ab = SHUFFLE(a, b, 0, 8, 2, 10, 4, 12, 6, 14) + SHUFFLE(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
+    v8 cd = SHUFFLE(c, d, 0, 8, 2, 10, 4, 12, 6, 14) + SHUFFLE(c, d, 1, 9, 3, 11, 5, 13, 7, 15);
+    v8 all = SHUFFLE(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13) + SHUFFLE(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15);
+    return SHUFFLE(all, all, 0, 1, 2, 3) + SHUFFLE(all, all, 4, 5, 6, 7);
+}
+
+INLINE float sum(v8 a)
+{
+    v4 s = SHUFFLE(a, a, 0, 1, 2, 3) + SHUFFLE(a, a, 4, 5, 6, 7);
+    return s[0] + s[1] + s[2] + s[3];
+}
+
+/* `dots` of R rows of x and C rows of w. */
+INLINE void dots_tile(const int R, const int C, const float *x, long xs, const float *w, long ws, long depth,
+                      float scale, float *out, long os)
+{
+    v8 acc[2][4];
+    for (int i = 0; i < R; i++)
+        for (int j = 0; j < C; j++) acc[i][j] = splat(0);
+    long k = 0;
+    for (; k + 8 <= depth; k += 8) {
+        v8 row[4];
+        for (int j = 0; j < C; j++) row[j] = load(w + j * ws + k);
+        for (int i = 0; i < R; i++) {
+            v8 here = load(x + i * xs + k);
+            for (int j = 0; j < C; j++) acc[i][j] += here * row[j];
+        }
+    }
+    for (int i = 0; i < R; i++) {
+        float found[4];
+        if (C == 4) {
+            v4 four = sums(acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
+            memcpy(found, &four, sizeof four);
+        } else {
+            found[0] = sum(acc[i][0]);
+        }
+        for (int j = 0; j < C; j++) {
+            for (long rest = k; rest < depth; rest++) found[j] += x[i * xs + rest] * w[j * ws + rest];
+            out[i * os + j] = found[j] * scale;
+        }
+    }
+}
+
+/* out[i, j] = scale · x[i] · w[j] over `depth` numbers. */
+INLINE void dots(const float *x, long xs, long rows, const float *w, long ws, long count, long depth,
+                 float scale, float *out, long os)
+{
+    long j = 0;
+    for (; j + 4 <= count; j += 4) {
+        long i = 0;
+        for (; i + 2 <= rows; i += 2)
+            dots_tile(2, 4, x + i * xs, xs, w + j * ws, ws, depth, scale, out + i * os + j, os);
+        if (i < rows) dots_tile(1, 4, x + i * xs, xs, w + j * ws, ws, depth, scale, out + i * os + j, os);
+    }
+    for (; j < count; j++)
+        for (long i = 0; i < rows; i++)
+            dots_tile(1, 1, x + i * xs, xs, w + j * ws, ws, depth, scale, out + i * os + j, os);
+}
+
+/* `mixes` of R rows and 8 · W columns. */
+INLINE void mixes_tile(const int R, const int W, const float *s, long ss, const float *w, long ws, long depth,
+                       float *y, long ys)
+{
+    v8 acc[4][4];
+    for (int i = 0; i < R; i++)
+        for (int c = 0; c < W; c++) acc[i][c] = load(y + i * ys + 8 * c);
+    for (long j = 0; j < depth; j++) {
+        v8 row[4];
+        for (int c = 0; c < W; c++) row[c] = load(w + j * ws + 8 * c);
+        for (int i = 0; i < R; i++) {
+            v8 factor = splat(s[i * ss + j]);
+            for (int c = 0; c < W; c++) acc[i][c] += factor * row[c];
+        }
+    }
+    for (int i = 0; i < R; i++)
+        for (int c = 0; c < W; c++) store(y + i * ys + 8 * c, acc[i][c]);
+}
+
+INLINE void mixes_rows(const int R, const int W, const float *s, long ss, const float *w, long ws, long depth,
+                       float *y, long ys, long width)
+{
+    long c = 0;
+    for (; c + 8 * W <= width; c += 8 * W) mixes_tile(R, W, s, ss, w + c, ws, depth, y + c, ys);
+    for (; c + 8 <= width; c += 8) mixes_tile(R, 1, s, ss, w + c, ws, depth, y + c, ys);
+    for (; c < width; c++)
+        for (int i = 0; i < R; i++)
+            for (long j = 0; j < depth; j++) y[i * ys + c] += s[i * ss + j] * w[j * ws + c];
+}
+
+/* y[i] += Σ_j s[i, j] · w[j], `width` numbers wide, over `depth` rows of w. */
+INLINE void mixes(const float *s, long ss, long rows, const float *w, long ws, long depth, float *y, long ys,
+                  long width)
+{
+    long i = 0;
+    for (; i + 4 <= rows; i += 4) mixes_rows(4, 2, s + i * ss, ss, w, ws, depth, y + i * ys, ys, width);
+    for (; i + 2 <= rows; i += 2) mixes_rows(2, 4, s + i * ss, ss, w, ws, depth, y + i * ys, ys, width);
+    if (i < rows) mixes_rows(1, 4, s + i * ss, ss, w, ws, depth, y + i * ys, ys, width);
+}
+
+/* eˣ for x ≤ 0, to about 1e-7 of it: 2ⁿ times a polynomial on [-ln 2 / 2, ln 2 / 2] (Cephes). */
+INLINE v8 exponential(v8 x)
+{
+    const i8 is_low = x < -87.0f;
+    x = (v8)((is_low & (i8)splat(-87.0f)) | (~is_low & (i8)x));
+    const v8 magic = splat(12582912.0f); /* 1.5 · 2²³: adding it rounds to an integer in the low bits */
+    v8 shifted = x * 1.44269504f + magic, n = shifted - magic;
+    v8 r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    v8 p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    i8 power = ((i8)shifted - (i8)magic) << 23;
+    return (v8)((i8)p + power);
+}
+
+/* Turns scores into e to the score less the largest, in place, and returns their sum. Room for whole vectors. */
+INLINE float weigh(float *scores, long count)
+{
+    float most = -INFINITY, total = 0;
+    for (long j = 0; j < count; j++) most = scores[j] > most ? scores[j] : most;
+    for (long j = count; j % 8; j++) scores[j] = -INFINITY;
+    v8 sums8 = splat(0), top = splat(most);
+    for (long j = 0; j < count; j += 8) {
+        v8 one = exponential(load(scores + j) - top);
+        store(scores + j, one);
+        if (j + 8 <= count) sums8 += one;
+        else for (long k = j; k < count; k++) total += one[k - j];
+    }
+    return total + sum(sums8);
+}
+
+/* scale · Aᵀ of all members side by side, (d_in, width), where width is at least members · rank. */
+INLINE void pack(const int64_t *a, long owners, long members, long rank, long d_in, float scale, float *packed,
+                 long width)
+{
+    memset(packed, 0, sizeof(float) * d_in * width);
+    for (long m = 0; m < members; m++)
+        for (long j = 0; j < rank; j++)
+            for (long k = 0; k < d_in; k++)
+                packed[k * width + m * rank + j] = scale * ((const float *)a[m * owners])[j * d_in + k];
+}
+
+/* y += scale · (x Aᵀ) B for one owner after the other, at each one's own rank.
+ *
+ * x (tokens, d_in) and y (tokens, …) have `counts[o]` tokens of owner o. a and b are addresses of
+ * (rank, d_in) and (rank, width) matrices, [member][owner]; a member's part of y is `widths[m]` wide and starts
+ * at column `columns[m]`. Rank 0 adds nothing.
+ */
+void add_low_rank(const float *x, int64_t xs, float *y, int64_t ys, int64_t d_in, int64_t members,
+                  const int64_t *columns, const int64_t *widths, int64_t owners, const int64_t *counts,
+                  const int64_t *ranks, const float *scales, const int64_t *a, const int64_t *b, int64_t threads)
+{
+    enum { BATCH = 64, WORTH_PACKING = 24 };
+    int64_t starts[owners + 1];
+    starts[0] = 0;
+    for (int64_t o = 0; o < owners; o++) starts[o + 1] = starts[o] + counts[o];
+    #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
+    for (int64_t o = 0; o < owners; o++) {
+        const int64_t rank = ranks[o], width = (members * rank + 7) / 8 * 8;
+        if (!rank || !counts[o]) continue;
+        if (o + 1 < owners && counts[o] < WORTH_PACKING)
+            for (int64_t m = 0; m < members; m++) {
+                fetch((const float *)a[m * owners + o + 1], sizeof(float) * ranks[o + 1] * d_in);
+                fetch((const float *)b[m * owners + o + 1], sizeof(float) * ranks[o + 1] * widths[m]);
+            }
+        /* Packed, Aᵀ is what `mixes` takes, which is twice as fast as `dots`. */
+        const int is_packed = counts[o] >= WORTH_PACKING;
+        float *inner = malloc(sizeof(float) * width * (BATCH + is_packed * d_in)), *packed = inner + width * BATCH;
+        if (!inner) abort();
+        if (is_packed) pack(a + o, owners, members, rank, d_in, scales[o], packed, width);
+        for (int64_t token = starts[o]; token < starts[o + 1]; token += BATCH) {
+            const int64_t left = starts[o + 1] - token, n = left < BATCH ? left : BATCH;
+            if (is_packed) {
+                memset(inner, 0, sizeof(float) * n * width);
+                mixes(x + token * xs, xs, n, packed, width, d_in, inner, width, width);
+            }
+            for (int64_t m = 0; m < members; m++) {
+                const float *am = (const float *)a[m * owners + o], *bm = (const float *)b[m * owners + o];
+                float *part = inner + m * rank;
+                if (!is_packed) dots(x + token * xs, xs, n, am, d_in, rank, d_in, scales[o], part, width);
+                mixes(part, width, n, bm, widths[m], rank, y + token * ys + columns[m], ys, widths[m]);
+            }
+        }
+        free(inner);
+    }
+}
+
+/* What brings a row to root mean square 1. */
+INLINE float evening(const float *x, long width, float eps)
+{
+    v8 squares = splat(0);
+    float rest = 0;
+    long k = 0;
+    for (; k + 8 <= width; k += 8) squares += load(x + k) * load(x + k);
+    for (; k < width; k++) rest += x[k] * x[k];
+    return 1 / sqrtf((rest + sum(squares)) / width + eps);
+}
+
+/* out (rows, width): rows of root mean square 1, times weights (width). */
+void normalize(int64_t rows, int64_t width, const float *x, int64_t xs, const float *weights, float eps, float *out,
+               int64_t threads)
+{
+    #pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int64_t i = 0; i < rows; i++) {
+        const float even = evening(x + i * xs, width, eps);
+        for (int64_t k = 0; k < width; k++) out[i * width + k] = x[i * xs + k] * even * weights[k];
+    }
+}
+
+/* out (rows, width) = silu(gate) · up, where x (rows, 2 · width) holds gate and up. A multiple of 8 wide. */
+void gate(int64_t rows, int64_t width, const float *x, int64_t xs, float *out, int64_t threads)
+{
+    #pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t k = 0; k < width; k += 8) {
+            const v8 g = load(x + i * xs + k), up = load(x + i * xs + width + k);
+            const i8 is_negative = g < 0.0f;
+            const v8 e = exponential((v8)((i8)g | INT32_MIN)); /* of -|g| */
+            const v8 top = (v8)((is_negative & (i8)e) | (~is_negative & (i8)splat(1)));
+            store(out + i * width + k, g * up * top / (e + 1.0f));
+        }
+}
+
+/* One head: normed to root mean square 1 (unless norm is NULL), turned by its position. */
+INLINE void turn(const float *x, const float *norm, float eps, const float *cosines, const float *sines, long dim,
+                 float *out)
+{
+    const float even = norm ? evening(x, dim, eps) : 1;
+    const long half = dim / 2;
+    for (long k = 0; k < half; k++) {
+        const float low = x[k] * even * (norm ? norm[k] : 1), high = x[k + half] * even * (norm ? norm[k + half] : 1);
+        out[k] = low * cosines[k] + high * sines[k];
+        out[k + half] = high * cosines[k + half] + low * sines[k + half];
+    }
+}
+
+/* `turn` of the first heads of every token: x (tokens, …, dim) to out (tokens, heads, dim). */
+void turn_all(int64_t tokens, int64_t heads, int64_t dim, const float *x, int64_t xs, const float *norms, float eps,
+              const float *cosines, const float *sines, const int64_t *positions, float *out, int64_t threads)
+{
+    #pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int64_t i = 0; i < tokens; i++)
+        for (int64_t h = 0; h < heads; h++)
+            turn(x + i * xs + h * dim, norms ? norms + h * dim : NULL, eps, cosines + positions[i] * dim,
+                 sines + positions[i] * dim, dim, out + (i * heads + h) * dim);
+}
+
+/* The newest token of each row: its key and value go into the cache, then its queries look at what is there.
+ *
+ * qkv (rows, heads + 2 · kv_heads, dim) as the host's products left them; norms (heads + kv_heads, dim) or NULL;
+ * cosines and sines (positions, dim), the first half of the sines negated. The caches are
+ * (…, kv_heads, room, dim); row i has `lengths[i]` tokens in entry `entries[i]`. A window of 0 sees all.
+ */
+void attend(int64_t rows, int64_t heads, int64_t kv_heads, int64_t dim, const float *qkv, int64_t qkv_stride,
+            const float *norms, float eps, const float *cosines, const float *sines, float *keys, float *values,
+            int64_t room, const int64_t *entries, const int64_t *lengths, int64_t window, float scale, float *out,
+            int64_t threads)
+{
+    const int64_t groups = heads / kv_heads;
+    #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t end = lengths[i] + 1, first = window && end > window ? end - window : 0, count = end - first;
+        const int64_t stride = (count + 7) / 8 * 8;
+        const float *turns = cosines + lengths[i] * dim, *signs = sines + lengths[i] * dim;
+        float *scores = malloc(sizeof(float) * groups * (stride + dim)), *queries = scores + groups * stride;
+        if (!scores) abort();
+        for (int64_t h = 0; h < kv_heads; h++) {
+            const float *row = qkv + i * qkv_stride;
+            float *key = keys + ((entries[i] * kv_heads + h) * room) * dim;
+            float *value = values + ((entries[i] * kv_heads + h) * room) * dim;
+            const int64_t place = heads + h, next = h + 1 < kv_heads ? i : i + 1;
+            if (next < rows) {
+                const int64_t there = (entries[next] * kv_heads + (h + 1) % kv_heads) * room * dim;
+                fetch(keys + there, sizeof(float) * lengths[next] * dim);
+                fetch(values + there, sizeof(float) * lengths[next] * dim);
+            }
+            turn(row + place * dim, norms ? norms + place * dim : NULL, eps, turns, signs, dim, key + lengths[i] * dim);
+            memcpy(value + lengths[i] * dim, row + (place + kv_heads) * dim, sizeof(float) * dim);
+            for (int64_t g = 0; g < groups; g++) {
+                const int64_t head = h * groups + g;
+                turn(row + head * dim, norms ? norms + head * dim : NULL, eps, turns, signs, dim, queries + g * dim);
+            }
+            dots(queries, dim, groups, key + first * dim, dim, count, dim, scale, scores, stride);
+            float *seen = out + (i * heads + h * groups) * dim;
+            memset(seen, 0, sizeof(float) * groups * dim);
+            float shares[groups];
+            for (int64_t g = 0; g < groups; g++) shares[g] = 1 / weigh(scores + g * stride, count);
+            mixes(scores, stride, groups, value + first * dim, dim, count, seen, dim, dim);
+            for (int64_t g = 0; g < groups; g++)
+                for (int64_t k = 0; k < dim; k++) seen[g * dim + k] *= shares[g];
+        }
+        free(scores);
+    }
+}
+
+/* The version of this file. */
+const char *source(void) { return SOURCE; }
