@@ -6,7 +6,8 @@ architecture answer for the same prompts and adapters, so PEFT is asked once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ import pytest
 import torch
 
 from hosts import PeftHost, make_host, random_weights
+from symbiont_ecology.host import native
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.loading import EMBEDDED_FOLDER, TextCodec, load_decoder, read_config
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Row
+from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Rollouts, Row
 
 ARCHITECTURES = ("qwen3", "qwen2", "llama", "gemma3", "sliding mistral", "gpt2", "embedded")
 LORA = {0: (1, 2.0), 1: (16, 0.25), 2: (4, 1.0), 3: (8, 2.0), 4: (3, 0.5), 5: (16, 0.5)}
@@ -79,21 +81,37 @@ PATHS = {
     "chunked": Way(regular_rows()[::2], {"memory_mb": 6.0}),
     "ragged": Way(ragged_rows()),
     "shared": Way(shared_rows()),
+    "torch": Way(shared_rows() + ragged_rows()),
+    "transformers, torch": Way(ragged_rows(), {"prefer_fused": False}),
 }
+
+
+@contextmanager
+def compiled_or_not(path: str) -> Iterator[None]:
+    """On the paths of torch alone, there are no compiled passes."""
+    with pytest.MonkeyPatch.context() as patch:
+        if path.endswith("torch"):
+            patch.setattr(native, "library", lambda: None)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _compiled_or_not(request: pytest.FixtureRequest) -> Iterator[None]:
+    callspec = getattr(request.node, "callspec", None)
+    with compiled_or_not(callspec.params.get("path", "") if callspec else ""):
+        yield
 
 
 class Reference:
     """What PEFT makes of all prompts under all adapters of one architecture, and a kernel for every path."""
 
     def __init__(self, folder: Path, exports: Path) -> None:
-        self.folder = folder
-        self.kernels = {
-            name: with_adapters(HostKernel.from_pretrained(folder, slots=len(LORA), rank=16, **path.settings))
-            for name, path in PATHS.items()
-        }
-        self.written = {
-            name: kernel.rollout(PATHS[name].rows, None, Decoding()) for name, kernel in self.kernels.items()
-        }
+        self.folder, self.kernels, self.written = folder, dict[str, HostKernel](), dict[str, Rollouts]()
+        for name, path in PATHS.items():
+            with compiled_or_not(name):
+                kernel = HostKernel.from_pretrained(folder, slots=len(LORA), rank=16, **path.settings)
+                self.kernels[name] = with_adapters(kernel)
+                self.written[name] = kernel.rollout(path.rows, None, Decoding())
         self.peft = PeftHost(folder, self.kernels["fused"], list(LORA), exports)
         self.answers: dict[tuple[str, int], tuple[int, ...]] = {}
         self.log_probabilities: dict[tuple[str, int], torch.Tensor] = {}

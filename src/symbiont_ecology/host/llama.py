@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.families import read_blueprint
 from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.lowrank import Shares
-from symbiont_ecology.host.packing import Group, Packing, Text, chunks, pack, taken
+from symbiont_ecology.host.packing import Packing, Text, chunks, pack, taken
+from symbiont_ecology.host.rectangles import Rectangles
 from symbiont_ecology.host.windows import Masks, masks_of
 
 
@@ -41,10 +43,23 @@ class _Reading:
 
     packing: Packing
     adapters: Adapters
-    tables: Tensor  # cosines and sines, (views, 2, positions, head_dim)
-    masks: Sequence[Sequence[Masks]]  # for each view, of each group
+    sights: Sequence[Sight]  # for each layer
     cache: Tensor | None  # (layers, 2, rows, kv_heads, room, head_dim)
     is_everywhere: bool  # whether the last layer works for all tokens, and not for the ends alone
+
+    @cached_property
+    def rectangles(self) -> Rectangles:
+        """The line as torch's attention takes it."""
+        return Rectangles.of(self.packing)
+
+    @cached_property
+    def masks(self) -> dict[int | None, list[Masks]]:
+        """For each window, of each group."""
+        dtype = self.sights[0].table.dtype
+        windows = {sight.window for sight in self.sights}
+        return {
+            window: [masks_of(group, dtype, window) for group in self.rectangles.groups] for window in windows
+        }
 
 
 class LlamaDecoder:
@@ -124,14 +139,17 @@ class LlamaDecoder:
 
     def _new_cache(self, lengths: np.ndarray, room: int) -> Cache:
         """For prompts of these lengths and ``room`` tokens to come."""
-        tables, views = self._turns(int(lengths.max()) + room), self._host.views
-        sights = [
+        sights = self._sights(int(lengths.max()) + room)
+        kind = RaggedCache if native.is_usable(self.device, self.dtype) else PaddedCache
+        return kind(sights, self.shape, lengths, room, self.device, self.dtype)
+
+    def _sights(self, end: int) -> list[Sight]:
+        """How each layer looks at up to ``end`` tokens."""
+        tables, views = self._turns(end), self._host.views
+        return [
             Sight(layer.head_norms, views[layer.view].window, tables[layer.view], self._attention_scale)
             for layer in self._host.layers
         ]
-        is_ragged = native.is_usable(self.device, self.dtype)
-        kind = RaggedCache if is_ragged else PaddedCache
-        return kind(sights, self.shape, lengths, room, self.device, self.dtype)
 
     def _read(
         self, packing: Packing, adapters: Adapters, cache: Tensor | None, *, is_everywhere: bool = False
@@ -140,17 +158,7 @@ class LlamaDecoder:
 
         The last layer works for the ends alone: a sixth of all products in a host of five layers.
         """
-        reading = _Reading(
-            packing,
-            adapters,
-            self._turns(packing.longest),
-            [
-                [masks_of(group, self.dtype, view.window) for group in packing.groups]
-                for view in self._host.views
-            ],
-            cache,
-            is_everywhere,
-        )
+        reading = _Reading(packing, adapters, self._sights(packing.longest), cache, is_everywhere)
         x = self._embedded(packing.ids)
         is_learning = torch.is_grad_enabled()
         if is_learning:
@@ -178,26 +186,43 @@ class LlamaDecoder:
 
     def _attended(self, heads: Tensor, index: int, reading: _Reading, is_last: bool) -> Tensor:
         """What packed tokens see: ``(tokens, all heads, head_dim)`` to ``(tokens or ends, width)``."""
-        packing, both = reading.packing, self.shape.heads + self.shape.kv_heads
-        layer, scale = self._host.layers[index], self._attention_scale
-        turned = turn(
-            heads[:, :both], layer.head_norms, reading.tables[layer.view], packing.positions
-        ).flatten(1)
-        values, seen = heads[:, both:].flatten(1), []
-        for group, masks in zip(packing.groups, reading.masks[layer.view], strict=True):
+        packing, sight = reading.packing, reading.sights[index]
+        cache = None if reading.cache is None else reading.cache[index]
+        both = self.shape.heads + self.shape.kv_heads
+        turned, values = turn(heads[:, :both], sight.norm, sight.table, packing.positions), heads[:, both:]
+        if native.takes(heads):
+            if cache is not None:
+                native.fill(cache, turned, values, packing.prompt_starts, packing.prompt_lengths)
+            return native.look(turned, values, packing.stretches(is_ends=is_last), sight)
+        return self._attended_in_rectangles(
+            turned.flatten(1), values.flatten(1), cache, reading, sight, is_last
+        )
+
+    def _attended_in_rectangles(
+        self,
+        turned: Tensor,
+        values: Tensor,
+        cache: Tensor | None,
+        reading: _Reading,
+        sight: Sight,
+        is_last: bool,
+    ) -> Tensor:
+        """The same with torch's attention."""
+        seen = []
+        for group, masks in zip(reading.rectangles.groups, reading.masks[sight.window], strict=True):
             q, k, v = self._split(turned, values, group.prompts)
-            if reading.cache is not None:
-                _fill(reading.cache[index], group, k, v)
+            if cache is not None:
+                for target, found in zip(cache, (k, v), strict=True):
+                    target[group.rows, :, : k.shape[2]] = group.by_row(found)
             if is_last:
                 q = q[torch.arange(len(q), device=q.device), :, group.lengths - 1, None]
-            seen.append(_attention(q, k, v, masks.ends if is_last else masks.prompts, scale))
+            seen.append(_attention(q, k, v, masks.ends if is_last else masks.prompts, sight.scale))
             if group.has_answers:
                 q, *own = self._split(turned, values, group.answers)
-                k, v = (
-                    torch.cat([group.by_row(past), one], 2) for past, one in zip((k, v), own, strict=True)
-                )
-                seen.append(_attention(q, k, v, masks.answers, scale))
-        return packing.packed_ends(seen) if is_last else packing.packed(seen)
+                k, v = (torch.cat([group.by_row(old), new], 2) for old, new in zip((k, v), own, strict=True))
+                seen.append(_attention(q, k, v, masks.answers, sight.scale))
+        rectangles = reading.rectangles
+        return rectangles.packed_ends(seen) if is_last else rectangles.packed(seen)
 
     def _split(self, turned: Tensor, values: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys, values ``(rows, heads, time, head_dim)`` at ``places (rows, time)`` of the line."""
@@ -241,12 +266,6 @@ class LlamaSession:
     def keep(self, rows: Tensor) -> None:
         """Goes on with fewer rows."""
         self.cache.keep(rows)
-
-
-def _fill(cache: Tensor, group: Group, k: Tensor, v: Tensor) -> None:
-    """Puts keys and values of a group's prompts into ``cache (2, rows, kv_heads, room, head_dim)``."""
-    for target, found in zip(cache, (k, v), strict=True):
-        target[group.rows, :, : found.shape[2]] = group.by_row(found)
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:

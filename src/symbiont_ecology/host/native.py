@@ -1,14 +1,14 @@
 """The compiled passes of ``thin.c``, where they were built (``scripts/build_native.py``).
 
-They serve float32 hosts on a CPU when no gradients are wanted. Elsewhere, without a compiler at
-installation, or with ``SYMBIONT_NATIVE=0`` in the environment, torch computes the same.
+They serve float32 hosts on a CPU when no gradients are wanted. Elsewhere, and where there was no compiler
+at installation, torch computes the same.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,29 +27,32 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).with_name("thin.c")
 BUILT = Path(__file__).with_name("libthin.so")
-SWITCH = "SYMBIONT_NATIVE"
 
 _KINDS = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "f": ctypes.c_float}
 _SIGNATURES = {
     "add_low_rank": "pnpn nnpp npppppn",
     "attend": "nnnn pn pf pp ppn pp nf pn",
+    "fill": "npp nnnn pn pn pp n",
     "gate": "nn pn pn",
+    "look": "np nnn pn pn nf pn",
     "normalize": "nn pn pf pn",
     "turn_all": "nnn pn pf pp p pn",
 }
 """Kinds of arguments: pointers, numbers, floats."""
 
 
-def digest(source: Path = SOURCE) -> str:
+def digest() -> str:
     """Names the version of the source; what was built from another one is not used."""
-    return hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
     """What was built from the source beside this file, None where there is no such thing."""
-    is_old_x86 = torch.backends.cpu.get_cpu_capability() == "DEFAULT" and os.uname().machine == "x86_64"
-    if os.environ.get(SWITCH) == "0" or not BUILT.exists() or is_old_x86:
+    is_old = (
+        platform.machine() in ("x86_64", "AMD64") and torch.backends.cpu.get_cpu_capability() == "DEFAULT"
+    )
+    if is_old or not BUILT.exists():
         return None
     found = ctypes.CDLL(str(BUILT))
     found.source.restype = ctypes.c_char_p
@@ -237,6 +240,48 @@ def attend(heads: Tensor, sight: Sight, cache: Tensor, entries: np.ndarray, leng
         *(entries.ctypes.data, lengths.ctypes.data),
         *(sight.window or 0, sight.scale),
         *(seen.data_ptr(), torch.get_num_threads()),
+    )
+    return seen
+
+
+def fill(cache: Tensor, turned: Tensor, values: Tensor, starts: np.ndarray, lengths: np.ndarray) -> None:
+    """Puts prompts' keys and values into a layer's ``cache (2, rows, kv_heads, room, head_dim)``.
+
+    ``turned (tokens, heads + kv_heads, head_dim)`` and ``values (tokens, kv_heads, head_dim)`` are those of a
+    line of tokens, in which each row's prompt has a start and a length.
+    """
+    _, rows, kv_heads, room, size = cache.shape
+    if len(starts) != rows or lengths.max() > room or (starts + lengths).max() > len(turned):
+        raise IndexError(f"expected prompts of {rows} rows of at most {room} tokens among {len(turned)}")
+    library().fill(  # type: ignore[union-attr]
+        *(rows, starts.ctypes.data, lengths.ctypes.data),
+        *(turned.shape[1] - kv_heads, kv_heads, size, room),
+        *(turned.data_ptr(), turned.stride(0), values.data_ptr(), values.stride(0)),
+        *(cache[0].data_ptr(), cache[1].data_ptr(), torch.get_num_threads()),
+    )
+
+
+def look(turned: Tensor, values: Tensor, stretches: np.ndarray, sight: Sight) -> Tensor:
+    """What the tokens of a line see, ``(looking tokens, heads · head_dim)``; the line as in ``fill``.
+
+    ``stretches (…, 6)`` are of int64: where one starts and how many tokens it has, where the past that it
+    sees starts and how many tokens that has, which of its tokens is the first to look, and where in the
+    output what that one sees belongs.
+    """
+    start, count, past, past_count, first, to = stretches.T
+    looking = int((count - first).sum())
+    if (
+        max((start + count).max(), (past + past_count).max()) > len(turned)
+        or (to + count - first).max() > looking
+    ):
+        raise IndexError(f"expected stretches of a line of {len(turned)} tokens")
+    kv_heads, size = values.shape[1:]
+    heads = turned.shape[1] - kv_heads
+    seen = turned.new_empty(looking, heads * size)
+    library().look(  # type: ignore[union-attr]
+        *(len(stretches), stretches.ctypes.data, heads, kv_heads, size),
+        *(turned.data_ptr(), turned.stride(0), values.data_ptr(), values.stride(0)),
+        *(sight.window or 0, sight.scale, seen.data_ptr(), torch.get_num_threads()),
     )
     return seen
 

@@ -104,11 +104,11 @@ INLINE void dots(const float *x, long xs, long rows, const float *w, long ws, lo
 INLINE void mixes_tile(const int R, const int W, const float *s, long ss, const float *w, long ws, long depth,
                        float *y, long ys)
 {
-    v8 acc[4][4];
+    v8 acc[8][8];
     for (int i = 0; i < R; i++)
         for (int c = 0; c < W; c++) acc[i][c] = load(y + i * ys + 8 * c);
     for (long j = 0; j < depth; j++) {
-        v8 row[4];
+        v8 row[8];
         for (int c = 0; c < W; c++) row[c] = load(w + j * ws + 8 * c);
         for (int i = 0; i < R; i++) {
             v8 factor = splat(s[i * ss + j]);
@@ -119,25 +119,31 @@ INLINE void mixes_tile(const int R, const int W, const float *s, long ss, const 
         for (int c = 0; c < W; c++) store(y + i * ys + 8 * c, acc[i][c]);
 }
 
-INLINE void mixes_rows(const int R, const int W, const float *s, long ss, const float *w, long ws, long depth,
-                       float *y, long ys, long width)
+/* `mixes` of R rows, in columns of 8 · W and then of 16; `wide` is a multiple of 16. */
+INLINE void mixes_band(const int R, const int W, const float *s, long ss, const float *w, long ws, long depth,
+                       float *y, long ys, long wide)
 {
     long c = 0;
-    for (; c + 8 * W <= width; c += 8 * W) mixes_tile(R, W, s, ss, w + c, ws, depth, y + c, ys);
-    for (; c + 8 <= width; c += 8) mixes_tile(R, 1, s, ss, w + c, ws, depth, y + c, ys);
-    for (; c < width; c++)
-        for (int i = 0; i < R; i++)
-            for (long j = 0; j < depth; j++) y[i * ys + c] += s[i * ss + j] * w[j * ws + c];
+    for (; c + 8 * W <= wide; c += 8 * W) mixes_tile(R, W, s, ss, w + c, ws, depth, y + c, ys);
+    for (; c < wide; c += 16) mixes_tile(R, 2, s, ss, w + c, ws, depth, y + c, ys);
 }
 
-/* y[i] += Σ_j s[i, j] · w[j], `width` numbers wide, over `depth` rows of w. */
+/* y[i] += Σ_j s[i, j] · w[j], `width` numbers wide, over `depth` rows of w: tiles as large as there are registers. */
 INLINE void mixes(const float *s, long ss, long rows, const float *w, long ws, long depth, float *y, long ys,
                   long width)
 {
+    const long wide = width / 16 * 16, whole = width / 8 * 8;
     long i = 0;
-    for (; i + 4 <= rows; i += 4) mixes_rows(4, 2, s + i * ss, ss, w, ws, depth, y + i * ys, ys, width);
-    for (; i + 2 <= rows; i += 2) mixes_rows(2, 4, s + i * ss, ss, w, ws, depth, y + i * ys, ys, width);
-    if (i < rows) mixes_rows(1, 4, s + i * ss, ss, w, ws, depth, y + i * ys, ys, width);
+    for (; i + 4 <= rows; i += 4) mixes_band(4, 2, s + i * ss, ss, w, ws, depth, y + i * ys, ys, wide);
+    for (; i + 2 <= rows; i += 2) mixes_band(2, 4, s + i * ss, ss, w, ws, depth, y + i * ys, ys, wide);
+    if (i < rows) mixes_band(1, 8, s + i * ss, ss, w, ws, depth, y + i * ys, ys, wide);
+    for (i = 0; wide < whole && i + 8 <= rows; i += 8)
+        mixes_tile(8, 1, s + i * ss, ss, w + wide, ws, depth, y + i * ys + wide, ys);
+    for (; wide < whole && i < rows; i++)
+        mixes_tile(1, 1, s + i * ss, ss, w + wide, ws, depth, y + i * ys + wide, ys);
+    for (i = 0; whole < width && i < rows; i++)
+        for (long j = 0; j < depth; j++)
+            for (long c = whole; c < width; c++) y[i * ys + c] += s[i * ss + j] * w[j * ws + c];
 }
 
 /* eˣ for x ≤ 0, to about 1e-7 of it: 2ⁿ times a polynomial on [-ln 2 / 2, ln 2 / 2] (Cephes). */
@@ -333,6 +339,74 @@ void attend(int64_t rows, int64_t heads, int64_t kv_heads, int64_t dim, const fl
             mixes(scores, stride, groups, value + first * dim, dim, count, seen, dim, dim);
             for (int64_t g = 0; g < groups; g++)
                 for (int64_t k = 0; k < dim; k++) seen[g * dim + k] *= shares[g];
+        }
+        free(scores);
+    }
+}
+
+/* Prompts' keys and values into the cache, row after row: (rows, kv_heads, room, dim) each.
+ *
+ * turned (tokens, heads + kv_heads, dim) and states (tokens, kv_heads, dim) are those of a line of tokens, in
+ * which row i's prompt starts at `starts[i]` and has `lengths[i]` tokens.
+ */
+void fill(int64_t rows, const int64_t *starts, const int64_t *lengths, int64_t heads, int64_t kv_heads, int64_t dim,
+          int64_t room, const float *turned, int64_t ts, const float *states, int64_t ss, float *keys, float *values,
+          int64_t threads)
+{
+    #pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t h = 0; h < kv_heads; h++)
+            for (int64_t t = 0; t < lengths[i]; t++) {
+                const int64_t token = starts[i] + t, place = ((i * kv_heads + h) * room + t) * dim;
+                memcpy(keys + place, turned + token * ts + (heads + h) * dim, sizeof(float) * dim);
+                memcpy(values + place, states + token * ss + h * dim, sizeof(float) * dim);
+            }
+}
+
+/* Some tokens of a line: `count` from `start` on, behind `past_count` others that they see, from `past` on. Those
+ * from number `first` on look around; what they see goes to the rows of the output from `to` on. */
+typedef struct { int64_t start, count, past, past_count, first, to; } stretch;
+
+/* What the tokens of stretches see, (…, heads, dim): all of their past and, of their own stretch, themselves and
+ * what lies before. turned and states as in `fill`. A window of 0 sees all. */
+void look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads, int64_t dim, const float *turned,
+          int64_t ts, const float *states, int64_t ss, int64_t window, float scale, float *out, int64_t threads)
+{
+    enum { QUERIES = 8 };
+    const int64_t groups = heads / kv_heads, os = heads * dim;
+    #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
+    for (int64_t n = 0; n < stretches; n++) {
+        const stretch s = all[n];
+        const int64_t stride = (s.past_count + s.count + 15) / 8 * 8;
+        float *scores = malloc(sizeof(float) * QUERIES * stride);
+        if (!scores) abort();
+        for (int64_t head = 0; head < heads; head++) {
+            const int64_t h = head / groups;
+            const float *keys = turned + (heads + h) * dim, *values = states + h * dim;
+            for (int64_t q = s.first; q < s.count; q += QUERIES) {
+                const int64_t count = s.count - q < QUERIES ? s.count - q : QUERIES;
+                /* Seen by any of these queries: what stands from `low` on in the past, from `own` on here. */
+                const int64_t position = s.past_count + q, least = window && position >= window ? position - window + 1 : 0;
+                const int64_t low = least < s.past_count ? least : s.past_count, own = least - low;
+                const int64_t before = s.past_count - low, seen = before + q + count - own;
+                const float *queries = turned + (s.start + q) * ts + head * dim;
+                dots(queries, ts, count, keys + (s.past + low) * ts, ts, before, dim, scale, scores, stride);
+                dots(queries, ts, count, keys + (s.start + own) * ts, ts, seen - before, dim, scale, scores + before,
+                     stride);
+                float *to = out + (s.to + q - s.first) * os + head * dim, shares[QUERIES];
+                for (int64_t i = 0; i < count; i++) {
+                    float *mine = scores + i * stride;
+                    const int64_t visible = seen - count + i + 1;
+                    for (int64_t k = 0; window && k < position + i - window + 1 - least; k++) mine[k] = -INFINITY;
+                    shares[i] = 1 / weigh(mine, visible);
+                    for (int64_t k = visible; k < seen; k++) mine[k] = 0;
+                    memset(to + i * os, 0, sizeof(float) * dim);
+                }
+                mixes(scores, stride, count, values + (s.past + low) * ss, ss, before, to, os, dim);
+                mixes(scores + before, stride, count, values + (s.start + own) * ss, ss, seen - before, to, os, dim);
+                for (int64_t i = 0; i < count; i++)
+                    for (int64_t k = 0; k < dim; k++) to[i * os + k] *= shares[i];
+            }
         }
         free(scores);
     }

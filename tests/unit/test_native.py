@@ -1,0 +1,212 @@
+"""The compiled passes do what their few lines of torch do, at any size and with any number of threads."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from symbiont_ecology.host import native
+from symbiont_ecology.host.caches import Sight, turn
+from symbiont_ecology.host.families import read_blueprint
+from symbiont_ecology.host.layers import Norm
+from symbiont_ecology.host.loading import EMBEDDED_FOLDER, read_config
+from symbiont_ecology.types import HOST_SLOT
+from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
+
+BUILD = Path(__file__).parents[2] / "scripts" / "build_native.py"
+
+pytestmark = pytest.mark.skipif(native.library() is None, reason="no compiler when this was installed")
+
+
+@pytest.fixture(autouse=True, params=[1, 2])
+def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    with torch.no_grad():
+        yield
+    torch.set_num_threads(before)
+
+
+def made(*size: int) -> Tensor:
+    return torch.randn(*size, generator=torch.Generator().manual_seed(sum(size)))
+
+
+def a_norm(*size: int) -> Norm:
+    plan = read_blueprint(read_config(EMBEDDED_FOLDER))
+    assert plan is not None
+    return Norm(1 + 0.1 * made(*size), plan)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    ranks=st.lists(st.integers(0, 19), min_size=1, max_size=6),
+    counts=st.lists(st.sampled_from([0, 1, 2, 3, 5, 8, 23, 24, 65, 130]), min_size=6, max_size=6),
+    d_in=st.integers(1, 40),
+    d_outs=st.lists(st.integers(1, 90), min_size=1, max_size=3),
+    absent=st.integers(0, 3),
+)
+def test_low_rank_terms(
+    ranks: list[int], counts: list[int], d_in: int, d_outs: list[int], absent: int
+) -> None:
+    site = [(f"m{index}", d_in, d_out) for index, d_out in enumerate(d_outs)]
+    layout = AdapterLayout(tuple(one for index, one in enumerate(site) if index != absent or len(site) == 1))
+    addresses, generator = native.Addresses([site], layout, len(ranks)), np.random.default_rng(0)
+    placed = {
+        slot: AdapterWeights.random(layout, rank, 0.5 + slot, generator, b_std=1.0)
+        for slot, rank in enumerate(ranks)
+        if rank
+    }
+    for slot, weights in placed.items():
+        addresses.place(slot, weights)
+    owners, counts = [HOST_SLOT, *range(len(ranks))], [3, *counts[: len(ranks)]]
+    x, y = made(sum(counts), d_in), made(sum(counts), sum(d_outs))
+    expected = y.double()
+    first = 0
+    for owner, count in zip(owners, counts, strict=True):
+        column = 0
+        for name, _, d_out in site:
+            if owner in placed and any(name == one for one, _, _ in layout.modules):
+                delta = torch.from_numpy(placed[owner].delta(name)).double()
+                expected[first : first + count, column : column + d_out] += (
+                    x[first : first + count].double() @ delta.T
+                )
+            column += d_out
+        first += count
+    (pointers,) = addresses.of(owners, ())
+    if pointers is None:
+        assert not placed
+    else:
+        native.add_low_rank(x, y, pointers, counts)
+    scale = expected.abs().max().clamp(min=1)
+    torch.testing.assert_close(y.double() / scale, expected / scale, atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("width", [8, 24, 128, 352])
+def test_norms_and_gates(width: int) -> None:
+    x, norm = made(37, 2 * width) * 30, a_norm(width)
+    torch.testing.assert_close(native.gate(x), F.silu(x[:, :width]) * x[:, width:])
+    expected = F.rms_norm(x[:, :width], (width,), norm.weight, norm.eps)
+    torch.testing.assert_close(native.normalize(x[:, :width], norm), expected)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "size"), [(4, 2, 32), (3, 1, 8), (2, 2, 40), (9, 1, 16)])
+@pytest.mark.parametrize("window", [None, 5, 16])
+@pytest.mark.parametrize("is_normed", [True, False])
+def test_attention_of_prompts_answers_and_newest_tokens(
+    heads: int, kv_heads: int, size: int, window: int | None, is_normed: bool
+) -> None:
+    """Three rows: a prompt with an answer, the same prompt with another one, and a prompt alone."""
+    prompts, answers = (19, 30), (7, 1)
+    table = torch.stack([made(64, size).cos(), made(64, size).sin()])
+    sight = Sight(a_norm(heads + kv_heads, size) if is_normed else None, window, table, size**-0.5)
+    lengths = [*prompts, *answers]
+    starts = np.cumsum([0, *lengths])[:-1]
+    heads_of = made(sum(lengths), heads + 2 * kv_heads, size)
+    positions = torch.cat(
+        [torch.arange(one) for one in prompts] + [prompts[0] + torch.arange(one) for one in answers]
+    )
+    turned = turn(heads_of[:, : heads + kv_heads], sight.norm, table, positions)
+    with torch.enable_grad():  # which torch computes
+        torch.testing.assert_close(
+            turn(heads_of[:, : heads + kv_heads], sight.norm, table, positions), turned
+        )
+    values = heads_of[:, heads + kv_heads :]
+    spans = [(starts[0], 19, 0, 0), (starts[1], 30, 0, 0), (starts[2], 7, 0, 19), (starts[3], 1, 0, 19)]
+    stretches = np.array([(*span, 0, span[0]) for span in spans])
+    seen = native.look(turned, values, stretches, sight)
+    for (start, count, past, past_count), _ in zip(spans, lengths, strict=True):
+        line = [*range(past, past + past_count), *range(start, start + count)]
+        expected = plain_attention(turned[line], values[line], heads, window, sight.scale)
+        torch.testing.assert_close(seen[start : start + count], expected[past_count:], atol=2e-6, rtol=1e-5)
+    # From the last tokens alone.
+    last = np.array([(*span, span[1] - 1, index) for index, span in enumerate(spans)])
+    ends = [span[0] + span[1] - 1 for span in spans]
+    torch.testing.assert_close(native.look(turned, values, last, sight), seen[ends])
+
+    # The newest token of each row, behind what the cache holds, is the last of a line that holds it all.
+    cache = torch.full((2, 3, kv_heads, 40, size), torch.nan)
+    firsts, counts = starts[[0, 0, 1]], np.array([19, 19, 30])
+    native.fill(cache, turned, values, firsts, counts)
+    entries, newest = np.array([2, 0]), made(2, heads + 2 * kv_heads, size)
+    found = native.attend(newest, sight, cache, entries, counts[entries])
+    for index, (entry, one) in enumerate(zip(entries, newest, strict=True)):
+        prompt = range(firsts[entry], firsts[entry] + counts[entry])
+        place = torch.tensor([counts[entry]])
+        own = turn(one[None, : heads + kv_heads], sight.norm, table, place)
+        line = torch.cat([turned[list(prompt)], own])
+        states = torch.cat([values[list(prompt)], one[None, heads + kv_heads :]])
+        expected = plain_attention(line, states, heads, window, sight.scale)[-1]
+        torch.testing.assert_close(found[index], expected, atol=2e-6, rtol=1e-5)
+        assert cache[:, entry, :, counts[entry]].isfinite().all()
+
+
+def plain_attention(turned: Tensor, values: Tensor, heads: int, window: int | None, scale: float) -> Tensor:
+    q, k = turned[:, :heads].transpose(0, 1), turned[:, heads:].transpose(0, 1)
+    groups = heads // len(k)
+    spots = torch.arange(len(turned))
+    ages = spots[:, None] - spots
+    sees = (ages >= 0) & (ages < (window or len(spots)))
+    k, v = (one.repeat_interleave(groups, 0) for one in (k, values.transpose(0, 1)))
+    return F.scaled_dot_product_attention(q, k, v, sees, scale=scale).transpose(0, 1).flatten(1)
+
+
+def test_softmax_of_extreme_scores() -> None:
+    sight = Sight(None, None, torch.stack([torch.ones(9, 8), torch.zeros(9, 8)]), 1.0)
+    heads = torch.zeros(1, 3, 8)
+    heads[0, 0, 0], cache = 1.0, torch.zeros(2, 1, 1, 9, 8)
+    cache[0, 0, 0, :8, 0] = torch.tensor([-1e30, -200.0, -88.0, 300.0, 299.0, 0.0, -3e38, 1e20])
+    cache[1, 0, 0, :8, 0] = torch.arange(8.0)
+    found = native.attend(heads, sight, cache, np.array([0]), np.array([8]))
+    torch.testing.assert_close(found[0, 0], torch.tensor(7.0))
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    sight = Sight(None, None, torch.zeros(2, 4, 8), 1.0)
+    heads, cache = torch.zeros(1, 3, 8), torch.zeros(2, 1, 1, 9, 8)
+    for entry, length in ((1, 0), (0, 4), (0, 9)):
+        with pytest.raises(IndexError):
+            native.attend(heads, sight, cache, np.array([entry]), np.array([length]))
+    with pytest.raises(IndexError):
+        native.fill(cache, heads[:, :2], heads[:, 2:], np.array([0]), np.array([2]))
+    with pytest.raises(IndexError):
+        native.look(heads[:, :2], heads[:, 2:], np.array([[0, 2, 0, 0, 0, 0]]), sight)
+    with pytest.raises(IndexError):
+        native.turn(heads, None, sight.table, torch.tensor([4]))
+    layout = AdapterLayout((("m", 8, 8),))
+    addresses = native.Addresses([layout.modules], layout, 1)
+    addresses.place(0, AdapterWeights.random(layout, 1, 1.0, np.random.default_rng(0)))
+    (pointers,) = addresses.of([0], ())
+    assert pointers is not None
+    with pytest.raises(IndexError):
+        native.add_low_rank(made(2, 8), made(2, 8), pointers, [1])
+
+
+def test_a_library_of_another_version_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / native.SOURCE.name
+    shutil.copy(native.SOURCE, source)
+    monkeypatch.setattr(native, "SOURCE", source)
+    uncached = native.library.__wrapped__
+    assert isinstance(uncached(), ctypes.CDLL)
+    source.write_text(source.read_text() + "\n")
+    assert uncached() is None
+
+
+def test_without_a_compiler_building_says_so(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, BUILD], env={"CC": str(tmp_path / "cc")}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "thin.c was not compiled" in done.stderr
+    assert native.library.__wrapped__() is not None  # what was there stays
