@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from symbiont_ecology.host.bank import Adapters, SlotBank
@@ -155,8 +156,7 @@ class _Chooser:
         else:
             uniforms = torch.from_numpy(self._uniforms[source, time]).to(logits.device)
             tokens = _inverse_cdf(allowed, uniforms, self._decoding)
-        picked = logits.gather(1, tokens[:, None])[:, 0]
-        return tokens, picked - logits.logsumexp(-1)
+        return tokens, -F.cross_entropy(logits, tokens, reduction="none")
 
 
 def _inverse_cdf(logits: Tensor, uniforms: Tensor, decoding: Decoding) -> Tensor:

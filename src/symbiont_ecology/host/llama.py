@@ -117,7 +117,7 @@ class LlamaDecoder:
         x = self._embedded(tokens)
         for index, layer in enumerate(self._host.layers):
             qkv, out, gate_up, down = adapters.sites[4 * index : 4 * index + 4]
-            heads = layer.qkv(layer.attention_norm(x), qkv, shares).view(len(x), -1, self.shape.head_dim)
+            heads = layer.qkv(layer.attention_norm(x), qkv, shares).view(x.shape[0], -1, self.shape.head_dim)
             x = layer.out.onto(x, cache.attend(index, heads), out, shares)
             x = layer.down.onto(
                 x, self._gated(layer.gate_up(layer.feed_norm(x), gate_up, shares)), down, shares
@@ -175,7 +175,7 @@ class LlamaDecoder:
         layer, counts = self._host.layers[index], reading.packing.counts
         qkv, out, gate_up, down = reading.adapters.sites[4 * index : 4 * index + 4]
         is_last = index == len(self._host.layers) - 1 and not reading.is_everywhere
-        heads = layer.qkv(layer.attention_norm(x), qkv, counts).view(len(x), -1, self.shape.head_dim)
+        heads = layer.qkv(layer.attention_norm(x), qkv, counts).view(x.shape[0], -1, self.shape.head_dim)
         o = self._attended(heads, index, reading, is_last)
         if is_last:
             x, counts = taken(x, reading.packing.ends), reading.packing.end_counts

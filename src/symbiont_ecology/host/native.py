@@ -170,8 +170,8 @@ class Addresses:
 def add_low_rank(x: Tensor, y: Tensor, pointers: Pointers, counts: Sequence[int]) -> None:
     """``y (tokens, Σ d_outs)`` with the owners' terms for ``x (tokens, d_in)``, in place."""
     tokens, total = _counted(tuple(counts))
-    if len(x) != total or len(y) != total or len(tokens) != pointers.owners or y.stride(1) != 1:
-        raise IndexError(f"expected {total} tokens of {pointers.owners} owners, got {len(x)} and {len(y)}")
+    if x.shape[0] != total or y.shape[0] != total or len(tokens) != pointers.owners or y.stride(1) != 1:
+        raise IndexError(f"expected {total} tokens of {pointers.owners} owners, got {x.shape} and {y.shape}")
     x = x if x.stride(1) == 1 else x.contiguous()
     library().add_low_rank(  # type: ignore[union-attr]
         *(x.data_ptr(), x.stride(0), y.data_ptr(), y.stride(0)),
@@ -185,7 +185,7 @@ def normalize(x: Tensor, norm: Norm) -> Tensor:
     """Rows of ``x (rows, width)`` normed."""
     out = x.new_empty(x.shape)
     library().normalize(  # type: ignore[union-attr]
-        *(len(x), x.shape[1], x.data_ptr(), x.stride(0)),
+        *(*x.shape, x.data_ptr(), x.stride(0)),
         *(norm.weight.data_ptr(), norm.eps, out.data_ptr(), torch.get_num_threads()),
     )
     return out
@@ -193,9 +193,9 @@ def normalize(x: Tensor, norm: Norm) -> Tensor:
 
 def gate(x: Tensor) -> Tensor:
     """``silu(gate) · up`` of gate and up side by side, ``(rows, 2 · width)`` to ``(rows, width)``."""
-    out = x.new_empty(len(x), x.shape[1] // 2)
+    out = x.new_empty(x.shape[0], x.shape[1] // 2)
     library().gate(  # type: ignore[union-attr]
-        *(len(x), out.shape[1], x.data_ptr(), x.stride(0), out.data_ptr(), torch.get_num_threads())
+        *(*out.shape, x.data_ptr(), x.stride(0), out.data_ptr(), torch.get_num_threads())
     )
     return out
 

@@ -30,6 +30,7 @@ typedef int32_t i8 __attribute__((vector_size(32)));
 
 INLINE v8 load(const float *from) { v8 x; memcpy(&x, from, sizeof x); return x; }
 INLINE void store(float *to, v8 x) { memcpy(to, &x, sizeof x); }
+INLINE v8 choose(i8 which, v8 a, v8 b) { return (v8)((which & (i8)a) | (~which & (i8)b)); }
 INLINE v8 splat(float x) { return (v8){x, x, x, x, x, x, x, x}; }
 
 /* Asks for what comes next while there is something else to do: the hardware foresees nothing across pages. */
@@ -149,8 +150,7 @@ INLINE void mixes(const float *s, long ss, long rows, const float *w, long ws, l
 /* eˣ for x ≤ 0, to about 1e-7 of it: 2ⁿ times a polynomial on [-ln 2 / 2, ln 2 / 2] (Cephes). */
 INLINE v8 exponential(v8 x)
 {
-    const i8 is_low = x < -87.0f;
-    x = (v8)((is_low & (i8)splat(-87.0f)) | (~is_low & (i8)x));
+    x = choose(x < -87.0f, splat(-87.0f), x);
     const v8 magic = splat(12582912.0f); /* 1.5 · 2²³: adding it rounds to an integer in the low bits */
     v8 shifted = x * 1.44269504f + magic, n = shifted - magic;
     v8 r = x - n * 0.693359375f + n * 2.12194440e-4f;
@@ -167,17 +167,20 @@ INLINE v8 exponential(v8 x)
 /* Turns scores into e to the score less the largest, in place, and returns their sum. Room for whole vectors. */
 INLINE float weigh(float *scores, long count)
 {
-    float most = -INFINITY, total = 0;
-    for (long j = 0; j < count; j++) most = scores[j] > most ? scores[j] : most;
     for (long j = count; j % 8; j++) scores[j] = -INFINITY;
-    v8 sums8 = splat(0), top = splat(most);
+    v8 tops = splat(-INFINITY), totals = splat(0);
     for (long j = 0; j < count; j += 8) {
-        v8 one = exponential(load(scores + j) - top);
-        store(scores + j, one);
-        if (j + 8 <= count) sums8 += one;
-        else for (long k = j; k < count; k++) total += one[k - j];
+        const v8 here = load(scores + j);
+        tops = choose(here > tops, here, tops);
     }
-    return total + sum(sums8);
+    float top = tops[0];
+    for (int k = 1; k < 8; k++) top = tops[k] > top ? tops[k] : top;
+    for (long j = 0; j < count; j += 8) {
+        const v8 one = exponential(load(scores + j) - top); /* of what was -∞ it is 1e-38 */
+        store(scores + j, one);
+        totals += one;
+    }
+    return sum(totals);
 }
 
 /* scale · Aᵀ of all members side by side, (d_in, width), where width is at least members · rank. */
@@ -265,24 +268,26 @@ void gate(int64_t rows, int64_t width, const float *x, int64_t xs, float *out, i
     for (int64_t i = 0; i < rows; i++)
         for (int64_t k = 0; k < width; k += 8) {
             const v8 g = load(x + i * xs + k), up = load(x + i * xs + width + k);
-            const i8 is_negative = g < 0.0f;
             const v8 e = exponential((v8)((i8)g | INT32_MIN)); /* of -|g| */
-            const v8 top = (v8)((is_negative & (i8)e) | (~is_negative & (i8)splat(1)));
-            store(out + i * width + k, g * up * top / (e + 1.0f));
+            store(out + i * width + k, g * up * choose(g < 0.0f, e, splat(1)) / (e + 1.0f));
         }
 }
 
 /* One head: normed to root mean square 1 (unless norm is NULL), turned by its position. */
-INLINE void turn(const float *x, const float *norm, float eps, const float *cosines, const float *sines, long dim,
-                 float *out)
+INLINE void turn(const float *restrict x, const float *restrict norm, float eps, const float *restrict cosines,
+                 const float *restrict sines, long dim, float *restrict out)
 {
-    const float even = norm ? evening(x, dim, eps) : 1;
     const long half = dim / 2;
-    for (long k = 0; k < half; k++) {
-        const float low = x[k] * even * (norm ? norm[k] : 1), high = x[k + half] * even * (norm ? norm[k + half] : 1);
-        out[k] = low * cosines[k] + high * sines[k];
-        out[k + half] = high * cosines[k + half] + low * sines[k + half];
+    float low[half], high[half];
+    memcpy(low, x, sizeof low);
+    memcpy(high, x + half, sizeof high);
+    if (norm) {
+        const float even = evening(x, dim, eps);
+        for (long k = 0; k < half; k++) low[k] *= even * norm[k];
+        for (long k = 0; k < half; k++) high[k] *= even * norm[k + half];
     }
+    for (long k = 0; k < half; k++) out[k] = low[k] * cosines[k] + high[k] * sines[k];
+    for (long k = 0; k < half; k++) out[k + half] = high[k] * cosines[k + half] + low[k] * sines[k + half];
 }
 
 /* `turn` of the first heads of every token: x (tokens, …, dim) to out (tokens, heads, dim). */
@@ -367,6 +372,15 @@ void fill(int64_t rows, const int64_t *starts, const int64_t *lengths, int64_t h
  * from number `first` on look around; what they see goes to the rows of the output from `to` on. */
 typedef struct { int64_t start, count, past, past_count, first, to; } stretch;
 
+/* scale · K of a stretch and its past as columns, (dim, width): `mixes` makes scores of them. */
+INLINE void stand(const stretch s, const float *keys, long ts, long dim, float scale, float *columns, long width)
+{
+    for (long j = 0; j < s.past_count + s.count; j++) {
+        const float *key = keys + (j < s.past_count ? s.past + j : s.start + j - s.past_count) * ts;
+        for (long k = 0; k < dim; k++) columns[k * width + j] = scale * key[k];
+    }
+}
+
 /* What the tokens of stretches see, (…, heads, dim): all of their past and, of their own stretch, themselves and
  * what lies before. turned and states as in `fill`. A window of 0 sees all. */
 void look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads, int64_t dim, const float *turned,
@@ -377,12 +391,14 @@ void look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads
     #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
     for (int64_t n = 0; n < stretches; n++) {
         const stretch s = all[n];
-        const int64_t stride = (s.past_count + s.count + 15) / 8 * 8;
-        float *scores = malloc(sizeof(float) * QUERIES * stride);
+        const int64_t width = (s.past_count + s.count + 15) / 8 * 8;
+        const int is_many = s.count - s.first >= QUERIES;
+        float *scores = calloc(width * (QUERIES + is_many * dim), sizeof(float)), *columns = scores + QUERIES * width;
         if (!scores) abort();
         for (int64_t head = 0; head < heads; head++) {
             const int64_t h = head / groups;
             const float *keys = turned + (heads + h) * dim, *values = states + h * dim;
+            if (is_many && head % groups == 0) stand(s, keys, ts, dim, scale, columns, width);
             for (int64_t q = s.first; q < s.count; q += QUERIES) {
                 const int64_t count = s.count - q < QUERIES ? s.count - q : QUERIES;
                 /* Seen by any of these queries: what stands from `low` on in the past, from `own` on here. */
@@ -390,20 +406,25 @@ void look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads
                 const int64_t low = least < s.past_count ? least : s.past_count, own = least - low;
                 const int64_t before = s.past_count - low, seen = before + q + count - own;
                 const float *queries = turned + (s.start + q) * ts + head * dim;
-                dots(queries, ts, count, keys + (s.past + low) * ts, ts, before, dim, scale, scores, stride);
-                dots(queries, ts, count, keys + (s.start + own) * ts, ts, seen - before, dim, scale, scores + before,
-                     stride);
+                if (is_many) {
+                    memset(scores, 0, sizeof(float) * count * width);
+                    mixes(queries, ts, count, columns + least, width, dim, scores, width, (seen + 7) / 8 * 8);
+                } else {
+                    const float *past = keys + (s.past + low) * ts, *here = keys + (s.start + own) * ts;
+                    dots(queries, ts, count, past, ts, before, dim, scale, scores, width);
+                    dots(queries, ts, count, here, ts, seen - before, dim, scale, scores + before, width);
+                }
                 float *to = out + (s.to + q - s.first) * os + head * dim, shares[QUERIES];
                 for (int64_t i = 0; i < count; i++) {
-                    float *mine = scores + i * stride;
+                    float *mine = scores + i * width;
                     const int64_t visible = seen - count + i + 1;
                     for (int64_t k = 0; window && k < position + i - window + 1 - least; k++) mine[k] = -INFINITY;
                     shares[i] = 1 / weigh(mine, visible);
                     for (int64_t k = visible; k < seen; k++) mine[k] = 0;
                     memset(to + i * os, 0, sizeof(float) * dim);
                 }
-                mixes(scores, stride, count, values + (s.past + low) * ss, ss, before, to, os, dim);
-                mixes(scores + before, stride, count, values + (s.start + own) * ss, ss, seen - before, to, os, dim);
+                mixes(scores, width, count, values + (s.past + low) * ss, ss, before, to, os, dim);
+                mixes(scores + before, width, count, values + (s.start + own) * ss, ss, seen - before, to, os, dim);
                 for (int64_t i = 0; i < count; i++)
                     for (int64_t k = 0; k < dim; k++) to[i * os + k] *= shares[i];
             }
