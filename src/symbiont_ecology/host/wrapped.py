@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,6 @@ from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.lowrank import Shares, add_low_rank
 from symbiont_ecology.host.packing import Packing
 from symbiont_ecology.host.shape import HostShape
-from symbiont_ecology.host.tiles import Tiling
 
 
 class WrappedDecoder:
@@ -83,7 +82,7 @@ class WrappedDecoder:
             ids[place[key], longest - len(prompt) :] = prompt
             mask[place[key], longest - len(prompt) :] = 1
         counts = Counter(slot for slot, _ in place)
-        adapters = _Hooked(bank.gather(tuple(counts)), tuple(counts.values()))
+        adapters = _Hooked.of(bank.gather(tuple(counts)), counts.values(), longest)
         session = WrappedSession(self, torch.from_numpy(mask).to(self.device))
         logits = session.read(torch.from_numpy(ids).to(self.device), adapters)
         rows = torch.tensor([place[key] for key in keys], device=self.device)
@@ -138,7 +137,8 @@ class WrappedDecoder:
         places = torch.from_numpy(packing.places_of_rows()[order]).to(self.device)
         counts = Counter(packing.row_owners)
         adapters = adapters.dropping(dropout and dropout.laid(places))
-        return order, packing.ids[places], _Hooked(adapters, tuple(counts[owner] for owner in packing.owners))
+        rows = (counts[owner] for owner in packing.owners)
+        return order, packing.ids[places], _Hooked.of(adapters, rows, places.shape[1])
 
     def _read(self, ids: Tensor, adapters: _Hooked, **inputs: Any) -> Any:
         # Padding on the right is causal's future: nothing to mask, but some models warn when told nothing.
@@ -156,20 +156,22 @@ class WrappedDecoder:
             x, y = inputs[0].flatten(0, -2), output.flatten(0, -2)
             if torch.is_grad_enabled():
                 y = y.clone()  # autograd does not let a view be changed in place
-            shares = hooked.shares
-            if not isinstance(shares, Tiling):
-                shares = [count * output.shape[1] for count in shares]
-            return add_low_rank(x, y, factors, shares).view_as(output)
+            return add_low_rank(x, y, factors, hooked.shares).view_as(output)
 
         return add
 
 
 @dataclass(frozen=True)
 class _Hooked:
-    """What the hooks add: adapters, and which rows are whose."""
+    """What the hooks add: adapters, and which tokens are whose."""
 
     adapters: Adapters
     shares: Shares
+
+    @classmethod
+    def of(cls, adapters: Adapters, rows: Iterable[int], time: int) -> _Hooked:
+        """For so many rows of each owner, padded to ``time`` tokens."""
+        return cls(adapters, tuple(count * time for count in rows))
 
 
 class WrappedSession:
