@@ -12,6 +12,7 @@ import sys
 
 import typer
 
+from symbiont_ecology.cli.bench import bench
 from symbiont_ecology.cli.demo import demo
 from symbiont_ecology.cli.doctor import doctor
 from symbiont_ecology.cli.explain import explain, list_names
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (demo, run, resume, evaluate, infer, export, explain, doctor):
+for _command in (demo, run, resume, evaluate, infer, export, explain, bench, doctor):
     app.command()(_command)
 app.command("list")(list_names)
 
