@@ -1,8 +1,8 @@
-"""Compiles the kernel's thin products, ``host/thin.c``, beside their source.
+"""Compiles what the kernel does between its large products, ``host/thin.c``, beside its source.
 
     python scripts/build_native.py
 
-Installing does the same. Without a C compiler nothing is lost but speed: torch computes what they would.
+Installing does the same. Without a C compiler nothing is lost but speed: torch computes what it would.
 """
 
 from __future__ import annotations
@@ -23,25 +23,39 @@ SOURCE, BUILT = FOLDER / "thin.c", FOLDER / "libthin.so"
 
 def build() -> str | None:
     """Compiles; returns what stood in the way, if anything did."""
-    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[:1]
-    version = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    version = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]  # as ``native.digest``
     flags = ["-O3", "-shared", "-fPIC", "-fno-math-errno", f'-DSOURCE="{version}"']
     if platform.machine() in ("x86_64", "AMD64"):
         flags.append("-march=x86-64-v3")
-    unfinished = BUILT.with_suffix(f".{os.getpid()}")
-    trouble = "no compiler"
-    for extra in (["-fopenmp"], []):
-        command = [*compiler, *flags, *extra, "-o", str(unfinished), str(SOURCE), "-lm"]
-        try:
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
-        except subprocess.CalledProcessError as error:
-            trouble = error.stderr.strip()
-        except (OSError, subprocess.TimeoutExpired) as error:
-            trouble = str(error)
-        else:
-            unfinished.replace(BUILT)
-            return None
-    return trouble
+    unfinished = BUILT.with_name(f"{BUILT.stem}.{os.getpid()}.so")
+    troubles = []
+    try:
+        for compiler in compilers():
+            for extra in (
+                ["-fopenmp"],
+                [],
+            ):  # some compilers come without OpenMP: then one thread does it all
+                command = [*compiler, *flags, *extra, "-o", str(unfinished), str(SOURCE), "-lm"]
+                try:
+                    subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+                    unfinished.replace(BUILT)
+                except subprocess.CalledProcessError as error:
+                    troubles.append(error.stderr.strip())
+                except (OSError, subprocess.TimeoutExpired) as error:
+                    troubles.append(str(error))
+                else:
+                    return None
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return troubles[0]
+
+
+def compilers() -> list[list[str]]:
+    """``$CC`` if it is set; otherwise Python's own compiler and the usual names."""
+    if os.environ.get("CC"):
+        return [shlex.split(os.environ["CC"])]
+    own = shlex.split(sysconfig.get_config_var("CC") or "")[:1]
+    return [[name] for name in dict.fromkeys([*own, "cc", "gcc", "clang"])]
 
 
 try:
@@ -60,6 +74,8 @@ else:
             trouble = build()
             if trouble:
                 self.app.display_warning(f"thin.c was not compiled, torch will do its work: {trouble}")
+                return
+            if version == "editable":  # it is read from the checkout
                 return
             build_data["force_include"][str(BUILT)] = "symbiont_ecology/host/libthin.so"
             build_data["pure_python"] = False

@@ -93,7 +93,7 @@ def test_low_rank_terms(
     torch.testing.assert_close(y.double() / scale, expected / scale, atol=2e-6, rtol=0)
 
 
-@pytest.mark.parametrize("width", [8, 24, 128, 352])
+@pytest.mark.parametrize("width", [1, 4, 8, 12, 24, 128, 172, 352])
 def test_norms_and_gates(width: int) -> None:
     x, norm = made(37, 2 * width) * 30, a_norm(width)
     torch.testing.assert_close(native.gate(x), F.silu(x[:, :width]) * x[:, width:])
@@ -101,7 +101,7 @@ def test_norms_and_gates(width: int) -> None:
     torch.testing.assert_close(native.normalize(x[:, :width], norm), expected)
 
 
-@pytest.mark.parametrize(("heads", "kv_heads", "size"), [(4, 2, 32), (3, 1, 8), (2, 2, 40), (9, 1, 16)])
+@pytest.mark.parametrize(("heads", "kv_heads", "size"), [(4, 2, 32), (3, 1, 8), (2, 2, 40), (9, 1, 6)])
 @pytest.mark.parametrize("window", [None, 5, 16])
 @pytest.mark.parametrize("is_normed", [True, False])
 def test_attention_of_prompts_answers_and_newest_tokens(
@@ -175,22 +175,32 @@ def test_softmax_of_extreme_scores() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     sight = Sight(None, None, torch.zeros(2, 4, 8), 1.0)
     heads, cache = torch.zeros(1, 3, 8), torch.zeros(2, 1, 1, 9, 8)
-    for entry, length in ((1, 0), (0, 4), (0, 9)):
+    for entry, length in ((1, 0), (0, 4), (0, 9), (-1, 0), (0, -1)):
         with pytest.raises(IndexError):
             native.attend(heads, sight, cache, np.array([entry]), np.array([length]))
+    with pytest.raises(IndexError):
+        native.attend(heads, sight, cache, np.array([0], dtype=np.int32), np.array([0]))
+    with pytest.raises(TypeError, match="autocast"):
+        native.attend(heads.bfloat16(), sight, cache, np.array([0]), np.array([0]))
+    with pytest.raises(ValueError, match="contiguous"):
+        native.attend(
+            heads.transpose(1, 2).contiguous().transpose(1, 2), sight, cache, *np.zeros((2, 1), int)
+        )
     with pytest.raises(IndexError):
         native.fill(cache, heads[:, :2], heads[:, 2:], np.array([0]), np.array([2]))
     with pytest.raises(IndexError):
         native.look(heads[:, :2], heads[:, 2:], np.array([[0, 2, 0, 0, 0, 0]]), sight)
-    with pytest.raises(IndexError):
-        native.turn(heads, None, sight.table, torch.tensor([4]))
+    for position in (4, -1):
+        with pytest.raises(IndexError):
+            native.turn(heads, None, sight.table, torch.tensor([position]))
     layout = AdapterLayout((("m", 8, 8),))
     addresses = native.Addresses([layout.modules], layout, 1)
     addresses.place(0, AdapterWeights.random(layout, 1, 1.0, np.random.default_rng(0)))
     (pointers,) = addresses.of([0], ())
     assert pointers is not None
-    with pytest.raises(IndexError):
-        native.add_low_rank(made(2, 8), made(2, 8), pointers, [1])
+    for x, y in ((made(2, 8), made(2, 8)), (made(1, 9), made(1, 8)), (made(1, 8), made(1, 9))):
+        with pytest.raises(IndexError):
+            native.add_low_rank(x, y, pointers, [1])
 
 
 def test_a_library_of_another_version_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,6 +211,17 @@ def test_a_library_of_another_version_is_not_used(tmp_path: Path, monkeypatch: p
     assert isinstance(uncached(), ctypes.CDLL)
     source.write_text(source.read_text() + "\n")
     assert uncached() is None
+
+
+def test_a_library_that_does_not_load_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / native.BUILT.name).write_bytes(b"for another machine")
+    monkeypatch.setattr(native, "BUILT", tmp_path / native.BUILT.name)
+    assert native.library.__wrapped__() is None
+
+
+def test_a_vector_that_is_not_contiguous_is_copied() -> None:
+    layout, two = AdapterLayout((("m", 8, 8),)), made(16, 2).numpy()
+    assert AdapterWeights(layout, 1, 1.0, two[:, 0]).vector.flags.c_contiguous
 
 
 def test_without_a_compiler_building_says_so(tmp_path: Path) -> None:

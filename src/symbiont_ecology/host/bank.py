@@ -47,8 +47,11 @@ class Adapters:
         return self._changed(lambda site, one: replace(one, perturbed=partial(tracer, site)))
 
     def _changed(self, change: Callable[[int, Factors], Factors]) -> Adapters:
-        sites = enumerate(self.sites)
-        return Adapters(tuple(change(site, one) if isinstance(one, Factors) else one for site, one in sites))
+        changed = list[Factors | None]()
+        for site, one in enumerate(self.sites):
+            assert not isinstance(one, Pointers), "compiled passes know neither dropout nor noise"
+            changed.append(None if one is None else change(site, one))
+        return Adapters(tuple(changed))
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ class Arrangement:
 
 
 class SlotBank:
-    """Stacked factors of ``slots`` adapters of at most ``rank`` on one device.
+    """The factors of ``slots`` adapters of at most ``rank``, for one device.
 
     Raises:
         AdapterError: an adapter of a larger rank or of another layout is placed.
@@ -159,7 +162,7 @@ class SlotBank:
         return self._held[slot]
 
     def place(self, slot: int, weights: AdapterWeights) -> None:
-        """Puts an adapter into a slot."""
+        """Puts an adapter into a slot. It is read where it lies, so its numbers must not change."""
         if self._held[slot] is weights:
             return
         self.check(weights)
@@ -172,10 +175,10 @@ class SlotBank:
     def clear(self, slot: int) -> None:
         """Empties a slot: it is the bare host."""
         self._held[slot] = None
-        if self._addresses is None:
-            self._lay([slot])
-        else:
+        if self._addresses is not None:
             self._addresses.place(slot, None)
+        if self._arena is not None:
+            self._lay([slot])
 
     def check(self, weights: AdapterWeights) -> None:
         """Refuses what does not fit this bank."""
@@ -233,7 +236,8 @@ class SlotBank:
     def _new_arena(self) -> Tensor:
         size = self.slots + 1, self._arrangement.size
         try:
-            return torch.zeros(size, device=self._device, dtype=self._dtype)
+            with torch.inference_mode(False):  # it outlives the call
+                return torch.zeros(size, device=self._device, dtype=self._dtype)
         except RuntimeError as error:  # torch's word for no memory, on the CPU too
             room = size[0] * size[1] * self._dtype.itemsize / 1e9
             raise HostError(

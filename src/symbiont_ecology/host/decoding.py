@@ -2,7 +2,7 @@
 
 A row's draws are uniform numbers taken from its own generator before the first token and turned into
 tokens by the inverse of the cumulative distribution, so a row's text does not depend on its neighbours.
-Rows that have ended leave the batch when the smaller batch is worth the copy. Nucleus: arXiv:1904.09751.
+Rows that have ended leave the batch when the smaller batch is worth it. Nucleus: arXiv:1904.09751.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import Decoding
 
 WORTH_SHRINKING = 0.75
-"""Ended rows leave once the rest costs at most this part of the batch: the copy costs about two steps."""
+"""Ended rows leave once the rest costs at most this part of the batch: with torch, that is a copy."""
 
 
 @dataclass(frozen=True)

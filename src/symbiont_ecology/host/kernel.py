@@ -85,7 +85,7 @@ class HostKernel:
         Args:
             name_or_path: a local folder wins over the hub; ``HF_HUB_OFFLINE`` is honoured.
             slots: adapters held at once.
-            rank: the largest rank that a slot can hold; smaller ones are padded with zeros, exactly.
+            rank: the largest rank that a slot can hold.
             targets: endings of module names that carry adapters, such as ``["q_proj", "v_proj"]``; all
                 linear modules of the decoder layers when None.
             device: a torch device.
@@ -176,7 +176,7 @@ class HostKernel:
         return found
 
     def place(self, slot: int, weights: AdapterWeights) -> None:
-        """Copies an adapter into a slot; free when the slot already holds this very object.
+        """Puts an adapter into a slot; free when the slot already holds this very object.
 
         Raises:
             AdapterError: its rank is larger than the kernel's, or it belongs to another layout.

@@ -48,6 +48,16 @@ class _Reading:
     is_everywhere: bool  # whether the last layer works for all tokens, and not for the ends alone
 
     @cached_property
+    def stretches(self) -> np.ndarray:
+        """The line as compiled attention takes it."""
+        return self.packing.stretches()
+
+    @cached_property
+    def end_stretches(self) -> np.ndarray:
+        """The same where the ends alone look."""
+        return self.packing.stretches(is_ends=True)
+
+    @cached_property
     def rectangles(self) -> Rectangles:
         """The line as torch's attention takes it."""
         return Rectangles.of(self.packing)
@@ -193,7 +203,7 @@ class LlamaDecoder:
         if native.takes(heads):
             if cache is not None:
                 native.fill(cache, turned, values, packing.prompt_starts, packing.prompt_lengths)
-            return native.look(turned, values, packing.stretches(is_ends=is_last), sight)
+            return native.look(turned, values, reading.end_stretches if is_last else reading.stretches, sight)
         return self._attended_in_rectangles(
             turned.flatten(1), values.flatten(1), cache, reading, sight, is_last
         )

@@ -39,10 +39,12 @@ _SIGNATURES = {
     "turn_all": "nnn pn pf pp p pn",
 }
 """Kinds of arguments: pointers, numbers, floats."""
+_FALLIBLE = ("add_low_rank", "attend", "look")
+"""What needs memory of its own, and says whether there was none."""
 
 
 def digest() -> str:
-    """Names the version of the source; what was built from another one is not used."""
+    """Names the version of the source, as ``build_native`` does; what was built from another is not used."""
     return hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
 
 
@@ -54,13 +56,17 @@ def library() -> ctypes.CDLL | None:
     )
     if is_old or not BUILT.exists():
         return None
-    found = ctypes.CDLL(str(BUILT))
-    found.source.restype = ctypes.c_char_p
-    if found.source() != digest().encode():
+    try:
+        found = ctypes.CDLL(str(BUILT))
+        found.source.restype = ctypes.c_char_p
+        if found.source() != digest().encode():
+            return None
+        for name, kinds in _SIGNATURES.items():
+            function = getattr(found, name)
+            function.argtypes = [_KINDS[kind] for kind in kinds if kind != " "]
+            function.restype = ctypes.c_int if name in _FALLIBLE else None
+    except (OSError, AttributeError):  # made for another machine, or damaged
         return None
-    for name, kinds in _SIGNATURES.items():
-        function = getattr(found, name)
-        function.argtypes, function.restype = [_KINDS[kind] for kind in kinds if kind != " "], None
     return found
 
 
@@ -70,31 +76,29 @@ def is_usable(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def takes(x: Tensor) -> bool:
-    """Whether the library computes with this tensor, whose rows have a multiple of eight numbers."""
-    return (
-        not torch.is_grad_enabled()
-        and is_usable(x.device, x.dtype)
-        and x.shape[-1] % 8 == 0
-        and x.stride(-1) == 1
-    )
+    """Whether the library computes with this tensor: no gradient is wanted, its rows are contiguous."""
+    return not torch.is_grad_enabled() and is_usable(x.device, x.dtype) and x.stride(-1) == 1
 
 
 @dataclass(frozen=True)
 class Pointers:
     """Where the factors of one site lie: addresses of arrays with an entry per owner, held in ``held``.
 
-    ``a`` and ``b`` are of ``(members, owners)`` addresses. ``ranks`` of 0 have no factors.
+    What ends in ``_at`` is an address: of ``(members,)`` columns and widths, of ``(owners,)`` ranks and
+    scales, of ``(members, owners)`` addresses of A and of Bᵀ. A rank of 0 has no factors. ``width`` is of all
+    outputs.
     """
 
     d_in: int
+    width: int
     members: int
-    columns: int
-    widths: int
+    columns_at: int
+    widths_at: int
     owners: int
-    ranks: int
-    scales: int
-    a: int
-    b: int
+    ranks_at: int
+    scales_at: int
+    a_at: int
+    b_at: int
     held: tuple[object, ...]
 
 
@@ -117,6 +121,7 @@ class Addresses:
             for site in sites
         ]
         self._counts = [len(site) for site in modules]
+        self._totals = [sum(d_out for _, _, d_out in site) for site in sites]
         flat = [module for site in modules for module in site]
         self._d_ins = np.array([d_in for _, d_in, _, _ in flat])
         self._starts = np.array([starts[name] for name, _, _, _ in flat])
@@ -145,11 +150,12 @@ class Addresses:
         )
         found: list[Pointers | None] = []
         first = 0
-        for count in self._counts:
+        for count, total in zip(self._counts, self._totals, strict=True):
             here, there = 8 * first, 8 * first * len(rows)
             found.append(
                 Pointers(
                     int(self._d_ins[first]),
+                    total,
                     count,
                     columns + here,
                     widths + here,
@@ -170,21 +176,28 @@ class Addresses:
 def add_low_rank(x: Tensor, y: Tensor, pointers: Pointers, counts: Sequence[int]) -> None:
     """``y (tokens, Σ d_outs)`` with the owners' terms for ``x (tokens, d_in)``, in place."""
     tokens, total = _counted(tuple(counts))
-    if x.shape[0] != total or y.shape[0] != total or len(tokens) != pointers.owners or y.stride(1) != 1:
+    if (
+        x.shape != (total, pointers.d_in)
+        or y.shape != (total, pointers.width)
+        or len(tokens) != pointers.owners
+    ):
         raise IndexError(f"expected {total} tokens of {pointers.owners} owners, got {x.shape} and {y.shape}")
     x = x if x.stride(1) == 1 else x.contiguous()
-    library().add_low_rank(  # type: ignore[union-attr]
-        *(x.data_ptr(), x.stride(0), y.data_ptr(), y.stride(0)),
-        *(pointers.d_in, pointers.members, pointers.columns, pointers.widths),
-        *(pointers.owners, tokens.ctypes.data, pointers.ranks, pointers.scales, pointers.a, pointers.b),
-        torch.get_num_threads(),
+    _check(x, y)
+    _done(
+        _library().add_low_rank(
+            *(x.data_ptr(), x.stride(0), y.data_ptr(), y.stride(0)),
+            *(pointers.d_in, pointers.members, pointers.columns_at, pointers.widths_at),
+            *(pointers.owners, tokens.ctypes.data, pointers.ranks_at, pointers.scales_at),
+            *(pointers.a_at, pointers.b_at, torch.get_num_threads()),
+        )
     )
 
 
 def normalize(x: Tensor, norm: Norm) -> Tensor:
     """Rows of ``x (rows, width)`` normed."""
     out = x.new_empty(x.shape)
-    library().normalize(  # type: ignore[union-attr]
+    _library().normalize(
         *(*x.shape, x.data_ptr(), x.stride(0)),
         *(norm.weight.data_ptr(), norm.eps, out.data_ptr(), torch.get_num_threads()),
     )
@@ -194,19 +207,19 @@ def normalize(x: Tensor, norm: Norm) -> Tensor:
 def gate(x: Tensor) -> Tensor:
     """``silu(gate) · up`` of gate and up side by side, ``(rows, 2 · width)`` to ``(rows, width)``."""
     out = x.new_empty(x.shape[0], x.shape[1] // 2)
-    library().gate(  # type: ignore[union-attr]
-        *(*out.shape, x.data_ptr(), x.stride(0), out.data_ptr(), torch.get_num_threads())
-    )
+    _library().gate(*(*out.shape, x.data_ptr(), x.stride(0), out.data_ptr(), torch.get_num_threads()))
     return out
 
 
 def turn(x: Tensor, norm: Norm | None, table: Tensor, positions: Tensor) -> Tensor:
     """Heads ``(tokens, heads, head_dim)`` normed and turned by their positions (see ``caches.turn``)."""
     tokens, heads, size = x.shape
-    if tokens != len(positions) or int(positions.max()) >= table.shape[1] or x.stride(1) != size:
+    low, high = (int(one) for one in positions.aminmax())
+    if tokens != len(positions) or low < 0 or high >= table.shape[1] or x.stride(1) != size:
         raise IndexError(f"expected positions below {table.shape[1]} for {tokens} tokens")
+    _check(x, table)
     out = x.new_empty(x.shape)
-    library().turn_all(  # type: ignore[union-attr]
+    _library().turn_all(
         *(tokens, heads, size, x.data_ptr(), x.stride(0)),
         *(None if norm is None else norm.weight.data_ptr(), 0.0 if norm is None else norm.eps),
         *(table.data_ptr(), table[1].data_ptr(), positions.data_ptr()),
@@ -228,18 +241,22 @@ def attend(heads: Tensor, sight: Sight, cache: Tensor, entries: np.ndarray, leng
     rows, count, size = heads.shape
     _, held, kv_heads, room, _ = cache.shape
     queries, table, norm = count - 2 * kv_heads, sight.table, sight.norm
-    if lengths.max() >= min(room, table.shape[1]) or entries.max() >= held or len(entries) != rows:
+    is_in = _below(lengths, min(room, table.shape[1])) and _below(entries, held)
+    if not is_in or not len(entries) == len(lengths) == rows or cache.shape[4] != size:
         raise IndexError(f"expected rows with room in a cache of {held} entries of {room} tokens")
+    _check(heads, table, cache)
     seen = heads.new_empty(rows, queries * size)
-    library().attend(  # type: ignore[union-attr]
-        *(rows, queries, kv_heads, size),
-        *(heads.data_ptr(), heads.stride(0)),
-        *(None if norm is None else norm.weight.data_ptr(), 0.0 if norm is None else norm.eps),
-        *(table.data_ptr(), table[1].data_ptr()),
-        *(cache.data_ptr(), cache[1].data_ptr(), room),
-        *(entries.ctypes.data, lengths.ctypes.data),
-        *(sight.window or 0, sight.scale),
-        *(seen.data_ptr(), torch.get_num_threads()),
+    _done(
+        _library().attend(
+            *(rows, queries, kv_heads, size),
+            *(heads.data_ptr(), heads.stride(0)),
+            *(None if norm is None else norm.weight.data_ptr(), 0.0 if norm is None else norm.eps),
+            *(table.data_ptr(), table[1].data_ptr()),
+            *(cache.data_ptr(), cache[1].data_ptr(), room),
+            *(entries.ctypes.data, lengths.ctypes.data),
+            *(sight.window or 0, sight.scale),
+            *(seen.data_ptr(), torch.get_num_threads()),
+        )
     )
     return seen
 
@@ -251,9 +268,12 @@ def fill(cache: Tensor, turned: Tensor, values: Tensor, starts: np.ndarray, leng
     line of tokens, in which each row's prompt has a start and a length.
     """
     _, rows, kv_heads, room, size = cache.shape
-    if len(starts) != rows or lengths.max() > room or (starts + lengths).max() > len(turned):
-        raise IndexError(f"expected prompts of {rows} rows of at most {room} tokens among {len(turned)}")
-    library().fill(  # type: ignore[union-attr]
+    tokens = len(turned)
+    is_in = _below(lengths, room + 1) and _below(starts, tokens) and _below(starts + lengths, tokens + 1)
+    if not is_in or not len(starts) == len(lengths) == rows or turned.shape[2] != size:
+        raise IndexError(f"expected prompts of {rows} rows of at most {room} tokens among {tokens}")
+    _check(turned, values, cache)
+    _library().fill(
         *(rows, starts.ctypes.data, lengths.ctypes.data),
         *(turned.shape[1] - kv_heads, kv_heads, size, room),
         *(turned.data_ptr(), turned.stride(0), values.data_ptr(), values.stride(0)),
@@ -269,21 +289,54 @@ def look(turned: Tensor, values: Tensor, stretches: np.ndarray, sight: Sight) ->
     output what that one sees belongs.
     """
     start, count, past, past_count, first, to = stretches.T
-    looking = int((count - first).sum())
-    if (
-        max((start + count).max(), (past + past_count).max()) > len(turned)
-        or (to + count - first).max() > looking
-    ):
-        raise IndexError(f"expected stretches of a line of {len(turned)} tokens")
+    looking, tokens = int((count - first).sum()), len(turned)
+    ends = start + count, past + past_count
+    is_in = stretches.min() >= 0 and (first < count).all() and _below(np.maximum(*ends), tokens + 1)
+    if not is_in or not _below(to + count - first, looking + 1) or len(values) != tokens:
+        raise IndexError(f"expected stretches of a line of {tokens} tokens")
+    _check(turned, values)
     kv_heads, size = values.shape[1:]
     heads = turned.shape[1] - kv_heads
     seen = turned.new_empty(looking, heads * size)
-    library().look(  # type: ignore[union-attr]
-        *(len(stretches), stretches.ctypes.data, heads, kv_heads, size),
-        *(turned.data_ptr(), turned.stride(0), values.data_ptr(), values.stride(0)),
-        *(sight.window or 0, sight.scale, seen.data_ptr(), torch.get_num_threads()),
+    _done(
+        _library().look(
+            *(len(stretches), stretches.ctypes.data, heads, kv_heads, size),
+            *(turned.data_ptr(), turned.stride(0), values.data_ptr(), values.stride(0)),
+            *(sight.window or 0, sight.scale, seen.data_ptr(), torch.get_num_threads()),
+        )
     )
     return seen
+
+
+def _library() -> ctypes.CDLL:
+    found = library()
+    if found is None:
+        raise RuntimeError("expected the compiled passes, found none: install the package again")
+    return found
+
+
+def _check(*tensors: Tensor) -> None:
+    """The library reads float32 whose rows (heads, places) are contiguous, whatever it is given."""
+    for tensor in tensors:
+        if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
+            raise TypeError(
+                f"expected float32 on a CPU, got {tensor.dtype} on {tensor.device}: no autocast here"
+            )
+        if tensor.stride(-1) != 1 or (tensor.dim() == 3 and tensor.stride(1) != tensor.shape[2]):
+            raise ValueError(f"expected contiguous rows, got strides {tensor.stride()}")
+        if tensor.dim() == 5 and not tensor[0].is_contiguous():
+            raise ValueError(f"expected a contiguous layer of the cache, got strides {tensor.stride()}")
+
+
+def _below(numbers: np.ndarray, end: int) -> bool:
+    """Whether all of them are int64 in ``[0, end)``: seen as unsigned, negative ones are very large."""
+    is_plain = numbers.dtype == np.int64 and numbers.flags.c_contiguous
+    return is_plain and bool(numbers.view(np.uint64).max() < end)
+
+
+def _done(failed: int) -> None:
+    if failed:
+        raise torch.OutOfMemoryError("no memory for the compiled passes")
 
 
 def _starts(layout: AdapterLayout) -> Mapping[str, int]:

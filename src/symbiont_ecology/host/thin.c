@@ -1,11 +1,11 @@
 /* What a forward pass on a CPU does between its large products, in as few passes over memory as there can be:
- * the low-rank terms of a population, the attention of newest tokens, norms, rotations and gates.
+ * the low-rank terms of a population, attention, norms, rotations and gates.
  *
  * The first two are sums over a few rows at a time, too small for a BLAS and, looped over from Python, mostly
  * calls. Two building blocks serve both. `dots`: rows against rows, x wᵀ (x Aᵀ; queries against keys). `mixes`:
  * sums of rows, y += s w (what A made of x, times B; weights times values). Matrices are float32 and
- * row-major; a stride is the distance of two rows in elements. Vectors are GCC's, eight wide, which every
- * compiler with `__builtin_shufflevector` turns into what the machine has.
+ * row-major; a stride is the distance of two rows in elements. Vectors are GCC's, eight wide, which it and
+ * clang turn into what the machine has. Functions that return a number return 0, or 1 when there was no memory.
  */
 
 #include <math.h>
@@ -13,16 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #ifndef SOURCE
 #define SOURCE "?"
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
-#define SHUFFLE __builtin_shufflevector
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (i8){__VA_ARGS__})
+#endif
 
 typedef float v8 __attribute__((vector_size(32)));
 typedef float v4 __attribute__((vector_size(16)));
@@ -33,10 +33,17 @@ INLINE void store(float *to, v8 x) { memcpy(to, &x, sizeof x); }
 INLINE v8 choose(i8 which, v8 a, v8 b) { return (v8)((which & (i8)a) | (~which & (i8)b)); }
 INLINE v8 splat(float x) { return (v8){x, x, x, x, x, x, x, x}; }
 
-/* Asks for what comes next while there is something else to do: the hardware foresees nothing across pages. */
-INLINE void fetch(const void *from, long bytes)
+INLINE v4 halves(v8 x)
 {
-    for (long k = 0; k < bytes; k += 64) __builtin_prefetch((const char *)from + k, 0, 1);
+    v4 two[2];
+    memcpy(two, &x, sizeof x);
+    return two[0] + two[1];
+}
+
+/* Asks for what comes next while there is something else to do: the hardware foresees nothing across pages. */
+INLINE void fetch(const void *from, int64_t bytes)
+{
+    for (int64_t k = 0; k < bytes; k += 64) __builtin_prefetch((const char *)from + k, 0, 1);
 }
 
 /* Sums of four vectors' lanes. */
@@ -45,23 +52,23 @@ INLINE v4 sums(v8 a, v8 b, v8 c, v8 d)
     v8 ab = SHUFFLE(a, b, 0, 8, 2, 10, 4, 12, 6, 14) + SHUFFLE(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
     v8 cd = SHUFFLE(c, d, 0, 8, 2, 10, 4, 12, 6, 14) + SHUFFLE(c, d, 1, 9, 3, 11, 5, 13, 7, 15);
     v8 all = SHUFFLE(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13) + SHUFFLE(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15);
-    return SHUFFLE(all, all, 0, 1, 2, 3) + SHUFFLE(all, all, 4, 5, 6, 7);
+    return halves(all);
 }
 
 INLINE float sum(v8 a)
 {
-    v4 s = SHUFFLE(a, a, 0, 1, 2, 3) + SHUFFLE(a, a, 4, 5, 6, 7);
+    v4 s = halves(a);
     return s[0] + s[1] + s[2] + s[3];
 }
 
 /* `dots` of R rows of x and C rows of w. */
-INLINE void dots_tile(const int R, const int C, const float *x, long xs, const float *w, long ws, long depth,
-                      float scale, float *out, long os)
+INLINE void dots_tile(const int R, const int C, const float *x, int64_t xs, const float *w, int64_t ws, int64_t depth,
+                      float scale, float *out, int64_t os)
 {
     v8 acc[2][4];
     for (int i = 0; i < R; i++)
         for (int j = 0; j < C; j++) acc[i][j] = splat(0);
-    long k = 0;
+    int64_t k = 0;
     for (; k + 8 <= depth; k += 8) {
         v8 row[4];
         for (int j = 0; j < C; j++) row[j] = load(w + j * ws + k);
@@ -79,36 +86,36 @@ INLINE void dots_tile(const int R, const int C, const float *x, long xs, const f
             found[0] = sum(acc[i][0]);
         }
         for (int j = 0; j < C; j++) {
-            for (long rest = k; rest < depth; rest++) found[j] += x[i * xs + rest] * w[j * ws + rest];
+            for (int64_t rest = k; rest < depth; rest++) found[j] += x[i * xs + rest] * w[j * ws + rest];
             out[i * os + j] = found[j] * scale;
         }
     }
 }
 
 /* out[i, j] = scale · x[i] · w[j] over `depth` numbers. */
-INLINE void dots(const float *x, long xs, long rows, const float *w, long ws, long count, long depth,
-                 float scale, float *out, long os)
+INLINE void dots(const float *x, int64_t xs, int64_t rows, const float *w, int64_t ws, int64_t count, int64_t depth,
+                 float scale, float *out, int64_t os)
 {
-    long j = 0;
+    int64_t j = 0;
     for (; j + 4 <= count; j += 4) {
-        long i = 0;
+        int64_t i = 0;
         for (; i + 2 <= rows; i += 2)
             dots_tile(2, 4, x + i * xs, xs, w + j * ws, ws, depth, scale, out + i * os + j, os);
         if (i < rows) dots_tile(1, 4, x + i * xs, xs, w + j * ws, ws, depth, scale, out + i * os + j, os);
     }
     for (; j < count; j++)
-        for (long i = 0; i < rows; i++)
+        for (int64_t i = 0; i < rows; i++)
             dots_tile(1, 1, x + i * xs, xs, w + j * ws, ws, depth, scale, out + i * os + j, os);
 }
 
 /* `mixes` of R rows and 8 · W columns. */
-INLINE void mixes_tile(const int R, const int W, const float *s, long ss, const float *w, long ws, long depth,
-                       float *y, long ys)
+INLINE void mixes_tile(const int R, const int W, const float *s, int64_t ss, const float *w, int64_t ws, int64_t depth,
+                       float *y, int64_t ys)
 {
     v8 acc[8][8];
     for (int i = 0; i < R; i++)
         for (int c = 0; c < W; c++) acc[i][c] = load(y + i * ys + 8 * c);
-    for (long j = 0; j < depth; j++) {
+    for (int64_t j = 0; j < depth; j++) {
         v8 row[8];
         for (int c = 0; c < W; c++) row[c] = load(w + j * ws + 8 * c);
         for (int i = 0; i < R; i++) {
@@ -121,20 +128,20 @@ INLINE void mixes_tile(const int R, const int W, const float *s, long ss, const 
 }
 
 /* `mixes` of R rows, in columns of 8 · W and then of 16; `wide` is a multiple of 16. */
-INLINE void mixes_band(const int R, const int W, const float *s, long ss, const float *w, long ws, long depth,
-                       float *y, long ys, long wide)
+INLINE void mixes_band(const int R, const int W, const float *s, int64_t ss, const float *w, int64_t ws, int64_t depth,
+                       float *y, int64_t ys, int64_t wide)
 {
-    long c = 0;
+    int64_t c = 0;
     for (; c + 8 * W <= wide; c += 8 * W) mixes_tile(R, W, s, ss, w + c, ws, depth, y + c, ys);
     for (; c < wide; c += 16) mixes_tile(R, 2, s, ss, w + c, ws, depth, y + c, ys);
 }
 
 /* y[i] += Σ_j s[i, j] · w[j], `width` numbers wide, over `depth` rows of w: tiles as large as there are registers. */
-INLINE void mixes(const float *s, long ss, long rows, const float *w, long ws, long depth, float *y, long ys,
-                  long width)
+INLINE void mixes(const float *s, int64_t ss, int64_t rows, const float *w, int64_t ws, int64_t depth, float *y, int64_t ys,
+                  int64_t width)
 {
-    const long wide = width / 16 * 16, whole = width / 8 * 8;
-    long i = 0;
+    const int64_t wide = width / 16 * 16, whole = width / 8 * 8;
+    int64_t i = 0;
     for (; i + 4 <= rows; i += 4) mixes_band(4, 2, s + i * ss, ss, w, ws, depth, y + i * ys, ys, wide);
     for (; i + 2 <= rows; i += 2) mixes_band(2, 4, s + i * ss, ss, w, ws, depth, y + i * ys, ys, wide);
     if (i < rows) mixes_band(1, 8, s + i * ss, ss, w, ws, depth, y + i * ys, ys, wide);
@@ -143,8 +150,8 @@ INLINE void mixes(const float *s, long ss, long rows, const float *w, long ws, l
     for (; wide < whole && i < rows; i++)
         mixes_tile(1, 1, s + i * ss, ss, w + wide, ws, depth, y + i * ys + wide, ys);
     for (i = 0; whole < width && i < rows; i++)
-        for (long j = 0; j < depth; j++)
-            for (long c = whole; c < width; c++) y[i * ys + c] += s[i * ss + j] * w[j * ws + c];
+        for (int64_t j = 0; j < depth; j++)
+            for (int64_t c = whole; c < width; c++) y[i * ys + c] += s[i * ss + j] * w[j * ws + c];
 }
 
 /* eˣ for x ≤ 0, to about 1e-7 of it: 2ⁿ times a polynomial on [-ln 2 / 2, ln 2 / 2] (Cephes). */
@@ -165,17 +172,17 @@ INLINE v8 exponential(v8 x)
 }
 
 /* Turns scores into e to the score less the largest, in place, and returns their sum. Room for whole vectors. */
-INLINE float weigh(float *scores, long count)
+INLINE float weigh(float *scores, int64_t count)
 {
-    for (long j = count; j % 8; j++) scores[j] = -INFINITY;
+    for (int64_t j = count; j % 8; j++) scores[j] = -INFINITY;
     v8 tops = splat(-INFINITY), totals = splat(0);
-    for (long j = 0; j < count; j += 8) {
+    for (int64_t j = 0; j < count; j += 8) {
         const v8 here = load(scores + j);
         tops = choose(here > tops, here, tops);
     }
     float top = tops[0];
     for (int k = 1; k < 8; k++) top = tops[k] > top ? tops[k] : top;
-    for (long j = 0; j < count; j += 8) {
+    for (int64_t j = 0; j < count; j += 8) {
         const v8 one = exponential(load(scores + j) - top); /* of what was -∞ it is 1e-38 */
         store(scores + j, one);
         totals += one;
@@ -184,13 +191,13 @@ INLINE float weigh(float *scores, long count)
 }
 
 /* scale · Aᵀ of all members side by side, (d_in, width), where width is at least members · rank. */
-INLINE void pack(const int64_t *a, long owners, long members, long rank, long d_in, float scale, float *packed,
-                 long width)
+INLINE void pack(const int64_t *a, int64_t owners, int64_t members, int64_t rank, int64_t d_in, float scale, float *packed,
+                 int64_t width)
 {
     memset(packed, 0, sizeof(float) * d_in * width);
-    for (long m = 0; m < members; m++)
-        for (long j = 0; j < rank; j++)
-            for (long k = 0; k < d_in; k++)
+    for (int64_t m = 0; m < members; m++)
+        for (int64_t j = 0; j < rank; j++)
+            for (int64_t k = 0; k < d_in; k++)
                 packed[k * width + m * rank + j] = scale * ((const float *)a[m * owners])[j * d_in + k];
 }
 
@@ -200,10 +207,11 @@ INLINE void pack(const int64_t *a, long owners, long members, long rank, long d_
  * (rank, d_in) and (rank, width) matrices, [member][owner]; a member's part of y is `widths[m]` wide and starts
  * at column `columns[m]`. Rank 0 adds nothing.
  */
-void add_low_rank(const float *x, int64_t xs, float *y, int64_t ys, int64_t d_in, int64_t members,
+int add_low_rank(const float *x, int64_t xs, float *y, int64_t ys, int64_t d_in, int64_t members,
                   const int64_t *columns, const int64_t *widths, int64_t owners, const int64_t *counts,
                   const int64_t *ranks, const float *scales, const int64_t *a, const int64_t *b, int64_t threads)
 {
+    int failures = 0;
     enum { BATCH = 64, WORTH_PACKING = 24 };
     int64_t starts[owners + 1];
     starts[0] = 0;
@@ -220,7 +228,11 @@ void add_low_rank(const float *x, int64_t xs, float *y, int64_t ys, int64_t d_in
         /* Packed, Aᵀ is what `mixes` takes, which is twice as fast as `dots`. */
         const int is_packed = counts[o] >= WORTH_PACKING;
         float *inner = malloc(sizeof(float) * width * (BATCH + is_packed * d_in)), *packed = inner + width * BATCH;
-        if (!inner) abort();
+        if (!inner) {
+            #pragma omp atomic
+            failures++;
+            continue;
+        }
         if (is_packed) pack(a + o, owners, members, rank, d_in, scales[o], packed, width);
         for (int64_t token = starts[o]; token < starts[o + 1]; token += BATCH) {
             const int64_t left = starts[o + 1] - token, n = left < BATCH ? left : BATCH;
@@ -237,14 +249,15 @@ void add_low_rank(const float *x, int64_t xs, float *y, int64_t ys, int64_t d_in
         }
         free(inner);
     }
+    return failures > 0;
 }
 
 /* What brings a row to root mean square 1. */
-INLINE float evening(const float *x, long width, float eps)
+INLINE float evening(const float *x, int64_t width, float eps)
 {
     v8 squares = splat(0);
     float rest = 0;
-    long k = 0;
+    int64_t k = 0;
     for (; k + 8 <= width; k += 8) squares += load(x + k) * load(x + k);
     for (; k < width; k++) rest += x[k] * x[k];
     return 1 / sqrtf((rest + sum(squares)) / width + eps);
@@ -261,33 +274,40 @@ void normalize(int64_t rows, int64_t width, const float *x, int64_t xs, const fl
     }
 }
 
-/* out (rows, width) = silu(gate) · up, where x (rows, 2 · width) holds gate and up. A multiple of 8 wide. */
+INLINE v8 gated(v8 g, v8 up)
+{
+    const v8 e = exponential((v8)((i8)g | INT32_MIN)); /* of -|g| */
+    return g * up * choose(g < 0.0f, e, splat(1)) / (e + 1.0f);
+}
+
+/* out (rows, width) = silu(gate) · up, where x (rows, 2 · width) holds gate and up. */
 void gate(int64_t rows, int64_t width, const float *x, int64_t xs, float *out, int64_t threads)
 {
     #pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t k = 0; k < width; k += 8) {
-            const v8 g = load(x + i * xs + k), up = load(x + i * xs + width + k);
-            const v8 e = exponential((v8)((i8)g | INT32_MIN)); /* of -|g| */
-            store(out + i * width + k, g * up * choose(g < 0.0f, e, splat(1)) / (e + 1.0f));
-        }
+    for (int64_t i = 0; i < rows; i++) {
+        const float *left = x + i * xs, *right = left + width;
+        float *to = out + i * width;
+        int64_t k = 0;
+        for (; k + 8 <= width; k += 8) store(to + k, gated(load(left + k), load(right + k)));
+        for (; k < width; k++) to[k] = gated(splat(left[k]), splat(right[k]))[0];
+    }
 }
 
 /* One head: normed to root mean square 1 (unless norm is NULL), turned by its position. */
 INLINE void turn(const float *restrict x, const float *restrict norm, float eps, const float *restrict cosines,
-                 const float *restrict sines, long dim, float *restrict out)
+                 const float *restrict sines, int64_t dim, float *restrict out)
 {
-    const long half = dim / 2;
+    const int64_t half = dim / 2;
     float low[half], high[half];
     memcpy(low, x, sizeof low);
     memcpy(high, x + half, sizeof high);
     if (norm) {
         const float even = evening(x, dim, eps);
-        for (long k = 0; k < half; k++) low[k] *= even * norm[k];
-        for (long k = 0; k < half; k++) high[k] *= even * norm[k + half];
+        for (int64_t k = 0; k < half; k++) low[k] *= even * norm[k];
+        for (int64_t k = 0; k < half; k++) high[k] *= even * norm[k + half];
     }
-    for (long k = 0; k < half; k++) out[k] = low[k] * cosines[k] + high[k] * sines[k];
-    for (long k = 0; k < half; k++) out[k + half] = high[k] * cosines[k + half] + low[k] * sines[k + half];
+    for (int64_t k = 0; k < half; k++) out[k] = low[k] * cosines[k] + high[k] * sines[k];
+    for (int64_t k = 0; k < half; k++) out[k + half] = high[k] * cosines[k + half] + low[k] * sines[k + half];
 }
 
 /* `turn` of the first heads of every token: x (tokens, …, dim) to out (tokens, heads, dim). */
@@ -307,11 +327,12 @@ void turn_all(int64_t tokens, int64_t heads, int64_t dim, const float *x, int64_
  * cosines and sines (positions, dim), the first half of the sines negated. The caches are
  * (…, kv_heads, room, dim); row i has `lengths[i]` tokens in entry `entries[i]`. A window of 0 sees all.
  */
-void attend(int64_t rows, int64_t heads, int64_t kv_heads, int64_t dim, const float *qkv, int64_t qkv_stride,
+int attend(int64_t rows, int64_t heads, int64_t kv_heads, int64_t dim, const float *qkv, int64_t qkv_stride,
             const float *norms, float eps, const float *cosines, const float *sines, float *keys, float *values,
             int64_t room, const int64_t *entries, const int64_t *lengths, int64_t window, float scale, float *out,
             int64_t threads)
 {
+    int failures = 0;
     const int64_t groups = heads / kv_heads;
     #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
     for (int64_t i = 0; i < rows; i++) {
@@ -319,7 +340,11 @@ void attend(int64_t rows, int64_t heads, int64_t kv_heads, int64_t dim, const fl
         const int64_t stride = (count + 7) / 8 * 8;
         const float *turns = cosines + lengths[i] * dim, *signs = sines + lengths[i] * dim;
         float *scores = malloc(sizeof(float) * groups * (stride + dim)), *queries = scores + groups * stride;
-        if (!scores) abort();
+        if (!scores) {
+            #pragma omp atomic
+            failures++;
+            continue;
+        }
         for (int64_t h = 0; h < kv_heads; h++) {
             const float *row = qkv + i * qkv_stride;
             float *key = keys + ((entries[i] * kv_heads + h) * room) * dim;
@@ -347,6 +372,7 @@ void attend(int64_t rows, int64_t heads, int64_t kv_heads, int64_t dim, const fl
         }
         free(scores);
     }
+    return failures > 0;
 }
 
 /* Prompts' keys and values into the cache, row after row: (rows, kv_heads, room, dim) each.
@@ -373,19 +399,20 @@ void fill(int64_t rows, const int64_t *starts, const int64_t *lengths, int64_t h
 typedef struct { int64_t start, count, past, past_count, first, to; } stretch;
 
 /* scale · K of a stretch and its past as columns, (dim, width): `mixes` makes scores of them. */
-INLINE void stand(const stretch s, const float *keys, long ts, long dim, float scale, float *columns, long width)
+INLINE void stand(const stretch s, const float *keys, int64_t ts, int64_t dim, float scale, float *columns, int64_t width)
 {
-    for (long j = 0; j < s.past_count + s.count; j++) {
+    for (int64_t j = 0; j < s.past_count + s.count; j++) {
         const float *key = keys + (j < s.past_count ? s.past + j : s.start + j - s.past_count) * ts;
-        for (long k = 0; k < dim; k++) columns[k * width + j] = scale * key[k];
+        for (int64_t k = 0; k < dim; k++) columns[k * width + j] = scale * key[k];
     }
 }
 
 /* What the tokens of stretches see, (…, heads, dim): all of their past and, of their own stretch, themselves and
  * what lies before. turned and states as in `fill`. A window of 0 sees all. */
-void look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads, int64_t dim, const float *turned,
+int look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads, int64_t dim, const float *turned,
           int64_t ts, const float *states, int64_t ss, int64_t window, float scale, float *out, int64_t threads)
 {
+    int failures = 0;
     enum { QUERIES = 8 };
     const int64_t groups = heads / kv_heads, os = heads * dim;
     #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
@@ -394,7 +421,11 @@ void look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads
         const int64_t width = (s.past_count + s.count + 15) / 8 * 8;
         const int is_many = s.count - s.first >= QUERIES;
         float *scores = calloc(width * (QUERIES + is_many * dim), sizeof(float)), *columns = scores + QUERIES * width;
-        if (!scores) abort();
+        if (!scores) {
+            #pragma omp atomic
+            failures++;
+            continue;
+        }
         for (int64_t head = 0; head < heads; head++) {
             const int64_t h = head / groups;
             const float *keys = turned + (heads + h) * dim, *values = states + h * dim;
@@ -431,6 +462,7 @@ void look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads
         }
         free(scores);
     }
+    return failures > 0;
 }
 
 /* The version of this file. */

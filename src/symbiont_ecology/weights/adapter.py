@@ -44,7 +44,8 @@ class AdapterLayout:
 class AdapterWeights:
     """One adapter: ΔW = scaling · B · A for every module of the layout.
 
-    ``vector`` is float32, ``(layout.size(rank),)``, and read-only.
+    ``vector`` is float32, ``(layout.size(rank),)``, and read-only: kernels read it where it lies, so an array
+    that it is a view of must not change either.
     """
 
     layout: AdapterLayout
@@ -58,6 +59,8 @@ class AdapterWeights:
                 f"expected a float32 vector of {self.layout.size(self.rank)} parameters at rank {self.rank}, "
                 f"got {self.vector.dtype} {self.vector.shape}"
             )
+        if not self.vector.flags.c_contiguous:
+            object.__setattr__(self, "vector", np.ascontiguousarray(self.vector))
         self.vector.setflags(write=False)
 
     def factors(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
