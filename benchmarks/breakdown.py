@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,11 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import ProfilerActivity, profile, record_function
 
 from populations import RANK, Population, host_folder
 from sides import Side, arguments, machine, matmul_rate, settle, timed
+from symbiont_ecology.host import native
 
 ORGANELLES, ROWS_EACH, NEW_TOKENS = 16, 4, 16
 PROFILED_RUNS, HEAP_MB = 2, 900
@@ -60,6 +62,16 @@ VIEWS = (
     *("detach", "flatten", "permute", "reshape", "unsqueeze", "chunk", "item", "alias", "to", "t"),
 )
 BASE, PYTHON = "base matrix products", "views, Python and the rest"
+PASSES = {
+    "add_low_rank": "low-rank terms",
+    "attend": "attention",
+    "look": "attention",
+    "fill": "moving data",
+    "normalize": "norms and elementwise",
+    "gate": "norms and elementwise",
+    "turn": "norms and elementwise",
+}
+"""What the compiled passes are for."""
 KINDS = (
     BASE,
     "low-rank terms",
@@ -112,16 +124,21 @@ def phases(folder: Path, turns: int) -> dict[str, dict[str, Spent]]:
 def spent(run: Callable[[], object], seconds: float, adapter: int, turns: int) -> Spent:
     """Profiles a call and sorts what it did into kinds."""
     least: dict[Any, Any] = {}
+    flops = dict.fromkeys(KINDS, 0.0)
     for _ in range(min(turns, PROFILED_RUNS)):
         # The profiler's records lie between activations, so the heap grows: its pages are touched beforehand.
         torch.ones(HEAP_MB << 18)
-        with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
+        with (
+            named_passes() as counted,
+            profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler,
+        ):
             run()
+        flops["low-rank terms"] = counted["flops"]
         for event in profiler.key_averages(group_by_input_shape=True):
             key = (event.key, json.dumps(event.input_shapes))
             if key not in least or event.self_cpu_time_total < least[key].self_cpu_time_total:
                 least[key] = event
-    kinds, flops = dict.fromkeys(KINDS, 0.0), dict.fromkeys(KINDS, 0.0)
+    kinds = dict.fromkeys(KINDS, 0.0)
     for event in least.values():
         name, shapes = event.key.removeprefix("aten::").rstrip("_"), event.input_shapes
         kind = kind_of(name, shapes, adapter)
@@ -131,11 +148,40 @@ def spent(run: Callable[[], object], seconds: float, adapter: int, turns: int) -
     return Spent(seconds, kinds, flops)
 
 
+@contextmanager
+def named_passes() -> Iterator[dict[str, float]]:
+    """Lets the profiler see the compiled passes, by kind, and counts the FLOPs of the low-rank ones."""
+    counted = {"flops": 0.0}
+
+    def named(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any) -> Any:
+            with record_function(kind):
+                return function(*arguments)
+
+        return called
+
+    def add_low_rank(x: Any, y: Any, pointers: Any, counts: Any) -> None:
+        width = pointers.members * x.shape[1] + y.shape[1]  # every member is adapted here
+        counted["flops"] += 2.0 * RANK * len(x) * width
+        before["add_low_rank"](x, y, pointers, counts)
+
+    before = {name: getattr(native, name) for name in PASSES}
+    for name, kind in PASSES.items():
+        setattr(native, name, named(kind, add_low_rank if name == "add_low_rank" else before[name]))
+    try:
+        yield counted
+    finally:
+        for name, function in before.items():
+            setattr(native, name, function)
+
+
 def kind_of(name: str, shapes: Sequence[Sequence[int]], adapter: int) -> str:
     """What an operation is for, told by its name and the shapes of its inputs.
 
     What is as wide as a whole ``adapter`` (parameters) is the optimiser's.
     """
+    if name in KINDS:
+        return name
     if any(len(shape) and shape[-1] >= adapter for shape in shapes):
         return "optimiser"
     if name in PRODUCTS:
