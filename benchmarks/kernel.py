@@ -73,7 +73,7 @@ def small_16(workplace: Path, turns: int) -> Result:
 def real(workplace: Path, turns: int) -> Result:
     """A real model's sizes, few rows: reading 2.4 GB of weights is most of the work."""
     population, peft = both("Qwen3-0.6B shape", 8, 2, workplace, asked=1, lengths=(8, 12), new_tokens=5)
-    part = answers(population, peft, min(turns, 3), (NONE, NONE, NONE), (1.08, 1.03))
+    part = answers(population, peft, min(turns, 6), (NONE, NONE, NONE), (1.08, 1.03))
     return joined("Qwen3-0.6B shape (random weights), 8 organelles × 2 rows, 5 new tokens", part)
 
 
