@@ -154,16 +154,16 @@ def named_passes() -> Iterator[dict[str, float]]:
     counted = {"flops": 0.0}
 
     def named(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*arguments: Any) -> Any:
+        def called(*arguments: Any, **options: Any) -> Any:
             with record_function(kind):
-                return function(*arguments)
+                return function(*arguments, **options)
 
         return called
 
-    def add_low_rank(x: Any, y: Any, pointers: Any, counts: Any) -> None:
+    def add_low_rank(x: Any, y: Any, pointers: Any, counts: Any, **options: Any) -> Any:
         width = pointers.members * x.shape[1] + y.shape[1]  # every member is adapted here
         counted["flops"] += 2.0 * RANK * len(x) * width
-        before["add_low_rank"](x, y, pointers, counts)
+        return before["add_low_rank"](x, y, pointers, counts, **options)
 
     before = {name: getattr(native, name) for name in PASSES}
     for name, kind in PASSES.items():

@@ -88,7 +88,11 @@ def test_low_rank_terms(
     if pointers is None:
         assert not placed
     else:
+        again = y.clone()
         native.add_low_rank(x, y, pointers, counts)
+        if y.shape[1] % 2 == 0:  # as when it holds gate and up
+            found = native.add_low_rank(x, again, pointers, counts, is_gated=True)
+            torch.testing.assert_close(found, native.gate(y), atol=0, rtol=0)
     scale = expected.abs().max().clamp(min=1)
     torch.testing.assert_close(y.double() / scale, expected / scale, atol=2e-6, rtol=0)
 

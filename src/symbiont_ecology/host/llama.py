@@ -25,10 +25,12 @@ from symbiont_ecology.host.bank import Adapters, SlotBank
 from symbiont_ecology.host.caches import Cache, PaddedCache, RaggedCache, Sight, turn
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.families import read_blueprint
-from symbiont_ecology.host.layers import LlamaWeights
-from symbiont_ecology.host.lowrank import Shares
+from symbiont_ecology.host.layers import Layer, LlamaWeights
+from symbiont_ecology.host.lowrank import Factors, Shares
+from symbiont_ecology.host.native import Pointers
 from symbiont_ecology.host.packing import Packing, Text, chunks, pack, taken
 from symbiont_ecology.host.rectangles import Rectangles
+from symbiont_ecology.host.tiles import Tiling
 from symbiont_ecology.host.windows import Masks, masks_of
 
 
@@ -129,9 +131,7 @@ class LlamaDecoder:
             qkv, out, gate_up, down = adapters.sites[4 * index : 4 * index + 4]
             heads = layer.qkv(layer.attention_norm(x), qkv, shares).view(x.shape[0], -1, self.shape.head_dim)
             x = layer.out.onto(x, cache.attend(index, heads), out, shares)
-            x = layer.down.onto(
-                x, self._gated(layer.gate_up(layer.feed_norm(x), gate_up, shares)), down, shares
-            )
+            x = layer.down.onto(x, self._gated(layer, x, gate_up, shares), down, shares)
         return self._logits(x)
 
     def _turns(self, end: int) -> Tensor:
@@ -190,9 +190,7 @@ class LlamaDecoder:
         if is_last:
             x, counts = taken(x, reading.packing.ends), reading.packing.end_counts
         x = layer.out.onto(x, o, out, counts)
-        return layer.down.onto(
-            x, self._gated(layer.gate_up(layer.feed_norm(x), gate_up, counts)), down, counts
-        )
+        return layer.down.onto(x, self._gated(layer, x, gate_up, counts), down, counts)
 
     def _attended(self, heads: Tensor, index: int, reading: _Reading, is_last: bool) -> Tensor:
         """What packed tokens see: ``(tokens, all heads, head_dim)`` to ``(tokens or ends, width)``."""
@@ -249,9 +247,15 @@ class LlamaDecoder:
         x = F.embedding(ids, self._host.embedding)
         return x if self._embedding_scale == 1.0 else x * self._embedding_scale
 
-    def _gated(self, x: Tensor) -> Tensor:
-        """``activation(gate) · up`` of gate and up side by side (arXiv:2002.05202)."""
-        if self._activation is F.silu and native.takes(x):
+    def _gated(self, layer: Layer, x: Tensor, factors: Factors | Pointers | None, shares: Shares) -> Tensor:
+        """``activation(gate) · up`` (arXiv:2002.05202) of the normed ``x (tokens, hidden)``."""
+        x = layer.feed_norm(x)
+        is_silu = self._activation is F.silu
+        if is_silu and isinstance(factors, Pointers) and not isinstance(shares, Tiling):
+            y = layer.gate_up(x, None, shares)
+            return native.add_low_rank(x, y, factors, shares, is_gated=True)
+        x = layer.gate_up(x, factors, shares)
+        if is_silu and native.takes(x):
             return native.gate(x)
         gate, up = x.chunk(2, dim=-1)
         gate = self._activation(gate)

@@ -30,7 +30,7 @@ BUILT = Path(__file__).with_name("libthin.so")
 
 _KINDS = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "f": ctypes.c_float}
 _SIGNATURES = {
-    "add_low_rank": "pnpn nnpp npppppn",
+    "add_low_rank": "pnpn nnpp nppp pp pnn",
     "attend": "nnnn pn pf pp ppn pp nf pn",
     "fill": "npp nnnn pn pn pp n",
     "gate": "nn pn pn",
@@ -173,8 +173,13 @@ class Addresses:
         return tuple(found)
 
 
-def add_low_rank(x: Tensor, y: Tensor, pointers: Pointers, counts: Sequence[int]) -> None:
-    """``y (tokens, Σ d_outs)`` with the owners' terms for ``x (tokens, d_in)``, in place."""
+def add_low_rank(
+    x: Tensor, y: Tensor, pointers: Pointers, counts: Sequence[int], *, is_gated: bool = False
+) -> Tensor:
+    """``y (tokens, Σ d_outs)`` with the owners' terms for ``x (tokens, d_in)``, in place.
+
+    Gated, ``gate`` of that instead, ``(tokens, Σ d_outs / 2)``, in the same pass.
+    """
     tokens, total = _counted(tuple(counts))
     if (
         x.shape != (total, pointers.d_in)
@@ -184,14 +189,18 @@ def add_low_rank(x: Tensor, y: Tensor, pointers: Pointers, counts: Sequence[int]
         raise IndexError(f"expected {total} tokens of {pointers.owners} owners, got {x.shape} and {y.shape}")
     x = x if x.stride(1) == 1 else x.contiguous()
     _check(x, y)
+    half = y.shape[1] // 2
+    found = y.new_empty(total, half) if is_gated else y
     _done(
         _library().add_low_rank(
             *(x.data_ptr(), x.stride(0), y.data_ptr(), y.stride(0)),
             *(pointers.d_in, pointers.members, pointers.columns_at, pointers.widths_at),
             *(pointers.owners, tokens.ctypes.data, pointers.ranks_at, pointers.scales_at),
-            *(pointers.a_at, pointers.b_at, torch.get_num_threads()),
+            *(pointers.a_at, pointers.b_at),
+            *(found.data_ptr() if is_gated else None, half, torch.get_num_threads()),
         )
     )
+    return found
 
 
 def normalize(x: Tensor, norm: Norm) -> Tensor:

@@ -201,15 +201,32 @@ INLINE void pack(const int64_t *a, int64_t owners, int64_t members, int64_t rank
                 packed[k * width + m * rank + j] = scale * ((const float *)a[m * owners])[j * d_in + k];
 }
 
+INLINE v8 gated(v8 g, v8 up)
+{
+    const v8 e = exponential((v8)((i8)g | INT32_MIN)); /* of -|g| */
+    return g * up * choose(g < 0.0f, e, splat(1)) / (e + 1.0f);
+}
+
+/* `gate` of one row. */
+INLINE void gate_row(const float *x, int64_t width, float *out)
+{
+    const float *up = x + width;
+    int64_t k = 0;
+    for (; k + 8 <= width; k += 8) store(out + k, gated(load(x + k), load(up + k)));
+    for (; k < width; k++) out[k] = gated(splat(x[k]), splat(up[k]))[0];
+}
+
 /* y += scale · (x Aᵀ) B for one owner after the other, at each one's own rank.
  *
  * x (tokens, d_in) and y (tokens, …) have `counts[o]` tokens of owner o. a and b are addresses of
  * (rank, d_in) and (rank, width) matrices, [member][owner]; a member's part of y is `widths[m]` wide and starts
- * at column `columns[m]`. Rank 0 adds nothing.
+ * at column `columns[m]`. Rank 0 adds nothing. Unless `gate_to` is NULL, y is of two halves and `gate` of it goes
+ * there, (tokens, half), while y is still near.
  */
 int add_low_rank(const float *x, int64_t xs, float *y, int64_t ys, int64_t d_in, int64_t members,
                   const int64_t *columns, const int64_t *widths, int64_t owners, const int64_t *counts,
-                  const int64_t *ranks, const float *scales, const int64_t *a, const int64_t *b, int64_t threads)
+                  const int64_t *ranks, const float *scales, const int64_t *a, const int64_t *b, float *gate_to,
+                 int64_t half, int64_t threads)
 {
     int failures = 0;
     enum { BATCH = 64, WORTH_PACKING = 24 };
@@ -219,15 +236,15 @@ int add_low_rank(const float *x, int64_t xs, float *y, int64_t ys, int64_t d_in,
     #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
     for (int64_t o = 0; o < owners; o++) {
         const int64_t rank = ranks[o], width = (members * rank + 7) / 8 * 8;
-        if (!rank || !counts[o]) continue;
+        if (!counts[o] || (!rank && !gate_to)) continue;
         if (o + 1 < owners && counts[o] < WORTH_PACKING)
             for (int64_t m = 0; m < members; m++) {
                 fetch((const float *)a[m * owners + o + 1], sizeof(float) * ranks[o + 1] * d_in);
                 fetch((const float *)b[m * owners + o + 1], sizeof(float) * ranks[o + 1] * widths[m]);
             }
         /* Packed, Aᵀ is what `mixes` takes, which is twice as fast as `dots`. */
-        const int is_packed = counts[o] >= WORTH_PACKING;
-        float *inner = malloc(sizeof(float) * width * (BATCH + is_packed * d_in)), *packed = inner + width * BATCH;
+        const int is_packed = rank && counts[o] >= WORTH_PACKING;
+        float *inner = malloc(sizeof(float) * (1 + width * (BATCH + is_packed * d_in))), *packed = inner + width * BATCH;
         if (!inner) {
             #pragma omp atomic
             failures++;
@@ -240,12 +257,13 @@ int add_low_rank(const float *x, int64_t xs, float *y, int64_t ys, int64_t d_in,
                 memset(inner, 0, sizeof(float) * n * width);
                 mixes(x + token * xs, xs, n, packed, width, d_in, inner, width, width);
             }
-            for (int64_t m = 0; m < members; m++) {
+            for (int64_t m = 0; rank && m < members; m++) {
                 const float *am = (const float *)a[m * owners + o], *bm = (const float *)b[m * owners + o];
                 float *part = inner + m * rank;
                 if (!is_packed) dots(x + token * xs, xs, n, am, d_in, rank, d_in, scales[o], part, width);
                 mixes(part, width, n, bm, widths[m], rank, y + token * ys + columns[m], ys, widths[m]);
             }
+            for (int64_t i = token; gate_to && i < token + n; i++) gate_row(y + i * ys, half, gate_to + i * half);
         }
         free(inner);
     }
@@ -274,23 +292,11 @@ void normalize(int64_t rows, int64_t width, const float *x, int64_t xs, const fl
     }
 }
 
-INLINE v8 gated(v8 g, v8 up)
-{
-    const v8 e = exponential((v8)((i8)g | INT32_MIN)); /* of -|g| */
-    return g * up * choose(g < 0.0f, e, splat(1)) / (e + 1.0f);
-}
-
 /* out (rows, width) = silu(gate) · up, where x (rows, 2 · width) holds gate and up. */
 void gate(int64_t rows, int64_t width, const float *x, int64_t xs, float *out, int64_t threads)
 {
     #pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int64_t i = 0; i < rows; i++) {
-        const float *left = x + i * xs, *right = left + width;
-        float *to = out + i * width;
-        int64_t k = 0;
-        for (; k + 8 <= width; k += 8) store(to + k, gated(load(left + k), load(right + k)));
-        for (; k < width; k++) to[k] = gated(splat(left[k]), splat(right[k]))[0];
-    }
+    for (int64_t i = 0; i < rows; i++) gate_row(x + i * xs, width, out + i * width);
 }
 
 /* One head: normed to root mean square 1 (unless norm is NULL), turned by its position. */
