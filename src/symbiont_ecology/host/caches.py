@@ -17,7 +17,6 @@ from torch import Tensor
 
 from symbiont_ecology.host import native
 from symbiont_ecology.host.layers import Norm
-from symbiont_ecology.host.shape import HostShape
 from symbiont_ecology.host.windows import windowed
 
 
@@ -60,18 +59,9 @@ class Cache(Protocol):
 class RaggedCache:
     """Every row at its own length, in the entry that it got first."""
 
-    def __init__(
-        self,
-        sights: Sequence[Sight],
-        shape: HostShape,
-        lengths: np.ndarray,
-        room: int,
-        device: torch.device,
-        dtype: torch.dtype,
-    ) -> None:
-        size = shape.layers, 2, len(lengths), shape.kv_heads, int(lengths.max()) + room, shape.head_dim
-        self.states = torch.empty(size, device=device, dtype=dtype)
-        self._sights, self._lengths, self._entries = sights, lengths.astype(np.int64), np.arange(len(lengths))
+    def __init__(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> None:
+        self.states, self._sights = states, sights
+        self._lengths, self._entries = lengths.astype(np.int64), np.arange(len(lengths))
 
     def attend(self, index: int, heads: Tensor) -> Tensor:
         """As ``Cache``."""
@@ -90,38 +80,31 @@ class RaggedCache:
 class PaddedCache:
     """All rows as long as the longest: short prompts leave a gap before the first new token."""
 
-    def __init__(
-        self,
-        sights: Sequence[Sight],
-        shape: HostShape,
-        lengths: np.ndarray,
-        room: int,
-        device: torch.device,
-        dtype: torch.dtype,
-    ) -> None:
-        self._sights, self._shape = sights, shape
-        self._lengths = torch.from_numpy(lengths).to(device)
+    def __init__(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> None:
+        self.states, self._sights = states, sights
+        self._lengths = torch.from_numpy(lengths).to(states.device)
         self._longest, self._written = int(lengths.max()), 0
-        spots = torch.arange(self._longest + room, device=device)
+        kv_heads, room = states.shape[3:5]
+        spots = torch.arange(room, device=states.device)
         is_gap = (spots >= self._lengths[:, None]) & (spots < self._longest)
-        lowest = torch.finfo(dtype).min
-        mask = torch.zeros(is_gap.shape, device=device, dtype=dtype).masked_fill_(is_gap, lowest)
-        self._mask = mask.repeat_interleave(shape.kv_heads, dim=0)[:, None]
-        size = shape.layers, 2, len(lengths), shape.kv_heads, self._longest + room, shape.head_dim
-        self.states = torch.empty(size, device=device, dtype=dtype)
+        lowest = torch.finfo(states.dtype).min
+        mask = torch.zeros_like(is_gap, dtype=states.dtype).masked_fill_(is_gap, lowest)
+        self._mask = mask.repeat_interleave(kv_heads, dim=0)[:, None]
         # Not left as they are: masked places enter the product as 0 · value, and 0 · NaN is NaN.
         self.states[..., : self._longest, :] = 0
         self._masks: dict[int | None, Tensor] = {}  # by window
 
     def attend(self, index: int, heads: Tensor) -> Tensor:
         """As ``Cache``."""
-        shape, sight, end = self._shape, self._sights[index], self._longest + self._written + 1
-        both, groups = shape.heads + shape.kv_heads, shape.heads // shape.kv_heads
+        sight, end = self._sights[index], self._longest + self._written + 1
+        kv_heads, size = self.states.shape[3], self.states.shape[5]
+        both = heads.shape[1] - kv_heads
+        queries = both - kv_heads
         turned = turn(heads[:, :both], sight.norm, sight.table, self._lengths + self._written)
         keys, values = self.states[index]
-        keys[:, :, end - 1], values[:, :, end - 1] = turned[:, shape.heads :], heads[:, both:]
+        keys[:, :, end - 1], values[:, :, end - 1] = turned[:, queries:], heads[:, both:]
         # Query heads that share a key head are more rows of one small product.
-        q = turned[:, : shape.heads].reshape(-1, groups, shape.head_dim)
+        q = turned[:, :queries].reshape(-1, queries // kv_heads, size)
         k, v = keys.flatten(0, 1)[:, :end], values.flatten(0, 1)[:, :end]
         scores = torch.baddbmm(self._seen(sight.window, end), q, k.transpose(1, 2), alpha=sight.scale)
         weights = scores.softmax(-1, dtype=torch.float32).to(heads.dtype)
@@ -135,7 +118,7 @@ class PaddedCache:
     def keep(self, rows: Tensor) -> None:
         """As ``Cache``."""
         self._lengths = self._lengths[rows]
-        self._mask = self._mask.view(-1, self._shape.kv_heads, *self._mask.shape[1:])[rows].flatten(0, 1)
+        self._mask = self._mask.view(-1, self.states.shape[3], *self._mask.shape[1:])[rows].flatten(0, 1)
         self.states = self.states.index_select(2, rows)
 
     def _seen(self, window: int | None, end: int) -> Tensor:

@@ -6,7 +6,7 @@ as ``(d_in, Σ d_out)``, which makes small products 5 % faster.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,9 @@ from symbiont_ecology.host.families import Blueprint, View, read_blueprint
 from symbiont_ecology.host.lowrank import Factors, Shares, add_low_rank
 from symbiont_ecology.host.native import Pointers
 from symbiont_ecology.host.shape import HostShape
+from symbiont_ecology.host.tiles import Tiling
+
+Activation = Callable[[Tensor], Tensor]
 
 SITES = (
     ("self_attn", ("q_proj", "k_proj", "v_proj")),
@@ -45,6 +48,21 @@ class Linear:
         """Tokens ``(tokens, d_in)`` to ``(tokens, Σ d_out)`` with adapters."""
         y = torch.mm(x, self.whole) if self.bias is None else torch.addmm(self.bias, x, self.whole)
         return y if factors is None else add_low_rank(x, y, factors, shares)
+
+    def gated(
+        self, x: Tensor, factors: Factors | Pointers | None, shares: Shares, activation: Activation
+    ) -> Tensor:
+        """``activation(gate) · up`` (arXiv:2002.05202), where gate and up are what this makes of ``x``."""
+        is_silu = activation is F.silu
+        if is_silu and isinstance(factors, Pointers):
+            assert not isinstance(shares, Tiling)
+            return native.add_low_rank(x, self(x, None, shares), factors, shares, is_gated=True)
+        y = self(x, factors, shares)
+        if is_silu and native.takes(y):
+            return native.gate(y)
+        gate, up = y.chunk(2, dim=-1)
+        gate = activation(gate)
+        return gate * up if torch.is_grad_enabled() else gate.mul_(up)
 
     def onto(self, residual: Tensor, x: Tensor, factors: Factors | Pointers | None, shares: Shares) -> Tensor:
         """``residual`` plus the same; in place where no gradient is wanted."""

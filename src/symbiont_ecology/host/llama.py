@@ -25,12 +25,10 @@ from symbiont_ecology.host.bank import Adapters, SlotBank
 from symbiont_ecology.host.caches import Cache, PaddedCache, RaggedCache, Sight, turn
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.families import read_blueprint
-from symbiont_ecology.host.layers import Layer, LlamaWeights
-from symbiont_ecology.host.lowrank import Factors, Shares
-from symbiont_ecology.host.native import Pointers
+from symbiont_ecology.host.layers import LlamaWeights
+from symbiont_ecology.host.lowrank import Shares
 from symbiont_ecology.host.packing import Packing, Text, chunks, pack, taken
 from symbiont_ecology.host.rectangles import Rectangles
-from symbiont_ecology.host.tiles import Tiling
 from symbiont_ecology.host.windows import Masks, masks_of
 
 
@@ -131,7 +129,8 @@ class LlamaDecoder:
             qkv, out, gate_up, down = adapters.sites[4 * index : 4 * index + 4]
             heads = layer.qkv(layer.attention_norm(x), qkv, shares).view(x.shape[0], -1, self.shape.head_dim)
             x = layer.out.onto(x, cache.attend(index, heads), out, shares)
-            x = layer.down.onto(x, self._gated(layer, x, gate_up, shares), down, shares)
+            fed = layer.gate_up.gated(layer.feed_norm(x), gate_up, shares, self._activation)
+            x = layer.down.onto(x, fed, down, shares)
         return self._logits(x)
 
     def _turns(self, end: int) -> Tensor:
@@ -149,9 +148,11 @@ class LlamaDecoder:
 
     def _new_cache(self, lengths: np.ndarray, room: int) -> Cache:
         """For prompts of these lengths and ``room`` tokens to come."""
-        sights = self._sights(int(lengths.max()) + room)
+        shape, end = self.shape, int(lengths.max()) + room
+        size = shape.layers, 2, len(lengths), shape.kv_heads, end, shape.head_dim
+        states = torch.empty(size, device=self.device, dtype=self.dtype)
         kind = RaggedCache if native.is_usable(self.device, self.dtype) else PaddedCache
-        return kind(sights, self.shape, lengths, room, self.device, self.dtype)
+        return kind(self._sights(end), states, lengths)
 
     def _sights(self, end: int) -> list[Sight]:
         """How each layer looks at up to ``end`` tokens."""
@@ -190,7 +191,8 @@ class LlamaDecoder:
         if is_last:
             x, counts = taken(x, reading.packing.ends), reading.packing.end_counts
         x = layer.out.onto(x, o, out, counts)
-        return layer.down.onto(x, self._gated(layer, x, gate_up, counts), down, counts)
+        fed = layer.gate_up.gated(layer.feed_norm(x), gate_up, counts, self._activation)
+        return layer.down.onto(x, fed, down, counts)
 
     def _attended(self, heads: Tensor, index: int, reading: _Reading, is_last: bool) -> Tensor:
         """What packed tokens see: ``(tokens, all heads, head_dim)`` to ``(tokens or ends, width)``."""
@@ -246,20 +248,6 @@ class LlamaDecoder:
     def _embedded(self, ids: Tensor) -> Tensor:
         x = F.embedding(ids, self._host.embedding)
         return x if self._embedding_scale == 1.0 else x * self._embedding_scale
-
-    def _gated(self, layer: Layer, x: Tensor, factors: Factors | Pointers | None, shares: Shares) -> Tensor:
-        """``activation(gate) · up`` (arXiv:2002.05202) of the normed ``x (tokens, hidden)``."""
-        x = layer.feed_norm(x)
-        is_silu = self._activation is F.silu
-        if is_silu and isinstance(factors, Pointers) and not isinstance(shares, Tiling):
-            y = layer.gate_up(x, None, shares)
-            return native.add_low_rank(x, y, factors, shares, is_gated=True)
-        x = layer.gate_up(x, factors, shares)
-        if is_silu and native.takes(x):
-            return native.gate(x)
-        gate, up = x.chunk(2, dim=-1)
-        gate = self._activation(gate)
-        return gate * up if torch.is_grad_enabled() else gate.mul_(up)
 
     def _logits(self, x: Tensor) -> Tensor:
         return F.linear(self._host.norm(x), self._host.head)

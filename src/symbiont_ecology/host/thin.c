@@ -224,8 +224,8 @@ INLINE void gate_row(const float *x, int64_t width, float *out)
  * there, (tokens, half), while y is still near.
  */
 int add_low_rank(const float *x, int64_t xs, float *y, int64_t ys, int64_t d_in, int64_t members,
-                  const int64_t *columns, const int64_t *widths, int64_t owners, const int64_t *counts,
-                  const int64_t *ranks, const float *scales, const int64_t *a, const int64_t *b, float *gate_to,
+                 const int64_t *columns, const int64_t *widths, int64_t owners, const int64_t *counts,
+                 const int64_t *ranks, const float *scales, const int64_t *a, const int64_t *b, float *gate_to,
                  int64_t half, int64_t threads)
 {
     int failures = 0;
