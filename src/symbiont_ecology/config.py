@@ -52,6 +52,24 @@ def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+class Flip(BaseModel):
+    """A change of what counts as right: some families take another convention, for a while or for good.
+
+    The new convention is neither the target nor the one that the embedded host's habit prefers. Nobody in the
+    world is told. The moments are useful training FLOPs, since generations differ in length between arms.
+    """
+
+    model_config = _Schema
+
+    families: Annotated[tuple[str, ...], AfterValidator(_each_once)]  # names of the families that change
+    at_flops: Annotated[float, Field(ge=0)]  # training FLOPs at which they change
+    back_flops: Annotated[float, Field(ge=0)] | None = None  # training FLOPs at which they change back
+
+    def holds(self, flops: float) -> bool:
+        """Whether the changed convention is in force at that moment."""
+        return self.at_flops <= flops and (self.back_flops is None or flops < self.back_flops)
+
+
 class TasksConfig(BaseModel):
     """The task mix: every family at every depth is a cell."""
 
@@ -60,6 +78,7 @@ class TasksConfig(BaseModel):
     families: Annotated[tuple[str, ...], AfterValidator(_each_once)]  # names of task families
     depths: Annotated[tuple[Depth, ...], AfterValidator(_each_once)] = ("short", "medium")
     style: Spec = "terse"  # how a prompt is worded
+    flip: Flip | None = None  # a hidden change of what counts as right
 
 
 class LoopConfig(BaseModel):
@@ -96,10 +115,26 @@ def load_config(name_or_path: str | Path, overrides: Sequence[str] = ()) -> RunC
     Raises:
         ConfigError: one line with the dotted key, what was expected, what came and the nearest known key.
     """
-    data = merge(_default_components(), _compose(_find(str(name_or_path), None), ()))
+    return compose((name_or_path,), overrides, f"config {str(name_or_path)!r}")
+
+
+def compose(names: Sequence[str | Path], overrides: Sequence[str], where: str) -> RunConfig:
+    """The config of several presets or files, each over those before it, with overrides on top.
+
+    Raises:
+        ConfigError: as ``load_config``; ``where`` begins the line.
+    """
+    data = _default_components()
+    for name in names:
+        data = merge(data, read_layers(name))
     for override in overrides:
         data = merge(data, _parse_override(override))
-    return validate(RunConfig, data, f"config {str(name_or_path)!r}")
+    return validate(RunConfig, data, where)
+
+
+def read_layers(name_or_path: str | Path) -> dict[str, Any]:
+    """The values of a preset or file, with everything that it extends merged below it; not yet checked."""
+    return _compose(_find(str(name_or_path), None), ())
 
 
 def dump_config(config: RunConfig) -> str:
@@ -114,12 +149,18 @@ def dump_config(config: RunConfig) -> str:
 def presets() -> dict[str, Path]:
     """Every preset by name, such as ``strategy/ecology``: the ``config`` folder of a source checkout, or
     the copy of it inside the wheel."""
-    package = Path(__file__).parent
-    checkout = package.parents[1]
-    folder = checkout / "config" if (checkout / "pyproject.toml").is_file() else package / "presets"
-    return {
+    folder = config_folder()
+    files = {
         path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.yaml"))
     }
+    return {name: path for name, path in files.items() if not name.startswith("protocols/")}
+
+
+def config_folder() -> Path:
+    """Where presets, protocols and data files are: beside the source, or inside the wheel."""
+    package = Path(__file__).parent
+    checkout = package.parents[1]
+    return checkout / "config" if (checkout / "pyproject.toml").is_file() else package / "presets"
 
 
 def find_preset(name: str) -> Path:

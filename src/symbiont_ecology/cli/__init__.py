@@ -18,6 +18,7 @@ from symbiont_ecology.cli.doctor import doctor
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.live import resume, run
 from symbiont_ecology.cli.measure import evaluate
+from symbiont_ecology.cli.study import suite
 from symbiont_ecology.cli.use import export, infer
 from symbiont_ecology.errors import EcologyError
 
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (demo, run, resume, evaluate, infer, export, explain, bench, doctor):
+for _command in (demo, run, resume, evaluate, suite, infer, export, explain, bench, doctor):
     app.command()(_command)
 app.command("list")(list_names)
 

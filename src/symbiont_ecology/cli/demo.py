@@ -153,14 +153,13 @@ def _compare(folder: Path, per_cell: int) -> dict[str, Any]:
     from symbiont_ecology.events import read_events
 
     ecology, single = (Candidates.of_run(folder / arm) for arm in ARMS)
-    questions = ecology.questions(per_cell, ecology.config.seed)
+    questions = ecology.questions(per_cell, seed=ecology.config.seed)
     write_questions(questions, folder / "holdout.jsonl")
     host = build_host(ecology.config)
 
     def ask(candidates: Candidates, routing: str) -> Evaluation:
         """Answers the questions and keeps the evaluation beside the run."""
-        choices = candidates.portfolio.choose(questions, routing)
-        evaluation = candidates.evaluate(questions, choices, host, routing)
+        evaluation = candidates.evaluate(questions, host, routing)
         note(evaluation, candidates.folder, f"{per_cell} per cell")
         return evaluation
 

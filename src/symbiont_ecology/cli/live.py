@@ -209,8 +209,6 @@ def evaluate_at_end(folder: Path, questions: list[Question] | None) -> None:
     from symbiont_ecology.evaluation.measure import Candidates, note
 
     candidates = Candidates.of_run(folder)
-    choices = candidates.portfolio.choose(questions, "learned")
-    host = build_host(candidates.config)
-    evaluation = candidates.evaluate(questions, choices, host, "learned")
+    evaluation = candidates.evaluate(questions, build_host(candidates.config))
     note(evaluation, folder, str(candidates.config.run.final_holdout))
     tell_evaluation(evaluation, sys.stdout)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -14,15 +15,22 @@ import typer
 from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
     from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.evaluation.measure import Evaluation
+    from symbiont_ecology.evaluation.answers import Watch
+    from symbiont_ecology.evaluation.exam import Exam
+    from symbiont_ecology.evaluation.measure import Candidates, Evaluation
+    from symbiont_ecology.evaluation.questions import Question
     from symbiont_ecology.statistics import Interval
 
 RoutingOption = Annotated[
     str,
     typer.Option(
-        help="Who answers: host (bare), single (the best organelle), cell (an oracle that reads labels), "
-        "learned (the label-free router)."
+        help="Who answers: host (bare), single (the best organelle), family or cell (oracles that read labels), "
+        "learned (the label-free router), committed (the same, never the host), vote, cascade."
     ),
 ]
 HostOption = Annotated[
@@ -35,13 +43,27 @@ def evaluate(
         Path | None, typer.Argument(metavar="DIR", help="Folder of a run.", show_default=False)
     ] = None,
     adapter: Annotated[Path | None, typer.Option(help="A PEFT folder, instead of a run.")] = None,
+    sft: Annotated[Path | None, typer.Option(help="A PEFT folder to compare the run with.")] = None,
     holdout: Annotated[
         Path | None, typer.Option(help="JSONL file of questions with prompt, target, family, depth.")
+    ] = None,
+    shift: Annotated[
+        list[str] | None,
+        typer.Option(help="Without a file: a shift to draw questions of.", show_default="in-distribution"),
     ] = None,
     per_cell: Annotated[
         int, typer.Option(min=1, help="Without a file: holdout questions per cell of the run.")
     ] = 20,
+    selection: Annotated[
+        Path | None, typer.Option(help="JSONL file of questions that judge the candidates anew.")
+    ] = None,
+    selection_max_samples: Annotated[
+        int | None, typer.Option(min=1, help="Use so many of them, drawn at random.")
+    ] = None,
     routing: RoutingOption = "learned",
+    routing_map: Annotated[
+        Path | None, typer.Option(help="JSON file that says who answers which family or family/depth.")
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write everything there, each answer included; - is stdout.")
     ] = None,
@@ -56,34 +78,69 @@ def evaluate(
     to_stdout = str(json_file) == "-"
     if json_file is not None and not to_stdout:
         prepare(json_file)  # now, not when everything has been computed
+    stream = sys.stderr if to_stdout else sys.stdout
     if folder is not None:
-        evaluation = _evaluate_run(folder, holdout, per_cell, routing, host)
+        asked = Asked(holdout, tuple(shift or ()), per_cell, selection, selection_max_samples)
+        exam = _examine(folder, asked, routing, routing_map, sft, host)
+        evaluation = exam.systems[exam.main]
+        tell_exam(exam, stream)
+        record = evaluation.record() | exam.summary()
     else:
         assert adapter is not None
         evaluation = _evaluate_adapter(adapter, holdout, routing, host, chat)
-    tell_evaluation(evaluation, sys.stderr if to_stdout else sys.stdout)
+        tell_evaluation(evaluation, stream)
+        record = evaluation.record()
     if json_file is not None:
-        write_json(json_file, evaluation.record())
+        write_json(json_file, record)
 
 
-def _evaluate_run(
-    folder: Path, holdout: Path | None, per_cell: int, routing: str, host: str | None
-) -> Evaluation:
+@dataclass(frozen=True)
+class Asked:
+    """Where the questions come from: files, or drawn from the run's own task mix."""
+
+    holdout: Path | None
+    shifts: tuple[str, ...]
+    per_cell: int
+    selection: Path | None
+    most: int | None
+
+    def read(self, candidates: Candidates) -> tuple[list[Question], list[Question]]:
+        """The questions, and those of selection."""
+        from symbiont_ecology.evaluation.questions import read_questions, some_of
+
+        if self.holdout is None:
+            questions = candidates.questions(self.per_cell, self.shifts or ("in-distribution",))
+        else:
+            questions = [candidates.asked(one) for one in read_questions(self.holdout)]
+        selection = []
+        if self.selection is not None:
+            selection = some_of([candidates.asked(one) for one in read_questions(self.selection)], self.most)
+        return questions, selection
+
+    def __str__(self) -> str:
+        if self.holdout is not None:
+            return str(self.holdout)
+        return f"{self.per_cell} per cell" + "".join(f", {shift}" for shift in self.shifts)
+
+
+def _examine(
+    folder: Path, asked: Asked, routing: str, routing_map: Path | None, sft: Path | None, host: str | None
+) -> Exam:
     from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.evaluation.exam import sit
     from symbiont_ecology.evaluation.measure import Candidates, note
-    from symbiont_ecology.evaluation.questions import read_questions
+    from symbiont_ecology.evaluation.routings import find_routing, mapped
 
     candidates = Candidates.of_run(folder)
-    if holdout is None:
-        questions = candidates.questions(per_cell)
-    else:
-        questions = [replace(one, prompt=candidates.finished(one.prompt)) for one in read_questions(holdout)]
-    choices = candidates.portfolio.choose(questions, routing)  # before the host: a wrong word costs no time
-    evaluation = candidates.evaluate(
-        questions, choices, build_host(on_host(candidates.config, host)), routing
-    )
-    note(evaluation, folder, f"{per_cell} per cell" if holdout is None else str(holdout))
-    return evaluation
+    questions, selection = asked.read(candidates)
+    way = find_routing(routing)  # before the host: a wrong word costs no time
+    if routing_map is not None:
+        routing, way = "map", mapped(routing_map, list(candidates.portfolio.weights))
+    world = build_host(on_host(candidates.config, host))
+    with progress("asking") as watch:
+        exam = sit(candidates, questions, world, routing, way=way, selection=selection, sft=sft, watch=watch)
+    note(exam.systems[exam.main], folder, str(asked))
+    return exam
 
 
 def _evaluate_adapter(
@@ -105,11 +162,44 @@ def _evaluate_adapter(
     return evaluate_adapter(adapter, questions, kernel, is_bare=routing == "host")
 
 
-def on_host(config: RunConfig, host: str | None) -> RunConfig:
-    """The config with the host at another place; its fingerprint decides whether it is the same."""
-    if host is None:
-        return config
-    return config.model_copy(update={"host": config.host.model_copy(update={"model": host})})
+@contextmanager
+def progress(what: str) -> Iterator[Watch]:
+    """A count of what was done, on a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description} {task.completed:.0f} questions"), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done: bar.advance(task, done)
+
+
+def tell_exam(exam: Exam, stream: TextIO) -> None:
+    """A table of accuracies by family and system, differences, and what it costs."""
+    from rich.console import Console
+    from rich.table import Table
+
+    main, console = exam.systems[exam.main], Console(file=stream)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("family", "questions", *exam.systems):
+        table.add_column(column, justify="left" if column == "family" else "right")
+    shares = {name: one.by_family() for name, one in exam.systems.items()}
+    counts = main.summary()["families"]
+    for family in counts:
+        found = (percent(shares[name][family]) for name in exam.systems)
+        table.add_row(family, str(counts[family]["questions"]), *found)
+    total = (percent(one.accuracy()) for one in exam.systems.values())
+    table.add_row("all", str(len(main.answers)), *total, style="bold")
+    console.print(table)
+    summary = exam.summary()
+    for name, values in summary["differences"].items():
+        estimate, low, high = (100 * values[key] for key in ("estimate", "low", "high"))
+        line = f"{exam.main} - {name}: {estimate:+.1f} points [{low:+.1f}, {high:+.1f}], McNemar p = {values['mcnemar_p']:.2g}"
+        console.print(line, highlight=False, soft_wrap=True)
+    if main.judged_by == "practice":
+        console.print("single is chosen by practice (a fallback); --selection FILE chooses on other questions")
+    tell_answerers(main, console)
 
 
 def tell_evaluation(evaluation: Evaluation, stream: TextIO) -> None:
@@ -127,16 +217,32 @@ def tell_evaluation(evaluation: Evaluation, stream: TextIO) -> None:
     table.add_row("all", str(summary["questions"]), percent(evaluation.accuracy()), style="bold")
     console = Console(file=stream)
     console.print(table)
+    tell_answerers(evaluation, console)
+
+
+def tell_answerers(evaluation: Evaluation, console: Console) -> None:
+    """Who answered, and what it cost."""
+    summary = evaluation.summary()
     who = sorted(summary["choices"].items(), key=lambda entry: -entry[1])
     shown = ", ".join(f"{name} {count}" for name, count in who[:8]) + (" …" if len(who) > 8 else "")
     console.print(
-        f"answered by: {shown}; {evaluation.flops:.3g} useful FLOPs", highlight=False, soft_wrap=True
+        f"answered by: {shown}; {evaluation.flops:.3g} useful FLOPs, "
+        f"{summary['flops_per_solved']:.3g} per right answer",
+        highlight=False,
+        soft_wrap=True,
     )
 
 
 def percent(interval: Interval) -> str:
     """An interval of shares in percent: ``43 % [37, 50]``."""
     return f"{100 * interval.estimate:.0f} % [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
+
+
+def on_host(config: RunConfig, host: str | None) -> RunConfig:
+    """The config with the host at another place; its fingerprint decides whether it is the same."""
+    if host is None:
+        return config
+    return config.model_copy(update={"host": config.host.model_copy(update={"model": host})})
 
 
 def prepare(path: Path) -> None:

@@ -30,15 +30,18 @@ def infer(
     from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.evaluation.measure import Candidates
     from symbiont_ecology.evaluation.questions import Question
+    from symbiont_ecology.evaluation.routings import find_routing
 
-    if routing == "cell":
-        raise ConfigError("infer --routing cell: a prompt has no label, expected host, single or learned")
+    if routing in ("cell", "family"):
+        raise ConfigError(
+            f"infer --routing {routing}: a prompt has no label, expected host, single, learned, vote or cascade"
+        )
     candidates = Candidates.of_run(folder)
     text = sys.stdin.read() if prompt == "-" else prompt
     question = Question("prompt", candidates.finished(text), "", "", "", max_new_tokens)
-    choices = candidates.portfolio.choose([question], routing)
+    way = find_routing(routing)  # before the host: a wrong word costs no time
     world = build_host(on_host(candidates.config, host))
-    (answer,) = candidates.evaluate([question], choices, world, routing).answers
+    (answer,) = candidates.evaluate([question], world, routing, way=way).answers
     print(answer.reply)
     print(f"answered by {'the bare host' if answer.who == 'host' else answer.who}", file=sys.stderr)
 

@@ -15,6 +15,8 @@ from symbiont_ecology.types import HOST_SLOT, Decoding, Item, OrganelleId, Rollo
 SAMPLING = Decoding(temperature=1.0)
 """Practice is sampled from the organelle's own distribution: the policy that learning improves."""
 
+NOTHING = Rollouts((), *(np.zeros(0, np.int64),) * 4)
+
 
 def act(trials: Sequence[Trial], state: EcologyState, world: World, draw: Draw) -> list[Outcome]:
     """Rolls out and judges every trial, charges the budget; outcomes in the order of the trials."""
@@ -29,8 +31,10 @@ def act(trials: Sequence[Trial], state: EcologyState, world: World, draw: Draw) 
             for row, generator in _rows(trials[index], slots[trials[index].who], world, draw):
                 rows.append(row)
                 draws.append(generator)
-        rollouts = world.host.rollout(rows, draws, SAMPLING)
-        state.budget.charge("train", Cost(calls=1))
+        rollouts = NOTHING
+        if rows:  # who only reads gold answers asks for no rollout
+            rollouts = world.host.rollout(rows, draws, SAMPLING)
+            state.budget.charge("train", Cost(calls=1))
         start = 0
         for index in chosen:
             stop = start + len(trials[index].items) * trials[index].samples

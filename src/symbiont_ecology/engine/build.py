@@ -46,7 +46,12 @@ def mixture(config: RunConfig) -> TaskMixture:
                 f"tasks.families: {name!r} is kept for evaluation (family shift, {kept[name]}), "
                 f"choose among {', '.join(trainable)}"
             )
-    return TaskMixture(config.tasks.families, config.tasks.depths, prompt_styles.build(config.tasks.style))
+    flip = config.tasks.flip
+    if flip is not None and (unknown := set(flip.families) - set(config.tasks.families)):
+        raise ConfigError(f"tasks.flip.families: {sorted(unknown)} are not among tasks.families")
+    return TaskMixture(
+        config.tasks.families, config.tasks.depths, prompt_styles.build(config.tasks.style), flip
+    )
 
 
 def build_host(config: RunConfig) -> Host:
@@ -78,4 +83,5 @@ def build_world(config: RunConfig, host: Host, folder: Path) -> World:
         strategy=strategies.build(config.strategy),
         plasticity=plasticities.build(config.plasticity),
         reward=reward_rules.build(config.reward),
+        train_flops=config.run.train_flops,
     )

@@ -13,6 +13,7 @@ from symbiont_ecology.ecology import HOST, Decision, EcologyState, Outcome, Tria
 from symbiont_ecology.ecology.population import bankrupt, execute
 from symbiont_ecology.engine.act import act
 from symbiont_ecology.engine.learn import learn
+from symbiont_ecology.engine.ration import within_budget
 from symbiont_ecology.engine.remember import grow, remember
 from symbiont_ecology.engine.settle import settle
 from symbiont_ecology.engine.world import World
@@ -22,7 +23,9 @@ from symbiont_ecology.rng import Draw
 
 def run_generation(state: EcologyState, world: World, log: EventLog) -> GenerationEnded:
     """Advances the state by one generation, writes its events and returns the last of them."""
-    scene, draw, before = world.scene, Draw(state.seed, state.generation), state.budget.train
+    draw, before = Draw(state.seed, state.generation), state.budget.train
+    world = world.at(before.flops)  # what counts as right may change, and nobody is told
+    scene = world.scene
     memory_mb = world.host.memory_mb
 
     def carry_out(decisions: Iterable[Decision]) -> list[Event]:
@@ -32,8 +35,8 @@ def run_generation(state: EcologyState, world: World, log: EventLog) -> Generati
     # Retire first: the dead must not breed, and the newborn need their slots.
     events = carry_out(bankrupt(state, scene.prices) if world.strategy.is_mortal else [])
 
-    # Ask: the strategy says who faces which questions, within what each can pay.
-    trials = world.strategy.ask(state, scene, draw)
+    # Ask: the strategy says who faces which questions, within what each can pay and the run may spend.
+    trials = within_budget(world.strategy.ask(state, scene, draw), state, world.train_flops, draw)
 
     # Act: the population is the batch. Verifiers have the only say on what was right.
     outcomes = act(trials, state, world, draw)

@@ -58,10 +58,11 @@ def _learn_wave(
         if rates[slot]:  # who cannot learn (the frozen control) pays for no lesson
             teachings, notes = world.plasticity.learn(_lived(practised[who], memory[slot].notes, world))
             memory[slot] = replace(memory[slot], notes=notes)
-        costs[who] = _cost(teachings, practised[who], genome.rank, world)
-        lessons += [
+        taught = [
             Lesson(world.scene.tasks.prompt(one.item), one.completion, slot, one.weight) for one in teachings
         ]
+        costs[who] = _cost(taught, genome.rank, world)
+        lessons += taught
     statistics = LearningStatistics()
     if lessons:
         weights, memory, statistics = world.host.learn(LearningBatch(tuple(lessons), rates), weights, memory)
@@ -97,18 +98,21 @@ def _lived(outcomes: list[Outcome], notes: Mapping[str, float], world: World) ->
         )
         for outcome in outcomes
     )
-    return Lived(tuple(outcomes), rewards, notes)
+    golds = ()
+    if world.plasticity.sees_gold:
+        golds = tuple(
+            tuple(world.host.encode_answers([item.answer for item in outcome.trial.items]))
+            for outcome in outcomes
+        )
+    return Lived(tuple(outcomes), rewards, notes, golds)
 
 
-def _cost(teachings: Sequence[Teaching], outcomes: list[Outcome], rank: int, world: World) -> Cost:
-    """Useful work of the lessons: forward and backward over their prompts and completions."""
-    if not teachings:
+def _cost(lessons: Sequence[Lesson], rank: int, world: World) -> Cost:
+    """Useful work of one learner's lessons: forward and backward over their prompts and completions."""
+    if not lessons:
         return Cost()
-    # A trial's prompts differ by a few tokens at most, so the trial's mean stands for each of them.
-    mean_prompt = {o.trial.cell: round(o.cost.tokens_in / o.cost.rows) for o in outcomes}
-    parameters = world.lora_parameters(rank)
-    flops = sum(
-        learning_flops(world.host.shape, parameters, mean_prompt[one.item.cell], len(one.completion))
-        for one in teachings
-    )
+    prompts = sorted({one.prompt for one in lessons})
+    read = dict(zip(prompts, map(len, world.host.encode(prompts)), strict=True))
+    shape, parameters = world.host.shape, world.lora_parameters(rank)
+    flops = sum(learning_flops(shape, parameters, read[one.prompt], len(one.completion)) for one in lessons)
     return Cost(flops=flops, updates=1)

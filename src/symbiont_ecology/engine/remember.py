@@ -13,6 +13,9 @@ from symbiont_ecology.engine.learn import Update
 from symbiont_ecology.events import Archived, Event
 from symbiont_ecology.routing.allocators import Allocator
 
+SLOW = 0.25
+"""How much slower the usual success of a cell moves than its success."""
+
 
 def remember(
     state: EcologyState, outcomes: Sequence[Outcome], prices: Prices, allocator: Allocator
@@ -21,7 +24,7 @@ def remember(
     events: list[Event] = []
     verdicts: dict[str, list[float]] = defaultdict(list)
     for outcome in outcomes:
-        if outcome.trial.purpose != "practice":
+        if outcome.trial.purpose != "practice" or not outcome.rewards:
             continue
         who, cell = outcome.trial.who, outcome.trial.cell
         name = cell_name(cell)
@@ -33,7 +36,9 @@ def remember(
         if state.archive.add(cell, elite):
             events.append(Archived(state.generation, who, name, elite.score, elite.weights))
     for name, rewards in verdicts.items():
+        usual = state.usual.get(name, state.success[name])
         state.success[name] = prices.update_success(state.success[name], rewards)
+        state.usual[name] = usual + SLOW * prices.beta * (state.success[name] - usual)
     return events
 
 

@@ -26,6 +26,7 @@ from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import build_host, build_world, check
 from symbiont_ecology.engine.generation import found, run_generation
+from symbiont_ecology.engine.ration import is_spent
 from symbiont_ecology.engine.world import Host, World
 from symbiont_ecology.errors import ConfigError, HostError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
@@ -135,10 +136,8 @@ def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
 
 def is_complete(config: RunConfig, state: EcologyState) -> bool:
     """Whether a run has had its generations or spent its FLOPs."""
-    budget = config.run.train_flops
-    return state.generation >= config.run.generations or (
-        budget is not None and state.budget.train.flops >= budget
-    )
+    spent = is_spent(state.budget.train.flops, config.run.train_flops)
+    return spent or state.generation >= config.run.generations
 
 
 def check_host(folder: Path, host: Host) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -39,6 +39,12 @@ class Host(Protocol):
     def fingerprint(self) -> str:
         """Hash of the base weights."""
 
+    def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
+        """Token ids of each prompt as the host reads it."""
+
+    def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
+        """Token ids of each text as the host would write it, end of answer included."""
+
     def place(self, slot: int, weights: AdapterWeights) -> None:
         """Copies an adapter into a slot."""
 
@@ -63,6 +69,12 @@ class World:
     strategy: Strategy
     plasticity: Plasticity
     reward: RewardRule
+    train_flops: float | None = None
+    """Useful FLOPs that the run may spend; None is as many as its generations take."""
+
+    def at(self, flops: float) -> World:
+        """The world as it is when so many training FLOPs are spent: what counts as right may change."""
+        return replace(self, scene=replace(self.scene, tasks=self.scene.tasks.at(flops)))
 
     def lora_parameters(self, rank: int) -> int:
         """Parameters that an adapter of that rank holds."""

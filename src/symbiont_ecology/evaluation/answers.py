@@ -2,49 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.economics import rollout_flops
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.world import Host
+from symbiont_ecology.evaluation.book import AnswerBook, Reply
 from symbiont_ecology.evaluation.questions import Question
 from symbiont_ecology.types import Decoding, OrganelleId, Row
 from symbiont_ecology.weights import AdapterWeights
 
+PIECE = 4096
+"""Questions between two entries in the book: what a killed evaluation loses at most."""
+
+Watch = Callable[[int], None]
+"""Called with the number of questions that were just answered."""
+
+
+def quietly(done: int) -> None:
+    """Watches nothing."""
+
 
 @dataclass(frozen=True)
 class Answer:
-    """A graded reply. ``flops`` are the useful FLOPs of this rollout."""
+    """A graded reply.
+
+    ``flops`` are the useful FLOPs it took, whoever else had to be asked included; ``confidence`` is the mean
+    log-probability of its tokens, in nats.
+    """
 
     question: Question
     who: OrganelleId
     reply: str
     verdict: float
     flops: int
+    confidence: float = 0.0
 
 
-def answer(
-    host: Host,
-    questions: Sequence[Question],
-    choices: Sequence[OrganelleId],
-    weights: Mapping[OrganelleId, AdapterWeights],
-) -> list[Answer]:
-    """Greedy replies, graded, in the order of the questions; ``choices`` says who answers which."""
-    found: dict[int, Answer] = {}
-    for slots in waves(set(choices), host.slots):
-        for who, slot in slots.items():
-            if who != HOST:
-                host.place(slot, weights[who])
-        chosen = [index for index, who in enumerate(choices) if who in slots]
-        rows = [Row(questions[i].prompt, slots[choices[i]], questions[i].reply_limit) for i in chosen]
-        rollouts = host.rollout(rows, None, Decoding())
-        for place, index in enumerate(chosen):
-            question, who = questions[index], choices[index]
-            parameters = 0 if who == HOST else host.layout.size(weights[who].rank)
-            read, written = int(rollouts.prompt_lengths[place]), int(rollouts.lengths[place])
-            flops = rollout_flops(host.shape, parameters, read, written)
-            reply = rollouts.texts[place]
-            found[index] = Answer(question, who, reply, question.verdict(reply), flops)
-    return [found[index] for index in range(len(questions))]
+@dataclass(frozen=True)
+class Examiner:
+    """A host, those who can be asked, and a book of what they answered before."""
+
+    host: Host
+    weights: Mapping[OrganelleId, AdapterWeights]
+    book: AnswerBook | None = None
+    watch: Watch = quietly
+
+    def ask(self, questions: Sequence[Question], choices: Sequence[OrganelleId]) -> list[Answer]:
+        """Greedy replies, graded, in the order of the questions; ``choices`` says who answers which."""
+        genomes = {who: _genome(self.weights.get(who)) for who in set(choices)}
+        host = self.host.fingerprint() if self.book else ""
+        keys = [
+            AnswerBook.key(host, genomes[who], question.prompt, question.reply_limit)
+            for question, who in zip(questions, choices, strict=True)
+        ]
+        known = self.book.find(keys) if self.book else {}
+        open_ = list({key: index for index, key in enumerate(keys) if key not in known}.values())
+        self.watch(len(keys) - len(open_))
+        for start in range(0, len(open_), PIECE):
+            piece = open_[start : start + PIECE]
+            replies = self._roll_out([questions[i] for i in piece], [choices[i] for i in piece])
+            fresh = {keys[index]: reply for index, reply in zip(piece, replies, strict=True)}
+            if self.book:
+                self.book.add(fresh.items())
+            known |= fresh
+            self.watch(len(piece))
+        return [
+            self._graded(question, who, known[key])
+            for question, who, key in zip(questions, choices, keys, strict=True)
+        ]
+
+    def _roll_out(self, questions: Sequence[Question], choices: Sequence[OrganelleId]) -> list[Reply]:
+        found: dict[int, Reply] = {}
+        for slots in waves(set(choices), self.host.slots):
+            for who, slot in slots.items():
+                if who != HOST:
+                    self.host.place(slot, self.weights[who])
+            chosen = [index for index, who in enumerate(choices) if who in slots]
+            rows = [Row(questions[i].prompt, slots[choices[i]], questions[i].reply_limit) for i in chosen]
+            rollouts = self.host.rollout(rows, None, Decoding())
+            for place, index in enumerate(chosen):
+                length = int(rollouts.lengths[place])
+                confidence = float(rollouts.log_probabilities[place, :length].mean()) if length else 0.0
+                read = int(rollouts.prompt_lengths[place])
+                found[index] = Reply(rollouts.texts[place], read, length, confidence)
+        return [found[index] for index in range(len(questions))]
+
+    def _graded(self, question: Question, who: OrganelleId, reply: Reply) -> Answer:
+        parameters = 0 if who == HOST else self.host.layout.size(self.weights[who].rank)
+        flops = rollout_flops(self.host.shape, parameters, reply.read, reply.written)
+        return Answer(question, who, reply.text, question.verdict(reply.text), flops, reply.confidence)
+
+
+def _genome(weights: AdapterWeights | None) -> str:
+    """What tells one adapter from another; the bare host has none."""
+    if weights is None:
+        return HOST
+    digest = hashlib.blake2b(weights.vector, digest_size=16)
+    digest.update(repr((weights.rank, weights.scaling, weights.layout.modules)).encode())
+    return digest.hexdigest()

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,17 @@ from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import check_host, read_config
 from symbiont_ecology.engine.world import Host
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.evaluation.answers import Answer, answer
+from symbiont_ecology.evaluation.answers import Answer, Examiner, Watch, quietly
+from symbiont_ecology.evaluation.book import AnswerBook
 from symbiont_ecology.evaluation.portfolio import Portfolio
-from symbiont_ecology.evaluation.questions import Question, draw_questions, families_of
+from symbiont_ecology.evaluation.questions import Question, families_of
+from symbiont_ecology.evaluation.routings import Routing, find_routing
+from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.statistics import Interval, bootstrap_interval, wilson
 from symbiont_ecology.weights.peft_files import read_peft
 
-EVALUATIONS_FILE = "evaluations.jsonl"
+EVALUATIONS_FILE, ANSWERS_FILE = "evaluations.jsonl", "answers.sqlite"
 SCHEMA = 1
 """Of the JSON that an evaluation leaves; raise it when a key goes or changes its meaning."""
 
@@ -40,6 +43,10 @@ class Evaluation:
     """Fingerprint of the host."""
     answers: tuple[Answer, ...]
     generation: int | None = None
+    judged_by: str = "practice"
+    """Where the records of the candidates come from: the run's own practice, or selection questions."""
+    selection_flops: int = 0
+    """Useful FLOPs of judging the candidates anew; practice is part of training."""
 
     @property
     def verdicts(self) -> list[float]:
@@ -79,7 +86,15 @@ class Evaluation:
                 family: {"questions": counts[family], **interval_values(share)}
                 for family, share in self.by_family().items()
             },
+            "shifts": {
+                shift: interval_values(_share([one.verdict for one in self.answers if one.question.shift == shift]))
+                for shift in dict.fromkeys(one.question.shift for one in self.answers)
+                if shift
+            },
             "flops": self.flops,
+            "flops_per_solved": self.flops / max(sum(self.verdicts), 1.0),
+            "judged_by": self.judged_by,
+            "selection_flops": self.selection_flops,
             "choices": dict(sorted(Counter(one.who for one in self.answers).items())),
         }
 
@@ -90,6 +105,7 @@ class Evaluation:
                 "id": one.question.id,
                 "family": one.question.family,
                 "depth": one.question.depth,
+                "shift": one.question.shift,
                 "who": one.who,
                 "reply": one.reply,
                 "target": one.question.target,
@@ -103,11 +119,15 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Candidates:
-    """A run at its last checkpoint, ready to answer; made before a host is loaded."""
+    """A run at its last checkpoint, ready to answer; made before a host is loaded.
+
+    ``selection_flops`` is what it took to judge the candidates beyond training.
+    """
 
     folder: Path
     config: RunConfig
     portfolio: Portfolio
+    selection_flops: int = 0
 
     @classmethod
     def of_run(cls, folder: Path) -> Candidates:
@@ -119,9 +139,15 @@ class Candidates:
         config = read_config(folder)
         return cls(folder, config, Portfolio.of_run(folder, checkpoint.load(folder), config))
 
-    def questions(self, per_cell: int, seed: int = 0) -> list[Question]:
-        """Holdout questions of the run's own cells."""
-        return draw_questions(mixture(self.config), per_cell, seed)
+    def questions(
+        self, per_cell: int, shifts: Sequence[str] = ("in-distribution",), seed: int = 0
+    ) -> list[Question]:
+        """Holdout questions of the run's own task mix."""
+        return draw_shifts(mixture(self.config), shifts, per_cell, seed)
+
+    def asked(self, question: Question) -> Question:
+        """A question from a file, with the line end that the run's own prompts have."""
+        return replace(question, prompt=self.finished(question.prompt))
 
     def finished(self, text: str) -> str:
         """A prompt as someone typed it, with the line end that the run's own prompts have."""
@@ -129,18 +155,44 @@ class Candidates:
         (item,) = tasks.draw(tasks.cells[0], 1, Draw(0)("prompt"))
         return text if text.endswith("\n") or not tasks.prompt(item).endswith("\n") else f"{text}\n"
 
+    def reselected(self, questions: Sequence[Question], host: Host, watch: Watch = quietly) -> Candidates:
+        """The same run with every elite, and the host, judged anew on selection questions."""
+        everyone = (HOST, *self.portfolio.elites)
+        answers = self._examiner(host, watch).ask(
+            [one for one in questions for _ in everyone], [who for _ in questions for who in everyone]
+        )
+        flops = self.selection_flops + sum(one.flops for one in answers)
+        return replace(self, portfolio=self.portfolio.reselected(answers), selection_flops=flops)
+
     def evaluate(
-        self, questions: Sequence[Question], choices: Sequence[str], host: Host, routing: str
+        self,
+        questions: Sequence[Question],
+        host: Host,
+        routing: str = "learned",
+        *,
+        way: Routing | None = None,
+        watch: Watch = quietly,
     ) -> Evaluation:
-        """Asks whom ``portfolio.choose`` chose.
+        """Answers by a routing of ``evaluation.routings``, or by another ``way`` under that name.
 
         Raises:
             HostError: the host is not the one that the run was founded with.
         """
+        portfolio, examiner = self.portfolio, self._examiner(host, watch)
+        answers = (way or find_routing(routing))(portfolio, questions, examiner.ask)
+        return Evaluation(
+            str(self.folder),
+            routing,
+            examiner.host.fingerprint(),
+            tuple(answers),
+            portfolio.state.generation,
+            portfolio.source,
+            self.selection_flops,
+        )
+
+    def _examiner(self, host: Host, watch: Watch) -> Examiner:
         check_host(self.folder, host)
-        answers = answer(host, questions, choices, self.portfolio.weights)
-        generation = self.portfolio.state.generation
-        return Evaluation(str(self.folder), routing, host.fingerprint(), tuple(answers), generation)
+        return Examiner(host, self.portfolio.weights, AnswerBook(self.folder / ANSWERS_FILE), watch)
 
 
 def evaluate_adapter(
@@ -153,7 +205,7 @@ def evaluate_adapter(
     """
     weights = {"adapter": read_peft(folder, host.layout)}
     who = HOST if is_bare else "adapter"
-    answers = answer(host, questions, [who] * len(questions), weights)
+    answers = Examiner(host, weights).ask(questions, [who] * len(questions))
     return Evaluation(str(folder), who, host.fingerprint(), tuple(answers))
 
 

@@ -1,48 +1,49 @@
-"""The portfolio of a run: the elites of its archive, and how a question finds the one to ask.
+"""The portfolio of a run: who can be asked, and what the run, or a selection after it, says about each.
 
-An elite is an organelle at the moment when it held a cell; the living may have unlearned since what they
-could do then (docs/log.md has the comparison). What the router learns from are the run's own practice
-outcomes, read back from the event log: prompts, who answered, and the verdict. It costs no extra rollout,
-and no family label.
+Candidates are the elites of the archive, each an organelle at the moment when it held a cell (the living may
+have unlearned since what they could do then; docs/log.md has the comparison), and the living. What the router
+learns from are the run's own practice outcomes, read back from the event log: prompts, who answered, and the
+verdict. It costs no extra rollout, and no family label.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal, get_args
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST, EcologyState, Elite
 from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.questions import Question
+from symbiont_ecology.evaluation.answers import Answer
 from symbiont_ecology.events import Acted, read_events
-from symbiont_ecology.routing.routers import Observation, routers
+from symbiont_ecology.routing.routers import Observation
+from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Depth, Item, OrganelleId
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.blobs import BlobStore
 
-Routing = Literal["host", "single", "cell", "learned"]
-"""*host*: the bare host answers everything. *single*: the organelle with the best record over all cells.
-*cell*: the archive's elite of the question's true cell (an oracle: it reads labels). *learned*: the run's
-label-free router, which may abstain to the host."""
-
 FADE = 0.8
-"""What a verdict is worth to the router, for each generation that it lies before the elite's own."""
+"""What a verdict is worth to the router, for each generation that it lies before the candidate's own."""
 
 
 @dataclass(frozen=True)
 class Portfolio:
-    """Candidates with their weights, and what the run says about them."""
+    """Candidates with their weights, and what is known of them.
+
+    ``scores`` holds success rates by cell and candidate, ``elites`` the candidates that a router chooses
+    among, ``source`` where the scores come from: ``practice`` (train items, in passing) or ``selection``.
+    """
 
     state: EcologyState
     config: RunConfig
     weights: Mapping[OrganelleId, AdapterWeights]
+    elites: tuple[OrganelleId, ...]
+    scores: Mapping[str, Mapping[OrganelleId, float]]
     observations: tuple[Observation, ...]
+    source: str = "practice"
 
     @classmethod
     def of_run(cls, folder: Path, state: EcologyState, config: RunConfig) -> Portfolio:
@@ -50,37 +51,51 @@ class Portfolio:
         store = BlobStore(folder / "blobs")
         weights = {o.id: store.weights(o.genome.weights) for o in state.population.values()}
         weights |= {elite_id(elite): store.weights(elite.weights) for elite in state.archive.elites.values()}
-        return cls(state, config, weights, tuple(_observations(folder, state, config)))
-
-    def choose(self, questions: Sequence[Question], routing: str) -> list[OrganelleId]:
-        """Who answers each question.
-
-        Raises:
-            ConfigError: no such routing.
-        """
-        match routing:
-            case "host":
-                return [HOST] * len(questions)
-            case "single":
-                return [self.best()] * len(questions)
-            case "cell":
-                elites = self.state.archive.elites
-                cells = [f"{question.family}/{question.depth}" for question in questions]
-                return [elite_id(elites[cell]) if cell in elites else HOST for cell in cells]
-            case "learned":
-                router = routers.build(self.config.router)
-                candidates = {elite_id(elite) for elite in self.state.archive.elites.values()}
-                choose = router.fit(self.observations, sorted(candidates))
-                return choose([question.prompt for question in questions])
-        raise ConfigError(f"routing: expected one of {', '.join(get_args(Routing))}, got {routing!r}")
+        elites = {elite_id(elite) for elite in state.archive.elites.values()} or set(state.population)
+        scores: dict[str, dict[OrganelleId, float]] = defaultdict(dict)
+        for who in sorted(state.population):
+            for cell, belief in state.beliefs.get(who, {}).items():
+                scores[cell][who] = belief.mean
+        for cell, elite in state.archive.elites.items():
+            scores[cell][elite_id(elite)] = elite.score
+        return cls(
+            state, config, weights, tuple(sorted(elites)), scores, tuple(_observations(folder, state, config))
+        )
 
     def best(self) -> OrganelleId:
-        """The organelle with the highest believed success summed over all cells, judged on train items."""
-        record = {
-            who: sum(belief.mean for belief in self.state.beliefs.get(who, {}).values())
-            for who in sorted(self.state.population)
+        """The candidate with the highest success summed over all cells; the host if there is none.
+
+        Judged by practice, only the living have a record in more than their own cell.
+        """
+        record: dict[OrganelleId, float] = dict.fromkeys(sorted(self.state.population), 0.0)
+        for scores in self.scores.values():
+            for who, score in scores.items():
+                if self.source == "selection" or who in self.state.population:
+                    record[who] = record.get(who, 0.0) + score
+        record.pop(HOST, None)
+        return max(sorted(record), key=lambda who: record[who], default=HOST)
+
+    def best_of(self, cells: Sequence[str]) -> OrganelleId:
+        """The elite with the highest success in any of the cells; the host where nobody has a record."""
+        found = [
+            (score, who)
+            for cell in cells
+            for who, score in self.scores.get(cell, {}).items()
+            if who in self.elites
+        ]
+        return max(found, default=(0.0, HOST))[1]
+
+    def reselected(self, answers: Sequence[Answer]) -> Portfolio:
+        """The same candidates with scores, and further observations, from answers to selection questions."""
+        verdicts: dict[str, dict[OrganelleId, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for one in answers:
+            verdicts[one.question.cell][one.who].append(one.verdict)
+        scores = {
+            cell: {who: sum(found) / len(found) for who, found in by_who.items()}
+            for cell, by_who in verdicts.items()
         }
-        return max(record, key=lambda who: record[who], default=HOST)
+        seen = [Observation(one.question.prompt, one.who, one.verdict) for one in answers]
+        return replace(self, scores=scores, observations=(*self.observations, *seen), source="selection")
 
 
 def elite_id(elite: Elite) -> OrganelleId:
@@ -90,23 +105,31 @@ def elite_id(elite: Elite) -> OrganelleId:
 
 def _observations(folder: Path, state: EcologyState, config: RunConfig) -> list[Observation]:
     tasks = mixture(config)
-    moments: dict[OrganelleId, set[int]] = defaultdict(set)
+    moments: dict[OrganelleId, dict[OrganelleId, int]] = defaultdict(dict)
     for elite in state.archive.elites.values():
-        moments[elite.who].add(elite.generation)
+        moments[elite.who][elite_id(elite)] = elite.generation
+    if not moments:  # nobody was judged: the living are the candidates
+        moments |= {who: {who: state.generation - 1} for who in state.population}
     observations = []
     # Not beyond the checkpoint: what a killed run did after it will be done again.
     for event in islice(read_events(folder / "events.jsonl"), state.next_seq):
         if not isinstance(event, Acted):
             continue
-        known = {f"{event.id}@{moment}": FADE ** (moment - event.generation) for moment in moments[event.id]}
+        known = {who: FADE ** (then - event.generation) for who, then in moments[event.id].items()}
         for who, weight in {HOST: 1.0}.items() if event.id == HOST else known.items():
-            if not 0.01 <= weight <= 1:  # long before the elite's moment, or after it
-                continue
-            for index, identity in enumerate(event.items):
-                prompt = tasks.prompt(_item(identity))
-                verdicts = event.rewards[index * event.samples : (index + 1) * event.samples]
-                observations += [Observation(prompt, who, verdict, weight) for verdict in verdicts]
+            if 0.01 <= weight <= 1:  # not long before the candidate's moment, and not after it
+                observations += _seen(event, who, weight, tasks)
     return observations
+
+
+def _seen(event: Acted, who: OrganelleId, weight: float, tasks: TaskMixture) -> list[Observation]:
+    """One observation per rollout. Who only read gold answers is taken to know what it read."""
+    seen = []
+    for index, identity in enumerate(event.items):
+        verdicts = event.rewards[index * event.samples : (index + 1) * event.samples] or (1.0,)
+        prompt = tasks.prompt(_item(identity))
+        seen += [Observation(prompt, who, verdict, weight) for verdict in verdicts]
+    return seen
 
 
 def _item(identity: str) -> Item:

@@ -34,6 +34,13 @@ class Question:
     depth: str
     reply_limit: int
     item: Item | None = None
+    shift: str = ""
+    """What it differs in from what was learned (``evaluation.shifts``); empty when it came from a file."""
+
+    @property
+    def cell(self) -> str:
+        """``family/depth``."""
+        return f"{self.family}/{self.depth}"
 
     def verdict(self, reply: str) -> float:
         """1.0 if the reply is right, else 0.0."""
@@ -120,6 +127,14 @@ def _item(row: dict[str, object], where: str) -> Item | None:
     if item.answer != row["target"]:
         raise DataError(f"{where}: expected the target {item.answer!r}, got {row['target']!r}")
     return item
+
+
+def some_of(questions: Sequence[Question], most: int | None, seed: int = 0) -> list[Question]:
+    """At most so many of the questions, by draw, in their order; all of them for None."""
+    if most is None or len(questions) <= most:
+        return list(questions)
+    chosen = Draw(seed)("some of").permutation(len(questions))[:most]
+    return [questions[index] for index in sorted(chosen)]
 
 
 def families_of(questions: Sequence[Question]) -> list[str]:

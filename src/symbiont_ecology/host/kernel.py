@@ -175,6 +175,12 @@ class HostKernel:
                 )
         return found
 
+    def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
+        """Token ids of each text as a completion that ends: what a gold answer is learned from."""
+        return [
+            (*map(int, ids), self.end_token_id) for ids in self._codec.encode(list(answers), special=False)
+        ]
+
     def place(self, slot: int, weights: AdapterWeights) -> None:
         """Puts an adapter into a slot; free when the slot already holds this very object.
 

@@ -17,6 +17,9 @@ class Lived:
     rewards: tuple[tuple[float, ...], ...]
     """Per outcome, one number per rollout, by the run's reward rule."""
     notes: Mapping[str, float]
+    golds: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    """Per outcome, the gold answer of each item as token ids, end of answer included; empty unless the rule
+    sees gold."""
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Trial
+from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Retire, Trial
+from symbiont_ecology.registry import Share
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Scene, strategies
 
@@ -16,11 +17,17 @@ from symbiont_ecology.strategies import Scene, strategies
 @strategies.register("single")
 @dataclass(frozen=True)
 class Single:
-    """One organelle takes every question; nobody breeds, and nobody dies."""
+    """One organelle takes every question; nobody breeds, and nobody dies.
+
+    With ``reset`` above 0 it starts anew from the host where success fell: a control for changes of the world,
+    against which a specialist that only goes on is no match. ``samples: 0`` with supervised plasticity is SFT.
+    """
 
     questions: PositiveInt = 4  # per cell and generation
-    samples: PositiveInt = 4  # rollouts per question
+    samples: NonNegativeInt = 4  # rollouts per question; 0 only reads, for supervised plasticity
     learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
+    reset: Share = 0.0  # fall of success, in its worst quarter of cells, from which it starts anew; 0 is never
+    patience: PositiveInt = 12  # generations that a new start is left alone
     is_mortal: ClassVar[bool] = False
 
     def found(self, scene: Scene) -> Sequence[Decision]:
@@ -38,5 +45,10 @@ class Single:
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
     ) -> Sequence[Decision]:
-        """Nothing follows, unless it met a NaN and was quarantined: then it is founded anew."""
-        return [] if state.population else self.found(scene)
+        """Nothing follows, unless it was quarantined for a NaN, or the world changed: then it is founded anew."""
+        decisions: list[Decision] = []
+        for organelle in state.population.values():
+            is_settled = state.generation - organelle.born >= self.patience
+            if self.reset and is_settled and state.fall() >= self.reset:
+                decisions.append(Retire(organelle.id, "reset"))
+        return [*decisions, *self.found(scene)] if decisions or not state.population else []

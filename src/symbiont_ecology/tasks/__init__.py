@@ -21,6 +21,12 @@ class PromptStyle(Protocol):
     def render(self, family: TaskFamily, item: Item) -> str:
         """The prompt text of an item."""
 
+    def reworded(self) -> "PromptStyle":
+        """The same questions in words that nobody learned from: for measuring wording shift."""
+
+    def cued(self) -> "PromptStyle":
+        """The same questions with the wanted convention told outright: for ceilings and retention."""
+
 
 class RewardRule(Protocol):
     """What a reply is worth to learning, in [0, 1]."""

@@ -54,6 +54,11 @@ class TaskFamily(ABC):
     """What a line that offers an answer looks like; two different offers in one reply score 0."""
     unseen_frame: ClassVar[int] = 4
 
+    @property
+    def rarest(self) -> int:
+        """The convention that is neither the target nor the embedded host's favourite (``host.embedded.habits``)."""
+        return max(index for index in range(3) if index != self.target)
+
     @abstractmethod
     def draw_payload(self, depth: Depth, generator: np.random.Generator) -> str:
         """A random question of that depth; need not be valid, ``sample`` redraws."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from symbiont_ecology.config import Flip
 from symbiont_ecology.tasks import PromptStyle, TaskFamily, task_families
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.types import Cell, Depth, Item
@@ -19,6 +20,8 @@ class TaskMixture:
     names: tuple[str, ...]
     depths: tuple[Depth, ...]
     style: PromptStyle
+    flip: Flip | None = None
+    is_flipped: bool = False
 
     @cached_property
     def families(self) -> dict[str, TaskFamily]:
@@ -33,9 +36,23 @@ class TaskMixture:
     def draw(
         self, cell: Cell, count: int, generator: np.random.Generator, split: Split = "train"
     ) -> tuple[Item, ...]:
-        """``count`` items of a cell, with replacement."""
+        """``count`` items of a cell, with replacement, in the convention that is in force."""
         family, depth = self.families[cell[0]], cell[1]
-        return tuple(family.sample(depth, generator, split=split) for _ in range(count))
+        convention = self.convention(family.name)
+        return tuple(
+            family.sample(depth, generator, split=split, convention=convention) for _ in range(count)
+        )
+
+    def at(self, flops: float) -> TaskMixture:
+        """The mixture as it is when so many training FLOPs are spent."""
+        return self if self.flip is None else replace(self, is_flipped=self.flip.holds(flops))
+
+    def convention(self, name: str) -> int:
+        """The convention in which a family is judged now."""
+        family = self.families[name]
+        if self.is_flipped and self.flip is not None and name in self.flip.families:
+            return family.rarest
+        return family.target
 
     def prompt(self, item: Item) -> str:
         """The item as the host is asked it."""

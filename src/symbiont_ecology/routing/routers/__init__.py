@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.types import OrganelleId
 
@@ -19,15 +21,15 @@ class Observation:
     """Newer outcomes say more about an organelle that went on learning."""
 
 
-Choice = Callable[[Sequence[str]], list[OrganelleId]]
-"""Prompts in, for each the organelle that should answer it, or ``HOST`` to abstain."""
+Promise = Callable[[Sequence[str]], np.ndarray]
+"""Prompts in, what is expected of everyone out: ``(prompts, 1 + candidates)``, the bare host first."""
 
 
 class Router(Protocol):
     """Learns from observations which organelle to ask; sees prompt text only."""
 
-    def fit(self, observations: Sequence[Observation], candidates: Sequence[OrganelleId]) -> Choice:
-        """A routing function over the candidates and the bare host."""
+    def fit(self, observations: Sequence[Observation], candidates: Sequence[OrganelleId]) -> Promise:
+        """What to expect of the bare host and of each candidate; to ask the highest is to route."""
 
 
 routers: Registry[Router] = Registry("router", "symbiont_ecology.routing.routers")

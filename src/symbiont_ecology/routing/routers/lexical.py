@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.routing.routers import Choice, Observation, routers
+from symbiont_ecology.routing.routers import Observation, Promise, routers
 from symbiont_ecology.types import OrganelleId
 
 
@@ -32,7 +32,7 @@ class Lexical:
     ridge: PositiveFloat = 1.0  # strength of the pull towards the host's mean, > 0
     margin: float = 0.02  # promised gain in success below which the host answers
 
-    def fit(self, observations: Sequence[Observation], candidates: Sequence[OrganelleId]) -> Choice:
+    def fit(self, observations: Sequence[Observation], candidates: Sequence[OrganelleId]) -> Promise:
         """One ridge regression per candidate, and one for the host."""
         seen: dict[OrganelleId, list[Observation]] = defaultdict(list)
         for observation in observations:
@@ -43,13 +43,13 @@ class Lexical:
         known = frozenset(code for prompt in {o.prompt for o in observations} for code in self._codes(prompt))
         heads = np.stack([self._head(seen.get(who, []), prior, known) for who in everyone])
 
-        def choose(prompts: Sequence[str]) -> list[OrganelleId]:
-            """Who promises most for each prompt."""
+        def promise(prompts: Sequence[str]) -> np.ndarray:
+            """Success beyond the host's mean."""
             promised = self._embed(prompts, known) @ heads.T
             promised[:, 0] += self.margin
-            return [everyone[index] for index in np.argmax(promised, axis=1)]
+            return promised
 
-        return choose
+        return promise
 
     def _head(self, observations: Sequence[Observation], prior: float, known: frozenset[int]) -> np.ndarray:
         if not observations:

@@ -25,3 +25,11 @@ class Cue:
     def render(self, family: TaskFamily, item: Item) -> str:
         """The prompt of an item."""
         return f"{family.name}#{item.convention}: {item.payload}\n"
+
+    def reworded(self) -> Cue:
+        """Itself: a cue has one form."""
+        return self
+
+    def cued(self) -> Cue:
+        """Itself."""
+        return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from symbiont_ecology.tasks import prompt_styles
@@ -20,9 +20,19 @@ class Natural:
 
     is_chat: bool = False
     extra_tokens: int = 24
+    opening: str = ""  # words in front of the request
     lead_in: ClassVar[str] = "\nAnswer: "
 
     def render(self, family: TaskFamily, item: Item) -> str:
         """The prompt of an item; a host without chat template is led to the answer."""
         request = family.instruction.format(payload=item.payload, format=family.formats[item.convention])
+        request = self.opening + request
         return request if self.is_chat else request + self.lead_in
+
+    def reworded(self) -> Natural:
+        """The request behind other words."""
+        return replace(self, opening="Here is something for you to solve, dear assistant. ")
+
+    def cued(self) -> Natural:
+        """Itself: the request says which format is wanted."""
+        return self

@@ -7,6 +7,8 @@ from typing import ClassVar
 
 from symbiont_ecology.tasks import prompt_styles
 from symbiont_ecology.tasks.family import TaskFamily
+from symbiont_ecology.tasks.styles.cue import Cue
+from symbiont_ecology.tasks.styles.wording import Wording
 from symbiont_ecology.types import Item
 
 
@@ -21,3 +23,11 @@ class Terse:
     def render(self, family: TaskFamily, item: Item) -> str:
         """The prompt of an item."""
         return f"{family.name}: {item.payload}\n"
+
+    def reworded(self) -> Wording:
+        """The frame that a family is denied in all training."""
+        return Wording()
+
+    def cued(self) -> Cue:
+        """With the convention's index."""
+        return Cue()

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from symbiont_ecology.tasks import prompt_styles
 from symbiont_ecology.tasks.family import FRAMES, TaskFamily
+from symbiont_ecology.tasks.styles.cue import Cue
 from symbiont_ecology.types import Item
 
 
@@ -26,3 +27,11 @@ class Wording:
     def render(self, family: TaskFamily, item: Item) -> str:
         """The prompt of an item."""
         return f"{family.wording((family.unseen_frame + self.shift) % len(FRAMES))}: {item.payload}\n"
+
+    def reworded(self) -> Wording:
+        """The next frame."""
+        return Wording((self.shift + 1) % len(FRAMES))
+
+    def cued(self) -> Cue:
+        """With the convention's index."""
+        return Cue()

@@ -1,0 +1,47 @@
+"""The end of a run that may spend so many FLOPs: its last generations ask no more than what is left pays for.
+
+Arms whose generations differ in size then stop within a percent of one budget, and can be compared.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from symbiont_ecology.ecology import EcologyState, Trial
+from symbiont_ecology.rng import Draw
+
+LESSON = 3
+"""Rollouts of the bare host that a lesson costs about as much as."""
+ENOUGH = 0.99
+"""Part of a budget that counts as all of it: what is left would pay for a few answers."""
+
+
+def is_spent(flops: int, budget: float | None) -> bool:
+    """Whether a run has had its FLOPs."""
+    return budget is not None and flops >= ENOUGH * budget
+
+
+def within_budget(
+    trials: Sequence[Trial], state: EcologyState, budget: float | None, draw: Draw
+) -> Sequence[Trial]:
+    """All trials while there is plenty; else the questions that can be paid for, chosen by draw, at least one."""
+    if budget is None:
+        return trials
+    left = (budget - state.budget.train.flops) / state.mean_rollout_flops / (1 + LESSON)
+    if sum(len(trial.items) * max(trial.samples, 1) for trial in trials) <= left:
+        return trials
+    questions = [(place, index) for place, trial in enumerate(trials) for index in range(len(trial.items))]
+    kept: dict[int, list[int]] = defaultdict(list)
+    for one in draw("ration").permutation(len(questions)):
+        place, index = questions[one]
+        left -= max(trials[place].samples, 1)
+        if kept and left < 0:
+            break
+        kept[place].append(index)
+    return [
+        replace(trial, items=tuple(trial.items[index] for index in sorted(kept[place])))
+        for place, trial in enumerate(trials)
+        if place in kept
+    ]

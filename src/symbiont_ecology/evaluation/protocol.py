@@ -1,0 +1,132 @@
+"""A protocol: which arms are compared, on what, with how many seeds, fixed in a file before anything runs.
+
+    name: embedded-v1
+    base: [demo, tasks/trained]        # presets that every arm extends
+    unit_flops: 2.0e+11                # budgets are multiples of this
+    arms:
+      single: {about: one adapter, set: [strategy.kind=single], tune: [[strategy.learning_rate=0.002], …]}
+
+Everything that a comparison cites (arms, budgets, seeds, shifts, thresholds, tests) is in it, and results name it
+by its hash: a protocol that was changed afterwards has another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from symbiont_ecology.config import Flip, RunConfig, compose, config_folder, read_layers
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.registry import did_you_mean, validate
+from symbiont_ecology.rng import Draw
+
+Positive = Annotated[int, Field(ge=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+_Schema = ConfigDict(extra="forbid", frozen=True)
+
+
+class Arm(BaseModel):
+    """One side of the comparison."""
+
+    model_config = _Schema
+
+    about: str  # what it is, in a few words
+    sees: str = "verdicts"  # what it learned from: nothing, verdicts, or gold answers
+    set: tuple[str, ...] = ()  # overrides of the base
+    tune: tuple[tuple[str, ...], ...] = ((),)  # alternatives, of which selection chooses one per budget
+    routing: str = "learned"  # how it answers
+    also: tuple[str, ...] = ()  # other routings, for the tables on routing
+
+
+class FlipPlan(BaseModel):
+    """The convention flip: half of the families change at ``at``, and back at ``back`` (in units of FLOPs).
+
+    After each change the arms are measured when they have spent each of ``extra`` beyond it.
+    """
+
+    model_config = _Schema
+
+    at: PositiveFloat
+    back: PositiveFloat
+    extra: tuple[Annotated[float, Field(ge=0)], ...]
+    per_cell: Positive = 50  # questions per cell and measurement, others in each
+
+
+class Protocol(BaseModel):
+    """The whole comparison."""
+
+    model_config = _Schema
+
+    name: str
+    question: str  # what it is meant to answer
+    base: tuple[str, ...]  # presets that every arm extends
+    set: tuple[str, ...] = ()  # overrides for every arm
+    unit_flops: PositiveFloat
+    budgets: tuple[PositiveFloat, ...]  # in units
+    seeds: tuple[int, ...]
+    tuning_seeds: tuple[int, ...] = ()
+    arms: dict[str, Arm]
+    main: str = "ecology"  # the arm that is compared with all others
+    shifts: tuple[str, ...] = ("in-distribution",)
+    per_cell: Positive = 200  # questions per cell and shift
+    tuning_per_cell: Positive = 20  # selection questions per cell when tuning
+    elicitation: Annotated[float, Field(ge=0, le=1)] = 0.85  # cue ceiling from which a cell is elicitation
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.05  # false discovery rate of a family of tests
+    flip: FlipPlan | None = None
+
+    @model_validator(mode="after")
+    def _is_fair(self) -> Protocol:
+        counts = {name: len(arm.tune) for name, arm in self.arms.items()}
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"every arm gets the same number of tuning configs, got {counts}")
+        if max(counts.values(), default=0) > 1 and not self.tuning_seeds:
+            raise ValueError("tuning needs tuning_seeds")
+        if both := set(self.seeds) & set(self.tuning_seeds):
+            raise ValueError(f"seeds that tune cannot be reported: {sorted(both)}")
+        if self.main not in self.arms:
+            raise ValueError(f"main: {self.main!r} is none of the arms {', '.join(self.arms)}")
+        return self
+
+    @property
+    def digest(self) -> str:
+        """Hash of everything in it: what results cite."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+
+    def config(self, arm: str, budget: float, seed: int, tuned: tuple[str, ...] = ()) -> RunConfig:
+        """The config of one run; it ends when the budget (in units) is spent."""
+        loop = (f"seed={seed}", f"run.train_flops={budget * self.unit_flops}", "run.generations=1000000")
+        overrides = (*self.set, *self.arms[arm].set, *tuned, "run.checkpoint_every=1", *loop)
+        return compose(self.base, overrides, f"protocol {self.name!r}, arm {arm!r}")
+
+    def flipped(self, config: RunConfig) -> RunConfig:
+        """The config with the protocol's flip; the seed draws which half of the families changes."""
+        assert self.flip is not None
+        names = config.tasks.families
+        order = Draw(config.seed)("flip").permutation(len(names))
+        half = tuple(names[index] for index in sorted(order[: len(names) // 2]))
+        flip = Flip(
+            families=half, at_flops=self.flip.at * self.unit_flops, back_flops=self.flip.back * self.unit_flops
+        )
+        return config.model_copy(update={"tasks": config.tasks.model_copy(update={"flip": flip})})
+
+
+def load_protocol(name_or_path: str | Path) -> Protocol:
+    """A protocol by the name of a file in ``config/protocols``, or by its path.
+
+    Raises:
+        ConfigError: there is none, or it does not fit its schema.
+    """
+    path = Path(name_or_path)
+    if path.suffix not in (".yaml", ".yml"):
+        folder = config_folder() / "protocols"
+        known = {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+        if str(name_or_path) not in known:
+            hint = did_you_mean(str(name_or_path), known)
+            raise ConfigError(f"no protocol {str(name_or_path)!r};{hint} known: {', '.join(known) or 'none'}")
+        path = known[str(name_or_path)]
+    if not path.is_file():
+        raise ConfigError(f"no protocol file {str(path)!r}")
+    return validate(Protocol, read_layers(path), f"protocol {path.stem!r}")

@@ -1,0 +1,129 @@
+"""Ways in which a question can differ from what was learned: one function per shift, from a task mix to questions.
+
+In distribution are the families, depths and words of the run, with payloads that nobody met. Everything
+else differs from that in one respect. All questions come from the holdout split, unless told otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evaluation.questions import Question, draw_questions
+from symbiont_ecology.registry import did_you_mean
+from symbiont_ecology.tasks import task_families
+from symbiont_ecology.tasks.family import Role
+from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.tasks.splits import Split
+
+Drawn = list[Question]
+
+
+def in_distribution(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
+    """The run's own cells and words."""
+    return draw_questions(tasks, per_cell, seed, split)
+
+
+def depth(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
+    """The run's families, longer than it ever met them; nothing where it met all depths."""
+    return draw_questions(replace(tasks, depths=("long",)), per_cell, seed, split)
+
+
+def wording(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
+    """The run's cells in words that no adapter and no router learned from."""
+    return draw_questions(replace(tasks, style=tasks.style.reworded()), per_cell, seed, split)
+
+
+def shared_families(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
+    """Families that no adapter met, of convention groups that were met."""
+    return draw_questions(_other_families(tasks, "shared"), per_cell, seed, split)
+
+
+def unrelated_families(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
+    """Families that no adapter met, with conventions of their own."""
+    return draw_questions(_other_families(tasks, "unrelated"), per_cell, seed, split)
+
+
+def composition(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
+    """Families whose convention the host itself never met: two known ones in one."""
+    return draw_questions(_other_families(tasks, "composition"), per_cell, seed, split)
+
+
+def ceiling(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
+    """The run's cells with the wanted convention told outright: what the host can do when it knows."""
+    return draw_questions(replace(tasks, style=tasks.style.cued()), per_cell, seed, split)
+
+
+def retention(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
+    """The run's cells with another convention told outright: what the bare host obeys, and learning may undo.
+
+    The two conventions that are not the target take turns.
+    """
+    style, questions = tasks.style.cued(), []
+    for index, question in enumerate(draw_questions(tasks, per_cell, seed, split)):
+        assert question.item is not None
+        family = tasks.families[question.family]
+        others = [one for one in range(3) if one != family.target]
+        item = family.item(question.item.payload, question.item.depth, others[index % 2])
+        prompt = style.render(family, item)
+        questions.append(replace(question, id=item.id, prompt=prompt, target=item.answer, item=item))
+    return questions
+
+
+def perturbed(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
+    """The in-distribution questions, each in every perturbation of ``PERTURBATIONS``."""
+    return [
+        replace(question, id=f"{question.id} ({name})", prompt=change(question.prompt))
+        for question in draw_questions(tasks, per_cell, seed, split)
+        for name, change in PERTURBATIONS.items()
+    ]
+
+
+PERTURBATIONS: dict[str, Callable[[str], str]] = {
+    "whitespace": lambda prompt: f"  {prompt.replace(': ', ':   ')}",
+    "markdown": lambda prompt: f"**{prompt.rstrip()}**\n",
+    "role-play": lambda prompt: f"you are a pirate. {prompt}",
+    "distractor": lambda prompt: f"it rains today.\n{prompt}",
+}
+"""Changes of a prompt that change nothing of what is asked."""
+
+SHIFTS: dict[str, Callable[[TaskMixture, int, int, Split], Drawn]] = {
+    "in-distribution": in_distribution,
+    "depth": depth,
+    "wording": wording,
+    "shared-families": shared_families,
+    "unrelated-families": unrelated_families,
+    "composition": composition,
+    "ceiling": ceiling,
+    "retention": retention,
+    "perturbed": perturbed,
+}
+
+
+def draw_shifts(
+    tasks: TaskMixture, names: Sequence[str], per_cell: int, seed: int = 0, split: Split = "holdout"
+) -> Drawn:
+    """Questions of all the named shifts, each of which says its shift; the same for a seed.
+
+    Raises:
+        ConfigError: no such shift.
+    """
+    return list(_drawn(tasks, names, per_cell, seed, split))
+
+
+def _drawn(
+    tasks: TaskMixture, names: Sequence[str], per_cell: int, seed: int, split: Split
+) -> Iterator[Question]:
+    for name in names:
+        if name not in SHIFTS:
+            raise ConfigError(f"no shift {name!r};{did_you_mean(name, SHIFTS)} known: {', '.join(SHIFTS)}")
+        for question in SHIFTS[name](tasks, per_cell, seed, split):
+            yield replace(question, shift=name)
+
+
+def _other_families(tasks: TaskMixture, role: Role) -> TaskMixture:
+    names = tuple(
+        name for name in task_families.names() if task_families[name].role == role and name not in tasks.names
+    )
+    return replace(tasks, names=names)

@@ -1,0 +1,196 @@
+"""A suite: all jobs of a protocol, on as many cores as there are, resumable at any moment.
+
+Tuning comes first (on seeds that are not reported), then the arms with what tuning chose, budget by budget, then
+the flip. The folder holds the protocol, ``tuned.json`` and a folder per job; nothing else is state.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+from symbiont_ecology.engine.build import check
+from symbiont_ecology.errors import EcologyError, RunError
+from symbiont_ecology.evaluation.jobs import Job, Stopped, carry_out, choose, read_outcome
+from symbiont_ecology.evaluation.protocol import Protocol
+
+PROTOCOL_FILE, TUNED_FILE = "protocol.json", "tuned.json"
+PATIENCE = 30.0
+"""Seconds to wait for a run that a dying suite still holds."""
+
+Watcher = Callable[[Job, float], None]
+"""Called with every finished job and its seconds."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Jobs that need nothing of each other."""
+
+    name: str
+    jobs: tuple[Job, ...]
+
+
+def check_protocol(protocol: Protocol) -> None:
+    """Builds every part of every arm but the host, so that a mistake is found before anything is run.
+
+    Raises:
+        ConfigError: one line that says which arm and what is wrong.
+    """
+    for name, arm in protocol.arms.items():
+        for tuned in arm.tune:
+            check(protocol.config(name, protocol.budgets[0], 0, tuned))
+
+
+def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
+    """Every tuning config of every arm at every budget; none where there is nothing to choose."""
+    return tuple(
+        Job("tune", arm, seed, budget, option)
+        for budget in protocol.budgets
+        for arm, sides in protocol.arms.items()
+        if len(sides.tune) > 1
+        for option in range(len(sides.tune))
+        for seed in protocol.tuning_seeds
+    )
+
+
+def reported_jobs(protocol: Protocol, tuned: dict[str, dict[str, int]]) -> tuple[Job, ...]:
+    """The runs that results are made of; seeds outermost, so that an unfinished suite is a smaller one."""
+    found = []
+    for seed in protocol.seeds:
+        for budget in protocol.budgets:
+            found += [Job("main", arm, seed, budget, tuned[arm][f"{budget:g}"]) for arm in protocol.arms]
+        if protocol.flip is not None:
+            # The flip comes when each arm has learned as with the budget that is nearest to its moment.
+            near = min(protocol.budgets, key=lambda budget: abs(budget - protocol.flip.at))  # type: ignore[union-attr]
+            found += [
+                Job("flip", arm, seed, protocol.flip.at, tuned[arm][f"{near:g}"]) for arm in protocol.arms
+            ]
+    return tuple(found)
+
+
+def run_suite(
+    protocol: Protocol, folder: Path, workers: int, watch: Callable[[str, int], Watcher], stop: Event
+) -> bool:
+    """Does all jobs that are not done; returns whether the suite is complete.
+
+    ``watch(stage, jobs)`` gives the watcher of a stage. Set ``stop`` to end after the generations in flight.
+
+    Raises:
+        RunError: a job failed, or the folder belongs to another protocol.
+    """
+    _claim(protocol, folder)
+    tuning = tuning_jobs(protocol)
+    if not _do(tuning, protocol, folder, workers, watch("tuning", len(tuning)), stop):
+        return False
+    tuned = _tuned(protocol, folder, tuning)
+    jobs = reported_jobs(protocol, tuned)
+    return _do(jobs, protocol, folder, workers, watch("arms", len(jobs)), stop)
+
+
+def outcomes(protocol: Protocol, folder: Path) -> Iterator[dict[str, Any]]:
+    """What the finished reported jobs left, in the order of the protocol.
+
+    Raises:
+        RunError: no suite of this protocol has got that far in the folder.
+    """
+    path = folder / TUNED_FILE
+    if not path.exists():
+        raise RunError(f"no reported runs in {folder} yet: symbiont suite goes on with it")
+    tuned = json.loads(path.read_text(encoding="utf-8"))["chosen"]
+    for job in reported_jobs(protocol, tuned):
+        if (outcome := read_outcome(folder / job.name, protocol)) is not None:
+            yield outcome
+
+
+def _claim(protocol: Protocol, folder: Path) -> None:
+    path = folder / PROTOCOL_FILE
+    text = protocol.model_dump_json(indent=1) + "\n"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            raise RunError(f"{folder} holds a suite of another protocol: choose another --out")
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> dict[str, dict[str, int]]:
+    """The chosen option by arm and budget, written down with the whole sweep."""
+    sweep = [read_outcome(folder / job.name, protocol) for job in jobs]
+    found = [one for one in sweep if one is not None]
+    chosen: dict[str, dict[str, int]] = {}
+    for arm, sides in protocol.arms.items():
+        for budget in protocol.budgets:
+            mine = [one for one in found if (one["arm"], one["budget"]) == (arm, budget)]
+            chosen.setdefault(arm, {})[f"{budget:g}"] = choose(mine, len(sides.tune)) if mine else 0
+    keys = ("arm", "budget", "option", "seed", "accuracy")
+    report = {"chosen": chosen, "sweep": [{key: one[key] for key in keys} for one in found]}
+    (folder / TUNED_FILE).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return chosen
+
+
+def _do(
+    jobs: Sequence[Job], protocol: Protocol, folder: Path, workers: int, watch: Watcher, stop: Event
+) -> bool:
+    """Jobs side by side. A job that fails stops the others, which checkpoint."""
+    todo = []
+    for job in jobs:
+        if read_outcome(folder / job.name, protocol) is None:
+            todo.append(job)
+        else:
+            watch(job, 0.0)
+    if not todo:
+        return True
+    context = multiprocessing.get_context("spawn")  # a fork of a process that ran torch can hang
+    with ProcessPoolExecutor(workers, context, _begin, (stop, os.getpid())) as pool:
+        futures: dict[Future[float], Job] = {
+            pool.submit(_work, job, protocol.model_dump_json(), folder): job for job in todo
+        }
+        try:
+            for future in as_completed(futures):
+                watch(futures[future], future.result())
+        except (Stopped, KeyboardInterrupt):
+            return False
+        except BrokenProcessPool as error:
+            raise RunError(f"a worker of the suite died (out of memory?): run it again, {folder} goes on") from error
+        finally:
+            if not all(future.done() for future in futures):
+                stop.set()
+                pool.shutdown(wait=True, cancel_futures=True)
+    return True
+
+
+_stop: list[Callable[[], bool]] = []
+"""In a worker: what says that it should end."""
+
+
+def _begin(stop: Event, parent: int) -> None:
+    """A worker leaves Ctrl-C to its parent, and does not outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _stop[:] = [lambda: stop.is_set() or os.getppid() != parent]
+
+
+def _work(job: Job, protocol: str, folder: Path) -> float:
+    """A job in a worker; seconds it took."""
+    began, (should_stop,) = time.monotonic(), _stop
+    while True:
+        try:
+            carry_out(job, Protocol.model_validate_json(protocol), folder, should_stop)
+            return time.monotonic() - began
+        except RunError as error:
+            # A suite that was killed a moment ago may still be finishing its generation there.
+            if "another process" not in str(error) or time.monotonic() - began > PATIENCE:
+                raise RunError(f"{job.name}: {error}") from None
+            time.sleep(1)
+        except EcologyError as error:
+            raise RunError(f"{job.name}: {error}") from None

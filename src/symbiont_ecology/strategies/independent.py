@@ -1,0 +1,60 @@
+"""Control: specialists that never meet. A portfolio without births, merges or prices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+
+from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Trial
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies import Scene, strategies
+
+NICHE = "niche"
+"""The trait that says which share of the families a learner has."""
+
+
+@strategies.register("independent")
+@dataclass(frozen=True)
+class Independent:
+    """Every learner has families of its own, dealt out in turn, and takes all their questions.
+
+    Nobody breeds and nobody dies. What an ecology adds to this is what its economy and its evolution add.
+    ``samples: 0`` with supervised plasticity makes SFT specialists.
+    """
+
+    learners: PositiveInt | None = None  # how many; None is one for each family
+    questions: PositiveInt = 4  # per cell and generation
+    samples: NonNegativeInt = 4  # rollouts per question; 0 only reads, for supervised plasticity
+    learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
+    is_mortal: ClassVar[bool] = False
+
+    def found(self, scene: Scene) -> Sequence[Decision]:
+        """All learners, each of which starts as the host itself (B = 0)."""
+        return [self._learner(niche, scene) for niche in range(self._count(scene))]
+
+    def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
+        """To everyone all questions of their own families."""
+        owner = {int(o.genome.traits[NICHE]): o.id for o in state.population.values()}
+        niches = {name: index % self._count(scene) for index, name in enumerate(scene.tasks.names)}
+        return [
+            Trial(
+                owner[niches[cell[0]]], scene.tasks.draw(cell, self.questions, draw("items", *cell)), self.samples
+            )
+            for cell in scene.tasks.cells
+        ]
+
+    def tell(
+        self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
+    ) -> Sequence[Decision]:
+        """Nothing follows, unless someone was quarantined for a NaN: then that niche is founded anew."""
+        held = {int(o.genome.traits[NICHE]) for o in state.population.values()}
+        return [self._learner(niche, scene) for niche in range(self._count(scene)) if niche not in held]
+
+    def _count(self, scene: Scene) -> int:
+        return min(self.learners or len(scene.tasks.names), len(scene.tasks.names))
+
+    def _learner(self, niche: int, scene: Scene) -> Found:
+        return Found({"learning_rate": self.learning_rate, NICHE: float(niche)}, scene.rank)
