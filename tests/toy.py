@@ -69,6 +69,14 @@ class ToyHost:
         """Two toys with different habits are different hosts."""
         return f"toy-{self.seed}"
 
+    def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
+        """A start token and one token per letter."""
+        return [np.array([0, *map(ord, prompt)]) for prompt in prompts]
+
+    def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
+        """One token per letter, and the end."""
+        return [(*map(ord, answer), END) for answer in answers]
+
     def place(self, slot: int, weights: AdapterWeights) -> None:
         """Copies an adapter into a slot."""
         assert 0 <= slot < self.slots

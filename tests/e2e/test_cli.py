@@ -222,13 +222,17 @@ def test_evaluate_leaves_the_run_alone_and_a_line_behind(
     record = json.loads((tmp_path / "e.json").read_text())
     assert set(record) == {
         *("schema", "source", "generation", "routing", "host", "questions", "questions_digest"),
-        *("accuracy", "families", "flops", "choices", "items"),
+        *("accuracy", "families", "shifts", "flops", "flops_per_solved", "judged_by", "selection_flops"),
+        *("choices", "items", "systems", "differences", "train_flops", "break_even_solved"),
     }
+    assert set(record["systems"]) == {"host", "single", routing}
     assert set(record["accuracy"]) == {"estimate", "low", "high"}
     assert set(record["families"]) == {"math.add", "word.count"}
     assert len(record["items"]) == record["questions"] == 6
     assert sum(record["choices"].values()) == 6
-    assert set(record["items"][0]) == {"id", "family", "depth", "who", "reply", "target", "right", "flops"}
+    assert set(record["items"][0]) == {
+        *("id", "family", "depth", "shift", "who", "reply", "target", "right", "flops"),
+    }
     (line,) = (copied / "evaluations.jsonl").read_text().splitlines()
     assert json.loads(line)["accuracy"] == record["accuracy"]
     assert books(copied) == before

@@ -42,9 +42,8 @@ assert finished.is_complete and finished.state.ledger.total == 0 and len(finishe
 assert any(one.operator == "forget" for one in finished.state.population.values())
 candidates = Candidates.of_run(folder / "run")
 questions = candidates.questions(20)
-choices = candidates.portfolio.choose(questions, "learned")
-candidates.evaluate(questions, choices, host, "learned")
-assert set(choices) <= {"host", *candidates.portfolio.weights}
+answers = candidates.evaluate(questions, host, "learned").answers
+assert {one.who for one in answers} <= {"host", *candidates.portfolio.weights}
 family = task_families.build("string.echo")
 item = family.item("kqa", "short")
 assert family.verify(item, "KQAKQA") == 1.0 and family.verify(item, "") == 0.0

@@ -75,8 +75,7 @@ def test_an_ecology_learns_from_verdicts_alone_and_wastes_few_calls(
     questions = candidates.questions(15)
 
     def accuracy(routing: str) -> float:
-        choices = candidates.portfolio.choose(questions, routing)
-        return candidates.evaluate(questions, choices, kernel, routing).accuracy().estimate
+        return candidates.evaluate(questions, kernel, routing).accuracy().estimate
 
     assert accuracy("learned") > accuracy("host") + 0.3
     life = biography(read_events(folder / "events.jsonl"))

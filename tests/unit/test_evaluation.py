@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from hypothesis import example, given
@@ -17,10 +17,11 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError, DataError, HostError, RunError
-from symbiont_ecology.evaluation.answers import Answer, answer
+from symbiont_ecology.evaluation.answers import Answer, Examiner
 from symbiont_ecology.evaluation.biography import biography
-from symbiont_ecology.evaluation.measure import Candidates, Evaluation, difference, note
-from symbiont_ecology.evaluation.portfolio import Portfolio, Routing, elite_id
+from symbiont_ecology.evaluation.book import AnswerBook
+from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Candidates, Evaluation, difference, note
+from symbiont_ecology.evaluation.portfolio import Portfolio, elite_id
 from symbiont_ecology.evaluation.questions import (
     DEFAULT_REPLY_LIMIT,
     Question,
@@ -29,6 +30,8 @@ from symbiont_ecology.evaluation.questions import (
     read_questions,
     write_questions,
 )
+from symbiont_ecology.evaluation.routings import ROUTINGS, find_routing, mapped
+from symbiont_ecology.evaluation.shifts import SHIFTS, draw_shifts
 from symbiont_ecology.events import Acted, Born, Retired, Settled, read_events
 from symbiont_ecology.tasks import prompt_styles, task_families
 from symbiont_ecology.tasks.mixture import TaskMixture
@@ -260,45 +263,174 @@ def test_what_the_router_learns_from_holds_no_holdout_prompt(
 
 
 def accuracy(candidates: Candidates, questions: list[Question], routing: str) -> Evaluation:
-    choices = candidates.portfolio.choose(questions, routing)
-    return candidates.evaluate(questions, choices, ToyHost(), routing)
+    return candidates.evaluate(questions, ToyHost(), routing)
 
 
-def test_every_routing_names_candidates_and_each_has_weights(
-    candidates: Candidates, questions: list[Question]
+def chosen(candidates: Candidates, questions: list[Question], routing: str) -> list[str]:
+    return [one.who for one in accuracy(candidates, questions, routing).answers]
+
+
+@pytest.mark.parametrize("routing", ROUTINGS)
+def test_every_routing_answers_in_order_by_somebody_who_can_be_asked(
+    routing: str, candidates: Candidates, questions: list[Question]
 ) -> None:
-    portfolio = candidates.portfolio
-    for routing in get_args(Routing):
-        chosen = portfolio.choose(questions, routing)
-        assert len(chosen) == len(questions)
-        assert set(chosen) <= {HOST, *portfolio.weights}
-    with pytest.raises(
-        ConfigError, match="routing: expected one of host, single, cell, learned, got 'oracle'"
-    ):
-        portfolio.choose(questions, "oracle")
+    answers = accuracy(candidates, questions, routing).answers
+    assert [one.question for one in answers] == questions
+    assert {one.who for one in answers} <= {HOST, *candidates.portfolio.weights}
+
+
+def test_a_routing_that_is_not_there_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"expected one of host, .* got 'learnd'.*'learned'"):
+        find_routing("learnd")
 
 
 def test_host_and_single_send_everything_to_one(candidates: Candidates, questions: list[Question]) -> None:
-    assert set(candidates.portfolio.choose(questions, "host")) == {HOST}
-    assert set(candidates.portfolio.choose(questions, "single")) == {candidates.portfolio.best()}
+    assert set(chosen(candidates, questions, "host")) == {HOST}
+    assert set(chosen(candidates, questions, "single")) == {candidates.portfolio.best()}
     assert candidates.portfolio.best() in candidates.portfolio.state.population
 
 
 def test_cell_routing_asks_the_elite_of_the_true_cell(
     candidates: Candidates, questions: list[Question]
 ) -> None:
-    chosen = candidates.portfolio.choose(questions, "cell")
     elites = candidates.portfolio.state.archive.elites
-    for question, who in zip(questions, chosen, strict=True):
-        cell = f"{question.family}/{question.depth}"
-        assert who == (elite_id(elites[cell]) if cell in elites else HOST)
-    assert candidates.portfolio.choose([foreign()], "cell") == [HOST]
+    for question, who in zip(questions, chosen(candidates, questions, "cell"), strict=True):
+        assert who == (elite_id(elites[question.cell]) if question.cell in elites else HOST)
+    assert chosen(candidates, [foreign()], "cell") == [HOST]
+
+
+def test_family_routing_asks_an_elite_of_the_true_family(
+    candidates: Candidates, questions: list[Question]
+) -> None:
+    elites = candidates.portfolio.state.archive.elites
+    for question, who in zip(questions, chosen(candidates, questions, "family"), strict=True):
+        assert who in {
+            elite_id(one) for cell, one in elites.items() if cell.startswith(f"{question.family}/")
+        }
 
 
 def test_learned_routing_reads_the_prompt_alone(candidates: Candidates, questions: list[Question]) -> None:
     disguised = [replace(q, family="unknown", depth="none", target="?", id="x", item=None) for q in questions]
-    portfolio = candidates.portfolio
-    assert portfolio.choose(disguised, "learned") == portfolio.choose(questions, "learned")
+    assert chosen(candidates, disguised, "learned") == chosen(candidates, questions, "learned")
+
+
+def test_committed_routing_differs_only_where_the_router_abstains(
+    candidates: Candidates, questions: list[Question]
+) -> None:
+    pairs = zip(
+        chosen(candidates, questions, "learned"), chosen(candidates, questions, "committed"), strict=True
+    )
+    assert all(left in (HOST, right) and right != HOST for left, right in pairs)
+
+
+def test_a_vote_and_a_cascade_pay_for_everyone_they_ask(
+    candidates: Candidates, questions: list[Question]
+) -> None:
+    alone = accuracy(candidates, questions, "learned")
+    assert accuracy(candidates, questions, "vote").flops > alone.flops
+    lone = replace(candidates, portfolio=replace(candidates.portfolio, elites=()))
+    assert chosen(lone, questions, "vote") == chosen(lone, questions, "cascade") == [HOST] * len(questions)
+
+
+def test_a_cascade_asks_on_while_nobody_is_sure_and_keeps_the_surest(
+    candidates: Candidates, questions: list[Question]
+) -> None:
+    first, second, third = -0.2, -0.1, -0.3
+    asked: list[int] = []
+
+    def ask(some: Sequence[Question], whom: Sequence[str]) -> list[Answer]:
+        asked.append(len(some))
+        level = (first, second, third)[len(asked) - 1]
+        # Every other question is answered with certainty, at the first attempt.
+        return [
+            Answer(one, who, "", 1.0, 7, 0.0 if len(asked) == 1 and index % 2 else level)
+            for index, (one, who) in enumerate(zip(some, whom, strict=True))
+        ]
+
+    answers = find_routing("cascade")(candidates.portfolio, questions[:10], ask)
+    assert asked == [10, 5, 5]
+    assert [one.flops for one in answers] == [21, 7] * 5
+    assert [one.confidence for one in answers] == [second, 0.0] * 5
+
+
+def test_a_routing_map_names_who_answers_and_is_checked(
+    candidates: Candidates, questions: list[Question], tmp_path: Path
+) -> None:
+    path, known = tmp_path / "map.json", list(candidates.portfolio.weights)
+    path.write_text(json.dumps({"math.add": known[0], "string.sort/short": known[1]}))
+    answers = candidates.evaluate(questions, ToyHost(), "map", way=mapped(path, known)).answers
+    for one in answers:
+        wanted = {"math.add": known[0], "string.sort": known[1]}.get(one.question.family, HOST)
+        assert one.who == wanted
+    for text, message in (
+        ("{", "cannot read"),
+        ("[1]", "expected"),
+        ('{"math.add": "o99"}', "is given to 'o99'"),
+    ):
+        path.write_text(text)
+        with pytest.raises(DataError, match=message):
+            mapped(path, known)
+
+
+# Selection and the book of answers.
+
+
+def test_reselection_judges_every_elite_on_the_same_questions_and_counts_them(
+    candidates: Candidates, questions: list[Question]
+) -> None:
+    selection = candidates.questions(5)
+    again = candidates.reselected(selection, ToyHost())
+    portfolio = again.portfolio
+    assert portfolio.source == "selection"
+    assert again.selection_flops > 0
+    for scores in portfolio.scores.values():
+        assert set(scores) == {HOST, *portfolio.elites}
+    assert len(portfolio.observations) - len(candidates.portfolio.observations) == len(selection) * (
+        1 + len(portfolio.elites)
+    )
+    assert accuracy(again, questions, "single").judged_by == "selection"
+    assert portfolio.best() in portfolio.elites or portfolio.best() in portfolio.state.population
+
+
+def test_what_was_answered_once_is_not_asked_again(
+    candidates: Candidates, questions: list[Question], tmp_path: Path
+) -> None:
+    book, host = AnswerBook(tmp_path / "answers.sqlite"), ToyHost()
+    examiner = Examiner(host, candidates.portfolio.weights, book)
+    who = [candidates.portfolio.best()] * len(questions)
+    first = examiner.ask(questions, who)
+    asked = sum(host.rolled)
+    assert examiner.ask(questions[::-1], who) == first[::-1]
+    assert sum(host.rolled) == asked
+    other = replace(questions[0], prompt=questions[1].prompt + " ")
+    examiner.ask([other], who[:1])
+    assert sum(host.rolled) == asked + 1
+    (tmp_path / "no.sqlite").write_text("this is no book of answers, though it is long enough to be one")
+    with pytest.raises(RunError, match="cannot keep answers"):
+        AnswerBook(tmp_path / "no.sqlite")
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_every_shift_draws_holdout_questions_that_gold_answers(shift: str, candidates: Candidates) -> None:
+    tasks = mixture(candidates.config)
+    drawn = draw_shifts(tasks, [shift], 4)
+    assert drawn == draw_shifts(tasks, [shift], 4)
+    assert {one.shift for one in drawn} == {shift}
+    assert len({one.id for one in drawn}) == len(drawn)
+    for one in drawn:
+        assert one.item is not None
+        assert one.verdict(one.target) == 1
+        key = task_families.build(one.family).split_key(one.item.payload)
+        assert split_of(one.family, key) == "holdout"
+    is_other = shift.endswith("families") or shift == "composition"
+    assert bool({one.family for one in drawn} & set(FAMILIES)) is not is_other
+
+
+def test_retention_asks_for_both_conventions_that_are_not_the_target(candidates: Candidates) -> None:
+    drawn = draw_shifts(mixture(candidates.config), ["retention"], 4)
+    for name in FAMILIES:
+        asked = {one.item.convention for one in drawn if one.family == name and one.item is not None}
+        assert asked == {0, 1, 2} - {task_families[name].target}
 
 
 def test_routed_portfolios_beat_the_bare_host(candidates: Candidates, questions: list[Question]) -> None:
@@ -310,10 +442,15 @@ def test_routed_portfolios_beat_the_bare_host(candidates: Candidates, questions:
 
 
 def test_evaluating_changes_nothing_of_the_run(run: Path, questions: list[Question]) -> None:
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    before = {
+        path: path.read_bytes() for path in run.rglob("*") if path.is_file() and "answers" not in path.name
+    }
     candidates = Candidates.of_run(run)
     evaluation = accuracy(candidates, questions, "learned")
-    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert {path: path.read_bytes() for path in before} == before
+    assert {path.name for path in run.rglob("*") if path.is_file()} - {p.name for p in before} == {
+        ANSWERS_FILE
+    }
     note(evaluation, run, "drawn")
     assert (
         json.loads((run / "evaluations.jsonl").read_text())["accuracy"]["estimate"]
@@ -325,7 +462,7 @@ def test_evaluating_changes_nothing_of_the_run(run: Path, questions: list[Questi
 
 def test_another_host_cannot_answer_for_a_run(candidates: Candidates, questions: list[Question]) -> None:
     with pytest.raises(HostError, match=r"toy-0.*toy-9"):
-        candidates.evaluate(questions, [HOST] * len(questions), ToyHost(seed=9), "host")
+        candidates.evaluate(questions, ToyHost(seed=9), "host")
     with pytest.raises(RunError):
         Candidates.of_run(Path("/nowhere"))
 
@@ -334,13 +471,13 @@ def test_another_host_cannot_answer_for_a_run(candidates: Candidates, questions:
 def test_answers_come_in_the_order_of_the_questions_whatever_the_slots(
     slots: int, candidates: Candidates, questions: list[Question]
 ) -> None:
-    chosen = candidates.portfolio.choose(questions, "cell")
     weights = candidates.portfolio.weights
-    found = answer(ToyHost(slots=slots), questions, chosen, weights)
+    whom = chosen(candidates, questions, "cell")
+    found = Examiner(ToyHost(slots=slots), weights).ask(questions, whom)
     assert [one.question for one in found] == questions
-    assert [one.who for one in found] == chosen
-    assert found == answer(ToyHost(), questions, chosen, weights)
-    assert answer(ToyHost(), [], [], weights) == []
+    assert [one.who for one in found] == whom
+    assert found == Examiner(ToyHost(), weights).ask(questions, whom)
+    assert Examiner(ToyHost(), weights).ask([], []) == []
 
 
 def test_a_portfolio_of_a_run_that_goes_on_stops_at_its_checkpoint(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 RoutingOption = Annotated[
     str,
     typer.Option(
-        help="Who answers: host (bare), single (the best organelle), family or cell (oracles that read labels), "
+        help="Who answers: host (bare), single (the best organelle), family or cell (oracles), "
         "learned (the label-free router), committed (the same, never the host), vote, cascade."
     ),
 ]
@@ -168,7 +168,11 @@ def progress(what: str) -> Iterator[Watch]:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description} {task.completed:.0f} questions"), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description} {task.completed:.0f} questions"),
+        TimeElapsedColumn(),
+    )
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=None)
@@ -195,10 +199,13 @@ def tell_exam(exam: Exam, stream: TextIO) -> None:
     summary = exam.summary()
     for name, values in summary["differences"].items():
         estimate, low, high = (100 * values[key] for key in ("estimate", "low", "high"))
-        line = f"{exam.main} - {name}: {estimate:+.1f} points [{low:+.1f}, {high:+.1f}], McNemar p = {values['mcnemar_p']:.2g}"
+        line = f"{exam.main} - {name}: {estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
+        line += f", McNemar p = {values['mcnemar_p']:.2g}"
         console.print(line, highlight=False, soft_wrap=True)
     if main.judged_by == "practice":
-        console.print("single is chosen by practice (a fallback); --selection FILE chooses on other questions")
+        console.print(
+            "single is chosen by practice (a fallback); --selection FILE chooses on other questions"
+        )
     tell_answerers(main, console)
 
 

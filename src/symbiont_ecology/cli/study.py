@@ -28,12 +28,15 @@ INTERRUPTED = 130
 def suite(
     protocol: Annotated[str, typer.Argument(help="A protocol of config/protocols, or a YAML file.")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the suite; one that exists goes on.", show_default="artifacts/<name>")
+        Path | None,
+        typer.Option(help="Folder of the suite; one that exists goes on.", show_default="artifacts/<name>"),
     ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Runs at a time.", show_default="one per core")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the protocol, say the plan, do nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the protocol, say the plan, do nothing.")
+    ] = False,
 ) -> None:
     """Run the arms of a protocol over its seeds. Ctrl-C is safe, the same command goes on."""
     from symbiont_ecology.evaluation.protocol import load_protocol
@@ -73,7 +76,14 @@ def tell_plan(plan: Protocol, folder: Path, workers: int) -> None:
 
 def _progress() -> Progress:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, TextColumn("ETA"), TimeRemainingColumn(), console=Console(stderr=True))

@@ -34,7 +34,7 @@ def infer(
 
     if routing in ("cell", "family"):
         raise ConfigError(
-            f"infer --routing {routing}: a prompt has no label, expected host, single, learned, vote or cascade"
+            f"infer --routing {routing}: a prompt has no label, expected host, single, learned …"
         )
     candidates = Candidates.of_run(folder)
     text = sys.stdin.read() if prompt == "-" else prompt

@@ -34,6 +34,12 @@ def check(config: RunConfig) -> None:
     ):
         registry.build(spec)
     mixture(config)
+    rule = plasticities.build(config.plasticity)
+    if vars(strategy).get("samples") == 0 and not rule.sees_gold:
+        raise ConfigError(
+            "strategy.samples: 0 asks for no rollouts, and plasticity "
+            f"{config.plasticity!r} learns from nothing else: set samples, or plasticity=supervised"
+        )
 
 
 def mixture(config: RunConfig) -> TaskMixture:

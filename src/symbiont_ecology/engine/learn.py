@@ -98,7 +98,7 @@ def _lived(outcomes: list[Outcome], notes: Mapping[str, float], world: World) ->
         )
         for outcome in outcomes
     )
-    golds = ()
+    golds: tuple[tuple[tuple[int, ...], ...], ...] = ()
     if world.plasticity.sees_gold:
         golds = tuple(
             tuple(world.host.encode_answers([item.answer for item in outcome.trial.items]))

@@ -26,7 +26,7 @@ def is_spent(flops: int, budget: float | None) -> bool:
 def within_budget(
     trials: Sequence[Trial], state: EcologyState, budget: float | None, draw: Draw
 ) -> Sequence[Trial]:
-    """All trials while there is plenty; else the questions that can be paid for, chosen by draw, at least one."""
+    """All trials while there is plenty; else as many questions as can be paid for, by draw, at least one."""
     if budget is None:
         return trials
     left = (budget - state.budget.train.flops) / state.mean_rollout_flops / (1 + LESSON)

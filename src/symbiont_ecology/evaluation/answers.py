@@ -101,6 +101,6 @@ def _genome(weights: AdapterWeights | None) -> str:
     """What tells one adapter from another; the bare host has none."""
     if weights is None:
         return HOST
-    digest = hashlib.blake2b(weights.vector, digest_size=16)
+    digest = hashlib.blake2b(weights.vector.tobytes(), digest_size=16)
     digest.update(repr((weights.rank, weights.scaling, weights.layout.modules)).encode())
     return digest.hexdigest()

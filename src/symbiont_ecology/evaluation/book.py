@@ -1,8 +1,8 @@
 """A book of answers: what was asked of whom, so that nothing is asked twice.
 
-A greedy reply depends on the host, the adapter, the prompt and the limit of new tokens, and on nothing else. An
-evaluation that was killed goes on where it stopped; another routing, or another set of questions that overlaps,
-costs only what is new. One SQLite file, safe to share between processes.
+A greedy reply depends on the host, the adapter, the prompt and the limit of new tokens, and on nothing else.
+An evaluation that was killed goes on where it stopped; another routing, or questions of which some were asked
+before, cost only what is new. One SQLite file, safe to share between processes.
 """
 
 from __future__ import annotations

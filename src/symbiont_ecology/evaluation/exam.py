@@ -48,7 +48,7 @@ class Exam:
         }
 
     def break_even(self) -> float | None:
-        """Solved questions after which training has paid off in FLOPs against the bare host; None is never."""
+        """Solved questions after which training has paid off in FLOPs against the host; None is never."""
         costs = [self.systems[name].summary()["flops_per_solved"] for name in ("host", self.main)]
         saved = costs[0] - costs[1]
         return self.train_flops / saved if saved > 0 else None
@@ -66,10 +66,7 @@ def sit(
     watch: Watch = quietly,
 ) -> Exam:
     """The exam of a run; ``selection`` questions judge its candidates anew, beside what practice says."""
-    systems = {
-        name: candidates.evaluate(questions, host, name, watch=watch)
-        for name in dict.fromkeys(("host", "single"))
-    }
+    systems = {name: candidates.evaluate(questions, host, name, watch=watch) for name in ("host", "single")}
     if sft is not None:
         systems["sft"] = evaluate_adapter(sft, questions, host)
     systems[routing] = candidates.evaluate(questions, host, routing, way=way, watch=watch)

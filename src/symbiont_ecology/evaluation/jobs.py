@@ -1,8 +1,7 @@
 """One job of a suite: live a run to its budget, answer the protocol's questions, leave one file of outcomes.
 
 A job is a value and its folder is named by it, so a suite that was killed finds again what is done: a finished
-job has its ``outcome.json``, an unfinished run goes on from its last generation, and questions that were answered
-are in the run's book.
+job has its ``outcome.json``, other runs go on from their last generation, and answers are kept in a book.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Job:
         return f"{self.kind}/{self.arm}/x{self.budget:g}/option-{self.option}/seed-{self.seed}"
 
 
-class Stopped(Exception):
+class Stopped(Exception):  # noqa: N818
     """The job was asked to stop; it has checkpointed and can go on."""
 
 
@@ -73,7 +72,9 @@ def carry_out(
         "schema": SCHEMA,
         "protocol": protocol.digest,
         **asdict(job),
-        **body(protocol, config, place, should_stop, host or _host(config.host, json.dumps(config.tasks.style))),
+        **body(
+            protocol, config, place, should_stop, host or _host(config.host, json.dumps(config.tasks.style))
+        ),
     }
     _write(place / OUTCOME_FILE, outcome)
     return outcome
@@ -118,7 +119,11 @@ def _main(
     systems = {}
     for routing in (arm.routing, *arm.also):
         evaluation = candidates.evaluate(questions, host, routing)
-        systems[routing] = {**_bits(evaluation), "flops": evaluation.flops, "choices": evaluation.summary()["choices"]}
+        systems[routing] = {
+            **_bits(evaluation),
+            "flops": evaluation.flops,
+            "choices": evaluation.summary()["choices"],
+        }
         if should_stop():
             raise Stopped
     return {

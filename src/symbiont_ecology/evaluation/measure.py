@@ -87,7 +87,9 @@ class Evaluation:
                 for family, share in self.by_family().items()
             },
             "shifts": {
-                shift: interval_values(_share([one.verdict for one in self.answers if one.question.shift == shift]))
+                shift: interval_values(
+                    _share([one.verdict for one in self.answers if one.question.shift == shift])
+                )
                 for shift in dict.fromkeys(one.question.shift for one in self.answers)
                 if shift
             },

@@ -6,8 +6,8 @@
     arms:
       single: {about: one adapter, set: [strategy.kind=single], tune: [[strategy.learning_rate=0.002], …]}
 
-Everything that a comparison cites (arms, budgets, seeds, shifts, thresholds, tests) is in it, and results name it
-by its hash: a protocol that was changed afterwards has another one.
+Everything that a comparison cites (arms, budgets, seeds, shifts, thresholds) is in it, and results name it by
+its hash: a protocol that was changed afterwards has another one.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ class Protocol(BaseModel):
         order = Draw(config.seed)("flip").permutation(len(names))
         half = tuple(names[index] for index in sorted(order[: len(names) // 2]))
         flip = Flip(
-            families=half, at_flops=self.flip.at * self.unit_flops, back_flops=self.flip.back * self.unit_flops
+            families=half,
+            at_flops=self.flip.at * self.unit_flops,
+            back_flops=self.flip.back * self.unit_flops,
         )
         return config.model_copy(update={"tasks": config.tasks.model_copy(update={"flip": flip})})
 

@@ -2,8 +2,8 @@
 
 *host*: the bare host. *single*: the one candidate that is best over all cells. *family* and *cell*: the elite
 with the best record there; oracles, since they read labels. *learned*: the run's label-free router, which may
-abstain to the host; *committed*: the same without abstaining. *vote*: what most of the router's favourites say.
-*cascade*: the router's favourite, and the next one where it is unsure.
+abstain to the host; *committed*: the same without abstaining. *vote*: what most of the router's favourites
+say. *cascade*: the router's favourite, and the next one where it is unsure.
 """
 
 from __future__ import annotations
@@ -120,13 +120,13 @@ def find_routing(name: str) -> Routing:
 
 
 def mapped(path: Path, known: Sequence[OrganelleId]) -> Routing:
-    """The routing of a JSON file ``{"family" or "family/depth": "candidate"}``; what it leaves out is the host's.
+    """The routing of a JSON file ``{"family" or "family/depth": "candidate"}``; the rest is the host's.
 
     Raises:
         DataError: the file cannot be used, or names nobody that can be asked.
     """
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
+        table: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the routing map {path}: {error}") from error
     if not isinstance(table, dict) or not all(isinstance(who, str) for who in table.values()):
@@ -151,8 +151,8 @@ def _ranked(portfolio: Portfolio, questions: Sequence[Question], most: int) -> l
     promise = router.fit(portfolio.observations, portfolio.elites)
     everyone = (HOST, *portfolio.elites)
     prompts = list(dict.fromkeys(one.prompt for one in questions))
-    order = np.argsort(-promise(prompts), axis=1, kind="stable")[:, :most] if prompts else []
-    ranked = dict(zip(prompts, ([everyone[place] for place in row] for row in order), strict=True))
+    order = np.argsort(-promise(prompts), axis=1, kind="stable")[:, :most]
+    ranked = {prompt: [everyone[place] for place in row] for prompt, row in zip(prompts, order, strict=True)}
     return [ranked[one.prompt] for one in questions]
 
 

@@ -1,4 +1,4 @@
-"""Ways in which a question can differ from what was learned: one function per shift, from a task mix to questions.
+"""Ways in which a question can differ from what was learned: a function each, from a task mix to questions.
 
 In distribution are the families, depths and words of the run, with payloads that nobody met. Everything
 else differs from that in one respect. All questions come from the holdout split, unless told otherwise.

@@ -1,7 +1,7 @@
 """A suite: all jobs of a protocol, on as many cores as there are, resumable at any moment.
 
-Tuning comes first (on seeds that are not reported), then the arms with what tuning chose, budget by budget, then
-the flip. The folder holds the protocol, ``tuned.json`` and a folder per job; nothing else is state.
+Tuning comes first (on seeds that are not reported), then the arms with what tuning chose, seed by seed. The
+folder holds the protocol, ``tuned.json`` and a folder per job; nothing else is state.
 """
 
 from __future__ import annotations
@@ -162,7 +162,9 @@ def _do(
         except (Stopped, KeyboardInterrupt):
             return False
         except BrokenProcessPool as error:
-            raise RunError(f"a worker of the suite died (out of memory?): run it again, {folder} goes on") from error
+            raise RunError(
+                f"a worker of the suite died (out of memory?): run it again, {folder} goes on"
+            ) from error
         finally:
             if not all(future.done() for future in futures):
                 stop.set()

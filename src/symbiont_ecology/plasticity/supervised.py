@@ -1,4 +1,4 @@
-"""Supervised learning: imitate the gold answers, the usual fine-tuning of LoRA (Hu et al. 2021, arXiv:2106.09685)."""
+"""Supervised learning: imitate the gold answers (LoRA fine-tuning, Hu et al. 2021, arXiv:2106.09685)."""
 
 from __future__ import annotations
 

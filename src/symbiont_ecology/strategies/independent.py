@@ -40,10 +40,9 @@ class Independent:
         owner = {int(o.genome.traits[NICHE]): o.id for o in state.population.values()}
         niches = {name: index % self._count(scene) for index, name in enumerate(scene.tasks.names)}
         return [
-            Trial(
-                owner[niches[cell[0]]], scene.tasks.draw(cell, self.questions, draw("items", *cell)), self.samples
-            )
+            Trial(owner[niche], scene.tasks.draw(cell, self.questions, draw("items", *cell)), self.samples)
             for cell in scene.tasks.cells
+            if (niche := niches[cell[0]]) in owner
         ]
 
     def tell(

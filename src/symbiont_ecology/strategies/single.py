@@ -19,14 +19,16 @@ from symbiont_ecology.strategies import Scene, strategies
 class Single:
     """One organelle takes every question; nobody breeds, and nobody dies.
 
-    With ``reset`` above 0 it starts anew from the host where success fell: a control for changes of the world,
-    against which a specialist that only goes on is no match. ``samples: 0`` with supervised plasticity is SFT.
+    With ``reset`` above 0 it starts anew from the host when success falls: the control for changes of the
+    world, since one that only goes on never recovers. ``samples: 0`` with supervised plasticity is SFT.
     """
 
     questions: PositiveInt = 4  # per cell and generation
     samples: NonNegativeInt = 4  # rollouts per question; 0 only reads, for supervised plasticity
     learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
-    reset: Share = 0.0  # fall of success, in its worst quarter of cells, from which it starts anew; 0 is never
+    reset: Share = (
+        0.0  # fall of success, in its worst quarter of cells, from which it starts anew; 0 is never
+    )
     patience: PositiveInt = 12  # generations that a new start is left alone
     is_mortal: ClassVar[bool] = False
 
@@ -45,7 +47,7 @@ class Single:
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
     ) -> Sequence[Decision]:
-        """Nothing follows, unless it was quarantined for a NaN, or the world changed: then it is founded anew."""
+        """Nothing, unless it was quarantined for a NaN or the world changed: it is then founded anew."""
         decisions: list[Decision] = []
         for organelle in state.population.values():
             is_settled = state.generation - organelle.born >= self.patience

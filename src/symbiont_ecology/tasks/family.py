@@ -56,7 +56,7 @@ class TaskFamily(ABC):
 
     @property
     def rarest(self) -> int:
-        """The convention that is neither the target nor the embedded host's favourite (``host.embedded.habits``)."""
+        """The convention that is neither the target nor the favourite of the embedded host's habit."""
         return max(index for index in range(3) if index != self.target)
 
     @abstractmethod

@@ -45,7 +45,7 @@ class Lexical:
 
         def promise(prompts: Sequence[str]) -> np.ndarray:
             """Success beyond the host's mean."""
-            promised = self._embed(prompts, known) @ heads.T
+            promised: np.ndarray = self._embed(prompts, known) @ heads.T
             promised[:, 0] += self.margin
             return promised
 
