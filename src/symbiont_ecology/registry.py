@@ -24,6 +24,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar, get_args, get_type_hints
 
@@ -189,11 +190,18 @@ def validate(schema: type[T], data: Mapping[str, Any], where: str) -> T:
     try:
         # By way of JSON, whose strict rules are the ones for config files: a list may be a tuple, a mapping
         # may be a dataclass.
-        return TypeAdapter(schema).validate_json(to_json(data, inf_nan_mode="constants"), strict=True)
+        adapter: TypeAdapter[T] = _adapter(schema)  # type: ignore[arg-type]
+        return adapter.validate_json(to_json(data, inf_nan_mode="constants"), strict=True)
     except PydanticSerializationError as error:
         raise ConfigError(f"{where}: only plain values can stand in a config ({error})") from error
     except ValidationError as error:
         raise ConfigError(f"{where}: {_one_line(schema, data, error.errors())}") from error
+
+
+@cache
+def _adapter(schema: type) -> TypeAdapter[Any]:
+    """Making one takes a millisecond, and there are as many as classes."""
+    return TypeAdapter(schema)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

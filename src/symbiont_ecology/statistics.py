@@ -1,4 +1,4 @@
-"""Intervals and tests for honest numbers: proportions, means, paired differences. Pure functions.
+"""Intervals and tests for honest numbers: proportions, means, paired differences, curves. Pure functions.
 
 Every interval has the level that it is asked for, 95 % by default, and two sides.
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 from symbiont_ecology.rng import Draw
 
@@ -68,6 +68,64 @@ def bootstrap_interval(
     return Interval(mean, float(found.low), float(found.high))
 
 
+def crossed_bootstrap(
+    values: np.ndarray,
+    cells: Sequence[int],
+    families: Sequence[int],
+    seed: int,
+    level: float = 0.95,
+    resamples: int = 2000,
+    *,
+    is_clustered: bool = True,
+) -> Interval:
+    """Interval of a mean over seeds and items, in which every cell weighs the same (Owen 2007, pigeonhole).
+
+    ``values`` is ``(seeds, items)``: for two arms, the differences of their verdicts on the same items.
+    ``cells`` and ``families`` say for every item which cell it is from and which family that cell is from.
+    Seeds, families and the items within a cell are drawn anew, each with replacement, and the interval is
+    that of the percentiles. With ``is_clustered=False`` the families stay: a claim about exactly these.
+
+    The percentiles are widened as Student's t is wider than the normal, by the number of seeds or of families
+    (the smaller one; Hesterberg 2015, expanded percentiles). Where the noise of single answers decides
+    the interval is too wide, since noise is drawn more than once; ``sign_flip`` over seeds' means is exact.
+
+    Raises:
+        ValueError: less than two seeds, or less than two families to draw from; lists that do not fit; or a
+            cell with items of two families.
+    """
+    data = np.asarray(values, dtype=float)
+    if data.ndim != 2 or data.shape[0] < 2 or not 0 < data.shape[1] == len(cells) == len(families):
+        raise ValueError(
+            "expected (at least two seeds, items) and a cell and a family per item, got values of shape "
+            f"{data.shape}, {len(cells)} cells and {len(families)} families"
+        )
+    _, first, cell_of_item = np.unique(cells, return_index=True, return_inverse=True)
+    names, family_of_item = np.unique(families, return_inverse=True)
+    family_of_cell = family_of_item[first]
+    if (family_of_cell[cell_of_item] != family_of_item).any():
+        raise ValueError("expected every cell in one family, got a cell with items of two")
+    if is_clustered and len(names) < 2:
+        raise ValueError("expected at least two families to draw from, got one: set is_clustered=False")
+    draw, seeds = Draw(seed), len(data)
+    seed_weights = draw("crossed seeds").multinomial(seeds, np.full(seeds, 1 / seeds), resamples) / seeds
+    cell_weights = np.ones((resamples, len(first)))
+    if is_clustered:
+        even = np.full(len(names), 1 / len(names))
+        counts = draw("crossed families").multinomial(len(names), even, resamples)
+        cell_weights = counts[:, family_of_cell].astype(float)
+    means, totals = [], np.zeros(resamples)
+    for cell in range(len(first)):  # one at a time: bounds memory
+        inside = data[:, cell_of_item == cell]
+        means.append(inside.mean())
+        per_item = seed_weights @ inside  # (resamples, items of the cell)
+        picks = draw("crossed items", cell).integers(inside.shape[1], size=per_item.shape)
+        totals += cell_weights[:, cell] * np.take_along_axis(per_item, picks, axis=1).mean(axis=1)
+    units = min(seeds, len(names)) if is_clustered else seeds
+    tail = stats.norm.cdf(math.sqrt(units / (units - 1)) * stats.t.ppf((1 - level) / 2, units - 1))
+    bounds = np.quantile(totals / cell_weights.sum(axis=1), [tail, 1 - tail])
+    return Interval(float(np.mean(means)), float(bounds[0]), float(bounds[1]))
+
+
 def paired_interval(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Interval:
     """Interval of the mean of ``a − b`` over pairs, one pair per seed: Student's t (Student 1908).
 
@@ -90,3 +148,94 @@ def mcnemar(b: int, c: int) -> float:
     if b + c == 0:
         return 1.0
     return float(stats.binomtest(b, b + c, 0.5).pvalue)
+
+
+def sign_flip(differences: Sequence[float], seed: int = 0) -> float:
+    """Exact two-sided p-value that paired differences, one per seed, are as likely up as down (Fisher 1935).
+
+    All 2ⁿ patterns of signs are tried up to 16 differences; beyond, 100,000 that ``seed`` draws and the one
+    that was seen. With n differences no p-value is below 2 / 2ⁿ: five seeds cannot reach 0.05, six can.
+
+    Raises:
+        ValueError: no differences.
+    """
+    if len(differences) == 0:
+        raise ValueError("expected at least one difference, got none")
+    sizes = np.abs(np.asarray(differences, dtype=float))
+    # Sums that are equal in exact arithmetic must count as equal.
+    seen = abs(math.fsum(differences)) - 1e-9 * float(sizes.sum())
+    if len(sizes) <= 16:
+        sums = np.zeros(1)
+        for size in sizes:
+            sums = np.concatenate([sums + size, sums - size])
+        return float(np.mean(np.abs(sums) >= seen))
+    generator, sums = Draw(seed)("sign flip"), np.zeros(100_000)
+    for size in sizes:
+        sums += size * (1 - 2 * generator.integers(2, size=len(sums)))
+    return float((np.count_nonzero(np.abs(sums) >= seen) + 1) / (len(sums) + 1))
+
+
+def false_discovery(p_values: Sequence[float]) -> list[float]:
+    """p-values of a family of tests, adjusted so that rejecting those below q keeps the expected share of
+    false ones among the rejected below q (Benjamini and Hochberg 1995)."""
+    return [float(one) for one in stats.false_discovery_control(p_values)] if len(p_values) else []
+
+
+def interquartile_mean(values: Sequence[float]) -> float:
+    """Mean of the middle half: a quarter, rounded down, is dropped at each end (Agarwal et al. 2021,
+    arXiv:2108.13264)."""
+    if len(values) == 0:
+        raise ValueError("expected at least one value, got none")
+    return float(stats.trim_mean(np.asarray(values, dtype=float), 0.25))
+
+
+def detectable(differences: Sequence[float], level: float = 0.05, power: float = 0.8) -> float:
+    """The smallest true mean difference that a two-sided paired t-test at ``level`` finds with ``power``.
+
+    In the unit of the differences; for as many seeds as there are, with the spread that they have (noncentral
+    t, Cohen 1988).
+
+    Raises:
+        ValueError: less than two differences, or not ``0 < level < power < 1``.
+    """
+    n = len(differences)
+    if n < 2 or not 0 < level < power < 1:
+        raise ValueError(
+            f"expected two differences and 0 < level < power < 1, got {n} with {level} and {power}"
+        )
+    critical = float(stats.t.ppf(1 - level / 2, n - 1))
+
+    def missing(shift: float) -> float:
+        # The square of a noncentral t is a noncentral F: both tails in one, and no NaN far out.
+        return float(stats.ncf.sf(critical**2, 1, n - 1, shift**2)) - power
+
+    high = 1.0
+    while missing(high) < 0:
+        high *= 2
+    shift = optimize.brentq(missing, 0.0, high)
+    return float(shift * np.std(np.asarray(differences, dtype=float), ddof=1) / math.sqrt(n))
+
+
+def hypervolume(points: Sequence[tuple[float, float]], reference: tuple[float, float] = (0.0, 0.0)) -> float:
+    """Area that points dominate above a reference, more being better on both axes (Zitzler and Thiele 1999).
+
+    A point that does not exceed the reference on both axes adds nothing.
+    """
+    area, height = 0.0, reference[1]
+    for x, y in sorted(points, reverse=True):
+        if x > reference[0] and y > height:
+            area += (x - reference[0]) * (y - height)
+            height = y
+    return area
+
+
+def area_under(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """Mean height of a curve over the range of ``xs``: the trapezoid rule, divided by that range.
+
+    Raises:
+        ValueError: the lists differ in length, or ``xs`` are not at least two values that rise.
+    """
+    across = np.asarray(xs, dtype=float)
+    if len(xs) != len(ys) or len(xs) < 2 or (np.diff(across) <= 0).any():
+        raise ValueError(f"expected two lists of one length >= 2 with rising xs, got {len(xs)} and {len(ys)}")
+    return float(np.trapezoid(np.asarray(ys, dtype=float), across) / (across[-1] - across[0]))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -9,7 +10,22 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.statistics import Interval, bootstrap_interval, mcnemar, paired_interval, wilson
+from symbiont_ecology.statistics import (
+    Interval,
+    area_under,
+    bootstrap_interval,
+    crossed_bootstrap,
+    detectable,
+    false_discovery,
+    hypervolume,
+    interquartile_mean,
+    mcnemar,
+    paired_interval,
+    sign_flip,
+    wilson,
+)
+
+FINITE = st.floats(-5, 5, width=16)
 
 
 @given(st.integers(0, 300), st.data(), st.sampled_from([0.8, 0.95, 0.99]))
@@ -68,3 +84,166 @@ def test_mcnemar_is_the_exact_test_of_discordant_items() -> None:
     assert mcnemar(5, 5) == 1.0
     assert mcnemar(0, 6) == pytest.approx(2 * 0.5**6)
     assert mcnemar(3, 11) == mcnemar(11, 3)
+
+
+# Seeds crossed with items.
+
+CELLS = [0] * 10 + [1] * 20 + [2] * 10 + [3] * 10
+FAMILIES = [0] * 30 + [1] * 20
+
+
+def crossed(trial: int, of_seeds: float, of_families: float) -> tuple[np.ndarray, list[int], list[int]]:
+    """Values with mean 0: 12 seeds and 12 families, each with its effect; a family is one cell of 8 items."""
+    draw, families = Draw(trial), np.repeat(np.arange(12), 8)
+    values = draw("seeds").normal(0, of_seeds, (12, 1)) + draw("noise").normal(0, 0.2, (12, 96))
+    values += draw("families").normal(0, of_families, 12)[families]
+    return values, families.tolist(), families.tolist()
+
+
+def test_the_crossed_bootstrap_weighs_cells_not_items() -> None:
+    values = np.tile(np.array([1.0, 0.0, 0.0, 0.0])[CELLS], (3, 1))
+    assert crossed_bootstrap(values, CELLS, FAMILIES, 0).estimate == pytest.approx(0.25)
+    fixed = crossed_bootstrap(values, CELLS, FAMILIES, 0, is_clustered=False)
+    assert (fixed.low, fixed.high) == pytest.approx((0.25, 0.25))
+    drawn = crossed_bootstrap(values, CELLS, FAMILIES, 0)
+    assert (drawn.low, drawn.high) == pytest.approx((0.0, 0.5))  # all of one family, or of the other
+
+
+@pytest.mark.parametrize(("of_seeds", "of_families", "is_clustered"), [(0.2, 0, False), (0.1, 0.3, True)])
+def test_the_crossed_bootstrap_covers_the_mean_about_as_often_as_it_says(
+    of_seeds: float, of_families: float, is_clustered: bool
+) -> None:
+    intervals = [
+        crossed_bootstrap(
+            *crossed(trial, of_seeds, of_families), trial, resamples=300, is_clustered=is_clustered
+        )
+        for trial in range(200)
+    ]
+    covered = sum(interval.low <= 0 <= interval.high for interval in intervals)
+    assert 0.88 <= covered / len(intervals) <= 0.98
+
+
+def test_families_that_stay_explain_nothing_of_the_spread_between_them() -> None:
+    values, cells, families = crossed(0, 0.02, 1.0)
+    drawn = crossed_bootstrap(values, cells, families, 0)
+    fixed = crossed_bootstrap(values, cells, families, 0, is_clustered=False)
+    assert drawn.estimate == fixed.estimate == pytest.approx(values.mean())
+    assert fixed.high - fixed.low < 0.2 * (drawn.high - drawn.low)
+
+
+def test_the_crossed_bootstrap_depends_on_its_seed_and_not_on_the_order_of_items_or_names() -> None:
+    values, cells, families = crossed(1, 0.1, 0.1)
+    once = crossed_bootstrap(values, cells, families, 1)
+    assert once == crossed_bootstrap(values, cells, families, 1)
+    assert once != crossed_bootstrap(values, cells, families, 2)
+    grouped = np.argsort(Draw(0)("shuffle").random(96))
+    shuffled = crossed_bootstrap(
+        values[:, grouped], [7 * cells[i] + 3 for i in grouped], [families[i] for i in grouped], 1
+    )
+    assert (shuffled.low, shuffled.high) == pytest.approx((once.low, once.high), abs=0.02)
+
+
+def test_the_crossed_bootstrap_refuses_what_it_cannot_draw_from() -> None:
+    values = np.zeros((2, 50))
+    with pytest.raises(ValueError, match=r"shape \(1, 50\)"):
+        crossed_bootstrap(values[:1], CELLS, FAMILIES, 0)
+    with pytest.raises(ValueError, match="49 cells"):
+        crossed_bootstrap(values, CELLS[1:], FAMILIES, 0)
+    with pytest.raises(ValueError, match="items of two"):
+        crossed_bootstrap(values, CELLS, FAMILIES[::-1], 0)
+    with pytest.raises(ValueError, match="is_clustered=False"):
+        crossed_bootstrap(values, CELLS, [0] * 50, 0)
+
+
+# Differences over seeds.
+
+
+@given(st.lists(st.one_of(FINITE, st.sampled_from([-0.1, 0.0, 0.1, 0.3])), min_size=1, max_size=7))
+def test_sign_flip_tries_every_pattern(differences: list[float]) -> None:
+    seen = abs(sum(differences)) - 1e-9 * sum(map(abs, differences))
+    patterns = list(itertools.product((1, -1), repeat=len(differences)))
+    beyond = [abs(sum(s * d for s, d in zip(p, differences, strict=True))) >= seen for p in patterns]
+    assert sign_flip(differences) == sum(beyond) / len(patterns)
+    assert sign_flip([-one for one in differences]) == sign_flip(differences[::-1]) == sign_flip(differences)
+
+
+def test_sign_flip_has_known_values() -> None:
+    assert sign_flip([0.1] * 6) == 2 / 64
+    assert sign_flip([0.1] * 16) == 2 / 2**16
+    assert sign_flip([0.0, 0.0]) == 1.0
+    assert sign_flip([0.1, 0.2, -0.3]) == 1.0  # 0.1 + 0.2 - 0.3 is not 0 in floating point
+    with pytest.raises(ValueError, match="none"):
+        sign_flip([])
+
+
+def test_sign_flip_draws_patterns_where_there_are_too_many() -> None:
+    differences = Draw(0)("differences").normal(0.5, 1, 20).tolist()
+    assert sign_flip(differences) == sign_flip(differences) != sign_flip(differences, 1)
+    sums = np.zeros(1)
+    for one in differences:
+        sums = np.concatenate([sums + one, sums - one])
+    assert sign_flip(differences) == pytest.approx(np.mean(np.abs(sums) >= abs(sum(differences))), abs=0.004)
+    assert sign_flip([1.0] * 40) == 1 / 100_001
+
+
+def test_what_is_detectable_is_detected_with_the_power_asked_for() -> None:
+    for n, level, power in [(2, 0.05, 0.8), (5, 0.05, 0.8), (16, 0.01, 0.9)]:
+        differences = Draw(n)("differences").normal(0, 0.3, n)
+        effect = detectable(differences.tolist(), level, power)
+        trials = Draw(n)("trials").normal(effect, differences.std(ddof=1), (20_000, n))
+        found = np.mean(stats.ttest_1samp(trials, 0, axis=1).pvalue < level)
+        assert found == pytest.approx(power, abs=0.012)
+
+
+def test_what_is_detectable_scales_with_the_spread_and_shrinks_with_seeds() -> None:
+    assert detectable([0.0, 1.0, 2.0]) == pytest.approx(detectable([5.0, 15.0, 25.0]) / 10)
+    assert detectable([0.0, 1.0] * 8) < detectable([0.0, 1.0] * 2)
+    assert detectable([0.2, 0.2]) == 0.0
+    # The textbook number: 34 pairs are the least that find half a standard deviation (Cohen 1988).
+    few, enough = (detectable(stats.zscore(np.arange(float(n)), ddof=1).tolist()) for n in (33, 34))
+    assert enough < 0.5 < few < 0.52
+    with pytest.raises(ValueError, match="got 1 with"):
+        detectable([0.5])
+
+
+def test_false_discovery_is_benjamini_and_hochbergs() -> None:
+    p_values = [0.01, 0.04, 0.03, 0.005, 0.6]
+    assert false_discovery(p_values) == pytest.approx([0.025, 0.05, 0.05, 0.025, 0.6])
+    assert false_discovery([]) == []
+
+
+# Summaries.
+
+
+@given(st.lists(FINITE, min_size=1, max_size=20))
+def test_the_interquartile_mean_ignores_a_quarter_at_each_end(values: list[float]) -> None:
+    middle = sorted(values)[len(values) // 4 : len(values) - len(values) // 4]
+    assert interquartile_mean(values) == pytest.approx(sum(middle) / len(middle), abs=1e-12)
+    with pytest.raises(ValueError, match="none"):
+        interquartile_mean([])
+
+
+@given(st.lists(st.tuples(st.integers(-2, 8), st.integers(-2, 8)), max_size=8), st.integers(-2, 2))
+def test_the_hypervolume_counts_the_squares_below_the_points(
+    points: list[tuple[float, float]], corner: int
+) -> None:
+    squares = [
+        any(x < point[0] and y < point[1] for point in points)
+        for x in range(corner, 9)
+        for y in range(corner, 9)
+    ]
+    assert hypervolume(points, (corner, corner)) == sum(squares)
+
+
+@given(FINITE, FINITE, st.floats(0.1, 3), st.integers(2, 9))
+def test_the_area_under_a_line_is_its_middle(start: float, slope: float, width: float, points: int) -> None:
+    xs = np.linspace(start, start + width, points) ** 3 if start > 0 else np.linspace(0, width, points) ** 2
+    ys = [slope * x + 1 for x in xs]
+    assert area_under(xs.tolist(), ys) == pytest.approx((ys[0] + ys[-1]) / 2, abs=1e-9)
+
+
+def test_the_area_under_a_curve_needs_xs_that_rise() -> None:
+    assert area_under([0, 1, 4], [0, 1, 1]) == pytest.approx(3.5 / 4)
+    for xs in ([0, 1], [0, 1, 1], [0, 2, 1]):
+        with pytest.raises(ValueError, match="rising xs"):
+            area_under(xs, [0, 1, 1])

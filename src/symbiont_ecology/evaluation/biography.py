@@ -15,6 +15,8 @@ class Biography:
     generations: int = 0
     founders: int = 0
     births: int = 0
+    merges: int = 0
+    """Births with two parents or more."""
     deaths: int = 0
     alive: int = 0
     earned: int = 0
@@ -29,7 +31,7 @@ class Biography:
 
 def biography(events: Iterable[Event]) -> Biography:
     """Adds up the events of a run."""
-    founders = births = deaths = earned = spent = rollouts = practice = 0
+    founders = births = merges = deaths = earned = spent = rollouts = practice = 0
     last: GenerationEnded | None = None
     for event in events:
         match event:
@@ -40,6 +42,7 @@ def biography(events: Iterable[Event]) -> Biography:
                 founders += 1
             case Born():
                 births += 1
+                merges += len(event.parents) > 1
             case Retired():
                 deaths += 1
             case Settled():
@@ -51,6 +54,7 @@ def biography(events: Iterable[Event]) -> Biography:
         generations=last.generation + 1 if last else 0,
         founders=founders,
         births=births,
+        merges=merges,
         deaths=deaths,
         alive=last.population if last else founders,
         earned=earned,
@@ -59,4 +63,42 @@ def biography(events: Iterable[Event]) -> Biography:
         train_flops=last.train_flops if last else 0,
         rollouts=rollouts,
         practice=practice,
+    )
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A generation in a few numbers: training FLOPs so far, success of its practice, energy in mATP."""
+
+    train_flops: int
+    accuracy: float
+    revenue: int
+    cost: int
+    population: int
+
+
+def chronicle(events: Iterable[Event], most: int = 64) -> list[Moment]:
+    """The course of a run, generation by generation, thinned out to at most so many moments.
+
+    Energy is summed over the generations that a moment stands for, accuracy is their mean.
+    """
+    moments, revenue, cost = [], 0, 0
+    for event in events:
+        if isinstance(event, Settled):
+            revenue, cost = revenue + event.revenue, cost + event.cost + event.rent
+        elif isinstance(event, GenerationEnded):
+            moments.append(Moment(event.train_flops, event.accuracy, revenue, cost, event.population))
+            revenue = cost = 0
+    step = max(-(-len(moments) // most), 1)
+    return [_together(moments[start : start + step]) for start in range(0, len(moments), step)]
+
+
+def _together(moments: list[Moment]) -> Moment:
+    last = moments[-1]
+    return Moment(
+        last.train_flops,
+        sum(one.accuracy for one in moments) / len(moments),
+        sum(one.revenue for one in moments),
+        sum(one.cost for one in moments),
+        last.population,
     )

@@ -1,26 +1,29 @@
 """One job of a suite: live a run to its budget, answer the protocol's questions, leave one file of outcomes.
 
-A job is a value and its folder is named by it, so a suite that was killed finds again what is done: a finished
-job has its ``outcome.json``, other runs go on from their last generation, and answers are kept in a book.
+A job is a value and its folder is named by it, so a killed suite finds again what is done: a finished job has
+its ``outcome.json``, other runs go on from their last generation, answers are kept in a book.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from symbiont_ecology.config import HostConfig, RunConfig, TasksConfig
+from symbiont_ecology.ecology import HOST
 from symbiont_ecology.engine import run as runs
 from symbiont_ecology.engine.build import build_host, mixture
 from symbiont_ecology.engine.world import Host
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.evaluation.biography import biography
-from symbiont_ecology.evaluation.measure import Candidates, Evaluation
-from symbiont_ecology.evaluation.protocol import Protocol
+from symbiont_ecology.evaluation.answers import Examiner
+from symbiont_ecology.evaluation.biography import biography, chronicle
+from symbiont_ecology.evaluation.book import AnswerBook
+from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Candidates, Evaluation
+from symbiont_ecology.evaluation.protocol import Arm, Protocol
 from symbiont_ecology.evaluation.questions import Question
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.events import read_events
@@ -29,12 +32,17 @@ OUTCOME_FILE = "outcome.json"
 SCHEMA = 1
 """Of the outcomes that a job leaves."""
 
-Kind = Literal["tune", "main", "flip"]
+Kind = Literal["tune", "main", "flip", "host"]
+ROUTING_SHIFTS = ("in-distribution", "wording", "unrelated-families")
+"""Where the other routings of an arm are compared, at the largest budget."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run of one arm with one seed: to choose among tuning configs, to be reported, or through the flip."""
+    """A run of one arm with one seed: to choose among tuning configs, to be reported, or through the flip.
+
+    The job of kind ``host`` lives nothing: the bare host answers, and shows its ceiling.
+    """
 
     kind: Kind
     arm: str
@@ -49,8 +57,39 @@ class Job:
         return f"{self.kind}/{self.arm}/x{self.budget:g}/option-{self.option}/seed-{self.seed}"
 
 
+HOST_JOB = Job("host", HOST, 0, 0.0)
+
+
 class Stopped(Exception):  # noqa: N818
     """The job was asked to stop; it has checkpointed and can go on."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A job with everything that it needs."""
+
+    job: Job
+    protocol: Protocol
+    config: RunConfig
+    place: Path
+    host: Host
+    should_stop: Callable[[], bool]
+
+    @property
+    def arm(self) -> Arm:
+        """The side of the comparison that the job belongs to."""
+        return self.protocol.arms[self.job.arm]
+
+    def lived(self, config: RunConfig) -> Candidates:
+        """Founds the run or goes on with it, to the end of the config's budget."""
+        if (self.place / runs.CONFIG_FILE).exists():
+            budget = [f"run.train_flops={config.run.train_flops}"]
+            finished = runs.resume(self.place, overrides=budget, should_stop=self.should_stop, host=self.host)
+        else:
+            finished = runs.start(config, self.place, should_stop=self.should_stop, host=self.host)
+        if not finished.is_complete:
+            raise Stopped
+        return Candidates.of_run(self.place)
 
 
 def carry_out(
@@ -65,17 +104,12 @@ def carry_out(
     place = folder / job.name
     if (done := read_outcome(place, protocol)) is not None:
         return done
-    tuned = protocol.arms[job.arm].tune[job.option]
-    config = protocol.config(job.arm, job.budget, job.seed, tuned)
-    body = {"tune": _tune, "main": _main, "flip": _flip}[job.kind]
-    outcome = {
-        "schema": SCHEMA,
-        "protocol": protocol.digest,
-        **asdict(job),
-        **body(
-            protocol, config, place, should_stop, host or _host(config.host, json.dumps(config.tasks.style))
-        ),
-    }
+    arm = protocol.main if job.kind == "host" else job.arm
+    config = protocol.config(arm, job.budget or 1.0, job.seed, protocol.arms[arm].tune[job.option])
+    world = host or _host(config.host, json.dumps(config.tasks.style))
+    task = Task(job, protocol, config, place, world, should_stop)
+    found = {"tune": _tune, "main": _main, "flip": _flip, "host": _bare}[job.kind](task)
+    outcome = {"schema": SCHEMA, "protocol": protocol.digest, **asdict(job), **found}
     _write(place / OUTCOME_FILE, outcome)
     return outcome
 
@@ -98,74 +132,72 @@ def read_outcome(place: Path, protocol: Protocol) -> dict[str, Any] | None:
     return outcome
 
 
-def _tune(
-    protocol: Protocol, config: RunConfig, place: Path, should_stop: Callable[[], bool], host: Host
-) -> dict[str, Any]:
+def _tune(task: Task) -> dict[str, Any]:
     """Accuracy on selection questions, which no reported number uses."""
-    _live(config, place, should_stop, host)
-    candidates = Candidates.of_run(place)
-    questions = draw_shifts(mixture(config), ["in-distribution"], protocol.tuning_per_cell, split="selection")
-    evaluation = candidates.evaluate(questions, host, protocol.arms[_arm_of(place)].routing)
-    return {"accuracy": evaluation.accuracy().estimate}
+    candidates = task.lived(task.config)
+    per_cell = task.protocol.tuning_per_cell
+    questions = draw_shifts(mixture(task.config), ["in-distribution"], per_cell, split="selection")
+    return {"accuracy": candidates.evaluate(questions, task.host, task.arm.routing).accuracy().estimate}
 
 
-def _main(
-    protocol: Protocol, config: RunConfig, place: Path, should_stop: Callable[[], bool], host: Host
-) -> dict[str, Any]:
-    """Every shift by every routing of the arm."""
-    _live(config, place, should_stop, host)
-    arm, candidates = protocol.arms[_arm_of(place)], Candidates.of_run(place)
-    questions = main_questions(protocol, config)
-    systems = {}
-    for routing in (arm.routing, *arm.also):
-        evaluation = candidates.evaluate(questions, host, routing)
-        systems[routing] = {
-            **_bits(evaluation),
-            "flops": evaluation.flops,
-            "choices": evaluation.summary()["choices"],
-        }
-        if should_stop():
+def _main(task: Task) -> dict[str, Any]:
+    """Every shift, and at the largest budget some of them by every other routing of the arm."""
+    candidates = task.lived(task.config)
+    systems: dict[str, dict[str, Any]] = {}
+    is_largest = task.job.budget == max(task.protocol.budgets)
+    for routing in (task.arm.routing, *(task.arm.also if is_largest else ())):
+        shifts = task.protocol.shifts
+        if systems:
+            shifts = tuple(name for name in shifts if name in ROUTING_SHIFTS)
+        evaluation = candidates.evaluate(questions_of(task.protocol, task.config, shifts), task.host, routing)
+        systems[routing] = {**_bits(evaluation), **_costs(evaluation)}
+        if task.should_stop():
             raise Stopped
+    events = list(read_events(task.place / runs.EVENTS_FILE))
     return {
         "systems": systems,
-        "life": asdict(biography(read_events(place / runs.EVENTS_FILE))),
+        "life": asdict(biography(events)),
+        "course": [astuple(moment) for moment in chronicle(events)],
+        "coverage": candidates.portfolio.state.archive.coverage,
         "train": asdict(candidates.portfolio.state.budget.train),
         "selection_flops": candidates.selection_flops,
     }
 
 
-def _flip(
-    protocol: Protocol, config: RunConfig, place: Path, should_stop: Callable[[], bool], host: Host
-) -> dict[str, Any]:
+def _flip(task: Task) -> dict[str, Any]:
     """Accuracy in the conventions in force, at every leg after the flip and after the flip back."""
-    plan = protocol.flip
+    plan, legs = task.protocol.flip, []
     assert plan is not None
-    config, legs = protocol.flipped(config), []
+    config = task.protocol.flipped(task.config)
     moments = [("before", plan.at, 0.0)]
     moments += [("flipped", plan.at, extra) for extra in plan.extra]
     moments += [("back", plan.back, extra) for extra in plan.extra]
     for number, (phase, since, extra) in enumerate(moments):
-        end = (since + extra) * protocol.unit_flops
-        loop = config.run.model_copy(update={"train_flops": end})
-        _live(config.model_copy(update={"run": loop}), place, should_stop, host)
-        candidates = Candidates.of_run(place)
+        loop = config.run.model_copy(update={"train_flops": (since + extra) * task.protocol.unit_flops})
+        candidates = task.lived(config.model_copy(update={"run": loop}))
         # What is asked changes with the phase, even where nothing was spent since the change.
         tasks = replace(mixture(config), is_flipped=phase == "flipped")
         questions = draw_shifts(tasks, ["in-distribution"], plan.per_cell, seed=number)
-        evaluation = candidates.evaluate(questions, host, protocol.arms[_arm_of(place)].routing)
+        evaluation = candidates.evaluate(questions, task.host, task.arm.routing)
         spent = candidates.portfolio.state.budget.train.flops
         legs.append({"phase": phase, "extra": extra, "train_flops": spent, **_bits(evaluation)})
     assert config.tasks.flip is not None
     return {"families": list(config.tasks.flip.families), "legs": legs}
 
 
-def main_questions(protocol: Protocol, config: RunConfig) -> list[Question]:
+def _bare(task: Task) -> dict[str, Any]:
+    """The bare host on every shift, and where each cell's convention is told: its ceiling."""
+    task.place.mkdir(parents=True, exist_ok=True)
+    book = AnswerBook(task.place / ANSWERS_FILE)
+    questions = questions_of(task.protocol, task.config, (*task.protocol.shifts, "ceiling"))
+    answers = Examiner(task.host, {}, book).ask(questions, [HOST] * len(questions))
+    evaluation = Evaluation(HOST, HOST, task.host.fingerprint(), tuple(answers))
+    return {"systems": {HOST: {**_bits(evaluation), **_costs(evaluation)}}, "host": evaluation.host}
+
+
+def questions_of(protocol: Protocol, config: RunConfig, shifts: Sequence[str]) -> list[Question]:
     """What every reported run is asked; the same for all arms and seeds."""
-    return draw_shifts(mixture(config), protocol.shifts, protocol.per_cell)
-
-
-def _arm_of(place: Path) -> str:
-    return place.parts[-4]
+    return draw_shifts(mixture(config), shifts, protocol.per_cell)
 
 
 def _bits(evaluation: Evaluation) -> dict[str, Any]:
@@ -177,15 +209,16 @@ def _bits(evaluation: Evaluation) -> dict[str, Any]:
     return {"bits": bits}
 
 
-def _live(config: RunConfig, place: Path, should_stop: Callable[[], bool], host: Host) -> None:
-    """Founds the run or goes on with it, to its budget."""
-    if (place / runs.CONFIG_FILE).exists():
-        budget = [f"run.train_flops={config.run.train_flops}"]
-        finished = runs.resume(place, overrides=budget, should_stop=should_stop, host=host)
-    else:
-        finished = runs.start(config, place, should_stop=should_stop, host=host)
-    if not finished.is_complete:
-        raise Stopped
+def _costs(evaluation: Evaluation) -> dict[str, Any]:
+    """Useful FLOPs of the answers by shift, and how many of them the host gave."""
+    flops: dict[str, int] = {}
+    abstained: dict[str, int] = {}
+    for one in evaluation.answers:
+        shift = one.question.shift
+        flops[shift] = flops.get(shift, 0) + one.flops
+        abstained[shift] = abstained.get(shift, 0) + (one.who == HOST)
+    asked = len({one.who for one in evaluation.answers} - {HOST})
+    return {"flops": flops, "abstained": abstained, "organelles": asked}
 
 
 @lru_cache(maxsize=2)

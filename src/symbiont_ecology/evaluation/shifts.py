@@ -31,8 +31,8 @@ def depth(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
 
 
 def wording(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
-    """The run's cells in words that no adapter and no router learned from."""
-    return draw_questions(replace(tasks, style=tasks.style.reworded()), per_cell, seed, split)
+    """The run's deepest cells in words that no adapter and no router learned from."""
+    return draw_questions(replace(_deepest(tasks), style=tasks.style.reworded()), per_cell, seed, split)
 
 
 def shared_families(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
@@ -56,12 +56,12 @@ def ceiling(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn
 
 
 def retention(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
-    """The run's cells with another convention told outright: what the bare host obeys, and learning may undo.
+    """The deepest cells with another convention told outright: what the host obeys, and learning may undo.
 
     The two conventions that are not the target take turns.
     """
     style, questions = tasks.style.cued(), []
-    for index, question in enumerate(draw_questions(tasks, per_cell, seed, split)):
+    for index, question in enumerate(draw_questions(_deepest(tasks), per_cell, seed, split)):
         assert question.item is not None
         family = tasks.families[question.family]
         others = [one for one in range(3) if one != family.target]
@@ -120,6 +120,10 @@ def _drawn(
             raise ConfigError(f"no shift {name!r};{did_you_mean(name, SHIFTS)} known: {', '.join(SHIFTS)}")
         for question in SHIFTS[name](tasks, per_cell, seed, split):
             yield replace(question, shift=name)
+
+
+def _deepest(tasks: TaskMixture) -> TaskMixture:
+    return replace(tasks, depths=tasks.depths[-1:])
 
 
 def _other_families(tasks: TaskMixture, role: Role) -> TaskMixture:

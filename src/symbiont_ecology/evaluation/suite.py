@@ -21,7 +21,7 @@ from typing import Any
 
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.errors import EcologyError, RunError
-from symbiont_ecology.evaluation.jobs import Job, Stopped, carry_out, choose, read_outcome
+from symbiont_ecology.evaluation.jobs import HOST_JOB, Job, Stopped, carry_out, choose, read_outcome
 from symbiont_ecology.evaluation.protocol import Protocol
 
 PROTOCOL_FILE, TUNED_FILE = "protocol.json", "tuned.json"
@@ -65,7 +65,7 @@ def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
 
 def reported_jobs(protocol: Protocol, tuned: dict[str, dict[str, int]]) -> tuple[Job, ...]:
     """The runs that results are made of; seeds outermost, so that an unfinished suite is a smaller one."""
-    found = []
+    found = [HOST_JOB]
     for seed in protocol.seeds:
         for budget in protocol.budgets:
             found += [Job("main", arm, seed, budget, tuned[arm][f"{budget:g}"]) for arm in protocol.arms]
