@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from symbiont_ecology.config import Flip
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import mixture
@@ -492,6 +493,18 @@ def test_a_portfolio_of_a_run_that_goes_on_stops_at_its_checkpoint(tmp_path: Pat
     with (folder / "events.jsonl").open("a") as file:
         file.write(json.dumps(row) + "\n")
     assert Portfolio.of_run(folder, state, config).observations == before
+
+
+def test_questions_are_judged_in_the_conventions_that_are_in_force() -> None:
+    flip = Flip(families=("math.add",), at_flops=10.0, back_flops=20.0)
+    tasks = replace(tasks_of("math.add", "string.sort"), flip=flip)
+    for flops, is_flipped in ((0, False), (10, True), (19, True), (20, False)):
+        for one in draw_questions(tasks.at(flops), 3):
+            family = task_families.build(one.family)
+            wanted = family.rarest if is_flipped and one.family == "math.add" else family.target
+            assert one.item is not None
+            assert one.item.convention == wanted
+            assert one.target == family.answers(one.item.payload)[wanted]
 
 
 # Numbers.

@@ -36,7 +36,7 @@ def run_generation(state: EcologyState, world: World, log: EventLog) -> Generati
     events = carry_out(bankrupt(state, scene.prices) if world.strategy.is_mortal else [])
 
     # Ask: the strategy says who faces which questions, within what each can pay and the run may spend.
-    trials = within_budget(world.strategy.ask(state, scene, draw), state, world.train_flops, draw)
+    trials = within_budget(world.strategy.ask(state, scene, draw), state, world, draw)
 
     # Act: the population is the batch. Verifiers have the only say on what was right.
     outcomes = act(trials, state, world, draw)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from symbiont_ecology.ecology import EcologyState, Trial
+from symbiont_ecology.engine.world import World
 from symbiont_ecology.rng import Draw
 
 LESSON = 3
@@ -23,19 +24,20 @@ def is_spent(flops: int, budget: float | None) -> bool:
     return budget is not None and flops >= ENOUGH * budget
 
 
-def within_budget(
-    trials: Sequence[Trial], state: EcologyState, budget: float | None, draw: Draw
-) -> Sequence[Trial]:
+def within_budget(trials: Sequence[Trial], state: EcologyState, world: World, draw: Draw) -> Sequence[Trial]:
     """All trials while there is plenty; else as many questions as can be paid for, by draw, at least one."""
-    if budget is None:
+    if world.train_flops is None:
         return trials
-    left = (budget - state.budget.train.flops) / state.mean_rollout_flops / (1 + LESSON)
+    widest = max((organelle.genome.rank for organelle in state.population.values()), default=0)
+    added = world.lora_parameters(widest) / (world.host.shape.layers * world.host.shape.linear_parameters)
+    one = state.mean_rollout_flops * (1 + LESSON) * (1 + added)
+    left = (world.train_flops - state.budget.train.flops) / one
     if sum(len(trial.items) * max(trial.samples, 1) for trial in trials) <= left:
         return trials
     questions = [(place, index) for place, trial in enumerate(trials) for index in range(len(trial.items))]
     kept: dict[int, list[int]] = defaultdict(list)
-    for one in draw("ration").permutation(len(questions)):
-        place, index = questions[one]
+    for number in draw("ration").permutation(len(questions)):
+        place, index = questions[number]
         left -= max(trials[place].samples, 1)
         if kept and left < 0:
             break

@@ -52,11 +52,15 @@ class Question:
 def draw_questions(
     tasks: TaskMixture, per_cell: int, seed: int = 0, split: Split = "holdout"
 ) -> list[Question]:
-    """Different questions of every cell, ``per_cell`` of each or all that it has; the same for a seed."""
+    """Different questions of every cell, ``per_cell`` of each or all that it has; the same for a seed.
+
+    They are judged in the conventions that are in force in the mix.
+    """
     questions = []
     for cell in tasks.cells:
         family = tasks.families[cell[0]]
-        for item in family.distinct(cell[1], per_cell, Draw(seed)("questions", split, *cell), split=split):
+        for drawn in family.distinct(cell[1], per_cell, Draw(seed)("questions", split, *cell), split=split):
+            item = family.item(drawn.payload, drawn.depth, tasks.convention(family.name))
             limit = tasks.reply_limit(item)
             questions.append(
                 Question(item.id, tasks.prompt(item), item.answer, item.family, item.depth, limit, item)

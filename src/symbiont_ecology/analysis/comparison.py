@@ -1,0 +1,328 @@
+"""The comparison: every number of a paper pack, from outcomes alone.
+
+Everything is paired on the same questions and, between arms, on seeds. Intervals are 95 %, by bootstrap over
+seeds and questions, clustered by family; p-values are those of exact sign flips over seeds, controlled for
+false discoveries over all differences of one budget. Nothing draws by chance but the seeded bootstrap, so the
+same outcomes give the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from symbiont_ecology.analysis.outcomes import HOST, Outcomes, Verdicts, array_of
+from symbiont_ecology.statistics import (
+    Interval,
+    area_under,
+    crossed_bootstrap,
+    detectable,
+    false_discovery,
+    hypervolume,
+    interquartile_mean,
+    paired_interval,
+    sign_flip,
+)
+
+RESAMPLES = 1000
+KINDS = ("elicitation", "capability")
+ORACLES = ("family", "cell")
+
+
+def summarise(outcomes: Outcomes) -> dict[str, Any]:
+    """All numbers as plain values: what ``summary.json`` of a pack holds."""
+    return {
+        "protocol": {
+            key: outcomes.protocol[key] for key in ("name", "question", "unit_flops", "main", "level")
+        },
+        "cells": {kind: outcomes.cells(kind) for kind in KINDS},
+        "seeds": {arm: len(outcomes.main(arm, outcomes.budgets[-1])) for arm in outcomes.arms},
+        "arms": {arm: dict(_course(outcomes, arm)) for arm in outcomes.arms},
+        "accuracy": dict(_accuracies(outcomes)),
+        "differences": dict(_differences(outcomes)),
+        "peer": _peer(outcomes),
+        "retention": _retention(outcomes),
+        "routing": dict(_routing(outcomes)),
+        "flip": _flip(outcomes),
+    }
+
+
+def _course(outcomes: Outcomes, arm: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What an arm did and spent, by budget: the columns of the classic table."""
+    for budget in outcomes.budgets:
+        rows = outcomes.main(arm, budget)
+        if not rows:
+            continue
+        life = [row["life"] for row in rows]
+        asked = next(iter(rows[0]["systems"].values()))
+        questions = sum(len(text) for cells in asked["bits"].values() for text in cells.values())
+        routing = outcomes.protocol["arms"][arm]["routing"]
+        yield (
+            f"{budget:g}",
+            {
+                "episodes": _mean([one["rollouts"] for one in life]),
+                "net_per_episode": _mean(
+                    [(one["earned"] - one["spent"]) / max(one["rollouts"], 1) for one in life]
+                ),
+                "roi": _mean([one["earned"] / one["spent"] if one["spent"] else 0.0 for one in life]),
+                "births": _mean([one["births"] for one in life]),
+                "merges": _mean([one["merges"] for one in life]),
+                "deaths": _mean([one["deaths"] for one in life]),
+                "alive": _mean([one["alive"] for one in life]),
+                "coverage": _mean([row["coverage"] for row in rows]),
+                "train_flops": [min(_flops(rows)), max(_flops(rows))],
+                "off_budget": max(
+                    abs(one / (budget * outcomes.protocol["unit_flops"]) - 1) for one in _flops(rows)
+                ),
+                "select_flops": _mean([row["selection_flops"] for row in rows]),
+                "answer_flops": _mean(
+                    [sum(row["systems"][routing]["flops"].values()) / questions for row in rows]
+                ),
+                "organelles_asked": _mean([row["systems"][routing]["organelles"] for row in rows]),
+                "option": rows[0]["option"],
+            },
+        )
+
+
+def _accuracies(outcomes: Outcomes) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
+    """By budget, view (a shift, or the cells of a kind) and arm: accuracy, interval, interquartile mean."""
+    for budget in outcomes.budgets:
+        views: dict[str, dict[str, Any]] = {}
+        for view in views_of(outcomes):
+            for arm in (HOST, *outcomes.arms):
+                found = look(outcomes, arm, budget, view)
+                if found is not None:
+                    views.setdefault(view, {})[arm] = {
+                        **asdict(interval_of(found)),
+                        "iqm": interquartile_mean(found.by_seed()),
+                        "seeds": found.by_seed(),
+                    }
+        yield f"{budget:g}", views
+
+
+def _differences(outcomes: Outcomes) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
+    """By budget and view: the main arm minus every other. One family of tests per budget."""
+    main = outcomes.protocol["main"]
+    for budget in outcomes.budgets:
+        views: dict[str, dict[str, Any]] = {}
+        tests: list[dict[str, Any]] = []
+        for view in views_of(outcomes):
+            mine = look(outcomes, main, budget, view)
+            for arm in (HOST, *outcomes.arms):
+                theirs = look(outcomes, arm, budget, view)
+                if arm == main or mine is None or theirs is None:
+                    continue
+                tests.append(difference_of(mine.minus(theirs)))
+                views.setdefault(view, {})[arm] = tests[-1]
+        for test, adjusted in zip(tests, false_discovery([one["p"] for one in tests]), strict=True):
+            test["p_adjusted"] = adjusted
+        yield f"{budget:g}", views
+
+
+def _peer(outcomes: Outcomes) -> dict[str, Any]:
+    """Is SFT a strong peer? Its accuracy against the mean cue ceiling, and its course over the budgets."""
+    ceiling = outcomes.verdicts(HOST, 0, "ceiling")
+    if "sft" not in outcomes.arms or ceiling is None:
+        return {}
+    by_budget = {}
+    for budget in outcomes.budgets:
+        found = outcomes.verdicts("sft", budget, "in-distribution")
+        if found is not None:
+            by_budget[f"{budget:g}"] = _mean(found.by_seed())
+    told = _mean(ceiling.by_seed())
+    best = by_budget[f"{outcomes.budgets[-1]:g}"]
+    share = {budget: value / best for budget, value in by_budget.items()}
+    return {"ceiling": told, "sft": by_budget, "sft_minus_ceiling": best - told, "share_of_best": share}
+
+
+def _retention(outcomes: Outcomes) -> dict[str, Any]:
+    """Skill against retention of what the bare host could do; the area of the frontier over the budgets."""
+    bare, found = outcomes.verdicts(HOST, 0, "retention"), {}
+    if bare is None:
+        return {}
+    could = bare.values[0] > 0
+    for arm in outcomes.arms:
+        points: dict[str, list[list[float]]] = {}
+        for budget in outcomes.budgets:
+            kept = outcomes.verdicts(arm, budget, "retention")
+            skill = outcomes.verdicts(arm, budget, "in-distribution")
+            if kept is None or skill is None:
+                continue
+            pairs = zip(skill.by_seed(), kept.where(could).by_seed(), strict=True)
+            points[f"{budget:g}"] = [list(pair) for pair in pairs]
+        if points:
+            by_seed = [[(one[0], one[1]) for one in seed] for seed in zip(*points.values(), strict=False)]
+            found[arm] = {"points": points, "hypervolume": [hypervolume(seed) for seed in by_seed]}
+    return {
+        "arms": found,
+        "differences": _against_main(outcomes, {k: v["hypervolume"] for k, v in found.items()}),
+    }
+
+
+def _routing(outcomes: Outcomes) -> Iterator[tuple[str, dict[str, Any]]]:
+    """At the largest budget: the other routings of an arm, what oracles would gain, what abstaining does."""
+    budget = outcomes.budgets[-1]
+    for arm in outcomes.arms:
+        sides = outcomes.protocol["arms"][arm]
+        shifts = {}
+        for shift in outcomes.shifts:
+            found = {
+                routing: outcomes.verdicts(arm, budget, shift, routing)
+                for routing in (sides["routing"], *sides["also"])
+            }
+            known = {routing: one for routing, one in found.items() if one is not None}
+            if len(known) < 2:
+                continue
+            first, rows = known[sides["routing"]], outcomes.main(arm, budget)
+            system = [row["systems"][sides["routing"]] for row in rows]
+            shifts[shift] = {
+                "accuracy": {routing: asdict(interval_of(one)) for routing, one in known.items()},
+                "minus": {
+                    routing: difference_of(first.minus(one))
+                    for routing, one in known.items()
+                    if routing != sides["routing"]
+                },
+                "abstained": _mean([one["abstained"][shift] for one in system]) / len(first.cells),
+                "flops": {
+                    routing: _mean([row["systems"][routing]["flops"][shift] for row in rows])
+                    / len(first.cells)
+                    for routing in known
+                },
+            }
+        if shifts:
+            yield arm, shifts
+
+
+def _flip(outcomes: Outcomes) -> dict[str, Any]:
+    """Accuracy through the flip and back: curves, their areas, and what is right before anything is spent."""
+    arms: dict[str, Any] = {}
+    areas: dict[str, dict[str, list[float]]] = {}
+    for arm in outcomes.arms:
+        rows = outcomes.flips(arm)
+        if not rows:
+            continue
+        curves = {
+            name: [_legs(row, is_flipped) for row in rows]
+            for name, is_flipped in (("flipped", True), ("kept", False))
+        }
+        arms[arm] = {
+            "curves": {name: _curve(legs) for name, legs in curves.items()},
+            "area": [_area(row) for row in rows],
+            "at_zero": [_at_zero(row) for row in rows],
+            "seeds": [row["seed"] for row in rows],
+        }
+        for name in ("area", "at_zero"):
+            areas.setdefault(name, {})[arm] = arms[arm][name]
+    return {
+        "arms": arms,
+        "differences": {name: _against_main(outcomes, found) for name, found in areas.items()},
+    }
+
+
+def _legs(row: Mapping[str, Any], is_flipped: bool) -> list[tuple[str, float, float]]:
+    """``(phase, extra, accuracy)`` over the flipped or over the kept families."""
+    found = []
+    for leg in row["legs"]:
+        bits = {
+            cell: text
+            for cell, text in leg["bits"]["in-distribution"].items()
+            if (cell.rpartition("/")[0] in row["families"]) == is_flipped
+        }
+        found.append((leg["phase"], leg["extra"], float(array_of(bits).mean())))
+    return found
+
+
+def _curve(legs: Sequence[Sequence[tuple[str, float, float]]]) -> list[dict[str, Any]]:
+    """Mean, lowest and highest over the seeds at every leg."""
+    found = []
+    for same in zip(*legs, strict=True):
+        values = [one[2] for one in same]
+        phase, extra = same[0][:2]
+        found.append(
+            {"phase": phase, "extra": extra, "mean": _mean(values), "low": min(values), "high": max(values)}
+        )
+    return found
+
+
+def _area(row: Mapping[str, Any]) -> float:
+    """Mean height over both phases of the accuracy over flipped and kept families alike."""
+    heights = []
+    for phase in ("flipped", "back"):
+        legs = [leg for leg in row["legs"] if leg["phase"] == phase]
+        values = [float(array_of(leg["bits"]["in-distribution"]).mean()) for leg in legs]
+        heights.append(area_under([leg["extra"] for leg in legs], values))
+    return _mean(heights)
+
+
+def _at_zero(row: Mapping[str, Any]) -> float:
+    legs = [leg for leg in row["legs"] if leg["phase"] != "before" and leg["extra"] == 0]
+    return _mean([float(array_of(leg["bits"]["in-distribution"]).mean()) for leg in legs])
+
+
+def views_of(outcomes: Outcomes) -> list[str]:
+    """The rows of the tables: shifts, with in-distribution cells of each kind apart."""
+    kinds = [kind for kind in KINDS if outcomes.cells(kind)]
+    return [*outcomes.shifts[:1], *kinds, *outcomes.shifts[1:]]
+
+
+def look(outcomes: Outcomes, arm: str, budget: float, view: str) -> Verdicts | None:
+    """An arm's verdicts in a view."""
+    if view not in KINDS:
+        return outcomes.verdicts(arm, budget, view)
+    found = outcomes.verdicts(arm, budget, "in-distribution")
+    return None if found is None else found.only(outcomes.cells(view))
+
+
+def interval_of(found: Verdicts) -> Interval:
+    """Mean over cells with its interval; a single seed stands for all, so that questions alone are drawn."""
+    values = found.values if len(found.seeds) > 1 else np.repeat(found.values, 2, axis=0)
+    cells = list(dict.fromkeys(found.cells))
+    families = list(dict.fromkeys(found.families))
+    return crossed_bootstrap(
+        values,
+        [cells.index(cell) for cell in found.cells],
+        [families.index(family) for family in found.families],
+        seed=0,
+        resamples=RESAMPLES,
+        is_clustered=len(families) > 1,
+    )
+
+
+def difference_of(found: Verdicts) -> dict[str, Any]:
+    """A difference with interval, p-value over seeds, and the effect that so many seeds would find."""
+    by_seed = found.by_seed()
+    several = len(by_seed) > 1
+    return {
+        **asdict(interval_of(found)),
+        "p": sign_flip(by_seed) if several else 1.0,
+        "detectable": detectable(by_seed) if several else None,
+        "seeds": by_seed,
+    }
+
+
+def _against_main(outcomes: Outcomes, values: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """The main arm's numbers minus every other's, paired over seeds."""
+    main, found = outcomes.protocol["main"], {}
+    for arm, others in values.items():
+        if arm == main or main not in values or len(others) != len(values[main]) or len(others) < 2:
+            continue
+        differences = [mine - theirs for mine, theirs in zip(values[main], others, strict=True)]
+        found[arm] = {
+            **asdict(paired_interval(values[main], others)),
+            "p": sign_flip(differences),
+            "detectable": detectable(differences),
+        }
+    for arm, adjusted in zip(found, false_discovery([one["p"] for one in found.values()]), strict=True):
+        found[arm]["p_adjusted"] = adjusted
+    return found
+
+
+def _flops(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    return [row["train"]["flops"] for row in rows]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else 0.0

@@ -1,0 +1,146 @@
+"""The figures of a paper pack: accuracy against compute, return on energy, retention, and the flip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from symbiont_ecology.analysis.outcomes import HOST, Outcomes
+
+COLOURS = ("#8c8c8c", "#1b6ca8", "#5aa9d6", "#9ecae1", "#17805c", "#8fbf3f", "#b5502b", "#e0a030", "#7a4fa3")
+"""One per arm, in the order of the protocol: blues for single adapters, green for the ecology."""
+
+PERIODS = 10
+"""Parts of a run that the return on energy is summed over."""
+
+
+def draw_all(outcomes: Outcomes, summary: Mapping[str, Any], folder: Path) -> list[str]:
+    """Draws every figure that the outcomes have data for; returns the names of the files."""
+    drawn = {"accuracy.png": _accuracy, "roi.png": _roi, "retention.png": _retention, "flip.png": _flip}
+    names = []
+    for name, draw in drawn.items():
+        figure = draw(outcomes, summary)
+        if figure is not None:
+            # Without date and version, so that equal numbers give equal files.
+            figure.savefig(folder / name, dpi=110, metadata={"Software": None})
+            names.append(name)
+    return names
+
+
+def _colour(outcomes: Outcomes, arm: str) -> str:
+    return COLOURS[outcomes.arms.index(arm) % len(COLOURS)]
+
+
+def _accuracy(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
+    """Accuracy against training FLOPs, one panel per view; bands from the lowest to the highest seed."""
+    accuracy, unit = summary["accuracy"], outcomes.protocol["unit_flops"]
+    views = list(accuracy[f"{outcomes.budgets[-1]:g}"])
+    columns = min(len(views), 3)
+    rows = -(-len(views) // columns)
+    figure = Figure(figsize=(4.1 * columns, 3.1 * rows), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(rows, columns, sharey=True)).ravel()
+    flops = [budget * unit for budget in outcomes.budgets]
+    for axis, view in zip(axes, views, strict=False):
+        for arm in outcomes.arms:
+            found = [accuracy[f"{budget:g}"].get(view, {}).get(arm) for budget in outcomes.budgets]
+            if all(one is None for one in found):
+                continue
+            known = [(x, one) for x, one in zip(flops, found, strict=True) if one is not None]
+            xs, colour = [x for x, _ in known], _colour(outcomes, arm)
+            axis.plot(xs, [100 * one["estimate"] for _, one in known], ".-", color=colour, label=arm, lw=1.4)
+            low, high = ([100 * pick(one["seeds"]) for _, one in known] for pick in (min, max))
+            axis.fill_between(xs, low, high, color=colour, alpha=0.12, lw=0)
+        host = accuracy[f"{outcomes.budgets[-1]:g}"][view].get(HOST)
+        if host is not None:
+            axis.axhline(100 * host["estimate"], color="black", ls=":", lw=1, label="bare host")
+        axis.set(title=view, xscale="log", ylim=(0, 100))
+        axis.grid(alpha=0.3)
+    for axis in axes[len(views) :]:
+        axis.axis("off")
+    for axis in axes[max(len(views) - columns, 0) : len(views)]:
+        axis.set_xlabel("useful training FLOPs")
+    figure.supylabel("right answers, %", fontsize=10)
+    _legend(figure, axes[0], outcomes)
+    return figure
+
+
+def _roi(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
+    """Revenue over cost through training, at the largest budget, for arms that earn."""
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    axis = figure.subplots()
+    budget = outcomes.budgets[-1]
+    end = budget * outcomes.protocol["unit_flops"]
+    edges = np.linspace(0, end, PERIODS + 1)
+    for arm in outcomes.arms:
+        curves = []
+        for row in outcomes.main(arm, budget):
+            course = np.array(row.get("course") or np.zeros((0, 5)), dtype=float)
+            if len(course) and course[:, 2].any():
+                sums = [np.histogram(course[:, 0], edges, weights=course[:, column])[0] for column in (2, 3)]
+                curves.append(sums[0] / np.maximum(sums[1], 1))
+        if curves:
+            colour, grid = _colour(outcomes, arm), (edges[1:] + edges[:-1]) / 2
+            axis.plot(grid, np.mean(curves, axis=0), ".-", color=colour, label=arm, lw=1.4)
+            axis.fill_between(
+                grid, np.min(curves, axis=0), np.max(curves, axis=0), color=colour, alpha=0.12, lw=0
+            )
+    if not axis.lines:
+        return None
+    axis.axhline(1, color="black", ls=":", lw=1)
+    axis.set(xlabel="useful training FLOPs", ylabel="revenue ÷ cost (ROI)", ylim=(0, None))
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
+    return figure
+
+
+def _retention(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
+    """Skill against retention, a point per seed and budget; larger points are larger budgets."""
+    arms = summary["retention"].get("arms", {})
+    if not arms:
+        return None
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axis = figure.subplots()
+    for arm, found in arms.items():
+        for size, points in enumerate(found["points"].values(), start=1):
+            xs, ys = 100 * np.array(points).T
+            label = arm if size == 1 else None
+            axis.scatter(xs, ys, s=9 * size, color=_colour(outcomes, arm), alpha=0.7, lw=0, label=label)
+    axis.set(xlabel="skill: right in distribution, %", ylabel="retention of other conventions, %")
+    axis.set(xlim=(0, 100), ylim=(0, 103))
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def _flip(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
+    """Accuracy on families that changed and on those that did not, through the flip and back."""
+    arms = summary["flip"]["arms"]
+    if not arms:
+        return None
+    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    plan, unit = outcomes.protocol["flip"], outcomes.protocol["unit_flops"]
+    since = {"before": plan["at"], "flipped": plan["at"], "back": plan["back"]}
+    for axis, name in zip(axes, ("flipped", "kept"), strict=True):
+        for arm, found in arms.items():
+            curve = found["curves"][name]
+            xs = [(since[leg["phase"]] + leg["extra"]) * unit for leg in curve]
+            colour = _colour(outcomes, arm)
+            axis.plot(xs, [100 * leg["mean"] for leg in curve], ".-", color=colour, label=arm, lw=1.3)
+        for moment in ("at", "back"):
+            axis.axvline(plan[moment] * unit, color="black", ls=":", lw=1)
+        axis.set(title=f"families that were {name}", xlabel="useful training FLOPs", ylim=(0, 100))
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("right answers, %")
+    _legend(figure, axes[0], outcomes)
+    return figure
+
+
+def _legend(figure: Figure, axis: Axes, outcomes: Outcomes) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=min(len(labels), 5))

@@ -1,0 +1,313 @@
+"""The page of a paper pack: tables of the summary, in Markdown. No number comes from anywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from symbiont_ecology.analysis.outcomes import HOST, Outcomes
+
+FIGURES = {
+    "roi.png": "Return on energy through training",
+    "accuracy.png": "Accuracy against compute",
+    "retention.png": "Skill against retention",
+    "flip.png": "The convention flip",
+}
+
+
+def render(
+    outcomes: Outcomes, summary: Mapping[str, Any], tuned: Mapping[str, Any], figures: Sequence[str]
+) -> str:
+    """The whole page."""
+    protocol = summary["protocol"]
+    parts = [
+        f"# {protocol['name']}",
+        f"Question: {protocol['question']}",
+        _reading(outcomes, summary),
+        "## What the arms did",
+        _classic(outcomes, summary),
+        _picture("roi.png", figures),
+        "## What every arm saw and spent",
+        _fairness(outcomes, summary),
+        "## Accuracy",
+        *_accuracies(outcomes, summary),
+        _picture("accuracy.png", figures),
+        f"## {protocol['main']} minus the others",
+        *_differences(outcomes, summary),
+        "## Is SFT a strong peer?",
+        _peer(summary),
+        "## Skill and retention",
+        *_retention(outcomes, summary),
+        _picture("retention.png", figures),
+        "## Routing",
+        *_routing(summary),
+        "## The convention flip",
+        *_flip(outcomes, summary),
+        _picture("flip.png", figures),
+        "## How the arms were tuned",
+        _tuning(outcomes, tuned),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _reading(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
+    seeds = summary["seeds"]
+    count = (
+        f"{min(seeds.values())} to {max(seeds.values())}"
+        if len(set(seeds.values())) > 1
+        else max(seeds.values())
+    )
+    return (
+        f"{len(outcomes.arms)} arms, {count} seeds each, budgets of "
+        f"{', '.join(_flops(budget * outcomes.protocol['unit_flops']) for budget in outcomes.budgets)} "
+        "useful "
+        "training FLOPs. Percent right on holdout questions, "
+        f"{outcomes.protocol['per_cell']} different ones per cell and shift, the same for every arm and "
+        "seed; every "
+        "cell weighs the same. Brackets are 95 % intervals by bootstrap over seeds and questions, clustered "
+        "by "
+        "family; p is an exact sign-flip test over seeds, adjusted for false discoveries within a table (q). "
+        "*Elicitation* cells are those in which the bare host is right at least "
+        f"{100 * outcomes.protocol['elicitation']:.0f} % of the time when the wanted convention is told "
+        f"({len(summary['cells']['elicitation'])} of them), *capability* cells the others "
+        f"({len(summary['cells']['capability'])})."
+    )
+
+
+def _classic(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
+    largest = f"{outcomes.budgets[-1]:g}"
+    rows = []
+    for arm in outcomes.arms:
+        if (did := summary["arms"][arm].get(largest)) is None:
+            continue
+        accuracy = summary["accuracy"][largest][outcomes.shifts[0]][arm]
+        rows.append(
+            [
+                arm,
+                f"{did['episodes']:.0f}",
+                f"{did['net_per_episode']:+.0f}" if did["roi"] else "–",
+                f"{did['roi']:.2f}" if did["roi"] else "–",
+                f"{did['births']:.1f}",
+                f"{did['merges']:.0f}",
+                f"{did['coverage']:.1f}",
+                _percent(accuracy),
+                _flops(did["answer_flops"]),
+            ]
+        )
+    head = [
+        "condition",
+        "episodes",
+        "net, mATP",
+        "ROI",
+        "births",
+        "merges",
+        "QD coverage",
+        "holdout",
+        "FLOPs per answer",
+    ]
+    return (
+        f"At {_flops(outcomes.budgets[-1] * outcomes.protocol['unit_flops'])} FLOPs; means of a run. Net is "
+        "revenue minus "
+        "cost per episode (a rollout), ROI revenue ÷ cost (– where nothing is earned), coverage cells of the "
+        "archive.\n\n" + _table(head, rows)
+    )
+
+
+def _fairness(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
+    rows = []
+    for arm in outcomes.arms:
+        sides, spent = outcomes.protocol["arms"][arm], summary["arms"][arm]
+        off = max((one["off_budget"] for one in spent.values()), default=0.0)
+        selected = max((one["select_flops"] for one in spent.values()), default=0.0)
+        asked = list(spent.values())[-1]["organelles_asked"] if spent else 0
+        rows.append(
+            [
+                arm,
+                sides["about"],
+                sides["sees"],
+                f"{100 * off:.1f} %",
+                _flops(selected),
+                sides["routing"],
+                f"{asked:.1f}",
+            ]
+        )
+    head = [
+        "arm",
+        "what it is",
+        "sees",
+        "off budget, worst run",
+        "selection FLOPs",
+        "answers by",
+        "adapters that answered",
+    ]
+    return _table(head, rows)
+
+
+def _accuracies(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
+    for budget, views in summary["accuracy"].items():
+        if not views:
+            continue
+        arms = [arm for arm in (HOST, *outcomes.arms) if any(arm in found for found in views.values())]
+        rows = [[view, *(_percent(found.get(arm)) for arm in arms)] for view, found in views.items()]
+        yield f"At {_budget(outcomes, budget)}:\n\n" + _table(["", *arms], rows)
+
+
+def _differences(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        "In points. Bold where q is below the level; *detectable* is the difference that so many seeds find "
+        "four times "
+        "out of five, the mean over the table's arms."
+    )
+    for budget, views in summary["differences"].items():
+        arms = [arm for arm in (HOST, *outcomes.arms) if any(arm in found for found in views.values())]
+        if not arms:
+            continue
+        level = summary["protocol"]["level"]
+        rows = []
+        for view, found in views.items():
+            least = [one["detectable"] for one in found.values() if one["detectable"] is not None]
+            mean = f"{100 * sum(least) / len(least):.1f}" if least else "–"
+            rows.append([view, *(_points(found.get(arm), level) for arm in arms), mean])
+        yield f"At {_budget(outcomes, budget)}:\n\n" + _table(["", *arms, "detectable"], rows)
+
+
+def _peer(summary: Mapping[str, Any]) -> str:
+    peer = summary["peer"]
+    if not peer:
+        return "No arm of that name."
+    shares = ", ".join(f"{budget} ×: {100 * share:.0f} %" for budget, share in peer["share_of_best"].items())
+    return (
+        f"Told which convention is wanted, the bare host is right on {100 * peer['ceiling']:.1f} % (mean "
+        "over the "
+        f"in-distribution cells); SFT at the largest budget is {100 * peer['sft_minus_ceiling']:+.1f} points "
+        "from "
+        f"that. Its accuracy as a share of its best, by budget: {shares}."
+    )
+
+
+def _retention(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
+    found = summary["retention"].get("arms", {})
+    if not found:
+        yield "Not measured."
+        return
+    yield (
+        "Retention: of the questions about the other conventions that the bare host answers when told, the "
+        "share that an "
+        "arm still answers. Hypervolume: the area that an arm's (skill, retention) points dominate, over all "
+        "budgets."
+    )
+    against = summary["retention"]["differences"]
+    largest, rows = f"{outcomes.budgets[-1]:g}", []
+    for arm, one in found.items():
+        points = one["points"].get(largest, [])
+        skill, kept = (100 * sum(point[axis] for point in points) / max(len(points), 1) for axis in (0, 1))
+        area = sum(one["hypervolume"]) / len(one["hypervolume"])
+        difference = _scaled(against.get(arm), summary["protocol"]["level"], 1, 3)
+        rows.append([arm, f"{skill:.1f}", f"{kept:.1f}", f"{area:.3f}", difference])
+    main = summary["protocol"]["main"]
+    yield _table(["arm", "skill", "retention", "hypervolume", f"{main} minus this"], rows)
+
+
+def _routing(summary: Mapping[str, Any]) -> Iterator[str]:
+    if not summary["routing"]:
+        yield "Not measured."
+    for arm, shifts in summary["routing"].items():
+        names = list(dict.fromkeys(name for one in shifts.values() for name in one["accuracy"]))
+        rows = []
+        for shift, one in shifts.items():
+            cells = [_percent(one["accuracy"].get(name)) for name in names]
+            gaps = "; ".join(
+                f"{name} {100 * gap['estimate']:+.1f} [{100 * gap['low']:+.1f}, {100 * gap['high']:+.1f}]"
+                for name, gap in one["minus"].items()
+            )
+            rows.append([shift, *cells, f"{100 * one['abstained']:.0f} %", gaps])
+        head = ["", *names, "left to the host", f"{names[0]} minus …, points"]
+        yield (
+            f"**{arm}**, at the largest budget (family and cell are oracles that read labels):\n\n"
+            + _table(head, rows)
+        )
+
+
+def _flip(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
+    arms = summary["flip"]["arms"]
+    if not arms:
+        yield "Not measured."
+        return
+    plan = outcomes.protocol["flip"]
+    yield (
+        f"At {_budget(outcomes, plan['at'])} half of the families (another half for every seed) change to a "
+        "convention that "
+        f"is not the habit, at {_budget(outcomes, plan['back'])} they change back. Nobody is told. Every arm "
+        "goes on "
+        "with the same extra FLOPs. Area: mean height over both phases; at zero extra: right after the "
+        "changes."
+    )
+    rows, level = [], summary["protocol"]["level"]
+    for arm, one in arms.items():
+        cells = [arm]
+        for name in ("area", "at_zero"):
+            difference = summary["flip"]["differences"][name].get(arm)
+            cells += [f"{100 * sum(one[name]) / len(one[name]):.1f}", _scaled(difference, level, 100, 1)]
+        rows.append(cells)
+    main = summary["protocol"]["main"]
+    yield _table(["arm", "area", f"{main} minus this", "at zero extra", f"{main} minus this"], rows)
+
+
+def _tuning(outcomes: Outcomes, tuned: Mapping[str, Any]) -> str:
+    sweep: dict[tuple[str, float, int], list[float]] = {}
+    for one in tuned["sweep"]:
+        sweep.setdefault((one["arm"], one["budget"], one["option"]), []).append(one["accuracy"])
+    if not sweep:
+        return "They were not."
+    rows = []
+    for arm in outcomes.arms:
+        for option, words in enumerate(outcomes.protocol["arms"][arm]["tune"]):
+            cells = [arm, ", ".join(word.removeprefix("strategy.") for word in words)]
+            for budget in outcomes.budgets:
+                values = sweep.get((arm, budget, option), [])
+                shown = f"{100 * sum(values) / len(values):.1f}" if values else "–"
+                is_chosen = tuned["chosen"][arm][f"{budget:g}"] == option
+                cells.append(f"**{shown}**" if is_chosen else shown)
+            rows.append(cells)
+    seeds = len({one["seed"] for one in tuned["sweep"]})
+    budgets = [_budget(outcomes, f"{budget:g}") for budget in outcomes.budgets]
+    return (
+        f"Percent right on selection questions, mean of {seeds} seeds that are not reported; bold is what "
+        "was chosen.\n\n" + _table(["arm", "config", *budgets], rows)
+    )
+
+
+def _picture(name: str, figures: Sequence[str]) -> str:
+    return f"![{FIGURES[name]}]({name})" if name in figures else ""
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _percent(found: Mapping[str, float] | None) -> str:
+    if found is None:
+        return "–"
+    return f"{100 * found['estimate']:.1f} [{100 * found['low']:.1f}, {100 * found['high']:.1f}]"
+
+
+def _points(found: Mapping[str, float] | None, level: float) -> str:
+    return _scaled(found, level, 100, 1)
+
+
+def _scaled(found: Mapping[str, float] | None, level: float, scale: float, digits: int) -> str:
+    """A difference with its interval and q; bold where q is below the level."""
+    if found is None:
+        return "–"
+    mid, low, high = (f"{scale * found[key]:+.{digits}f}" for key in ("estimate", "low", "high"))
+    shown = f"**{mid}**" if found["p_adjusted"] < level else mid
+    return f"{shown} [{low}, {high}] q={found['p_adjusted']:.2g}"
+
+
+def _budget(outcomes: Outcomes, budget: str | float) -> str:
+    return f"{_flops(float(budget) * outcomes.protocol['unit_flops'])} FLOPs ({float(budget):g} ×)"
+
+
+def _flops(value: float) -> str:
+    return f"{value:.3g}"
