@@ -140,7 +140,7 @@ def _peer(outcomes: Outcomes) -> dict[str, Any]:
 
 def _retention(outcomes: Outcomes) -> dict[str, Any]:
     """Skill against retention of what the bare host could do; the area of the frontier over the budgets."""
-    bare, found = outcomes.verdicts(HOST, 0, "retention"), {}
+    bare, found = outcomes.verdicts(HOST, 0, "retention"), dict[str, Any]()
     if bare is None:
         return {}
     could = bare.values[0] > 0

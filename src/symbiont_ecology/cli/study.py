@@ -1,17 +1,19 @@
-"""``suite``: all arms of a protocol over all seeds, on every core, resumable at any moment."""
+"""``suite``, ``compare`` and ``pack``: arms over seeds, what came of them, and the paper pack of it."""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from symbiont_ecology.cli.live import typed
+from symbiont_ecology.cli.measure import prepare, progress, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
+    from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.engine.world import Host
     from symbiont_ecology.evaluation.jobs import Job
     from symbiont_ecology.evaluation.protocol import Protocol
 
@@ -58,6 +62,91 @@ def suite(
         typer.echo(f"stopped; nothing that was finished is lost. Go on with: {again}", err=True)
         raise typer.Exit(INTERRUPTED)
     print(f"complete: {folder}\nnext:     {typed()} pack {folder}")
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of runs of one task mix.")],
+    shift: Annotated[
+        list[str] | None, typer.Option(help="A shift to ask.", show_default="in-distribution")
+    ] = None,
+    per_cell: Annotated[int, typer.Option(min=1, help="Holdout questions per cell and shift.")] = 40,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole summary there.")] = None,
+) -> None:
+    """Ask any runs the same holdout questions and print what differs, with intervals and tests."""
+    from symbiont_ecology.analysis.comparison import summarise
+    from symbiont_ecology.analysis.outcomes import Outcomes
+    from symbiont_ecology.analysis.terminal import tell_comparison
+
+    if json_file is not None:
+        prepare(json_file)
+    protocol, rows = _gathered(runs, tuple(shift or ("in-distribution",)), per_cell, "comparison")
+    outcomes = Outcomes(protocol.model_dump(mode="json"), rows)
+    summary = summarise(outcomes)
+    tell_comparison(outcomes, summary)
+    if json_file is not None:
+        write_json(json_file, summary)
+
+
+def pack(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="FOLDER…", help="A suite, or runs, or a pack to be made again.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the pack.", show_default="docs/paper_packs/<name>")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of a pack of runs.", show_default="the folder's")
+    ] = None,
+    per_cell: Annotated[int, typer.Option(min=1, help="Of runs: questions per cell and shift.")] = 40,
+) -> None:
+    """Make a paper pack: tables, figures, outcomes and hashes. A pack is made again from its own outcomes."""
+    from symbiont_ecology.analysis.pack import OUTCOMES, rebuild, write_index, write_pack
+    from symbiont_ecology.evaluation.protocol import Protocol
+    from symbiont_ecology.evaluation.suite import PROTOCOL_FILE, TUNED_FILE, outcomes
+
+    first = folders[0]
+    if (first / OUTCOMES).exists():
+        rebuild(first)
+        print(f"made again from its own outcomes: {first}")
+        return
+    if (first / PROTOCOL_FILE).exists():
+        protocol = Protocol.model_validate_json((first / PROTOCOL_FILE).read_text(encoding="utf-8"))
+        rows = list(outcomes(protocol, first))
+        tuned = json.loads((first / TUNED_FILE).read_text(encoding="utf-8"))
+    else:
+        protocol, rows = _gathered(folders, ALL_SHIFTS, per_cell, name or (out or first).name)
+        tuned = {"chosen": {arm: {"1": 0} for arm in protocol.arms}, "sweep": []}
+    target = out or Path("docs/paper_packs") / protocol.name
+    prepare(target / "summary.json")
+    write_pack(target, protocol.model_dump(mode="json"), rows, tuned)
+    write_index(target.parent)
+    print(f"{target / 'README.md'} is written")
+
+
+ALL_SHIFTS = (
+    *("in-distribution", "depth", "wording", "shared-families", "unrelated-families"),
+    *("composition", "retention"),
+)
+
+
+def _gathered(
+    runs: list[Path], shifts: tuple[str, ...], per_cell: int, name: str
+) -> tuple[Protocol, list[dict[str, Any]]]:
+    """The runs, asked; one host for those that share its config."""
+    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.evaluation.gather import gather
+
+    hosts: dict[str, Host] = {}
+
+    def host_of(config: RunConfig) -> Host:
+        """A host of that config, loaded once."""
+        key = config.host.model_dump_json()
+        if key not in hosts:
+            hosts[key] = build_host(config)
+        return hosts[key]
+
+    with progress("asking") as watch:
+        return gather(runs, shifts, per_cell, host_of, name, watch)
 
 
 def tell_plan(plan: Protocol, folder: Path, workers: int) -> None:

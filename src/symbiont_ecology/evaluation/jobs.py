@@ -19,7 +19,7 @@ from symbiont_ecology.engine import run as runs
 from symbiont_ecology.engine.build import build_host, mixture
 from symbiont_ecology.engine.world import Host
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.evaluation.answers import Examiner
+from symbiont_ecology.evaluation.answers import Examiner, Watch, quietly
 from symbiont_ecology.evaluation.biography import biography, chronicle
 from symbiont_ecology.evaluation.book import AnswerBook
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Candidates, Evaluation
@@ -142,18 +142,39 @@ def _tune(task: Task) -> dict[str, Any]:
 
 def _main(task: Task) -> dict[str, Any]:
     """Every shift, and at the largest budget some of them by every other routing of the arm."""
-    candidates = task.lived(task.config)
-    systems: dict[str, dict[str, Any]] = {}
     is_largest = task.job.budget == max(task.protocol.budgets)
-    for routing in (task.arm.routing, *(task.arm.also if is_largest else ())):
-        shifts = task.protocol.shifts
+    candidates = task.lived(task.config)
+    return outcome_of_run(
+        task.protocol, task.job.arm, candidates, task.host, is_whole=is_largest, should_stop=task.should_stop
+    )
+
+
+def outcome_of_run(
+    protocol: Protocol,
+    arm: str,
+    candidates: Candidates,
+    host: Host,
+    watch: Watch = quietly,
+    *,
+    is_whole: bool = True,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """What a run answered, did and spent. ``is_whole`` asks by all routings of the arm.
+
+    Raises:
+        Stopped: ``should_stop`` said so; what was answered is in the run's book.
+    """
+    sides, systems = protocol.arms[arm], dict[str, dict[str, Any]]()
+    for routing in (sides.routing, *(sides.also if is_whole else ())):
+        shifts = protocol.shifts
         if systems:
             shifts = tuple(name for name in shifts if name in ROUTING_SHIFTS)
-        evaluation = candidates.evaluate(questions_of(task.protocol, task.config, shifts), task.host, routing)
+        questions = questions_of(protocol, candidates.config, shifts)
+        evaluation = candidates.evaluate(questions, host, routing, watch=watch)
         systems[routing] = {**_bits(evaluation), **_costs(evaluation)}
-        if task.should_stop():
+        if should_stop():
             raise Stopped
-    events = list(read_events(task.place / runs.EVENTS_FILE))
+    events = list(read_events(candidates.folder / runs.EVENTS_FILE))
     return {
         "systems": systems,
         "life": asdict(biography(events)),
@@ -186,13 +207,18 @@ def _flip(task: Task) -> dict[str, Any]:
 
 
 def _bare(task: Task) -> dict[str, Any]:
-    """The bare host on every shift, and where each cell's convention is told: its ceiling."""
+    """The bare host on every shift."""
     task.place.mkdir(parents=True, exist_ok=True)
-    book = AnswerBook(task.place / ANSWERS_FILE)
-    questions = questions_of(task.protocol, task.config, (*task.protocol.shifts, "ceiling"))
-    answers = Examiner(task.host, {}, book).ask(questions, [HOST] * len(questions))
-    evaluation = Evaluation(HOST, HOST, task.host.fingerprint(), tuple(answers))
-    return {"systems": {HOST: {**_bits(evaluation), **_costs(evaluation)}}, "host": evaluation.host}
+    return bare_host(task.protocol, task.config, task.host, task.place)
+
+
+def bare_host(protocol: Protocol, config: RunConfig, host: Host, place: Path) -> dict[str, Any]:
+    """The bare host on every shift, and where each cell's convention is told: its ceiling."""
+    questions = questions_of(protocol, config, (*protocol.shifts, "ceiling"))
+    answers = Examiner(host, {}, AnswerBook(place / ANSWERS_FILE)).ask(questions, [HOST] * len(questions))
+    evaluation = Evaluation(HOST, HOST, host.fingerprint(), tuple(answers))
+    found = {"systems": {HOST: {**_bits(evaluation), **_costs(evaluation)}}, "host": evaluation.host}
+    return {"protocol": protocol.digest, **asdict(HOST_JOB), **found}
 
 
 def questions_of(protocol: Protocol, config: RunConfig, shifts: Sequence[str]) -> list[Question]:

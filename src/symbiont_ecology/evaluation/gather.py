@@ -1,0 +1,102 @@
+"""Any runs as a suite: asked the same questions, and brought into the form that packs are made of.
+
+Runs whose configs differ in nothing but the seed are one arm. A suite (``evaluation.suite``) also tunes its
+arms and gives them one budget; here they are as they are, and the tables say what each of them spent.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from symbiont_ecology.config import LoopConfig, RunConfig
+from symbiont_ecology.engine.world import Host
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evaluation.answers import Watch, quietly
+from symbiont_ecology.evaluation.jobs import bare_host, outcome_of_run
+from symbiont_ecology.evaluation.measure import Candidates
+from symbiont_ecology.evaluation.protocol import Arm, Protocol
+from symbiont_ecology.plasticity import plasticities
+
+
+def gather(
+    folders: Sequence[Path],
+    shifts: Sequence[str],
+    per_cell: int,
+    host_of: Callable[[RunConfig], Host],
+    name: str,
+    watch: Watch = quietly,
+) -> tuple[Protocol, list[dict[str, Any]]]:
+    """Asks every run the questions of the shifts; returns a protocol that describes them, and the outcomes.
+
+    Raises:
+        ConfigError: the runs have different task mixes or hosts, or one seed of an arm is there twice.
+        RunError: a folder holds no run.
+    """
+    runs = {folder: Candidates.of_run(folder) for folder in folders}
+    first = next(iter(runs.values()))
+    for folder, one in runs.items():
+        if one.config.tasks != first.config.tasks or one.config.host.model != first.config.host.model:
+            raise ConfigError(
+                f"{folder} was run on other tasks or another host than {folders[0]}: only runs that can be "
+                "asked the same questions can be compared"
+            )
+    arms = _arms(runs)
+    protocol = _protocol(name, arms, runs, tuple(shifts), per_cell)
+    rows = [bare_host(protocol, first.config, host_of(first.config), folders[0])]
+    for arm, members in arms.items():
+        for folder in members:
+            outcome = outcome_of_run(protocol, arm, runs[folder], host_of(runs[folder].config), watch)
+            head = {"kind": "main", "arm": arm, "seed": runs[folder].config.seed, "budget": 1.0, "option": 0}
+            rows.append({"protocol": protocol.digest, **head, **outcome})
+    return protocol, rows
+
+
+def _arms(runs: Mapping[Path, Candidates]) -> dict[str, list[Path]]:
+    """Folders by the name of their arm: the strategy's, numbered where configs of one strategy differ."""
+    alike: dict[str, list[Path]] = defaultdict(list)
+    for folder, one in runs.items():
+        but_seed = one.config.model_copy(update={"seed": 0, "run": LoopConfig()})
+        alike[but_seed.model_dump_json()].append(folder)
+    arms: dict[str, list[Path]] = {}
+    for members in alike.values():
+        spec = runs[members[0]].config.strategy
+        kind = spec if isinstance(spec, str) else str(spec["kind"])
+        same = sum(name == kind or name.startswith(f"{kind}-") for name in arms)
+        arms[f"{kind}-{same + 1}" if same else kind] = members
+    for arm, members in arms.items():
+        seeds = [runs[folder].config.seed for folder in members]
+        if len(set(seeds)) < len(seeds):
+            raise ConfigError(f"arm {arm!r} has a seed twice: {', '.join(map(str, members))}")
+    return arms
+
+
+def _protocol(
+    name: str,
+    arms: Mapping[str, Sequence[Path]],
+    runs: Mapping[Path, Candidates],
+    shifts: tuple[str, ...],
+    per_cell: int,
+) -> Protocol:
+    spent = [one.portfolio.state.budget.train.flops for one in runs.values()]
+    sides = {}
+    for arm, members in arms.items():
+        config = runs[members[0]].config
+        is_one = len(runs[members[0]].portfolio.elites) == 1 or arm.startswith("single")
+        sees = "gold answers" if plasticities.build(config.plasticity).sees_gold else "verdicts"
+        about = ", ".join(sorted(str(folder) for folder in members))
+        sides[arm] = Arm(about=about, sees=sees, routing="single" if is_one else "learned")
+    return Protocol(
+        name=name,
+        question="how do these runs compare?",
+        base=(),
+        unit_flops=float(max(spent)),
+        budgets=(1.0,),
+        seeds=tuple(sorted({one.config.seed for one in runs.values()})),
+        arms=sides,
+        main="ecology" if "ecology" in sides else next(iter(sides)),
+        shifts=shifts,
+        per_cell=per_cell,
+    )

@@ -1,0 +1,235 @@
+"""The arms of a comparison: what each sees, what each spends, and how the world changes under all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symbiont_ecology.config import Flip
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evaluation.measure import Candidates
+from symbiont_ecology.events import Acted, Born, Learned, Quarantined, Retired, read_events
+from symbiont_ecology.plasticity import Lived, plasticities
+from symbiont_ecology.strategies import strategies
+from symbiont_ecology.tasks import task_families
+from symbiont_ecology.tasks.splits import split_of
+from toy import ToyHost, toy_config, toy_ecology
+
+FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")
+SFT = {"kind": "single", "questions": 4, "samples": 0, "learning_rate": 0.1}
+SPECIALISTS = {"kind": "independent", "questions": 4, "samples": 0, "learning_rate": 0.1}
+SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
+ARMS: dict[str, dict[str, Any]] = {
+    "frozen": {"strategy": {"kind": "frozen", "founders": 3, "questions": 3}, "plasticity": "none"},
+    "single": {"strategy": SINGLE},
+    "ecology": {"strategy": toy_ecology()},
+    "independent": {"strategy": {**SINGLE, "kind": "independent"}},
+    "sft": {"strategy": SFT, "plasticity": "supervised"},
+    "sft-specialists": {"strategy": SPECIALISTS, "plasticity": "supervised"},
+}
+every_arm = pytest.mark.parametrize("arm", ARMS)
+
+
+def live(folder: Path, host: ToyHost | None = None, **changes: Any) -> list[Any]:
+    changes.setdefault("families", FAMILIES)
+    start(toy_config(**changes), folder, host=host or ToyHost())
+    return list(read_events(folder / "events.jsonl"))
+
+
+def accuracy(folder: Path, routing: str) -> float:
+    candidates = Candidates.of_run(folder)
+    return candidates.evaluate(candidates.questions(25), ToyHost(), routing).accuracy().estimate
+
+
+# Supervised learning.
+
+
+@pytest.mark.parametrize("arm", ["sft", "sft-specialists"])
+def test_gold_answers_are_learned_without_a_single_rollout(arm: str, tmp_path: Path) -> None:
+    host = ToyHost()
+    events = live(tmp_path / "run", host, generations=40, **ARMS[arm])
+    assert len(host.rolled) == 1  # the founding, which measures the exchange rate
+    assert accuracy(tmp_path / "run", "learned") > accuracy(tmp_path / "run", "host") + 0.4
+    for event in events:
+        if isinstance(event, Acted) and event.id != HOST:
+            assert (event.rewards, event.flops, event.samples) == ((), 0, 0)
+    assert [event for event in events if isinstance(event, Learned)]
+
+
+def test_a_lesson_is_the_whole_gold_answer_and_its_end(tmp_path: Path) -> None:
+    (learned, *_) = [
+        e for e in live(tmp_path / "run", generations=1, **ARMS["sft"]) if isinstance(e, Learned)
+    ]
+    asked = [e for e in read_events(tmp_path / "run/events.jsonl") if isinstance(e, Acted) and e.id != HOST]
+    golds = [
+        task_families.build(family).item(payload, "short").answer
+        for event in asked
+        for family, _, _, payload in (identity.split("/", 3) for identity in event.items)
+    ]
+    assert learned.lessons == len(golds) == 16
+    assert learned.tokens == sum(len(gold) + 1 for gold in golds)
+
+
+def test_only_a_rule_that_says_so_is_given_gold_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Lived] = []
+    for name in ("policy_gradient", "expert_iteration"):
+        rule = plasticities[name]
+        learn = rule.learn
+        monkeypatch.setattr(
+            rule, "learn", lambda self, lived, learn=learn: seen.append(lived) or learn(self, lived)
+        )
+        live(tmp_path / name, generations=2, strategy=SINGLE, plasticity=name)
+    assert seen
+    assert all(lived.golds == () for lived in seen)
+    assert [name for name in plasticities.names() if plasticities[name].sees_gold] == ["supervised"]
+
+
+def test_no_rollouts_and_a_rule_that_needs_them_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"strategy\.samples: 0 .* plasticity=supervised"):
+        start(toy_config(strategy=SFT), tmp_path / "run", host=ToyHost())
+
+
+# Independent learners.
+
+
+def test_independent_learners_keep_to_their_families_and_never_breed(tmp_path: Path) -> None:
+    strategy = {**SINGLE, "kind": "independent"}
+    events = live(tmp_path / "run", generations=12, strategy=strategy)
+    met: dict[str, set[str]] = {}
+    for event in events:
+        if isinstance(event, Acted) and event.id != HOST:
+            met.setdefault(event.id, set()).add(event.cell.rpartition("/")[0])
+    assert sorted(map(sorted, met.values())) == sorted([name] for name in FAMILIES)
+    assert {event.parents for event in events if isinstance(event, Born)} == {()}
+    assert not [event for event in events if isinstance(event, Retired)]
+    assert accuracy(tmp_path / "run", "learned") > accuracy(tmp_path / "run", "host") + 0.3
+
+
+def test_fewer_learners_than_families_share_them_out(tmp_path: Path) -> None:
+    live(tmp_path / "run", generations=2, strategy={**SINGLE, "kind": "independent", "learners": 2})
+    assert len(checkpoint.load(tmp_path / "run").population) == 2
+
+
+def test_a_niche_whose_learner_met_a_nan_is_founded_anew(tmp_path: Path) -> None:
+    strategy = {**SINGLE, "kind": "independent"}
+    events = live(tmp_path / "run", ToyHost(poison={2: 1}), generations=6, strategy=strategy)
+    assert len([event for event in events if isinstance(event, Quarantined)]) == 1
+    state = checkpoint.load(tmp_path / "run")
+    assert sorted(o.genome.traits["niche"] for o in state.population.values()) == [0, 1, 2, 3]
+
+
+# Budgets.
+
+
+@every_arm
+@pytest.mark.parametrize("part", [0.3, 1.0])
+def test_every_arm_meets_its_budget_within_two_percent(arm: str, part: float, tmp_path: Path) -> None:
+    probe = start(
+        toy_config(generations=40, families=FAMILIES, **ARMS["single"]), tmp_path / "probe", host=ToyHost()
+    )
+    budget = part * probe.state.budget.train.flops
+    config = toy_config(generations=100_000, families=FAMILIES, train_flops=budget, **ARMS[arm])
+    spent = start(config, tmp_path / "run", host=ToyHost()).state.budget.train.flops
+    assert 0.98 * budget <= spent <= 1.02 * budget
+
+
+def test_a_budget_may_grow_and_is_met_again(tmp_path: Path) -> None:
+    config = toy_config(generations=100_000, train_flops=1e8, strategy=SINGLE)
+    start(config, tmp_path / "run", host=ToyHost())
+    spent = resume(
+        tmp_path / "run", overrides=["run.train_flops=1.5e8"], host=ToyHost()
+    ).state.budget.train.flops
+    assert 0.98 * 1.5e8 <= spent <= 1.02 * 1.5e8
+
+
+# Changes of the world.
+
+
+def flipping(at: float, back: float | None, families: tuple[str, ...] = FAMILIES[:2], **changes: Any) -> Any:
+    config = toy_config(families=FAMILIES, **changes)
+    flip = Flip(families=families, at_flops=at, back_flops=back)
+    return config.model_copy(update={"tasks": config.tasks.model_copy(update={"flip": flip})})
+
+
+def test_a_flip_changes_what_is_right_between_its_moments_and_nothing_else(tmp_path: Path) -> None:
+    whole = start(
+        toy_config(generations=30, families=FAMILIES, strategy=SINGLE), tmp_path / "whole", host=ToyHost()
+    )
+    end = whole.state.budget.train.flops
+    start(flipping(end / 3, 2 * end / 3, generations=30, strategy=SINGLE), tmp_path / "run", host=ToyHost())
+    spent, met = 0, {True: 0, False: 0}
+    for event in read_events(tmp_path / "run/events.jsonl"):
+        if isinstance(event, Acted) and event.id != HOST:
+            for identity in event.items:
+                name, _, convention, _ = identity.split("/", 3)
+                family = task_families.build(name)
+                is_flipped = int(convention) != family.target
+                met[is_flipped] += 1
+                if is_flipped:
+                    assert name in FAMILIES[:2]
+                    assert int(convention) == family.rarest
+                    assert end / 3 <= spent < 2 * end / 3
+        elif type(event).__name__ == "GenerationEnded":
+            spent = event.train_flops  # type: ignore[attr-defined]
+    assert min(met.values()) > 20
+
+
+def test_an_interrupted_run_with_a_flip_equals_one_that_was_not(tmp_path: Path) -> None:
+    config = flipping(4e7, 9e7, generations=14, strategy=SINGLE)
+    start(config, tmp_path / "whole", host=ToyHost())
+    start(config, tmp_path / "parts", host=ToyHost(), should_stop=lambda: True)
+    while not resume(tmp_path / "parts", host=ToyHost(), should_stop=lambda: True).is_complete:
+        pass
+    for file in ("state.json", "events.jsonl"):
+        assert (tmp_path / "parts" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+
+
+def test_a_flip_of_a_family_that_is_not_asked_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"tasks\.flip\.families: \['countdown'\]"):
+        start(flipping(1, None, ("countdown",)), tmp_path / "run", host=ToyHost())
+
+
+def test_one_that_resets_starts_anew_after_a_change_and_not_without_one(tmp_path: Path) -> None:
+    strategy = {**SINGLE, "questions": 6, "reset": 0.2}
+    calm = live(tmp_path / "calm", generations=60, strategy=strategy)
+    assert not [event for event in calm if isinstance(event, Retired)]
+    spent = checkpoint.load(tmp_path / "calm").budget.train.flops
+    changes = {"generations": 60, "strategy": strategy, "families": FAMILIES}
+    config = flipping(spent / 2, None, **{k: v for k, v in changes.items() if k != "families"})
+    start(config, tmp_path / "changed", host=ToyHost())
+    events = list(read_events(tmp_path / "changed/events.jsonl"))
+    gone = [event for event in events if isinstance(event, Retired)]
+    assert [event.cause for event in gone] == ["reset"]
+    assert gone[0].generation < 55
+    assert len(checkpoint.load(tmp_path / "changed").population) == 1
+
+
+# Leaks.
+
+
+@every_arm
+def test_no_payload_of_selection_or_holdout_reaches_learning_or_allocation(arm: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    events = live(folder, generations=25, **ARMS[arm])
+    candidates = Candidates.of_run(folder)
+    candidates.reselected(candidates.questions(3), ToyHost())
+    candidates.evaluate(candidates.questions(20), ToyHost())
+    resume(folder, overrides=["run.generations=30"], host=ToyHost())
+    events = list(read_events(folder / "events.jsonl"))
+    payloads = {
+        tuple(one.split("/", 3)) for event in events if isinstance(event, Acted) for one in event.items
+    }
+    assert len(payloads) > 100
+    for name, _, _, payload in payloads:
+        assert split_of(name, task_families.build(name).split_key(payload)) == "train"
+
+
+def test_every_strategy_is_an_arm_here() -> None:
+    assert {arm["strategy"]["kind"] for arm in ARMS.values()} == set(strategies.names())
