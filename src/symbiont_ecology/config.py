@@ -70,15 +70,30 @@ class Flip(BaseModel):
         return self.at_flops <= flops and (self.back_flops is None or flops < self.back_flops)
 
 
+def _each_described_once(sources: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    names = [source.get("name") for source in sources]
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ValueError(f"expected mappings with a name each, no name twice, got the names {names}")
+    return sources
+
+
+Sources = Annotated[tuple[dict[str, Any], ...], AfterValidator(_each_described_once)]
+
+
 class TasksConfig(BaseModel):
-    """The task mix: every family at every depth is a cell."""
+    """The task mix: every family at every depth is a cell.
+
+    In a file, ``families`` may also hold mappings such as ``{kind: file, name: trivia, path: trivia.jsonl}``.
+    Loading puts them under ``sources``, so that ``families`` are names everywhere.
+    """
 
     model_config = _Schema
 
-    families: Annotated[tuple[str, ...], AfterValidator(_each_once)]  # names of task families
+    families: Annotated[tuple[str, ...], AfterValidator(_each_once)]  # names, or mappings of data
     depths: Annotated[tuple[Depth, ...], AfterValidator(_each_once)] = ("short", "medium")
     style: Spec = "terse"  # how a prompt is worded
     flip: Flip | None = None  # a hidden change of what counts as right
+    sources: Sources = ()  # where loading puts the mappings among the families
 
 
 class LoopConfig(BaseModel):
@@ -129,7 +144,7 @@ def compose(names: Sequence[str | Path], overrides: Sequence[str], where: str) -
         data = merge(data, read_layers(name))
     for override in overrides:
         data = merge(data, _parse_override(override))
-    return validate(RunConfig, data, where)
+    return validate(RunConfig, _with_sources(data, where), where)
 
 
 def read_layers(name_or_path: str | Path) -> dict[str, Any]:
@@ -143,6 +158,7 @@ def dump_config(config: RunConfig) -> str:
     for key in _component_keys():
         data[key] = _ordered(data[key])
     data["tasks"]["style"] = _ordered(data["tasks"]["style"])
+    data["tasks"]["sources"] = [_ordered(source) for source in data["tasks"]["sources"]]
     return str(OmegaConf.to_yaml(data))
 
 
@@ -161,6 +177,13 @@ def config_folder() -> Path:
     package = Path(__file__).parent
     checkout = package.parents[1]
     return checkout / "config" if (checkout / "pyproject.toml").is_file() else package / "presets"
+
+
+def find_data(path: Path) -> Path:
+    """A data file, from where the command is typed; else the one of that name that comes with the package,
+    such as ``evaluation/paper_holdout.jsonl``; else the path itself, for whoever opens it to say."""
+    shipped = config_folder() / path
+    return shipped if not path.exists() and shipped.is_file() else path
 
 
 def find_preset(name: str) -> Path:
@@ -195,6 +218,28 @@ def _default_components() -> dict[str, Any]:
 def _component_keys() -> list[str]:
     """The keys of a run's config whose value is a component."""
     return [name for name, field in RunConfig.model_fields.items() if field.annotation == Spec]
+
+
+def _with_sources(data: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """The same with the mappings among the task families described under ``tasks.sources``, names in their
+    place. Sources that no family names are left out: they are of a layer whose families were replaced."""
+    tasks = data.get("tasks")
+    if not isinstance(tasks, Mapping) or not isinstance(tasks.get("families"), list):
+        return data  # which the schema refuses
+    sources = tasks.get("sources", [])
+    names, inline = [], []
+    for family in tasks["families"]:
+        if isinstance(family, Mapping):
+            if not isinstance(family.get("name"), str):
+                raise ConfigError(
+                    f"{where}: tasks.families: expected a name in {dict(family)!r:.80}, such as "
+                    "{kind: file, name: trivia, path: trivia.jsonl}"
+                )
+            inline.append(dict(family))
+        names.append(family["name"] if isinstance(family, Mapping) else family)
+    if isinstance(sources, list) and all(isinstance(source, Mapping) for source in sources):
+        sources = [source for source in sources if source.get("name") in names] + inline
+    return {**data, "tasks": {**tasks, "families": names, "sources": sources}}
 
 
 def _merge_value(old: Any, new: Any) -> Any:

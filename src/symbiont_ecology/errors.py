@@ -39,3 +39,12 @@ class HostError(EcologyError):
 
 class RunError(EcologyError):
     """A run cannot go on: its folder is locked, damaged, or belongs to another config."""
+
+
+class MissingExtraError(EcologyError):
+    """A package is not installed that only some uses need."""
+
+    exit_code = 3
+
+    def __init__(self, use: str, package: str, extra: str) -> None:
+        super().__init__(f"{use} needs the package {package}: pip install 'symbiont-ecology[{extra}]'")

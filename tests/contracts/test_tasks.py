@@ -6,14 +6,16 @@ import itertools
 import json
 import time
 from collections import Counter
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from items import every_family, families, family_of, items
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.tasks import task_families
+from symbiont_ecology.tasks import WrittenFamily, prompt_styles, task_families, task_sources
 from symbiont_ecology.tasks.splits import Split, split_of
 from symbiont_ecology.types import DEPTHS, Depth, Item
 
@@ -271,3 +273,73 @@ def test_a_family_is_registered_under_its_own_name_and_keyword() -> None:
     built = [family_of(name) for name in task_families.names()]
     assert [family.name for family in built] == list(task_families.names())
     assert len({family.keyword for family in built}) == len(built)
+
+
+# Families that are data.
+
+LINES = tuple(
+    {"prompt": f"what is {number}{end}", "target": target, "depth": depth}
+    for number, (end, target, depth) in enumerate(
+        itertools.product(
+            ("", "?", "\n", ":\n"), ("7", "=7", "the sea", "two\nlines", "Answer: 7", "`7`"), DEPTHS * 9
+        )
+    )
+)
+
+
+@pytest.fixture(params=task_sources.names())
+def written(request: pytest.FixtureRequest, tmp_path: Path) -> WrittenFamily:
+    """The same lines out of every kind of source; give a new kind its spec here."""
+    path = tmp_path / "lines.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in LINES))
+    specs = {"file": {"kind": "file", "name": "lines", "path": str(path)}}
+    return task_sources.build(specs[request.param]).family()
+
+
+def test_written_lines_are_won_by_their_target_alone(written: WrittenFamily) -> None:
+    assert written.depths == DEPTHS
+    for line in LINES:
+        item = written.item(line["prompt"], line["depth"])
+        assert (item.answer, item.convention) == (line["target"].strip(), written.target)
+        assert written.answers(item.payload) == (item.answer,)
+        assert len(item.answer) + 1 <= written.reply_limit(item.depth)
+        for reply in (item.answer, f"  {item.answer}\n"):
+            assert written.verify(item, reply) == 1.0, item
+        wrong = ("", " ", "```\n```", "?", f"{item.answer}\nor 8", *NASTY)
+        assert not any(written.verify(item, reply) for reply in wrong), item
+        if item.answer in ("7", "=7", "the sea"):
+            for reply in (f"The answer is {item.answer}.", f"Hm.\n{item.answer}", f"`{item.answer}`"):
+                assert written.verify(item, reply) == 1.0, (item, reply)
+
+
+def test_written_lines_fall_into_one_split_each(written: WrittenFamily) -> None:
+    found = {
+        split: {
+            item.payload
+            for depth in DEPTHS
+            for item in written.distinct(depth, 10**6, Draw(1)("x"), split=split)
+        }
+        for split in SPLITS
+    }
+    assert sum(map(len, found.values())) == len(LINES)
+    assert set().union(*found.values()) == {line["prompt"] for line in LINES}
+    for split, prompts in found.items():
+        assert {split_of("lines", prompt.rstrip()) for prompt in prompts} == {split}
+        for depth in DEPTHS:
+            drawn = [written.sample(depth, np.random.default_rng(seed), split=split) for seed in range(20)]
+            assert drawn == [
+                written.sample(depth, np.random.default_rng(seed), split=split) for seed in range(20)
+            ]
+            assert {item.payload for item in drawn} <= prompts
+            assert {item.depth for item in drawn} == {depth}
+
+
+def test_a_style_leaves_a_written_prompt_as_it_is(written: WrittenFamily) -> None:
+    for name in prompt_styles.names():
+        style = prompt_styles.build(name)
+        for line in LINES[::50]:
+            item = written.item(line["prompt"], line["depth"])
+            whole = line["prompt"].removesuffix("\n") + "\n"
+            expected = line["prompt"] if name == "natural" else whole
+            for one in (style, style.reworded(), style.cued()):
+                assert one.render(written, item) == expected

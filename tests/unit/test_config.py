@@ -251,6 +251,46 @@ def test_the_order_of_keys_means_nothing(folder: Path) -> None:
     assert dump_config(one) == dump_config(other)
 
 
+SOURCE = {"kind": "file", "name": "trivia", "path": "trivia.jsonl"}
+
+
+def test_mappings_among_the_families_are_described_under_sources(folder: Path) -> None:
+    override = "tasks.families=[math.add, {kind: file, path: trivia.jsonl, name: trivia}]"
+    config = load_config("demo", [override])
+    assert config.tasks.families == ("math.add", "trivia")
+    assert config.tasks.sources == (SOURCE,)
+    again = write(folder, "again", dump_config(config))
+    assert load_config(again) == config
+    assert dump_config(load_config(again)) == dump_config(config)
+    assert load_config(again, ["tasks.families=[math.add]"]).tasks.sources == ()
+    assert load_config(again, ["tasks.families=[trivia]"]).tasks.sources == (SOURCE,)
+    assert load_config("demo", ["tasks.families=[trivia]", f"tasks.sources=[{SOURCE}]"]).tasks.sources
+
+
+@pytest.mark.parametrize(
+    ("families", "said"),
+    [
+        ("[{kind: file, path: x}]", "tasks.families: expected a name in {'kind': 'file', 'path': 'x'}"),
+        ("[{name: 3}]", "tasks.families: expected a name in {'name': 3}"),
+        ("[trivia, {name: trivia}]", "expected one name or more, each of them once"),
+        ("{name: trivia}", "tasks.families: expected"),
+        ("[trivia, 3]", "tasks.families.1: expected a valid string, got 3"),
+        (
+            "[trivia]\n  sources: [{name: trivia}, {name: trivia}]",
+            "tasks.sources: expected mappings with a name",
+        ),
+        ("[trivia]\n  sources: 3", "tasks.sources: expected"),
+        ("[trivia]\n  sources: [3]", "tasks.sources.0: expected"),
+    ],
+)
+def test_sources_that_break_the_schema_are_one_clear_line(folder: Path, families: str, said: str) -> None:
+    path = write(folder, "sources", f"tasks:\n  families: {families}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 def config_knobs(schema: type[BaseModel]) -> int:
     """Leaves of the config's schema."""
     count = 0
@@ -277,11 +317,11 @@ def registries() -> dict[str, Registry[Any]]:
     return found
 
 
-def test_all_knobs_together_are_fewer_than_80() -> None:
+def test_all_knobs_together_are_fewer_than_90() -> None:
     found = registries()
-    assert {"task family", "prompt style"} <= set(found)
+    assert {"task family", "task source", "prompt style"} <= set(found)
     components = sum(len(entry.describe(name).knobs) for entry in found.values() for name in entry.names())
-    assert config_knobs(RunConfig) + components < 80
+    assert config_knobs(RunConfig) + components < 90
 
 
 def test_the_schema_can_be_shown() -> None:

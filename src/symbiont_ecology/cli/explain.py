@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 REGISTRIES = {
     "tasks": "symbiont_ecology.tasks:task_families",
+    "sources": "symbiont_ecology.tasks:task_sources",
     "styles": "symbiont_ecology.tasks:prompt_styles",
     "rewards": "symbiont_ecology.tasks:reward_rules",
     "operators": "symbiont_ecology.operators:operators",

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
+from typing import get_args
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.world import Host, World
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.operators import operators
 from symbiont_ecology.plasticity import plasticities
 from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.routing.routers import routers
 from symbiont_ecology.strategies import Scene, strategies
-from symbiont_ecology.tasks import prompt_styles, reward_rules, task_families
+from symbiont_ecology.tasks import WrittenFamily, prompt_styles, reward_rules, task_families, task_sources
 from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.weights.blobs import BlobStore
 
 
@@ -43,10 +46,18 @@ def check(config: RunConfig) -> None:
 
 
 def mixture(config: RunConfig) -> TaskMixture:
-    """The task mix of a config; refuses families that adapters must not train on."""
+    """The task mix of a config; refuses families that adapters must not train on. Reads data, if it has any.
+
+    Raises:
+        ConfigError: the families do not fit each other, the depths or the flip.
+        DataError: data cannot be read, or a split of them is empty.
+    """
     kept = {name: task_families[name].role for name in task_families.names()}
     trainable = [name for name, role in kept.items() if role not in ("shared", "unrelated")]
+    written = _written(config)
     for name in config.tasks.families:
+        if name in (family.name for family in written):
+            continue
         if task_families[name].role in ("shared", "unrelated"):
             raise ConfigError(
                 f"tasks.families: {name!r} is kept for evaluation (family shift, {kept[name]}), "
@@ -55,9 +66,52 @@ def mixture(config: RunConfig) -> TaskMixture:
     flip = config.tasks.flip
     if flip is not None and (unknown := set(flip.families) - set(config.tasks.families)):
         raise ConfigError(f"tasks.flip.families: {sorted(unknown)} are not among tasks.families")
-    return TaskMixture(
-        config.tasks.families, config.tasks.depths, prompt_styles.build(config.tasks.style), flip
-    )
+    if flip is not None and (fixed := {family.name for family in written} & set(flip.families)):
+        raise ConfigError(f"tasks.flip.families: {sorted(fixed)} are data, which have one convention only")
+    style = prompt_styles.build(config.tasks.style)
+    return TaskMixture(config.tasks.families, config.tasks.depths, style, flip, written=written)
+
+
+def _written(config: RunConfig) -> tuple[WrittenFamily, ...]:
+    """The families that are data, with lines for every depth and split that the config asks for."""
+    sources = [task_sources.build(spec) for spec in config.tasks.sources]
+    if taken := {source.name for source in sources} & set(task_families.names()):
+        raise ConfigError(f"tasks.sources: {sorted(taken)} are names of task families: choose others")
+    written = tuple(source.family() for source in sources if source.name in config.tasks.families)
+    for family in written:
+        if missing := [depth for depth in config.tasks.depths if depth not in family.depths]:
+            raise ConfigError(
+                f"tasks.depths: {family.source} has no {' or '.join(missing)} lines: set "
+                f"tasks.depths=[{','.join(family.depths)}], or say depths in a column 'depth'"
+            )
+        for depth in config.tasks.depths:
+            counts = {split: len(family.part(depth, split)) for split in get_args(Split)}
+            if not all(counts.values()):
+                found = ", ".join(f"{count} {split}" for split, count in counts.items())
+                raise DataError(
+                    f"{family.source} is too small: of its {sum(counts.values())} {depth} lines {found}, and "
+                    "each split needs one; about 7, 1 and 2 of 10 fall to them, so 50 lines do"
+                )
+    _check_apart(written)
+    return written
+
+
+@lru_cache(maxsize=16)
+def _check_apart(written: tuple[WrittenFamily, ...]) -> None:
+    """Refuses data with a prompt in common: it could train as the one and be held out as the other.
+
+    Raises:
+        DataError: there is such a prompt.
+    """
+    owner: dict[str, WrittenFamily] = {}
+    for family in written:
+        for line in family.lines:
+            other = owner.setdefault(family.split_key(line.prompt), family)
+            if other is not family:
+                raise DataError(
+                    f"{family.source} and {other.source} have the prompt {line.prompt!r:.60} in common, "
+                    "which may be in train here and in holdout there: take it out of one"
+                )
 
 
 def build_host(config: RunConfig) -> Host:

@@ -24,7 +24,7 @@ from pathlib import Path
 from symbiont_ecology.config import RunConfig, dump_config, load_config
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.build import build_host, build_world, check
+from symbiont_ecology.engine.build import build_host, build_world, check, mixture
 from symbiont_ecology.engine.generation import found, run_generation
 from symbiont_ecology.engine.ration import is_spent
 from symbiont_ecology.engine.world import Host, World
@@ -88,11 +88,13 @@ def resume(
 
     Raises:
         ConfigError: an override of another key, or of the wrong type.
-        RunError: no run in the folder, another writer is at work there, or its files are damaged.
+        RunError: no run in the folder, another writer is at work there, its files are damaged, or its data
+            are not what they were.
         HostError: the host is not the one that the run was founded with.
     """
     config = extended(folder, overrides)
     check(config)
+    check_data(config, folder)
     host = host or build_host(config)
     with _locked(folder):
         if overrides:
@@ -159,6 +161,28 @@ def check_host(folder: Path, host: Host) -> None:
         )
 
 
+def check_data(config: RunConfig, folder: Path) -> None:
+    """Refuses data files that are not what a run was founded with; nothing is loaded but the data.
+
+    Raises:
+        RunError: lines changed, came or went.
+    """
+    path = folder / PROVENANCE_FILE
+    written = mixture(config).written
+    if not written or not path.exists():
+        return
+    try:
+        founded = dict(json.loads(path.read_text(encoding="utf-8"))["data"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path} does not say which data the run was founded with") from error
+    for family in written:
+        if founded.get(family.name) != family.digest:
+            raise RunError(
+                f"{family.source} is not what the run in {folder} was founded with: bring the old lines "
+                "back, or start a new run"
+            )
+
+
 def _live(
     config: RunConfig, folder: Path, watch: Watcher | None, should_stop: Callable[[], bool], host: Host | None
 ) -> Finished:
@@ -207,6 +231,7 @@ def _check_provenance(config: RunConfig, folder: Path, host: Host) -> None:
         "host": host.fingerprint(),
         "model": config.host.model,
         "seed": config.seed,
+        "data": {family.name: family.digest for family in mixture(config).written},
         "python": platform.python_version(),
         "machine": platform.machine(),
         "packages": {name: _version(name) for name in ("symbiont-ecology", "torch", "transformers", "numpy")},

@@ -2,6 +2,7 @@
 
 In distribution are the families, depths and words of the run, with payloads that nobody met. Everything
 else differs from that in one respect. All questions come from the holdout split, unless told otherwise.
+Families that are data (``WrittenFamily``) have one wording and one convention: no shift changes these.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ def in_distribution(tasks: TaskMixture, per_cell: int, seed: int, split: Split) 
 
 def depth(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
     """The run's families, longer than it ever met them; nothing where it met all depths."""
-    return draw_questions(replace(tasks, depths=("long",)), per_cell, seed, split)
+    names = tuple(name for name in tasks.names if "long" in tasks.families[name].depths)
+    return draw_questions(replace(tasks, names=names, depths=("long",)), per_cell, seed, split)
 
 
 def wording(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
     """The run's deepest cells in words that no adapter and no router learned from."""
-    return draw_questions(replace(_deepest(tasks), style=tasks.style.reworded()), per_cell, seed, split)
+    return draw_questions(
+        replace(_ours(_deepest(tasks)), style=tasks.style.reworded()), per_cell, seed, split
+    )
 
 
 def shared_families(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
@@ -52,7 +56,7 @@ def composition(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> D
 
 def ceiling(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
     """The run's cells with the wanted convention told outright: what the host can do when it knows."""
-    return draw_questions(replace(tasks, style=tasks.style.cued()), per_cell, seed, split)
+    return draw_questions(replace(_ours(tasks), style=tasks.style.cued()), per_cell, seed, split)
 
 
 def retention(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
@@ -61,7 +65,7 @@ def retention(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Dra
     The two conventions that are not the target take turns.
     """
     style, questions = tasks.style.cued(), []
-    for index, question in enumerate(draw_questions(_deepest(tasks), per_cell, seed, split)):
+    for index, question in enumerate(draw_questions(_ours(_deepest(tasks)), per_cell, seed, split)):
         assert question.item is not None
         family = tasks.families[question.family]
         others = [one for one in range(3) if one != family.target]
@@ -124,6 +128,11 @@ def _drawn(
 
 def _deepest(tasks: TaskMixture) -> TaskMixture:
     return replace(tasks, depths=tasks.depths[-1:])
+
+
+def _ours(tasks: TaskMixture) -> TaskMixture:
+    """Without families that are data."""
+    return replace(tasks, names=tuple(name for name in tasks.names if not tasks.families[name].is_written))
 
 
 def _other_families(tasks: TaskMixture, role: Role) -> TaskMixture:

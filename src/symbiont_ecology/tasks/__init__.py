@@ -3,7 +3,7 @@
 from typing import ClassVar, Protocol
 
 from symbiont_ecology.registry import Registry
-from symbiont_ecology.tasks.family import TaskFamily
+from symbiont_ecology.tasks.family import TaskFamily, WrittenFamily
 from symbiont_ecology.types import Item
 
 
@@ -28,6 +28,22 @@ class PromptStyle(Protocol):
         """The same questions with the wanted convention told outright: for ceilings and retention."""
 
 
+class TaskSource(Protocol):
+    """Data that somebody wrote, as a mapping in ``tasks.families`` describes it. Frozen, cheap to make."""
+
+    @property
+    def name(self) -> str:
+        """What the family is called: letters, digits, dots, dashes; no name of a task family."""
+
+    def family(self) -> WrittenFamily:
+        """The data, read when it is asked for; the same object as long as the data are the same.
+
+        Raises:
+            DataError: they cannot be read, or break their schema.
+            MissingExtraError: a package that reads them is not installed.
+        """
+
+
 class RewardRule(Protocol):
     """What a reply is worth to learning, in [0, 1]."""
 
@@ -39,7 +55,18 @@ class RewardRule(Protocol):
 
 
 task_families: Registry[TaskFamily] = Registry("task family", "symbiont_ecology.tasks.families")
+task_sources: Registry[TaskSource] = Registry("task source", "symbiont_ecology.tasks.families")
 prompt_styles: Registry[PromptStyle] = Registry("prompt style", "symbiont_ecology.tasks.styles")
 reward_rules: Registry[RewardRule] = Registry("reward rule", "symbiont_ecology.tasks.rewards")
 
-__all__ = ["PromptStyle", "RewardRule", "TaskFamily", "prompt_styles", "reward_rules", "task_families"]
+__all__ = [
+    "PromptStyle",
+    "RewardRule",
+    "TaskFamily",
+    "TaskSource",
+    "WrittenFamily",
+    "prompt_styles",
+    "reward_rules",
+    "task_families",
+    "task_sources",
+]

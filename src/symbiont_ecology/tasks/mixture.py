@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from symbiont_ecology.config import Flip
-from symbiont_ecology.tasks import PromptStyle, TaskFamily, task_families
+from symbiont_ecology.tasks import PromptStyle, TaskFamily, WrittenFamily, task_families
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.types import Cell, Depth, Item
 
@@ -22,11 +22,14 @@ class TaskMixture:
     style: PromptStyle
     flip: Flip | None = None
     is_flipped: bool = False
+    written: tuple[WrittenFamily, ...] = ()
+    """Families that are data: those whose name no task family has."""
 
     @cached_property
     def families(self) -> dict[str, TaskFamily]:
         """The families by name."""
-        return {name: task_families.build(name) for name in self.names}
+        written = {family.name: family for family in self.written}
+        return {name: written[name] if name in written else task_families.build(name) for name in self.names}
 
     @property
     def cells(self) -> tuple[Cell, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from symbiont_ecology.tasks import prompt_styles
-from symbiont_ecology.tasks.family import TaskFamily
+from symbiont_ecology.tasks.family import TaskFamily, ended
 from symbiont_ecology.types import Item
 
 
@@ -24,6 +24,8 @@ class Cue:
 
     def render(self, family: TaskFamily, item: Item) -> str:
         """The prompt of an item."""
+        if family.is_written:
+            return ended(item.payload)
         return f"{family.name}#{item.convention}: {item.payload}\n"
 
     def reworded(self) -> Cue:

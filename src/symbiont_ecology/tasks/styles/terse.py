@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from symbiont_ecology.tasks import prompt_styles
-from symbiont_ecology.tasks.family import TaskFamily
+from symbiont_ecology.tasks.family import TaskFamily, ended
 from symbiont_ecology.tasks.styles.cue import Cue
 from symbiont_ecology.tasks.styles.wording import Wording
 from symbiont_ecology.types import Item
@@ -22,6 +22,8 @@ class Terse:
 
     def render(self, family: TaskFamily, item: Item) -> str:
         """The prompt of an item."""
+        if family.is_written:
+            return ended(item.payload)
         return f"{family.name}: {item.payload}\n"
 
     def reworded(self) -> Wording:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from symbiont_ecology.tasks import prompt_styles
-from symbiont_ecology.tasks.family import FRAMES, TaskFamily
+from symbiont_ecology.tasks.family import FRAMES, TaskFamily, ended
 from symbiont_ecology.tasks.styles.cue import Cue
 from symbiont_ecology.types import Item
 
@@ -26,6 +26,8 @@ class Wording:
 
     def render(self, family: TaskFamily, item: Item) -> str:
         """The prompt of an item."""
+        if family.is_written:
+            return ended(item.payload)
         return f"{family.wording((family.unseen_frame + self.shift) % len(FRAMES))}: {item.payload}\n"
 
     def reworded(self) -> Wording:

@@ -1,0 +1,143 @@
+"""``data``: train, selection and holdout files of a task mix, which have no prompt in common."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from symbiont_ecology.errors import ConfigError, DataError, RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.evaluation.questions import Question
+    from symbiont_ecology.tasks.splits import Split
+
+SFT_FILE = "train_sft.jsonl"
+
+
+def data(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CONFIG|FAMILY… [KEY=VALUE]…",
+            help="A preset or YAML file, or names of task families; changes, such as seed=1.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for train, selection and holdout.jsonl.")],
+    per_cell: Annotated[
+        str, typer.Option(help="Lines of every cell: one number, or three for train, selection, holdout.")
+    ] = "20",
+    depths: Annotated[
+        str | None, typer.Option(help="Such as short,medium.", show_default="the config's")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Another seed draws other lines of the same splits.")] = 0,
+    sft: Annotated[
+        bool, typer.Option("--sft", help=f"Also {SFT_FILE}: the train lines as prompt and completion.")
+    ] = False,
+) -> None:
+    """Write questions with gold targets: three JSONL files without a common prompt, the same for a seed."""
+    from symbiont_ecology.engine.build import mixture
+    from symbiont_ecology.evaluation.questions import draw_questions, write_questions
+
+    counts = _counts(per_cell)
+    tasks = mixture(_config(words, depths))
+    names = [*(f"{split}.jsonl" for split in counts), *([SFT_FILE] if sft else [])]
+    if taken := [name for name in names if (out / name).exists()]:
+        raise ConfigError(f"{out} holds {', '.join(taken)} already: choose another --out")
+    drawn = {split: draw_questions(tasks, count, seed, split) for split, count in counts.items()}
+    check_apart(drawn)
+    try:
+        for split, questions in drawn.items():
+            write_questions(questions, out / f"{split}.jsonl")
+        if sft:
+            write_lessons(drawn["train"], out / SFT_FILE)
+    except OSError as error:
+        raise RunError(f"cannot write to {out}: {error.strerror}") from error
+    _tell(drawn, counts, [f"{name}/{depth}" for name, depth in tasks.cells])
+    print(f"written: {', '.join(str(out / name) for name in names)}")
+
+
+def check_apart(drawn: Mapping[Split, Sequence[Question]]) -> None:
+    """Makes sure that no prompt is in two splits.
+
+    Raises:
+        DataError: one is.
+    """
+    home: dict[str, tuple[Split, Question]] = {}
+    for split, questions in drawn.items():
+        for question in questions:
+            other, first = home.setdefault(question.prompt, (split, question))
+            if other != split:
+                raise DataError(
+                    f"the prompt {question.prompt!r:.60} is in {other} ({first.family}) and in {split} "
+                    f"({question.family}): take one of the families out"
+                )
+
+
+def write_lessons(questions: Sequence[Question], path: Path) -> None:
+    """Writes what supervised fine-tuning reads: ``{"prompt", "completion"}`` per line."""
+    lines = (
+        json.dumps({"prompt": one.prompt, "completion": one.target}, ensure_ascii=False) for one in questions
+    )
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _config(words: Sequence[str], depths: str | None) -> RunConfig:
+    """The config whose task mix is meant."""
+    from symbiont_ecology.config import compose, presets
+    from symbiont_ecology.registry import did_you_mean
+    from symbiont_ecology.tasks import task_families
+
+    overrides = [word for word in words if "=" in word]
+    named = [word for word in words if "=" not in word]
+    if depths is not None:
+        overrides.append(f"tasks.depths=[{depths}]")
+    families, known = task_families.names(), presets()
+    if len(named) == 1 and named[0] not in families:
+        is_known = named[0] in known or named[0] in (name.rpartition("/")[2] for name in known)
+        if is_known or named[0].endswith((".yaml", ".yml")):
+            return compose(named, overrides, f"config {named[0]!r}")
+    kinds = "task family, preset or YAML file" if len(named) == 1 else "task family"
+    for name in named:
+        if name not in families:
+            hint = did_you_mean(name, [*families, *known])
+            raise ConfigError(
+                f"data: {name!r} is no {kinds};{hint} see symbiont list tasks and symbiont list presets"
+            )
+    mix = [f"tasks.families=[{','.join(named)}]"] if named else []
+    return compose((), (*mix, *overrides), "data")
+
+
+def _counts(per_cell: str) -> dict[Split, int]:
+    """How many lines of every cell each split gets."""
+    parts = per_cell.split(",")
+    if len(parts) not in (1, 3) or not all(part.strip().isdecimal() and int(part) for part in parts):
+        raise ConfigError(f"--per-cell: expected a number from 1, or three as in 20,4,10, got {per_cell!r}")
+    numbers = [int(part) for part in parts] * (3 // len(parts))
+    return dict(zip(("train", "selection", "holdout"), numbers, strict=True))
+
+
+def _tell(
+    drawn: Mapping[Split, Sequence[Question]], counts: Mapping[Split, int], cells: Sequence[str]
+) -> None:
+    """Lines per cell and split; on stderr, cells that have fewer than was asked for."""
+    found = {split: Counter(one.cell for one in questions) for split, questions in drawn.items()}
+    width = max(map(len, (*cells, "cell")))
+    print(f"{'cell':{width}s}" + "".join(f"{split:>11s}" for split in drawn))
+    for cell in cells:
+        print(f"{cell:{width}s}" + "".join(f"{found[split][cell]:>11d}" for split in drawn))
+    print(f"{'all':{width}s}" + "".join(f"{len(questions):>11d}" for questions in drawn.values()))
+    for cell in cells:
+        for split, count in counts.items():
+            if found[split][cell] < count:
+                print(
+                    f"warning: {cell} has {found[split][cell]} different lines for {split}, not {count}",
+                    file=sys.stderr,
+                )

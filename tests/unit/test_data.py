@@ -1,0 +1,615 @@
+"""Data that somebody wrote as tasks, data sets that this package writes, and questions from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symbiont_ecology.cli.data import SFT_FILE, check_apart, data
+from symbiont_ecology.config import RunConfig, compose, config_folder, dump_config, find_data, load_config
+from symbiont_ecology.engine.build import check, mixture
+from symbiont_ecology.engine.run import PROVENANCE_FILE, resume, start
+from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError, RunError
+from symbiont_ecology.evaluation.measure import Candidates
+from symbiont_ecology.evaluation.questions import (
+    DEFAULT_REPLY_LIMIT,
+    Question,
+    draw_questions,
+    read_questions,
+    write_questions,
+)
+from symbiont_ecology.evaluation.shifts import SHIFTS, draw_shifts
+from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.registry import Spec
+from symbiont_ecology.tasks import WrittenFamily, prompt_styles, task_families, task_sources
+from symbiont_ecology.tasks.families import file as file_module
+from symbiont_ecology.tasks.splits import split_of
+from toy import ToyHost, toy_ecology
+
+Row = dict[str, Any]
+OWN_SHIFTS = ("depth", "wording", "ceiling", "retention")
+"""Shifts of a mix that change what data have only one of."""
+
+
+def rows(count: int = 80, start: int = 0) -> list[Row]:
+    """Lines whose targets the toy host can say."""
+    return [
+        {"prompt": f"quiz: no {number}", "target": "abc"[number % 3]}
+        for number in range(start, start + count)
+    ]
+
+
+def jsonl(path: Path, lines: list[Row]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def family(path: Path, **knobs: str) -> WrittenFamily:
+    return task_sources.build({"kind": "file", "name": "quiz", "path": str(path), **knobs}).family()
+
+
+def config(
+    *families: Spec, depths: str = "short", generations: int = 6, strategy: Spec = "single"
+) -> RunConfig:
+    """The config of a toy run, as if it had been read from a file."""
+    return compose(
+        (),
+        (
+            f"tasks.families={json.dumps(families)}",
+            f"tasks.depths=[{depths}]",
+            f"strategy={json.dumps(strategy)}",
+            f"run.generations={generations}",
+            "run.checkpoint_every=2",
+            "economy={dowry: 12000, grace: 1, cap: 40000}",
+        ),
+        "test",
+    )
+
+
+def quiz(path: Path, name: str = "quiz") -> dict[str, Any]:
+    return {"kind": "file", "name": name, "path": str(path)}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Eighty lines."""
+    return jsonl(tmp_path / "quiz.jsonl", rows())
+
+
+# Reading.
+
+
+def test_lines_are_read_whoever_wrote_them(tmp_path: Path) -> None:
+    path = tmp_path / "all.jsonl"
+    texts = [
+        '{"prompt": "a", "target": "1"}',
+        "",
+        "  ",
+        '{"prompt": "b", "completion": " 2 ", "depth": "long"}',
+        '{"prompt": "c", "target": 3, "completion": "no", "depth": "medium", "more": [1]}',
+        '{"prompt": "d\u2028d", "target": "four\\nlines", "depth": "hard"}',
+        '{"prompt": "e", "target": "3 + 2 = 5\\nso it is\\n#### 1,005", "depth": null}',
+        '{"prompt": "a\\n", "target": "1"}',
+    ]
+    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(texts).encode())
+    found = family(path)
+    assert [(line.depth, line.prompt, line.target) for line in found.lines] == [
+        ("short", "a", "1"),
+        ("long", "b", "2"),
+        ("medium", "c", "3"),
+        ("short", "d\u2028d", "four\nlines"),
+        ("short", "e", "1,005"),
+    ]
+    assert found.depths == ("short", "medium", "long")
+    assert found.reply_limit("long") == 2
+    assert found.reply_limit("short") == len("four\nlines") + 1
+
+
+def test_columns_can_be_named(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "q.jsonl", [{"question": "q", "answer": "a", "prompt": "p", "target": "t"}])
+    assert [
+        (line.prompt, line.target) for line in family(path, prompt="question", target="answer").lines
+    ] == [("q", "a")]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "line 2: not JSON"),
+        ("[" * 100_000, "line 2: not JSON"),
+        ("3", "line 2: expected an object, got 3"),
+        ('{"prompt": "", "target": "t"}', "line 2: expected text under 'prompt', got ''"),
+        ('{"prompt": 7, "target": "t"}', "line 2: expected text under 'prompt', got 7"),
+        (
+            '{"promt": "p", "target": "t"}',
+            "no column 'prompt'; did you mean 'promt'? set prompt to one of: promt",
+        ),
+        ('{"prompt": "p", "answer": "t"}', "no column 'target'; set target to one of: prompt, answer"),
+        ('{"prompt": "p", "target": true}', "expected text under 'target', got True"),
+        ('{"prompt": "p", "target": 1.5}', "expected text under 'target', got 1.5"),
+        ('{"prompt": "p", "target": "  "}', "expected text under 'target', got '  '"),
+        ('{"prompt": "p", "target": "\\ud800"}', "line 2: half a character"),
+        (
+            '{"prompt": "quiz: no 0\\n", "target": "x"}',
+            "line 2: the prompt of line 1 with another target, 'x'",
+        ),
+    ],
+)
+def test_a_wrong_line_is_one_clear_line(line: str, said: str, tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "quiz.jsonl", rows(1))
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(DataError) as refused:
+        family(path)
+    assert said in str(refused.value)
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_files_that_cannot_be_read_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "text.csv").write_text("prompt,target\n")
+    (tmp_path / "empty.jsonl").write_text("\n\n")
+    (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "folder.jsonl").mkdir()
+    for name, said in (
+        ("missing.jsonl", "no such file"),
+        ("text.csv", "ends in .jsonl or .parquet"),
+        ("empty.jsonl", "no lines"),
+        ("binary.jsonl", "cannot be read"),
+        ("folder.jsonl", "expected a file"),
+    ):
+        with pytest.raises(DataError, match=said):
+            family(tmp_path / name)
+    monkeypatch.setattr(file_module, "MOST_LINES", 50)
+    with pytest.raises(DataError, match="at most 50 lines"):
+        family(jsonl(tmp_path / "many.jsonl", rows()))
+    monkeypatch.setattr(file_module, "LARGEST_MB", 0.001)
+    with pytest.raises(DataError, match=r"0 MB, at most 0.001 are read: take a part of it"):
+        family(jsonl(tmp_path / "large.jsonl", rows()))
+
+
+def test_a_file_is_read_again_when_it_changed_and_not_before(file: Path) -> None:
+    first = family(file)
+    assert family(file) is first
+    jsonl(file, rows(81))
+    assert len(family(file).lines) == 81
+    assert len(first.lines) == 80
+    assert family(file).digest != first.digest
+
+
+PARQUET_ROWS = [
+    {"question": f"quiz: no {n}", "answer": f"so\n#### {n}", "depth": "medium" if n % 2 else "short"}
+    for n in range(100)
+]
+
+
+def parquet(path: Path) -> Path:
+    pyarrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    writer.write_table(pyarrow.Table.from_pylist(PARQUET_ROWS), path)
+    return path
+
+
+def test_parquet_is_read_as_jsonl_is(tmp_path: Path) -> None:
+    columns = {"prompt": "question", "target": "answer"}
+    found = family(parquet(tmp_path / "q.parquet"), **columns)
+    assert found.digest == family(jsonl(tmp_path / "q.jsonl", PARQUET_ROWS), **columns).digest
+    assert [line.target for line in found.lines[:3]] == ["0", "1", "2"]
+    with pytest.raises(DataError, match="no column 'prompt'; set prompt to one of: question, answer, depth"):
+        family(tmp_path / "q.parquet")
+    (tmp_path / "no.parquet").write_bytes(b"PAR1 but not really")
+    with pytest.raises(DataError, match="not a Parquet file"):
+        family(tmp_path / "no.parquet")
+
+
+def test_a_data_set_is_read_as_jsonl_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "gsm").mkdir()
+    parquet(tmp_path / "gsm/train.parquet")
+    spec = {"kind": "file", "name": "quiz", "dataset": str(tmp_path / "gsm"), "prompt": "question"}
+    found = task_sources.build({**spec, "split": "train", "target": "answer"}).family()
+    columns = {"prompt": "question", "target": "answer"}
+    assert found.digest == family(jsonl(tmp_path / "q.jsonl", PARQUET_ROWS), **columns).digest
+    few = task_sources.build({**spec, "split": "train[:7]", "target": "answer"}).family()
+    assert few.lines == found.lines[:7]
+    for knobs, said in (
+        ({"split": "tset"}, "cannot be loaded"),
+        ({"config": "nope"}, "cannot be loaded: BuilderConfig 'nope' not found"),
+        ({}, "no column 'target'; set target to one of"),
+    ):
+        with pytest.raises(DataError, match=said):
+            task_sources.build({**spec, **knobs}).family()
+
+
+@pytest.mark.parametrize(("package", "knob"), [("pyarrow", "path"), ("datasets", "dataset")])
+def test_a_missing_package_is_said_with_what_to_type(
+    package: str, knob: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "q.parquet").touch()
+    monkeypatch.setitem(sys.modules, package, None)
+    spec = {"kind": "file", "name": "quiz", knob: str(tmp_path / "q.parquet")}
+    with pytest.raises(
+        MissingExtraError, match=rf"{package}: pip install 'symbiont-ecology\[data\]'"
+    ) as refused:
+        check(config(spec))
+    assert refused.value.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        (
+            {"name": "a/b", "path": "x"},
+            "name: expected letters, digits, dots and dashes, at most 64, got 'a/b'",
+        ),
+        ({"name": "", "path": "x"}, "name: expected letters"),
+        ({"name": "a\n", "path": "x"}, "name: expected letters"),
+        ({"name": "a" * 65, "path": "x"}, "name: expected letters"),
+        ({"name": "a"}, "expected either path, a file, or dataset, a name"),
+        ({"name": "a", "path": "x", "dataset": "y"}, "expected either path"),
+        ({"name": "a", "path": "x", "split": "test"}, "config and split belong to a dataset"),
+        ({"name": "a", "path": "x", "promt": "q"}, "unknown key 'promt'; did you mean 'prompt'?"),
+        ({"path": "x"}, "missing key 'name'"),
+    ],
+)
+def test_wrong_knobs_are_one_clear_line(knobs: Row, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        task_sources.build({"kind": "file", **knobs})
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+# In a config.
+
+
+def test_a_mapping_among_the_families_is_a_name_with_a_source(file: Path, tmp_path: Path) -> None:
+    found = config("math.add", quiz(file))
+    assert found.tasks.families == ("math.add", "quiz")
+    assert found.tasks.sources == (quiz(file),)
+    (tmp_path / "dumped.yaml").write_text(dump_config(found))
+    assert load_config(tmp_path / "dumped.yaml") == found
+    replaced = load_config(tmp_path / "dumped.yaml", ["tasks.families=[math.add]"])
+    assert replaced.tasks.sources == ()
+    check(found)
+
+
+@pytest.mark.parametrize(
+    ("families", "error", "said"),
+    [
+        ([{"kind": "file", "path": "x"}], ConfigError, "tasks.families: expected a name in {'kind'"),
+        (["quiz"], ConfigError, "no task family 'quiz'"),
+        (
+            [{"kind": "flie", "name": "quiz", "path": "x"}],
+            ConfigError,
+            "no task source 'flie'; did you mean 'file'?",
+        ),
+        ([{"kind": "file", "name": "quiz", "path": "x"}], DataError, "no such file"),
+        (
+            [{"kind": "file", "name": "math.add", "path": "FILE"}],
+            ConfigError,
+            "['math.add'] are names of task",
+        ),
+        (["quiz", {"kind": "file", "name": "quiz", "path": "FILE"}], ConfigError, "each of them once"),
+        (
+            [{"kind": "file", "name": name, "path": "FILE"} for name in ("a", "b")],
+            DataError,
+            "have the prompt 'quiz: no 0' in common",
+        ),
+    ],
+)
+def test_families_that_do_not_fit_are_refused_before_a_host_is_loaded(
+    families: list[Any], error: type[Exception], said: str, file: Path
+) -> None:
+    placed = json.loads(json.dumps(families).replace("FILE", str(file)))
+    with pytest.raises(error) as refused:
+        check(config(*placed))
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_depths_that_the_data_have_not_are_refused_with_those_they_have(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"has no medium lines: set tasks.depths=\[short\]"):
+        check(config(quiz(file), depths="short,medium"))
+    mixed = jsonl(
+        tmp_path / "mixed.jsonl", [row | {"depth": ("short", "long")[n % 2]} for n, row in enumerate(rows())]
+    )
+    check(config(quiz(mixed), depths="long"))
+    with pytest.raises(ConfigError, match=r"has no medium lines: set tasks.depths=\[short,long\]"):
+        check(config(quiz(mixed), depths="medium"))
+
+
+def test_data_too_small_for_a_split_are_refused_with_their_counts(tmp_path: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"too small: of its 3 short lines \d train, \d selection, \d holdout"
+    ):
+        check(config(quiz(jsonl(tmp_path / "small.jsonl", rows(3)))))
+
+
+def test_data_cannot_flip(file: Path) -> None:
+    flipped = config("math.add", quiz(file)).model_dump() | {}
+    flipped["tasks"]["flip"] = {"families": ("quiz",), "at_flops": 1.0, "back_flops": None}
+    with pytest.raises(ConfigError, match=r"\['quiz'\] are data, which have one convention only"):
+        check(RunConfig(**flipped))
+
+
+# Living on data.
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A toy ecology that lives on data and on a family of ours."""
+    folder = tmp_path_factory.mktemp("lived")
+    path = jsonl(folder / "quiz.jsonl", rows(300))
+    start(
+        config("math.add", quiz(path), generations=6, strategy=toy_ecology()), folder / "run", host=ToyHost()
+    )
+    return folder
+
+
+def test_a_run_asks_train_lines_alone_and_as_they_stand(lived: Path) -> None:
+    prompts = {row["prompt"] for row in rows(300)}
+    asked = set()
+    for event in read_events(lived / "run/events.jsonl"):
+        if isinstance(event, Acted) and event.cell == "quiz/short":
+            asked |= {identity.split("/", 3)[3] for identity in event.items}
+    assert len(asked) > 20
+    assert asked <= prompts
+    assert {split_of("quiz", prompt) for prompt in asked} == {"train"}
+    candidates = Candidates.of_run(lived / "run")
+    seen = {one.prompt for one in candidates.portfolio.observations if one.prompt.startswith("quiz")}
+    assert seen <= {f"{prompt}\n" for prompt in prompts}
+    answers = candidates.evaluate(candidates.questions(30), ToyHost(), "learned").answers
+    held = [one.question for one in answers if one.question.family == "quiz"]
+    assert len(held) == 30
+    assert all(split_of("quiz", one.prompt.rstrip()) == "holdout" for one in held)
+
+
+def test_a_resumed_run_on_data_equals_an_uninterrupted_one(file: Path, tmp_path: Path) -> None:
+    for folder, generations in (("short", 3), ("long", 6)):
+        start(config(quiz(file), generations=generations), tmp_path / folder, host=ToyHost())
+    resume(tmp_path / "short", overrides=["run.generations=6"], host=ToyHost())
+    for name in ("state.json", "events.jsonl", "config.yaml", PROVENANCE_FILE):
+        assert (tmp_path / "short" / name).read_bytes() == (tmp_path / "long" / name).read_bytes(), name
+
+
+def test_a_run_is_not_resumed_on_other_data(file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    start(config(quiz(file)), folder, host=ToyHost())
+    text = file.read_text()
+    longer = ["run.generations=8"]
+    file.write_text(text.replace('"a"', '"b"', 1))
+    with pytest.raises(RunError, match=r"family 'quiz' .* is not what the run in .* was founded with"):
+        resume(folder, overrides=longer, host=ToyHost())
+    file.unlink()
+    with pytest.raises(DataError, match="no such file"):
+        resume(folder, overrides=longer, host=ToyHost())
+    file.write_text(text.replace("\n", "\r\n\r\n"))  # other bytes, the same lines
+    assert resume(folder, overrides=longer, host=ToyHost()).is_complete
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_shift_leaves_out_data_that_it_cannot_change(shift: str, file: Path) -> None:
+    tasks = mixture(config("math.add", quiz(file)))
+    drawn = draw_shifts(tasks, [shift], 4)
+    found = Counter(one.family for one in drawn)
+    assert ("quiz" in found) is (shift in ("in-distribution", "perturbed"))
+    assert ("math.add" in found) is (shift in ("in-distribution", "perturbed", *OWN_SHIFTS))
+    assert all(one.verdict(one.target) == 1.0 for one in drawn)
+
+
+def test_the_depth_shift_takes_long_lines_where_there_are_some(tmp_path: Path) -> None:
+    lines = [row | {"depth": ("short", "long")[n % 2]} for n, row in enumerate(rows(200))]
+    tasks = mixture(config(quiz(jsonl(tmp_path / "mixed.jsonl", lines))))
+    assert {one.depth for one in draw_shifts(tasks, ["depth"], 4)} == {"long"}
+
+
+# Data sets that are written.
+
+
+def read(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_data_sets_are_written_apart_and_the_same_for_a_seed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, seed in (("one", 3), ("two", 3), ("three", 4)):
+        data(["math.add", "countdown"], tmp_path / folder, "30,5,12", "short,long", seed, True)
+    said = capsys.readouterr()
+    assert ["math.add/long", "30", "5", "12"] in [line.split() for line in said.out.splitlines()]
+    assert not said.err
+    names = ("train.jsonl", "selection.jsonl", "holdout.jsonl", SFT_FILE)
+    one, two, three = ({n: (tmp_path / f / n).read_bytes() for n in names} for f in ("one", "two", "three"))
+    assert one == two
+    assert all(one[name] != three[name] for name in names)
+    prompts = {name: {row["prompt"] for row in read(tmp_path / "one" / name)} for name in names}
+    assert [len(prompts[name]) for name in names] == [120, 20, 48, 120]
+    assert prompts["train.jsonl"] == prompts[SFT_FILE]
+    assert not prompts["train.jsonl"] & prompts["holdout.jsonl"]
+    assert not prompts["selection.jsonl"] & (prompts["train.jsonl"] | prompts["holdout.jsonl"])
+    for row, lesson in zip(
+        read(tmp_path / "one/train.jsonl"), read(tmp_path / "one" / SFT_FILE), strict=True
+    ):
+        assert lesson == {"prompt": row["prompt"], "completion": row["target"]}
+        assert {"family", "depth", "task_id"} <= set(row)
+
+
+def test_a_cell_with_fewer_lines_than_asked_for_is_a_warning(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(f"tasks: {{families: [{json.dumps(quiz(file))}], depths: [short]}}\n")
+    data([str(path)], tmp_path / "out", "40")
+    said = capsys.readouterr()
+    counts = Counter(split_of("quiz", row["prompt"]) for row in rows())
+    for split in ("selection", "holdout"):
+        assert f"warning: quiz/short has {counts[split]} different lines for {split}, not 40" in said.err
+        found = read_questions(tmp_path / "out" / f"{split}.jsonl")
+        assert len(found) == counts[split]
+        tasks = mixture(load_config(path))
+        assert found == draw_questions(tasks, 40, split=split)  # reply limits and all
+
+
+@pytest.mark.parametrize(
+    ("words", "per_cell", "said"),
+    [
+        (["math.ad"], "5", "'math.ad' is no task family, preset or YAML file; did you mean 'math.add'?"),
+        (["math.add", "demo"], "5", "'demo' is no task family; did you mean 'demo'?"),
+        (["math.sub"], "5", "'math.sub' is kept for evaluation"),
+        (["no.yaml"], "5", "no config file 'no.yaml'"),
+        (["math.add", "tasks.stile=cue"], "5", "unknown key 'tasks.stile'"),
+        (["math.add"], "0", "--per-cell: expected a number from 1, or three as in 20,4,10, got '0'"),
+        (["math.add"], "1,2", "--per-cell: expected"),
+        (["math.add"], "many", "--per-cell: expected"),
+        (["tasks.depths=[short]"], "5", "missing key 'tasks.families'"),
+    ],
+)
+def test_wrong_words_are_one_clear_line(words: list[str], per_cell: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        data(words, tmp_path / "out", per_cell)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_was_written_is_not_written_over(tmp_path: Path) -> None:
+    data(["math.add"], tmp_path, "2")
+    with pytest.raises(ConfigError, match=r"holds train.jsonl, selection.jsonl, holdout.jsonl already"):
+        data(["math.add"], tmp_path, "3")
+
+
+def test_a_prompt_in_two_splits_is_refused() -> None:
+    same = Question("q", "p\n", "t", "one", "short", 9)
+    check_apart({"train": [same, same], "holdout": []})
+    with pytest.raises(DataError, match=r"the prompt 'p\\n' is in train \(one\) and in holdout \(one\)"):
+        check_apart({"train": [same], "holdout": [same]})
+
+
+def test_another_style_keeps_its_reply_limits(tmp_path: Path) -> None:
+    data(["math.add", "tasks.style=natural"], tmp_path, "2")
+    assert {one.reply_limit for one in read_questions(tmp_path / "holdout.jsonl")} == {7 + 24}
+
+
+# Data sets that are shipped.
+
+SHIPPED = {
+    "evaluation/paper_holdout.jsonl": "holdout.jsonl",
+    "evaluation/paper_selection.jsonl": "selection.jsonl",
+    "training/paper_sft.jsonl": SFT_FILE,
+}
+
+
+def test_shipped_data_are_what_the_command_writes(tmp_path: Path) -> None:
+    data(["tasks/trained"], tmp_path, "20,4,10", sft=True)
+    for name, written in SHIPPED.items():
+        shipped = config_folder() / name
+        assert shipped.read_bytes() == (tmp_path / written).read_bytes(), name
+        assert shipped.stat().st_size < 200_000
+        assert find_data(Path(name)) == shipped
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name.startswith("evaluation")])
+def test_every_shipped_question_is_won_by_its_target(name: str) -> None:
+    questions = read_questions(Path(name))
+    assert {one.family for one in questions} == set(load_config("tasks/trained").tasks.families)
+    for one in questions:
+        assert one.item is not None
+        assert [one.verdict(reply) for reply in (one.target, "", "what?")] == [1.0, 0.0, 0.0]
+
+
+def test_every_shipped_lesson_ends_in_the_right_answer() -> None:
+    style = prompt_styles.build("terse")
+    for row in read(config_folder() / "training/paper_sft.jsonl"):
+        name, _, payload = row["prompt"].removesuffix("\n").partition(": ")
+        judge = task_families.build(name)
+        item = judge.item(payload, "short")
+        assert style.render(judge, item) == row["prompt"]
+        assert judge.verify(item, row["completion"]) == 1.0
+        assert split_of(name, judge.split_key(payload)) == "train"
+
+
+# Questions from elsewhere.
+
+LINE = {"prompt": "2+2?", "target": "4", "family": "math.add", "depth": "short"}
+Change = Callable[[str], bytes]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda text: text.encode(),
+        lambda text: b"\xef\xbb\xbf" + text.encode(),
+        lambda text: text.replace("\n", "\r\n").encode(),
+        lambda text: text.replace("\n", "\n\n \n").encode(),
+        lambda text: text.rstrip("\n").encode(),
+    ],
+    ids=["plain", "byte order mark", "carriage returns", "blank lines", "no last line end"],
+)
+def test_questions_are_read_however_an_editor_left_them(written: Change, tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_bytes(
+        written(json.dumps(LINE) + "\n" + json.dumps(LINE | {"prompt": "3+3?", "target": "6"}) + "\n")
+    )
+    assert [(one.prompt, one.target) for one in read_questions(path)] == [("2+2?", "4"), ("3+3?", "6")]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"family": "geo.capitals", "depth": "easy"},
+        {"depth": "level 3"},
+        {"payload": "2+2", "difficulty": 3},  # a payload of theirs, not of ours
+        {"payload": {"a": 2}, "convention": "plain"},
+        {"task_id": None},
+        {"task_id": 17},
+        {"target": "so\nit is\n4"},
+        {"target": "The answer is 4"},
+        {"target": "`4`"},
+        {"target": "x" * 500},
+    ],
+)
+def test_a_line_from_elsewhere_is_won_by_its_target_and_lost_without(changes: Row, tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "q.jsonl", [LINE | changes])
+    (question,) = read_questions(path)
+    assert question.item is None
+    assert question.verdict(question.target) == 1.0
+    assert question.verdict(f"  {question.target}\n") == 1.0
+    assert [question.verdict(reply) for reply in ("", "5", "so\nit is\n5")] == [0.0, 0.0, 0.0]
+    assert question.reply_limit > len(question.target)
+    known = changes.get("family", "math.add") == "math.add" and changes.get("depth", "short") == "short"
+    assert question.reply_limit >= (7 if known else DEFAULT_REPLY_LIMIT)
+    assert question.id in ("17", f"{path} line 1")
+    write_questions([question], tmp_path / "again.jsonl")
+    assert read_questions(tmp_path / "again.jsonl") == [question]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"target": 4}, 'got 4; write it as the reply should be, such as "4"'),
+        ({"target": True}, 'got True; write it as the reply should be, such as "True"'),
+        ({"target": ["4"]}, "expected text under 'target', got ['4']"),
+        ({"depth": 1}, "expected text under 'depth', got 1"),
+        ({"prompt": "\ud800"}, "half a character"),
+        ({"reply_limit": 0}, "expected a whole number from 1 under 'reply_limit', got 0"),
+        ({"reply_limit": "9"}, "expected a whole number from 1 under 'reply_limit', got '9'"),
+    ],
+)
+def test_a_line_that_cannot_be_judged_is_refused(changes: Row, said: str, tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "q.jsonl", [LINE | changes])
+    with pytest.raises(DataError) as refused:
+        read_questions(path)
+    assert said in str(refused.value)
+    assert "line 1" in str(refused.value)
+
+
+def test_json_nested_too_deep_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "deep.jsonl"
+    path.write_text("[" * 100_000 + "\n")
+    with pytest.raises(DataError, match="line 1: not JSON"):
+        read_questions(path)
