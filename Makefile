@@ -3,19 +3,26 @@
 PYTHON ?= python3
 # Another package index for torch, such as one with builds for the CPU alone. Empty: the default index.
 TORCH_INDEX ?=
+# What calibrate-resume runs. OUTPUT, SEED, CHECKPOINT_EVERY, DEVICE, BATCH_SIZE (questions per cell and
+# generation) and FINAL_HOLDOUT are as CONFIG has them where they are not given.
+CONFIG ?= demo
+CALIB_GENS ?= 10
+FULL_GENS ?= 50
 
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check all host bench evidence clean
+.PHONY: help setup demo calibrate-resume test check all host bench evidence clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  PYTHON=python3.12       another interpreter (3.11 or newer)"
 	@echo "  TORCH_INDEX=URL         another package index for torch"
+	@echo "  CONFIG=demo CALIB_GENS=10 FULL_GENS=50 OUTPUT= SEED= CHECKPOINT_EVERY= DEVICE= BATCH_SIZE= FINAL_HOLDOUT="
+	@echo "                          what calibrate-resume runs"
 
 setup: $(INSTALLED) ## make .venv with everything that demo and test need
 
@@ -31,6 +38,15 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/build_native.py src/symbion
 
 demo: setup ## watch an ecology learn on the embedded host, at most 5 minutes; run it again to go on
 	$(BIN)/symbiont demo
+
+calibrate-resume: setup ## a short run of CONFIG, a verdict on its health, and on to FULL_GENS if it is well; again: goes on
+	$(BIN)/symbiont calibrate '$(CONFIG)' --generations $(CALIB_GENS) --full $(FULL_GENS) $(strip \
+	  $(if $(OUTPUT),--out '$(OUTPUT)') \
+	  $(if $(SEED),'seed=$(SEED)') \
+	  $(if $(CHECKPOINT_EVERY),'run.checkpoint_every=$(CHECKPOINT_EVERY)') \
+	  $(if $(DEVICE),'host.device=$(DEVICE)') \
+	  $(if $(BATCH_SIZE),'strategy.questions=$(BATCH_SIZE)') \
+	  $(if $(FINAL_HOLDOUT),'run.final_holdout=$(FINAL_HOLDOUT)'))
 
 test: setup ## run the tests, at most 10 minutes
 	$(BIN)/python -m pytest

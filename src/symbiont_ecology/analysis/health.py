@@ -2,18 +2,19 @@
 
 A finding says what was seen, in numbers, and which key of the config mends it. *Sick* is what more
 generations would not mend by themselves; *warn* is what costs something but lets the run do its work.
-Shares of questions carry 95 % Wilson intervals. A question counts once however many rollouts it was given,
-because rollouts of one question are not independent.
+Shares carry 95 % Wilson intervals. A question counts once however many rollouts it was given, because
+rollouts of one question are not independent.
 
 What a log cannot say, such as that nobody is meant to learn, comes as a ``Design``.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.events import (
@@ -29,20 +30,16 @@ from symbiont_ecology.events import (
 )
 from symbiont_ecology.statistics import Interval, wilson
 
-RARE_ROLLOUTS, RARE_QUESTIONS = 0.05, 0.15
-"""Upper 95 % bounds, of rollouts that are right and of questions that any rollout solves, below which a cell
-is beyond reach. Without a single success it takes 73 rollouts to 22 questions to say so."""
-ENOUGH_QUESTIONS = 22
-SOLVED = 0.95
-"""Share of questions, as lower 95 % bound, from which there is nothing left to learn."""
-UPDATES = (1, 2, 3)
-"""Updates within a life after which the learned are compared with those who have learned nothing yet."""
-MARGIN = 2
-"""A right answer should pay for so many rollouts with everything that belongs to them."""
-POOR = 0.5
-"""Part of its spending that a population must earn once everyone whom it was founded with has gone broke."""
-POISONED = 0.25
-"""Part of all organelles whose quarantine is more than an accident."""
+RARE_ROLLOUTS, RARE_QUESTIONS, LUCKY = 0.05, 0.15, 1
+"""Upper bounds of the rollouts that are right, and of the questions that any of their rollouts solves, below
+which a cell is beyond reach; and how many solved questions are an accident."""
+ENOUGH = 22  # questions from which the second bound can be met
+SOLVED = 0.95  # lower bound of the questions that the host solves from which nothing is left to learn
+UPDATES = (1, 2, 3)  # after which the learned are compared with those who have learned nothing yet
+MARGIN, MOST = 2, 3  # rollouts that a right answer should pay for, with all that belongs to them
+POOR = 0.5  # part of its spending that a population must earn when all its founders went broke
+POISONED = 0.25  # part of all organelles whose quarantine is more than an accident
+DIVERGED, SANE = 2, 0.01  # growth of a loss that is too much; a learning rate that often is not
 
 
 @dataclass(frozen=True)
@@ -50,16 +47,11 @@ class Design:
     """What a run is meant to do, as far as its event log cannot say it."""
 
     prices: Prices = field(default_factory=Prices)
-    learns: bool = True
-    """Whether its plasticity teaches anything; False for the frozen control."""
-    sees_gold: bool = False
-    """Whether it learns from gold answers and so needs no success to begin with."""
-    is_mortal: bool = True
-    """Whether the bankrupt die."""
-    breed_at: int | None = None
-    """Balance from which an organelle breeds, in mATP; None where nobody is meant to breed."""
-    flip_at: float | None = None
-    """Training FLOPs at which what counts as right changes; what comes after it is not judged."""
+    learns: bool = True  # whether its plasticity teaches anything; not in the frozen control
+    sees_gold: bool = False  # whether it learns from gold answers and so needs no success to begin with
+    is_mortal: bool = True  # whether the bankrupt die
+    breed_at: int | None = None  # balance from which an organelle breeds, in mATP; None where nobody does
+    flip_at: float | None = None  # training FLOPs at which what is right changes; the rest is not judged
 
 
 @dataclass(frozen=True)
@@ -67,19 +59,18 @@ class Finding:
     """Something that is wrong: what was seen, and which key mends it in which direction."""
 
     name: str
-    severity: Literal["sick", "warn"]
+    severity: str  # sick or warn
     seen: str
     mend: str
 
 
 @dataclass(frozen=True)
 class Health:
-    """The verdict on the generations that were looked at."""
+    """The verdict on so many generations. What was measured: energy in mATP, shares with intervals."""
 
     generations: int
     findings: tuple[Finding, ...]
     measured: Mapping[str, Any]
-    """Energy in mATP; shares with their intervals."""
 
     @property
     def is_sick(self) -> bool:
@@ -88,36 +79,32 @@ class Health:
 
     def record(self) -> dict[str, Any]:
         """The verdict as plain values."""
-        return {
-            "schema": 1,
-            "verdict": "sick" if self.is_sick else "healthy",
-            "generations": self.generations,
-            "findings": [asdict(finding) for finding in self.findings],
-            "measured": dict(self.measured),
-        }
+        verdict = "sick" if self.is_sick else "healthy"
+        return {"schema": 1, "verdict": verdict, **asdict(self)}
 
 
 def examine(events: Iterable[Event], design: Design) -> Health:
     """Looks for everything that is known to go wrong. Pure: equal events give an equal verdict."""
-    seen = _Seen()
+    seen = _Seen(design)
     for event in _before_flip(events, design.flip_at):
         seen.add(event)
     is_learning = design.learns and seen.rate is not None
-    collapse = _collapse(seen) + _divergence(seen, design) if is_learning else []
-    findings = collapse + _quarantines(seen)
-    if not collapse:  # it would starve everyone and hide every success, so these would follow from it
-        findings += _starvation(seen, design)
+    findings = _worse(seen) if is_learning else []
+    if not findings:  # it starves everyone and hides every success, so the next two would follow from it
+        findings += _starvation(seen) if design.is_mortal else []
         findings += _beyond_reach(seen, is_learning and not design.sees_gold)
+    findings += _quarantines(seen)
     if is_learning:
-        findings += _no_lessons(seen, findings) + _nothing_left(seen, design) + _thin_evidence(seen, design)
-    findings += _standstill(seen, design) + _memory(seen)
-    findings.sort(key=lambda finding: finding.severity != "sick")
-    return Health(seen.generations, tuple(findings), _measured(seen))
+        findings += _no_lessons(seen) if not seen.count["lessons"] else []
+        findings += _nothing_left(seen) + _thin_evidence(seen) if not design.sees_gold else []
+    findings += (_standstill(seen) if design.breed_at is not None else []) + _memory(seen)
+    findings.sort(key=lambda finding: finding.severity)  # the sick first
+    return Health(seen.generations, tuple(findings), seen.measured())
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Tally:
-    """Answers, counted by question: ``right`` adds up each question's share of right rollouts."""
+    """Answers. ``right`` adds up the share of right rollouts of each question."""
 
     questions: int = 0
     solved: int = 0
@@ -125,14 +112,12 @@ class _Tally:
     rollouts: int = 0
     successes: float = 0.0
 
-    def add(self, event: Acted) -> None:
-        for start in range(0, len(event.rewards), event.samples):
-            rewards = event.rewards[start : start + event.samples]
-            self.questions += 1
-            self.solved += any(rewards)
-            self.right += sum(rewards) / len(rewards)
-            self.rollouts += len(rewards)
-            self.successes += sum(rewards)
+    @classmethod
+    def of(cls, event: Acted) -> _Tally:
+        starts = range(0, len(event.rewards), event.samples)
+        groups = [event.rewards[start : start + event.samples] for start in starts]
+        solved, right = sum(map(any, groups)), sum(sum(one) / len(one) for one in groups)
+        return cls(len(groups), solved, right, len(event.rewards), sum(event.rewards))
 
     def __add__(self, other: _Tally) -> _Tally:
         return _Tally(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
@@ -142,58 +127,61 @@ class _Tally:
         return wilson(round(self.right), self.questions)
 
     @property
+    def most(self) -> float:
+        return wilson(round(self.successes), self.rollouts).high
+
+    @property
     def is_beyond_reach(self) -> bool:
-        some = wilson(round(self.successes), self.rollouts).high < RARE_ROLLOUTS
-        return some and wilson(self.solved, self.questions).high < RARE_QUESTIONS
+        return self.most < RARE_ROLLOUTS and wilson(self.solved, self.questions).high < RARE_QUESTIONS
+
+    def solvers(self, what: str) -> str:
+        return f"{'hardly anybody' if self.successes else 'nobody'} solves {what}"
 
     def __str__(self) -> str:
-        most = wilson(round(self.successes), self.rollouts).high
-        return (
-            f"{self.successes:.0f} right in {self.rollouts} rollouts to {self.questions} questions, "
-            f"so with 95 % confidence at most {100 * most:.1f} % can be right"
-        )
+        asked = f"{self.rollouts} rollouts to {self.questions} questions"
+        return f"{self.successes:.0f} right in {asked}, so at most {100 * self.most:.1f} % are (95 % Wilson)"
+
+
+_Cells = defaultdict[str, _Tally]
 
 
 class _Seen:
     """The events, added up."""
 
-    def __init__(self) -> None:
-        self.generations = self.founders = self.bankrupt = self.births = self.refounded = self.trials = 0
-        self.earned = self.paid = self.rent = self.tickets = self.train_flops = self.lessons = 0
+    def __init__(self, design: Design) -> None:
+        self.design = design
+        self.generations = self.last_change = 0
         self.rate: float | None = None
-        self.alive: set[str] = set()
-        self.lived = 0
-        self.cells: dict[str, _Tally] = {}
-        self.by_updates: dict[int, dict[str, _Tally]] = {}
-        self.practice = _Tally()
-        self.tokens_out: dict[bool, list[int]] = {False: [0, 0], True: [0, 0]}
-        self.losses: dict[int, list[float]] = {}
-        self.norms: dict[int, list[float]] = {}
+        """The first founder's learning rate; None where nobody has one."""
+        self.count: Counter[str] = Counter()
+        self.answers: dict[int, _Cells] = defaultdict(lambda: defaultdict(_Tally))
+        """By the updates that whoever answered had in its life, then by cell. 0 are the host and founders
+        before their first; those who were born or refounded with learned weights come in with their own."""
+        self.history: dict[int, _Cells] = defaultdict(lambda: defaultdict(_Tally))
+        self.losses: dict[int, list[float]] = defaultdict(list)
+        self.norms: dict[int, list[float]] = defaultdict(list)
         self.quarantined: list[Quarantined] = []
         self.shrunk: list[BatchShrunk] = []
         self.balances: dict[str, int] = {}
-        self.last_change = 0
         self._updates: dict[str, int] = {"host": 0}
 
     def add(self, event: Event) -> None:
         match event:
             case Born():
-                self._born(event)
+                self._add_birth(event)
             case Acted():
-                self._acted(event)
+                self._add_answers(event)
             case Learned():
-                self.lessons += event.lessons
-                self.losses.setdefault(event.generation, []).append(event.loss)
-                self.norms.setdefault(event.generation, []).append(event.gradient_norm)
+                self.count["lessons"] += event.lessons
+                self.losses[event.generation].append(event.loss)
+                self.norms[event.generation].append(event.gradient_norm)
                 self._updates[event.id] = self._updates.get(event.id, 0) + 1
             case Settled():
-                self.earned += event.revenue
-                self.paid += event.cost
-                self.rent += event.rent
-                self.tickets += event.tickets
+                self.count.update(earned=event.revenue, cost=event.cost, rent=event.rent)
+                self.count["tickets"] += event.tickets * self.design.prices.ticket
                 self.balances[event.id] = event.balance
             case Retired():
-                self.bankrupt += event.cause == "bankrupt"
+                self.count["bankrupt"] += event.cause == "bankrupt"
                 self.balances.pop(event.id, None)
                 self.last_change = event.generation
             case Quarantined():
@@ -201,69 +189,94 @@ class _Seen:
             case BatchShrunk():
                 self.shrunk.append(event)
             case GenerationEnded():
-                self.generations, self.train_flops = event.generation + 1, event.train_flops
+                self.generations = event.generation + 1
+                self.count["train_flops"] = event.train_flops
 
-    def _born(self, event: Born) -> None:
-        self.lived += 1
+    def _add_birth(self, event: Born) -> None:
+        is_first = not (self.generations or self.count["trials"])
+        self.count["births" if event.parents else "founders" if is_first else "refounded"] += 1
         if event.parents:
-            self.births += 1
             self.last_change = event.generation
-        elif self.generations == 0 and not self.trials:
-            self.founders += 1
-        else:
-            self.refounded += 1
-        if event.operator == "founder":  # it begins as the host; others bring what somebody learned
+        if event.operator == "founder":
             self._updates[event.id] = 0
-        if self.rate is None and event.traits.get("learning_rate"):
-            self.rate = event.traits["learning_rate"]
+        self.rate = self.rate or event.traits.get("learning_rate")
 
-    def _acted(self, event: Acted) -> None:
-        is_practice = event.purpose == "practice"
-        self.trials += is_practice
-        if not event.rewards:
-            return
-        updates = self._updates.get(event.id)
-        if updates is not None:
-            self.by_updates.setdefault(updates, {}).setdefault(event.cell, _Tally()).add(event)
-        if is_practice:
-            self.practice.add(event)
-            self.cells.setdefault(event.cell, _Tally()).add(event)
-            written = self.tokens_out[bool(updates)]
-            written[0] += event.tokens_out
-            written[1] += len(event.rewards)
-
-    def learned(self, updates: int) -> dict[str, _Tally]:
-        """By cell, the answers of those with at least so many updates in their life."""
-        total: dict[str, _Tally] = {}
-        for count, cells in self.by_updates.items():
-            if count >= updates:
-                for cell, tally in cells.items():
-                    total[cell] = total.get(cell, _Tally()) + tally
-        return total
-
-    def spent(self, design: Design) -> int:
-        return self.paid + self.rent + self.tickets * design.prices.ticket
+    def _add_answers(self, event: Acted) -> None:
+        is_practice, updates = event.purpose == "practice", self._updates.get(event.id)
+        self.count["trials"] += is_practice
+        if updates is not None and event.rewards:
+            self.answers[updates][event.cell] += _Tally.of(event)
+        if is_practice and event.rewards:
+            self.history[event.generation][event.cell] += _Tally.of(event)
 
     @property
-    def families(self) -> dict[str, dict[str, _Tally]]:
-        grouped: dict[str, dict[str, _Tally]] = {}
+    def cells(self) -> _Cells:
+        return _merged(self.history.values())
+
+    @property
+    def practice(self) -> _Tally:
+        return sum(self.cells.values(), _Tally())
+
+    @property
+    def first(self) -> _Tally:
+        return sum(self.answers[0].values(), _Tally())
+
+    @property
+    def families(self) -> dict[str, _Tally]:
+        total: dict[str, _Tally] = defaultdict(_Tally)
         for cell, tally in sorted(self.cells.items()):
-            grouped.setdefault(cell.rpartition("/")[0], {})[cell] = tally
-        return grouped
+            total[cell.rpartition("/")[0]] += tally
+        return total
+
+    def learned(self, updates: int) -> _Cells:
+        return _merged(cells for count, cells in self.answers.items() if count >= updates)
+
+    def third(self, number: int) -> _Cells:
+        width = max(self.generations // 3, 1)
+        start = self.generations - (3 - number) * width
+        return _merged(self.history.get(start + one, _Cells()) for one in range(width))
+
+    @property
+    def deaths(self) -> str:
+        count = self.count
+        return f"{count['bankrupt']} bankrupt, {count['refounded']} founded anew, {count['births']} born"
+
+    @property
+    def slower(self) -> str:
+        rate = self.rate or 0.0
+        return f"lower strategy.learning_rate: try {min(rate / 10, SANE):.2g} instead of {rate:.2g}"
+
+    def measured(self) -> dict[str, Any]:
+        shares, first = _compared(self.answers[0], self.learned(1)), self.first
+        before = shares[0] if shares else first.share
+        names = ("lessons", "earned", "cost", "rent", "tickets", "founders", "births", "refounded")
+        return {
+            "rollouts": self.practice.rollouts,
+            "questions": self.practice.questions,
+            "right_before_learning": asdict(before) if first.questions else None,
+            "right_after_learning": asdict(shares[1]) if shares else None,
+            "families": {name: asdict(one.share) for name, one in self.families.items()},
+            **{name: self.count[name] for name in (*names, "bankrupt", "train_flops")},
+        }
 
 
 def _before_flip(events: Iterable[Event], flip_at: float | None) -> Iterator[Event]:
     """The events of the generations that began before what counts as right changed, if it changed at all."""
-    last: int | None = None
     for event in events:
-        if last is not None and event.generation > last:
-            return
         yield event
-        if isinstance(event, GenerationEnded) and flip_at is not None and event.train_flops >= flip_at > 0:
-            last = event.generation
+        if isinstance(event, GenerationEnded) and flip_at and event.train_flops >= flip_at:
+            return
 
 
-def _compared(before: Mapping[str, _Tally], after: Mapping[str, _Tally]) -> tuple[Interval, Interval] | None:
+def _merged(parts: Iterable[_Cells]) -> _Cells:
+    total: _Cells = defaultdict(_Tally)
+    for part in parts:
+        for cell, tally in part.items():
+            total[cell] += tally
+    return total
+
+
+def _compared(before: _Cells, after: _Cells) -> tuple[Interval, Interval] | None:
     """Shares of right answers before and after on the same mix of cells, which is that of after."""
     cells = sorted(before.keys() & after.keys())
     count = sum(after[cell].questions for cell in cells)
@@ -273,306 +286,165 @@ def _compared(before: Mapping[str, _Tally], after: Mapping[str, _Tally]) -> tupl
     share = sum(weights[cell] * before[cell].right / before[cell].questions for cell in cells)
     # As many questions as would tell a share that well if they had come in this mix.
     size = round(1 / sum(weights[cell] ** 2 / before[cell].questions for cell in cells))
-    right = round(sum(after[cell].right for cell in cells))
-    return wilson(min(round(share * size), size), size), wilson(right, count)
+    return wilson(round(share * size), size), wilson(round(sum(after[cell].right for cell in cells)), count)
 
 
-def _collapse(seen: _Seen) -> list[Finding]:
-    """Whether learning makes worse: those who learned are right less often than those who have not yet."""
-    before = seen.by_updates.get(0, {})
-    for updates in UPDATES:
-        shares = _compared(before, seen.learned(updates))
-        if shares is None or shares[1].high >= shares[0].low:
-            continue
-        first, rest = _norms(seen)
-        short, long = (written / max(count, 1) for written, count in seen.tokens_out.values())
-        since = "an update" if updates == 1 else f"{updates} updates"
-        return [
-            Finding(
-                "learning rate too high",
-                "sick",
-                f"who has not learned yet is right on {_percent(shares[0])} of questions, "
-                f"who had {since} or more on {_percent(shares[1])} of the same cells; "
-                f"median gradient norm {first:.2g} at first, then {rest:.2g}; "
-                f"replies of {short:.1f} tokens, then {long:.1f}; {_deaths(seen)}",
-                f"lower strategy.learning_rate: try {seen.rate / 10:.2g} instead of {seen.rate:.2g}"
-                if seen.rate
-                else "lower strategy.learning_rate",
-            )
-        ]
-    return []
-
-
-def _divergence(seen: _Seen, design: Design) -> list[Finding]:
-    """The same for who learns from gold answers: the loss, which is in nats per token there, rises."""
-    if not design.sees_gold or len(seen.losses) < 3:
+def _worse(seen: _Seen) -> list[Finding]:
+    """Whether learning harms: the taught are right less often than the untaught, or than they were at their
+    best, or the loss on gold answers rises."""
+    new = seen.answers[0]
+    pairs = [(new, seen.learned(n), "before a first update", f"after {n} or more") for n in UPDATES]
+    pairs += [(seen.third(n), seen.third(2), f"in third {n + 1} of the time", "in the last") for n in (0, 1)]
+    norms, losses = ([median(kept[g]) for g in sorted(kept)] for kept in (seen.norms, seen.losses))
+    late = median(losses[-max(len(losses) // 3, 1) :]) if losses else 0.0
+    found = ""
+    for before, after, when, then in pairs:
+        shares = _compared(before, after)
+        if shares is not None and shares[1].high < shares[0].low and not found:
+            found = f"right on {_percent(shares[0])} of questions {when}, on {_percent(shares[1])} {then}"
+    if seen.design.sees_gold and losses and late > DIVERGED * losses[0]:
+        found = f"the loss on gold answers began at {losses[0]:.2g} nats per token and is {late:.2g} now"
+    if not found or not norms:
         return []
-    losses = [median(one) for _, one in sorted(seen.losses.items())]
-    late = median(losses[-max(len(losses) // 3, 1) :])
-    if late <= MARGIN * losses[0]:
-        return []
-    return [
-        Finding(
-            "learning rate too high",
-            "sick",
-            f"the loss on gold answers began at {losses[0]:.3g} nats per token and stands at {late:.3g}",
-            f"lower strategy.learning_rate: try {(seen.rate or 0) / 10:.2g} instead of {seen.rate:.2g}",
-        )
-    ]
+    found += f"; median gradient norm {norms[0]:.2g} at first, {max(norms):.2g} at most; {seen.deaths}"
+    return [Finding("learning rate too high", "sick", found, seen.slower)]
 
 
 def _quarantines(seen: _Seen) -> list[Finding]:
+    lived = sum(seen.count[how] for how in ("founders", "births", "refounded"))
     if not seen.quarantined:
         return []
-    count, reason = len(seen.quarantined), seen.quarantined[-1].reason
-    return [
-        Finding(
-            "numbers that are not finite",
-            "sick" if count >= POISONED * seen.lived else "warn",
-            f"{count} of {seen.lived} organelles were quarantined ({reason})",
-            "lower strategy.learning_rate"
-            + (f": try {seen.rate / 10:.2g} instead of {seen.rate:.2g}" if seen.rate else "")
-            + "; with host.dtype=float16 take bfloat16 or float32",
-        )
-    ]
+    found = f"{len(seen.quarantined)} of {lived} organelles quarantined: {seen.quarantined[-1].reason}"
+    mend = f"{seen.slower}; instead of host.dtype=float16 take bfloat16 or float32"
+    severity = "sick" if len(seen.quarantined) >= POISONED * lived else "warn"
+    return [Finding("numbers that are not finite", severity, found, mend)]
 
 
-def _starvation(seen: _Seen, design: Design) -> list[Finding]:
+def _starvation(seen: _Seen) -> list[Finding]:
     """Whether nobody can live off these prices, or nobody does."""
-    if not design.is_mortal or not seen.generations:
+    prices, practice = seen.design.prices, seen.practice
+    spent = sum(seen.count[what] for what in ("cost", "rent", "tickets"))
+    if not seen.count["trials"] and seen.generations:
+        found = f"{seen.count['founders']} were founded, and nobody could pay for one question; {seen.deaths}"
+        mend = f"raise economy.dowry ({prices.dowry}), well above economy.ticket ({prices.ticket})"
+        return [Finding("everyone starves", "sick", found, mend)]
+    if not practice.rollouts:
         return []
-    prices, rollouts = design.prices, seen.practice.rollouts
-    if not seen.trials:
-        return [
-            Finding(
-                "nobody could pay for a question",
-                "sick",
-                f"{seen.lived} organelles lived and none of them practised; {_deaths(seen)}",
-                f"raise economy.dowry ({prices.dowry} mATP) well above economy.ticket ({prices.ticket})",
-            )
-        ]
-    if not rollouts:
-        return []
-    spent = seen.spent(design)
-    pay = seen.earned / seen.practice.successes if seen.practice.successes else prices.price(0.0)
-    each = spent / rollouts
-    books = f"{_atp(seen.earned)} ATP earned and {_atp(spent)} spent in all; {_deaths(seen)}"
+    pay = seen.count["earned"] / practice.successes if practice.successes else prices.price(0.0)
+    each, share = spent / practice.rollouts, practice.successes / practice.rollouts
     if each >= pay:
-        return [
-            Finding(
-                "everyone starves",
-                "sick",
-                f"a rollout costs {each:.0f} mATP with its lessons, rent and ticket, a right answer pays "
-                f"{pay:.0f}: even who is always right goes broke; {books}",
-                _mend_prices(seen, design, pay, each),
-            )
-        ]
-    if seen.bankrupt >= seen.founders and seen.earned < POOR * spent:
-        return [
-            Finding(
-                "everyone starves",
-                "sick",
-                f"an organelle that learns must be right {100 * each / pay:.0f} % of the time to live, "
-                f"the population is {100 * seen.practice.successes / rollouts:.0f} %; {books}",
-                _mend_prices(seen, design, pay, each),
-            )
-        ]
-    return []
+        found = f"a rollout costs {each:.0f} mATP with its lessons, rent and ticket, and a right answer pays "
+        found += f"{pay:.0f}: even who is always right goes broke"
+    elif practice.is_beyond_reach:
+        return []  # it is not the prices
+    elif seen.count["bankrupt"] >= seen.count["founders"] and seen.count["earned"] < POOR * spent:
+        found = f"who learns must be right {100 * each / pay:.0f} % of the time to live off it, and the "
+        found += f"population is {100 * share:.0f} %"
+    else:
+        return []
+    found += f"; {seen.count['earned'] / 1000:.0f} ATP earned, {spent / 1000:.0f} spent; {seen.deaths}"
+    return [Finding("everyone starves", "sick", found, _mend_prices(seen, pay, each, share))]
 
 
-def _mend_prices(seen: _Seen, design: Design, pay: float, each: float) -> str:
-    prices = design.prices
-    success = max(seen.practice.successes / seen.practice.rollouts, 0.01)
-    need = max(MARGIN * each, min(each / success, 4 * each))
-    words = (
-        f"raise economy.base and economy.highest ({prices.base} and {prices.highest}) until a right answer "
-        f"pays about {_round(need):.0f} mATP"
-    )
-    fixed = (seen.spent(design) - seen.paid) / seen.practice.rollouts
+def _mend_prices(seen: _Seen, pay: float, each: float, share: float) -> str:
+    """Prices at which the population as it is would break even, within reason."""
+    prices = seen.design.prices
+    need = min(max(MARGIN * each, each / max(share, 0.01)), MOST * each)
+    now = f"({prices.base} and {prices.highest})"
+    words = f"raise economy.base and economy.highest {now} until a right answer pays about {_hint(need)}"
+    fixed = (seen.count["rent"] + seen.count["tickets"]) / seen.practice.rollouts
     rollout = prices.rollout * (pay * each / need - fixed) / max(each - fixed, 1e-9)
-    if rollout >= 1:
-        return f"{words}, or lower economy.rollout ({prices.rollout}) to about {_round(rollout):.0f}"
-    return f"{words}; economy.rollout ({prices.rollout}) alone cannot mend it"
+    if rollout < 1:
+        return f"{words}; to lower economy.rollout ({prices.rollout}) is not enough"
+    return f"{words}, or lower economy.rollout ({prices.rollout}) to about {_hint(rollout)}"
 
 
 def _beyond_reach(seen: _Seen, needs_success: bool) -> list[Finding]:
-    """Families, and cells of other families, that practically nobody solves."""
-    findings: list[Finding] = []
+    """Families, and single cells of other families, that practically nobody solves."""
     families = seen.families
-    lost = {name for name, cells in families.items() if sum(cells.values(), _Tally()).is_beyond_reach}
-    cause = "with verdicts alone there is nothing to learn from" if needs_success else "it earns nothing"
-    if lost and len(lost) == len(families):
-        everything = "; ".join(f"{name}: {sum(families[name].values(), _Tally())}" for name in sorted(lost))
-        return [
-            Finding(
-                "nobody solves anything",
-                "sick" if needs_success else "warn",
-                f"{everything}; {cause}",
-                "check that tasks.style suits the host (natural, and is_chat=true for a chat model), "
-                "take other tasks.families or shorter tasks.depths, or a larger host.model",
-            )
-        ]
-    for name in sorted(lost):
-        total = sum(families[name].values(), _Tally())
-        part = 100 * total.rollouts / seen.practice.rollouts
-        findings.append(
-            Finding(
-                f"nobody solves {name}",
-                "sick" if needs_success else "warn",
-                f"{total}; {cause}, and it took {part:.0f} % of all rollouts",
-                f"take {name} out of tasks.families, or shorten tasks.depths",
-            )
-        )
-    hard = [c for name in families.keys() - lost for c, t in families[name].items() if t.is_beyond_reach]
-    for cell in sorted(hard):
+    lost = [name for name, tally in families.items() if tally.is_beyond_reach]
+    so = "nobody can learn it from verdicts" if needs_success else "it earns nothing"
+    findings = []
+    for name in lost:
+        part = 100 * families[name].rollouts / seen.practice.rollouts
+        found = f"{families[name]}; {so}, and it takes {part:.0f} % of all rollouts"
+        shorter = "" if f"{name}/short" in seen.cells else ", or shorten tasks.depths"
+        mend = f"take {name} out of tasks.families{shorter}"
+        if len(lost) == len(families):
+            mend = "give tasks.style the form that the host knows, take easier tasks or an abler host.model"
+        severity = "sick" if needs_success and families[name].solved <= LUCKY else "warn"
+        findings.append(Finding(families[name].solvers(name), severity, found, mend))
+    for cell, tally in sorted(seen.cells.items()):
         name, _, depth = cell.rpartition("/")
-        findings.append(
-            Finding(
-                f"nobody solves {cell}",
-                "warn",
-                f"{seen.cells[cell]}; {name} is solved at other depths",
-                f"take {depth} out of tasks.depths, or {name} out of tasks.families",
-            )
-        )
+        if name not in lost and tally.is_beyond_reach:
+            found = f"{tally}; {name} is solved at another depth"
+            mend = f"take {depth} out of tasks.depths, or {name} out of tasks.families"
+            findings.append(Finding(tally.solvers(cell), "warn", found, mend))
     return findings
 
 
-def _no_lessons(seen: _Seen, found: Iterable[Finding]) -> list[Finding]:
-    """Whether plasticity is on and teaches nothing."""
-    if seen.lessons or not seen.trials or any(f.name == "nobody solves anything" for f in found):
-        return []
+def _no_lessons(seen: _Seen) -> list[Finding]:
+    """Why plasticity, though it is on, taught nothing at all."""
     successes, rollouts = seen.practice.successes, seen.practice.rollouts
-    if rollouts and successes == rollouts:
-        why, mend = "all were right", "take harder tasks.families or longer tasks.depths"
-    elif not successes:
-        why = "none was right"
-        mend = "take easier tasks.families, shorter tasks.depths, or a tasks.style that suits the host"
-    else:
-        why = f"{successes:.0f} were right"
-        mend = "ask less of a lesson: lower plasticity.least or plasticity.accept, raise strategy.samples"
-    return [Finding("nobody learns", "sick", f"{rollouts} rollouts, {why}, and not one lesson", mend)]
+    if not seen.count["trials"] or seen.practice.is_beyond_reach:
+        return []  # it was said already
+    mend = "lower what a lesson takes (plasticity.least or plasticity.accept), or raise strategy.samples"
+    if successes == 0:
+        mend = "take easier tasks, or give tasks.style the form that the host knows"
+    elif successes == rollouts:
+        mend = "take harder tasks.families or longer tasks.depths"
+    found = f"{successes:.0f} of {rollouts} rollouts were right, and nobody had a single lesson"
+    return [Finding("nobody learns", "sick", found, mend)]
 
 
-def _nothing_left(seen: _Seen, design: Design) -> list[Finding]:
-    """Whether the host could do it all before it learned anything."""
-    start = sum(seen.by_updates.get(0, {}).values(), _Tally())
-    if design.sees_gold or not start.questions or start.share.low < SOLVED:
+def _nothing_left(seen: _Seen) -> list[Finding]:
+    if not seen.first.questions or seen.first.share.low < SOLVED:
         return []
-    return [
-        Finding(
-            "nothing left to learn",
-            "sick",
-            f"before its first update the population is right on {_percent(start.share)} of "
-            f"{start.questions} questions",
-            "take harder tasks.families, longer tasks.depths, or a smaller host.model",
-        )
-    ]
+    found = f"{_percent(seen.first.share)} of {seen.first.questions} questions are right before any lesson"
+    mend = "take harder tasks.families, longer tasks.depths or a smaller host.model"
+    return [Finding("nothing left to learn", "sick", found, mend)]
 
 
-def _thin_evidence(seen: _Seen, design: Design) -> list[Finding]:
-    families = [sum(cells.values(), _Tally()) for cells in seen.families.values()]
-    judged = sum(tally.questions >= ENOUGH_QUESTIONS or tally.solved > 0 for tally in families)
-    if design.sees_gold or not families or 2 * judged >= len(families):
+def _thin_evidence(seen: _Seen) -> list[Finding]:
+    judged = sum(one.questions >= ENOUGH or one.solved > 0 for one in seen.families.values())
+    if 2 * judged >= len(seen.families):
         return []
-    return [
-        Finding(
-            "too little to judge",
-            "warn",
-            f"only {judged} of {len(families)} families were solved once or asked {ENOUGH_QUESTIONS} times",
-            "calibrate for more --generations, or raise strategy.questions",
-        )
-    ]
+    found = f"{judged} of {len(seen.families)} families were solved once or asked {ENOUGH} times"
+    mend = "calibrate for more generations, or raise strategy.questions"
+    return [Finding("too little to judge", "warn", found, mend)]
 
 
-def _standstill(seen: _Seen, design: Design) -> list[Finding]:
-    """Whether energy tells nobody apart: everyone is as rich as can be, and nobody is born or dies."""
-    prices, breed_at = design.prices, design.breed_at
-    if breed_at is None:
-        return []
+def _standstill(seen: _Seen) -> list[Finding]:
+    """Whether energy tells nobody apart: all are as rich as can be, and nobody is born or dies."""
+    prices, breed_at = seen.design.prices, seen.design.breed_at or 0
     if breed_at > prices.cap:
-        return [
-            Finding(
-                "nobody can breed",
-                "sick",
-                f"strategy.breed_at is {breed_at} mATP, economy.cap allows {prices.cap}",
-                "lower strategy.breed_at below economy.cap, or raise economy.cap",
-            )
-        ]
-    quiet = seen.generations - 1 - seen.last_change
+        found = f"it takes {breed_at} mATP to breed and nobody can hold more than {prices.cap}"
+        mend = f"lower strategy.breed_at below economy.cap ({prices.cap}), or raise economy.cap"
+        return [Finding("nobody can breed", "sick", found, mend)]
+    quiet = seen.generations - 1 - seen.last_change if seen.last_change else seen.generations
     is_rich = bool(seen.balances) and min(seen.balances.values()) >= prices.cap
-    if not is_rich or seen.births + seen.bankrupt and quiet <= seen.generations // 3:
+    if not is_rich or quiet < max(seen.generations // 3, 1):
         return []
-    return [
-        Finding(
-            "no energy differences",
-            "sick",
-            f"all {len(seen.balances)} organelles are at the cap of {prices.cap} mATP, and nobody was born "
-            f"or died in the last {quiet} generations: selection has nothing to choose by",
-            f"lower economy.base and economy.lowest ({prices.base} and {prices.lowest}), raise "
-            f"economy.rollout ({prices.rollout}), or raise strategy.capacity",
-        )
-    ]
+    found = f"all {len(seen.balances)} organelles are at the cap of {prices.cap} mATP and nobody was born or "
+    found += f"died for {quiet} generations: selection has nothing to go by"
+    mend = f"lower economy.base and economy.lowest ({prices.base} and {prices.lowest}), or raise "
+    mend += f"economy.rollout ({prices.rollout}) or strategy.capacity"
+    return [Finding("no energy differences", "sick", found, mend)]
 
 
 def _memory(seen: _Seen) -> list[Finding]:
     if not seen.shrunk:
         return []
-    last = seen.shrunk[-1]
-    return [
-        Finding(
-            "out of memory",
-            "warn",
-            f"the device ran out of memory in {len(seen.shrunk)} generations, last in {last.generation}; "
-            f"batches go in pieces of {last.memory_mb:.0f} MB since",
-            f"set host.memory_mb={last.memory_mb:.0f}, lower host.slots, or host.is_checkpointing=true",
-        )
-    ]
-
-
-def _measured(seen: _Seen) -> dict[str, Any]:
-    learned = _compared(seen.by_updates.get(0, {}), seen.learned(1))
-    start = sum(seen.by_updates.get(0, {}).values(), _Tally())
-    return {
-        "rollouts": seen.practice.rollouts,
-        "questions": seen.practice.questions,
-        "lessons": seen.lessons,
-        "right_at_first": asdict(start.share) if start.questions else None,
-        "right_after_learning": asdict(learned[1]) if learned else None,
-        "right_before_on_those_cells": asdict(learned[0]) if learned else None,
-        "families": {
-            name: round(sum(cells.values(), _Tally()).successes) for name, cells in seen.families.items()
-        },
-        "earned": seen.earned,
-        "cost_and_rent": seen.paid + seen.rent,
-        "tickets": seen.tickets,
-        "founders": seen.founders,
-        "births": seen.births,
-        "bankrupt": seen.bankrupt,
-        "refounded": seen.refounded,
-        "quarantined": len(seen.quarantined),
-        "train_flops": seen.train_flops,
-    }
-
-
-def _norms(seen: _Seen) -> tuple[float, float]:
-    """Median gradient norm of the first generation with lessons, and of the later ones."""
-    first, *later = (norms for _, norms in sorted(seen.norms.items()))
-    rest = [norm for norms in later for norm in norms]
-    return median(first), median(rest) if rest else median(first)
-
-
-def _deaths(seen: _Seen) -> str:
-    return f"{seen.bankrupt} bankrupt, {seen.refounded} founded anew, {seen.births} born"
+    left = seen.shrunk[-1].memory_mb
+    found = f"the device ran out of memory in {len(seen.shrunk)} generations; batches now take {left:.0f} MB"
+    mend = f"set host.memory_mb={left:.0f}, lower host.slots, or set host.is_checkpointing=true"
+    return [Finding("out of memory", "warn", found, mend)]
 
 
 def _percent(share: Interval) -> str:
     return f"{100 * share.estimate:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"
 
 
-def _atp(amount: int) -> str:
-    return f"{amount / 1000:.0f}"
-
-
-def _round(value: float) -> float:
-    """Two significant digits: these are hints, not results."""
-    return float(f"{value:.2g}")
+def _hint(value: float) -> str:
+    """Two significant digits: hints are not results."""
+    return f"{float(f'{value:.2g}'):.0f}"

@@ -2,7 +2,7 @@
 
 What a command needs it imports when it is called, so that help answers before torch could be loaded. Data
 goes to stdout, everything else to stderr where the two could mix. Exit codes: 0 fine, 1 a run failed,
-2 usage or config, 130 interrupted.
+2 usage or config, 3 a missing package, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import sys
 import typer
 
 from symbiont_ecology.cli.bench import bench
+from symbiont_ecology.cli.calibrate import calibrate
+from symbiont_ecology.cli.data import data
 from symbiont_ecology.cli.demo import demo
 from symbiont_ecology.cli.doctor import doctor
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.live import resume, run
 from symbiont_ecology.cli.measure import evaluate
-from symbiont_ecology.cli.study import suite
+from symbiont_ecology.cli.study import compare, pack, suite
 from symbiont_ecology.cli.use import export, infer
 from symbiont_ecology.errors import EcologyError
 
@@ -33,7 +35,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (demo, run, resume, evaluate, suite, infer, export, explain, bench, doctor):
+for _command in (
+    demo,
+    run,
+    resume,
+    calibrate,
+    evaluate,
+    suite,
+    compare,
+    pack,
+    data,
+    infer,
+    export,
+    explain,
+    bench,
+    doctor,
+):
     app.command()(_command)
 app.command("list")(list_names)
 

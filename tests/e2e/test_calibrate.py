@@ -1,0 +1,258 @@
+"""A calibration finds what was made sick on purpose, and a healthy one goes on as if it had never stopped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from said import Symbiont
+from symbiont_ecology.engine import build, run
+from symbiont_ecology.events import GenerationEnded, read_events
+from toy import ToyHost
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
+SMALL = [
+    "tasks.families=[math.add,string.sort,logic.bool]",
+    "tasks.depths=[short]",
+    "strategy={founders: 4, capacity: 7, questions: 3, samples: 3, breed_at: 20000, learning_rate: 0.1}",
+    "economy={dowry: 12000, grace: 1, cap: 40000}",
+]
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the config names, the host is a toy."""
+    for module in (build, run):
+        monkeypatch.setattr(module, "build_host", lambda config: ToyHost())
+
+
+def books(folder: Path) -> tuple[bytes, bytes]:
+    return (folder / "state.json").read_bytes(), (folder / "events.jsonl").read_bytes()
+
+
+def verdict(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "health.json").read_text())
+    return found
+
+
+SICK = {
+    "learning rate too high": ["strategy.learning_rate=0.5"],
+    "everyone starves": ["economy.base=100", "economy.slope=0", "economy.lowest=0", "economy.highest=100"],
+    "nobody solves code.scream": ["tasks.families=[math.add,string.sort,code.scream]"],
+}
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_what_is_sick_on_purpose_is_said_in_words(symbiont: Symbiont, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "run"
+    said = symbiont("calibrate", "demo", *SICK[name], "--out", folder)
+    assert said.code == 4
+    assert f"sick: {name}\n  seen  " in said.out
+    (line,) = said.err.strip().splitlines()
+    assert line.startswith(f"error: sick after 10 generations ({name}): mend the config")
+    assert line.endswith(f"symbiont resume {folder} run.generations=50")
+    (finding,) = verdict(folder)["findings"]
+    assert finding["severity"] == "sick"
+    assert finding["mend"] in said.out
+
+
+@pytest.mark.parametrize("preset", ["demo", "demo_single", "demo_frozen"])
+def test_the_demo_and_its_controls_are_healthy(symbiont: Symbiont, tmp_path: Path, preset: str) -> None:
+    said = symbiont("calibrate", preset, "--full", 10, "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    assert "healthy after 10 generations" in said.out
+    assert verdict(tmp_path / "run")["findings"] == []
+
+
+def test_a_healthy_run_equals_one_that_never_stopped(symbiont: Symbiont, tmp_path: Path) -> None:
+    few = ["tasks.families=[math.add,math.max]", "strategy.questions=3", "run.checkpoint_every=2"]
+    words = ["calibrate", "demo", *few, "--generations", 3, "--full", 5, "--out", tmp_path / "run"]
+    said = symbiont(*words)
+    assert said.code == 0, said.err
+    assert "run.train_flops=1.2e+12 is lifted" in said.out
+    whole = ["run.generations=5", "run.train_flops=null"]
+    assert symbiont("run", "demo", *few, *whole, "--out", tmp_path / "whole", "-q").code == 0
+    assert books(tmp_path / "run") == books(tmp_path / "whole")
+    again = symbiont(*words, "--quiet")
+    assert (again.code, again.out, again.err) == (0, "", "")
+    assert books(tmp_path / "run") == books(tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_budget_that_would_end_it_early_is_lifted_and_said_to_be(
+    symbiont: Symbiont, tmp_path: Path
+) -> None:
+    config = tmp_path / "brief.yaml"
+    config.write_text("extends: demo\nrun: {train_flops: 1.0e+6}\n")
+    said = symbiont("calibrate", config, *SMALL, "--full", 12, "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    assert "run.train_flops=1e+06 is lifted: generations count here" in said.out
+    assert "run.train_flops=1e+06 would have ended it after about" in said.out
+    assert json.loads((tmp_path / "run" / "state.json").read_text())["generation"] == 12
+
+
+@pytest.mark.usefixtures("toy")
+def test_typed_again_it_finds_its_own_folder(
+    symbiont: Symbiont, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert symbiont("calibrate", "demo", *SMALL, "--full", 11, "-q").code == 0
+    assert symbiont("calibrate", "demo", *SMALL, "--full", 12, "-q").code == 0
+    assert symbiont("calibrate", "demo", *SMALL, "seed=1", "--full", 11, "-q").code == 0
+    assert sorted(path.name for path in Path("artifacts").iterdir()) == [
+        "demo-calibrated-1",
+        "demo-calibrated-2",
+    ]
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_sick_run_stays_where_it_is_and_can_go_on_all_the_same(symbiont: Symbiont, tmp_path: Path) -> None:
+    words = ["calibrate", "demo", *SMALL, *SICK["everyone starves"], "--out", tmp_path / "run", "--quiet"]
+    for _ in range(2):
+        said = symbiont(*words)
+        assert (said.code, said.out) == (4, "")
+        assert "everyone starves" in said.error
+        assert json.loads((tmp_path / "run" / "state.json").read_text())["generation"] == 10
+    assert symbiont("resume", tmp_path / "run", "run.generations=12", "-q").code == 0
+    assert symbiont(*words).code == 4  # the calibration is what it was
+
+
+INTERRUPTED = """
+import signal, sys
+from symbiont_ecology.cli import main
+from symbiont_ecology.engine import build
+from toy import ToyHost
+
+at = int(sys.argv.pop(1))
+
+
+class Interrupting(ToyHost):
+    def learn(self, *arguments):
+        if len(self.learned) == at:
+            signal.raise_signal(signal.SIGINT)
+        return super().learn(*arguments)
+
+
+build.build_host = lambda config: Interrupting()
+sys.argv[0] = "symbiont"
+main()
+"""
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize("at", [3, 9, 10])  # within the calibration, in its last generation, and after it
+def test_ctrl_c_is_safe_wherever_it_comes(symbiont: Symbiont, tmp_path: Path, at: int) -> None:
+    words = ["calibrate", "demo", *SMALL, "--full", "12", "--out"]
+    assert symbiont(*words, tmp_path / "whole", "-q").code == 0
+    said = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(at), *words, tmp_path / "run", "-q"],
+        cwd=ROOT / "tests",
+        capture_output=True,
+        text=True,
+    )
+    assert said.returncode == 130, said.stderr
+    assert f"interrupted after generation {at}; go on with: symbiont calibrate demo" in said.stderr
+    assert f"--out {tmp_path / 'run'}" in said.stderr
+    assert symbiont(*words, tmp_path / "run").code == 0
+    assert books(tmp_path / "run") == books(tmp_path / "whole")
+    assert verdict(tmp_path / "run") == verdict(tmp_path / "whole")
+
+
+def test_a_signal_from_outside_is_obeyed(tmp_path: Path) -> None:
+    words = [
+        *COMMAND,
+        "calibrate",
+        "demo",
+        "--generations",
+        "500",
+        "--full",
+        "500",
+        "--out",
+        tmp_path / "run",
+    ]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert any(line.startswith("generation") for line in child.stdout)  # it lives
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "go on with: symbiont calibrate demo" in err
+    ended = [
+        one for one in read_events(tmp_path / "run" / "events.jsonl") if isinstance(one, GenerationEnded)
+    ]
+    done = json.loads((tmp_path / "run" / "state.json").read_text())["generation"]
+    assert done == len(ended)
+
+
+@pytest.mark.usefixtures("toy")
+def test_the_final_holdout_is_answered_once(symbiont: Symbiont, tmp_path: Path) -> None:
+    row = {"prompt": "math.add: 12+7\n", "target": "=19", "family": "math.add", "depth": "short"}
+    (tmp_path / "questions.jsonl").write_text(json.dumps(row) + "\n")
+    last = f"run.final_holdout={tmp_path / 'questions.jsonl'}"
+    for _ in range(2):
+        said = symbiont("calibrate", "demo", *SMALL, last, "--full", 10, "--out", tmp_path / "run")
+        assert said.code == 0, said.err
+    assert len((tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["dmo"], "did you mean 'demo'?"),
+        (["demo", "run.generations=4"], "set them with --generations and --full"),
+        (["demo", "run.train_flops=1e9"], "set them with --generations and --full"),
+        (["demo", "--generations", "8", "--full", "4"], "expected at most --full, which is 4, got 8"),
+        (["demo", "host.model=/no/such/host"], "found no folder '/no/such/host'"),
+        (["demo", "run.final_holdout=/no/such/file"], "cannot read questions from /no/such/file"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    symbiont: Symbiont, words: list[str], expected: str, tmp_path: Path
+) -> None:
+    said = symbiont("calibrate", *words, "--out", tmp_path / "run", "--quiet")
+    assert expected in said.error
+    assert said.code == 2
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("toy")
+def test_another_config_is_refused(symbiont: Symbiont, tmp_path: Path) -> None:
+    words = ["calibrate", "demo", *SMALL, "--full", 10, "--out", tmp_path / "run", "-q"]
+    assert symbiont(*words).code == 0
+    said = symbiont(*words, "seed=1")
+    assert "holds a run with another config: choose another --out" in said.error
+    assert said.code == 2
+    assert symbiont(*words, "run.checkpoint_every=3").code == 0  # how often it is saved may change
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_make_types_the_command() -> None:
+    given = [
+        "OUTPUT=here",
+        "SEED=3",
+        "CHECKPOINT_EVERY=2",
+        "DEVICE=cuda",
+        "BATCH_SIZE=8",
+        "FINAL_HOLDOUT=q.jsonl",
+    ]
+    said = subprocess.run(
+        ["make", "-n", "calibrate-resume", "CONFIG=base", "CALIB_GENS=5", "FULL_GENS=20", *given],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.splitlines()[-1].split("/symbiont ")[1].replace("'", "").split() == [
+        *("calibrate", "base", "--generations", "5", "--full", "20", "--out", "here"),
+        *("seed=3", "run.checkpoint_every=2", "host.device=cuda"),
+        *("strategy.questions=8", "run.final_holdout=q.jsonl"),
+    ]
