@@ -35,22 +35,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (
-    demo,
-    run,
-    resume,
-    calibrate,
-    evaluate,
-    suite,
-    compare,
-    pack,
-    data,
-    infer,
-    export,
-    explain,
-    bench,
-    doctor,
-):
+_COMMANDS = (
+    *(demo, run, resume, calibrate, data, evaluate, suite, compare, pack),
+    *(infer, export, explain, bench, doctor),
+)
+for _command in _COMMANDS:
     app.command()(_command)
 app.command("list")(list_names)
 

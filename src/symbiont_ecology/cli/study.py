@@ -44,12 +44,14 @@ def suite(
 ) -> None:
     """Run the arms of a protocol over its seeds. Ctrl-C is safe, the same command goes on."""
     from symbiont_ecology.evaluation.protocol import load_protocol
-    from symbiont_ecology.evaluation.suite import check_protocol, run_suite
+    from symbiont_ecology.evaluation.suite import check_protocol, claim, run_suite
 
     plan = load_protocol(protocol)
     check_protocol(plan)
     folder = out or Path("artifacts") / plan.name
     count = workers or os.cpu_count() or 1
+    if not dry_run:
+        claim(plan, folder)
     tell_plan(plan, folder, count)
     if dry_run:
         print("the protocol is fine; nothing was done")

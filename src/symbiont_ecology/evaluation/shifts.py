@@ -92,7 +92,8 @@ PERTURBATIONS: dict[str, Callable[[str], str]] = {
 }
 """Changes of a prompt that change nothing of what is asked."""
 
-SHIFTS: dict[str, Callable[[TaskMixture, int, int, Split], Drawn]] = {
+Shift = Callable[[TaskMixture, int, int, Split], Drawn]
+SHIFTS: dict[str, Shift] = {
     "in-distribution": in_distribution,
     "depth": depth,
     "wording": wording,
@@ -105,14 +106,21 @@ SHIFTS: dict[str, Callable[[TaskMixture, int, int, Split], Drawn]] = {
 }
 
 
+def find_shift(name: str) -> Shift:
+    """The shift of that name.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if name not in SHIFTS:
+        raise ConfigError(f"no shift {name!r};{did_you_mean(name, SHIFTS)} known: {', '.join(SHIFTS)}")
+    return SHIFTS[name]
+
+
 def draw_shifts(
     tasks: TaskMixture, names: Sequence[str], per_cell: int, seed: int = 0, split: Split = "holdout"
 ) -> Drawn:
-    """Questions of all the named shifts, each of which says its shift; the same for a seed.
-
-    Raises:
-        ConfigError: no such shift.
-    """
+    """Questions of all the named shifts, each of which says its shift; the same for a seed."""
     return list(_drawn(tasks, names, per_cell, seed, split))
 
 
@@ -120,9 +128,7 @@ def _drawn(
     tasks: TaskMixture, names: Sequence[str], per_cell: int, seed: int, split: Split
 ) -> Iterator[Question]:
     for name in names:
-        if name not in SHIFTS:
-            raise ConfigError(f"no shift {name!r};{did_you_mean(name, SHIFTS)} known: {', '.join(SHIFTS)}")
-        for question in SHIFTS[name](tasks, per_cell, seed, split):
+        for question in find_shift(name)(tasks, per_cell, seed, split):
             yield replace(question, shift=name)
 
 

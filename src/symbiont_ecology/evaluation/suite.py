@@ -23,6 +23,8 @@ from symbiont_ecology.engine.build import check
 from symbiont_ecology.errors import EcologyError, RunError
 from symbiont_ecology.evaluation.jobs import HOST_JOB, Job, Stopped, carry_out, choose, read_outcome
 from symbiont_ecology.evaluation.protocol import Protocol
+from symbiont_ecology.evaluation.routings import find_routing
+from symbiont_ecology.evaluation.shifts import find_shift
 
 PROTOCOL_FILE, TUNED_FILE = "protocol.json", "tuned.json"
 PATIENCE = 30.0
@@ -47,8 +49,12 @@ def check_protocol(protocol: Protocol) -> None:
         ConfigError: one line that says which arm and what is wrong.
     """
     for name, arm in protocol.arms.items():
+        for routing in (arm.routing, *arm.also):
+            find_routing(routing)
         for tuned in arm.tune:
             check(protocol.config(name, protocol.budgets[0], 0, tuned))
+    for shift in protocol.shifts:
+        find_shift(shift)
 
 
 def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
@@ -86,9 +92,9 @@ def run_suite(
     ``watch(stage, jobs)`` gives the watcher of a stage. Set ``stop`` to end after the generations in flight.
 
     Raises:
-        RunError: a job failed, or the folder belongs to another protocol.
+        RunError: a job failed, or the folder belongs to another protocol (``claim``).
     """
-    _claim(protocol, folder)
+    claim(protocol, folder)
     tuning = tuning_jobs(protocol)
     if not _do(tuning, protocol, folder, workers, watch("tuning", len(tuning)), stop):
         return False
@@ -112,7 +118,12 @@ def outcomes(protocol: Protocol, folder: Path) -> Iterator[dict[str, Any]]:
             yield outcome
 
 
-def _claim(protocol: Protocol, folder: Path) -> None:
+def claim(protocol: Protocol, folder: Path) -> None:
+    """Makes the folder that of a suite of this protocol.
+
+    Raises:
+        RunError: it is another's, or cannot be written.
+    """
     path = folder / PROTOCOL_FILE
     text = protocol.model_dump_json(indent=1) + "\n"
     try:
