@@ -222,7 +222,8 @@ def test_evaluate_leaves_the_run_alone_and_a_line_behind(
     record = json.loads((tmp_path / "e.json").read_text())
     assert set(record) == {
         *("schema", "source", "generation", "routing", "host", "questions", "questions_digest"),
-        *("accuracy", "families", "shifts", "flops", "flops_per_solved", "judged_by", "selection_flops"),
+        *("accuracy", "families", "shifts", "flops", "flops_per_solved", "judged_by"),
+        *("selection_flops", "selection_tokens"),
         *("choices", "items", "systems", "differences", "train_flops", "break_even_solved"),
     }
     assert set(record["systems"]) == {"host", "single", routing}

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from symbiont_ecology.config import Flip
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError, DataError, HostError, RunError
@@ -344,7 +345,7 @@ def test_a_cascade_asks_on_while_nobody_is_sure_and_keeps_the_surest(
         level = (first, second, third)[len(asked) - 1]
         # Every other question is answered with certainty, at the first attempt.
         return [
-            Answer(one, who, "", 1.0, 7, 0.0 if len(asked) == 1 and index % 2 else level)
+            Answer(one, who, "", 1.0, Cost(flops=7), 0.0 if len(asked) == 1 and index % 2 else level)
             for index, (one, who) in enumerate(zip(some, whom, strict=True))
         ]
 
@@ -383,7 +384,7 @@ def test_reselection_judges_every_elite_on_the_same_questions_and_counts_them(
     again = candidates.reselected(selection, ToyHost())
     portfolio = again.portfolio
     assert portfolio.source == "selection"
-    assert again.selection_flops > 0
+    assert again.selection.flops > again.selection.tokens > again.selection.rows > 0
     for scores in portfolio.scores.values():
         assert set(scores) == {HOST, *portfolio.elites}
     assert len(portfolio.observations) - len(candidates.portfolio.observations) == len(selection) * (
@@ -511,7 +512,9 @@ def test_questions_are_judged_in_the_conventions_that_are_in_force() -> None:
 
 
 def graded(verdicts: list[float], routing: str = "host") -> Evaluation:
-    answers = [Answer(foreign(number), HOST, "", verdict, 10) for number, verdict in enumerate(verdicts)]
+    answers = [
+        Answer(foreign(number), HOST, "", verdict, Cost(flops=10)) for number, verdict in enumerate(verdicts)
+    ]
     return Evaluation("run", routing, "toy", tuple(answers))
 
 

@@ -18,6 +18,7 @@ from symbiont_ecology.cli.data import data
 from symbiont_ecology.cli.demo import demo
 from symbiont_ecology.cli.doctor import doctor
 from symbiont_ecology.cli.explain import explain, list_names
+from symbiont_ecology.cli.finetune import sft
 from symbiont_ecology.cli.live import resume, run
 from symbiont_ecology.cli.measure import evaluate
 from symbiont_ecology.cli.study import compare, pack, suite
@@ -35,8 +36,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+<<<<<<< HEAD
 _COMMANDS = (
-    *(demo, run, resume, calibrate, data, evaluate, suite, compare, pack),
+    *(demo, run, resume, calibrate, data, evaluate, sft, suite, compare, pack),
     *(infer, export, explain, bench, doctor),
 )
 for _command in _COMMANDS:

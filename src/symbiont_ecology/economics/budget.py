@@ -29,6 +29,11 @@ class Cost:
             self.updates + other.updates,
         )
 
+    @property
+    def tokens(self) -> int:
+        """Tokens that were read and written."""
+        return self.tokens_in + self.tokens_out
+
 
 @dataclass
 class ComputeBudget:

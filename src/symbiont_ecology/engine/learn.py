@@ -115,4 +115,5 @@ def _cost(lessons: Sequence[Lesson], rank: int, world: World) -> Cost:
     read = dict(zip(prompts, map(len, world.host.encode(prompts)), strict=True))
     shape, parameters = world.host.shape, world.lora_parameters(rank)
     flops = sum(learning_flops(shape, parameters, read[one.prompt], len(one.completion)) for one in lessons)
-    return Cost(flops=flops, updates=1)
+    written = sum(len(one.completion) for one in lessons)
+    return Cost(sum(read[one.prompt] for one in lessons), written, flops=flops, updates=1)

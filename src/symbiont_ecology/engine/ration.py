@@ -19,9 +19,9 @@ ENOUGH = 0.99
 """Part of a budget that counts as all of it: what is left would pay for a few answers."""
 
 
-def is_spent(flops: int, budget: float | None) -> bool:
-    """Whether a run has had its FLOPs."""
-    return budget is not None and flops >= ENOUGH * budget
+def is_spent(amount: int, budget: float | None) -> bool:
+    """Whether a run has had its FLOPs, or its tokens."""
+    return budget is not None and amount >= ENOUGH * budget
 
 
 def within_budget(trials: Sequence[Trial], state: EcologyState, world: World, draw: Draw) -> Sequence[Trial]:

@@ -33,7 +33,7 @@ from symbiont_ecology.events import EventLog, GenerationEnded
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
 PROVENANCE_FILE = "provenance.json"
-EXTENDABLE = ("run.generations", "run.train_flops", "run.checkpoint_every")
+EXTENDABLE = ("run.generations", "run.train_flops", "run.train_tokens", "run.checkpoint_every")
 """What may change when a run is resumed: when it ends, and how often it is saved."""
 
 Watcher = Callable[[EcologyState, GenerationEnded, float], None]
@@ -138,8 +138,9 @@ def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
 
 def is_complete(config: RunConfig, state: EcologyState) -> bool:
     """Whether a run has had its generations or spent its FLOPs."""
-    spent = is_spent(state.budget.train.flops, config.run.train_flops)
-    return spent or state.generation >= config.run.generations
+    train, loop = state.budget.train, config.run
+    is_out = is_spent(train.flops, loop.train_flops) or is_spent(train.tokens, loop.train_tokens)
+    return is_out or state.generation >= loop.generations
 
 
 def check_host(folder: Path, host: Host) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.economics import rollout_flops
+from symbiont_ecology.economics import Cost, rollout_flops
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.world import Host
 from symbiont_ecology.evaluation.book import AnswerBook, Reply
@@ -30,7 +30,7 @@ def quietly(done: int) -> None:
 class Answer:
     """A graded reply.
 
-    ``flops`` are the useful FLOPs it took, whoever else had to be asked included; ``confidence`` is the mean
+    ``cost`` is what it took, whoever else had to be asked included; ``confidence`` is the mean
     log-probability of its tokens, in nats.
     """
 
@@ -38,8 +38,13 @@ class Answer:
     who: OrganelleId
     reply: str
     verdict: float
-    flops: int
+    cost: Cost
     confidence: float = 0.0
+
+    @property
+    def flops(self) -> int:
+        """Its useful FLOPs."""
+        return self.cost.flops
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,8 @@ class Examiner:
     def _graded(self, question: Question, who: OrganelleId, reply: Reply) -> Answer:
         parameters = 0 if who == HOST else self.host.layout.size(self.weights[who].rank)
         flops = rollout_flops(self.host.shape, parameters, reply.read, reply.written)
-        return Answer(question, who, reply.text, question.verdict(reply.text), flops, reply.confidence)
+        cost = Cost(reply.read, reply.written, rows=1, flops=flops)
+        return Answer(question, who, reply.text, question.verdict(reply.text), cost, reply.confidence)
 
 
 def _genome(weights: AdapterWeights | None) -> str:

@@ -181,7 +181,7 @@ def outcome_of_run(
         "course": [astuple(moment) for moment in chronicle(events)],
         "coverage": candidates.portfolio.state.archive.coverage,
         "train": asdict(candidates.portfolio.state.budget.train),
-        "selection_flops": candidates.selection_flops,
+        "selection_flops": candidates.selection.flops,
     }
 
 

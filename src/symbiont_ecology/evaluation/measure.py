@@ -13,6 +13,7 @@ from typing import Any
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import check_host, read_config
 from symbiont_ecology.engine.world import Host
@@ -28,6 +29,7 @@ from symbiont_ecology.statistics import Interval, bootstrap_interval, wilson
 from symbiont_ecology.weights.peft_files import read_peft
 
 EVALUATIONS_FILE, ANSWERS_FILE = "evaluations.jsonl", "answers.sqlite"
+NO_COST = Cost()
 SCHEMA = 1
 """Of the JSON that an evaluation leaves; raise it when a key goes or changes its meaning."""
 
@@ -45,8 +47,8 @@ class Evaluation:
     generation: int | None = None
     judged_by: str = "practice"
     """Where the records of the candidates come from: the run's own practice, or selection questions."""
-    selection_flops: int = 0
-    """Useful FLOPs of judging the candidates anew; practice is part of training."""
+    selection: Cost = NO_COST
+    """What it took to judge the candidates anew; practice is part of training."""
 
     @property
     def verdicts(self) -> list[float]:
@@ -96,7 +98,8 @@ class Evaluation:
             "flops": self.flops,
             "flops_per_solved": self.flops / max(sum(self.verdicts), 1.0),
             "judged_by": self.judged_by,
-            "selection_flops": self.selection_flops,
+            "selection_flops": self.selection.flops,
+            "selection_tokens": self.selection.tokens,
             "choices": dict(sorted(Counter(one.who for one in self.answers).items())),
         }
 
@@ -123,13 +126,13 @@ class Evaluation:
 class Candidates:
     """A run at its last checkpoint, ready to answer; made before a host is loaded.
 
-    ``selection_flops`` is what it took to judge the candidates beyond training.
+    ``selection`` is what it took to judge the candidates beyond training.
     """
 
     folder: Path
     config: RunConfig
     portfolio: Portfolio
-    selection_flops: int = 0
+    selection: Cost = NO_COST
 
     @classmethod
     def of_run(cls, folder: Path) -> Candidates:
@@ -163,8 +166,8 @@ class Candidates:
         answers = self._examiner(host, watch).ask(
             [one for one in questions for _ in everyone], [who for _ in questions for who in everyone]
         )
-        flops = self.selection_flops + sum(one.flops for one in answers)
-        return replace(self, portfolio=self.portfolio.reselected(answers), selection_flops=flops)
+        spent = sum((one.cost for one in answers), self.selection)
+        return replace(self, portfolio=self.portfolio.reselected(answers), selection=spent)
 
     def evaluate(
         self,
@@ -189,7 +192,7 @@ class Candidates:
             tuple(answers),
             portfolio.state.generation,
             portfolio.source,
-            self.selection_flops,
+            self.selection,
         )
 
     def _examiner(self, host: Host, watch: Watch) -> Examiner:

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from symbiont_ecology.ecology import HOST
+from symbiont_ecology.economics import Cost
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.evaluation.answers import Answer
 from symbiont_ecology.evaluation.portfolio import Portfolio
@@ -97,7 +98,7 @@ def cascade(portfolio: Portfolio, questions: Sequence[Question], ask: Ask) -> li
         for index, one in zip(asked, answers, strict=True):
             found[index].append(one)
     return [
-        replace(max(some, key=lambda one: one.confidence), flops=sum(one.flops for one in some))
+        replace(max(some, key=lambda one: one.confidence), cost=sum((one.cost for one in some), Cost()))
         for some in found
     ]
 
@@ -160,4 +161,4 @@ def _elected(ballot: Sequence[Answer]) -> Answer:
     votes = Counter(final_answer(one.reply) for one in ballot)
     most = max(votes.values())
     chosen = next(one for one in ballot if votes[final_answer(one.reply)] == most)
-    return replace(chosen, flops=sum(one.flops for one in ballot))
+    return replace(chosen, cost=sum((one.cost for one in ballot), Cost()))

@@ -1,0 +1,158 @@
+"""``sft``: compute-matched supervised fine-tuning, swept on selection questions, as a PEFT adapter."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from symbiont_ecology.cli.live import Brake, free_folder, typed
+from symbiont_ecology.cli.measure import prepare, write_json
+from symbiont_ecology.errors import ConfigError
+
+if TYPE_CHECKING:
+    from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.engine.world import Host
+    from symbiont_ecology.evaluation.sft import Budget, Trial
+    from symbiont_ecology.weights import AdapterWeights
+
+INTERRUPTED = 130
+
+
+def sft(
+    config: Annotated[
+        str | None, typer.Argument(help="A preset or YAML file, instead of --match.", show_default=False)
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes.", show_default=False)
+    ] = None,
+    match: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="A run: its tasks, its host and what it spent.")
+    ] = None,
+    budget: Annotated[
+        str,
+        typer.Option(
+            help="With --match: train_flops, total_flops, train_tokens, total_tokens or wall_clock_seconds."
+        ),
+    ] = "train_flops",
+    amount: Annotated[
+        float | None, typer.Option(min=0, help="That much of it, instead of what the run spent.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="JSONL or Parquet file to learn from, instead of the tasks.")
+    ] = None,
+    rates: Annotated[str, typer.Option(help="Learning rates of the sweep.")] = "0.003,0.006,0.012",
+    ranks: Annotated[
+        str | None, typer.Option(help="Ranks of the sweep.", show_default="the run's own")
+    ] = None,
+    questions: Annotated[int, typer.Option(min=1, help="Answers per cell and step.")] = 1,
+    per_cell: Annotated[int, typer.Option(min=1, help="Selection questions per cell of the sweep.")] = 20,
+    out: Annotated[Path | None, typer.Option(help="Folder.", show_default="artifacts/sft-<n>")] = None,
+) -> None:
+    """Fine-tune one adapter on gold answers with the compute of a run. The same command goes on."""
+    from symbiont_ecology.engine.build import build_host, check
+    from symbiont_ecology.evaluation.sft import Plan, best, report, sft_config, sweep
+
+    base, spend = _plan(config, overrides or [], match, budget, amount, data)
+    plan = Plan(_numbers(rates, float), _numbers(ranks or str(base.host.rank), int), questions, per_cell)
+    for rank in plan.ranks:
+        check(sft_config(base, plan.rates[0], rank, questions))
+    folder = out or free_folder("sft")
+    prepare(folder / "sft.json")
+    print(f"budget: {spend.amount:.4g} {spend.measure} for each of the sweep's configs, in {folder}")
+    if spend.measure == "wall_clock_seconds":
+        print("a budget in seconds depends on the machine: this cannot be repeated or resumed exactly")
+    hosts: dict[str, Host] = {}
+
+    def host_of(one: RunConfig) -> Host:
+        """A host of that rank; one at a time, since it may be large."""
+        key = one.host.model_dump_json()
+        if key not in hosts:
+            hosts.clear()
+            hosts[key] = build_host(one)
+        return hosts[key]
+
+    found: list[Trial] = []
+    with Brake() as brake:
+        for trial in sweep(base, spend, folder / "sweep", plan, host_of, _keep, lambda: brake.is_pulled):
+            found.append(trial)
+            _tell(trial)
+    if brake.is_pulled:
+        typer.echo(f"interrupted; the same command with --out {folder} goes on", err=True)
+        raise typer.Exit(INTERRUPTED)
+    chosen = best(found)
+    adapter = folder / "adapter"
+    shutil.copytree(
+        folder / "sweep" / chosen.folder, adapter, dirs_exist_ok=True, ignore=lambda *_: ["trial.json"]
+    )
+    write_json(folder / "sft.json", report(spend, found, chosen))
+    print(f"chosen: {chosen.folder}, {chosen.accuracy:.1%} of the selection questions right")
+    print(f"next:   {typed()} evaluate --adapter {adapter} --holdout FILE")
+    if match is not None:
+        print(f"        {typed()} evaluate {match} --sft {adapter}")
+
+
+def _plan(
+    config: str | None,
+    overrides: list[str],
+    match: Path | None,
+    measure: str,
+    amount: float | None,
+    data: Path | None,
+) -> tuple[RunConfig, Budget]:
+    """Tasks, host and budget; every mistake is found here."""
+    from symbiont_ecology.config import load_config
+    from symbiont_ecology.engine.run import read_config
+    from symbiont_ecology.evaluation.sft import MEASURES, Budget, budget_of
+
+    if (config is None) == (match is None):
+        raise ConfigError("sft: expected either a config or --match RUN")
+    if match is not None:
+        base, spend = read_config(match, overrides), budget_of(match, measure)
+    else:
+        base = load_config(str(config), overrides)
+        if measure not in MEASURES or amount is None:
+            raise ConfigError(f"sft CONFIG: expected --amount N and --budget one of {', '.join(MEASURES)}")
+        spend = Budget(measure, amount)
+    if amount is not None:
+        spend = Budget(measure, amount)
+    if data is not None:
+        tasks = base.tasks.model_copy(
+            update={"families": ({"kind": "file", "name": "data", "path": str(data)},), "depths": ("short",)}
+        )
+        base = base.model_copy(update={"tasks": tasks})
+    return base, spend
+
+
+def _keep(host: Host, weights: AdapterWeights, trial: Trial, folder: Path) -> None:
+    """Writes an adapter as a PEFT folder."""
+    from symbiont_ecology.host.kernel import HostKernel
+
+    assert isinstance(host, HostKernel)
+    host.place(0, weights)
+    card = (
+        f"# SFT adapter\n\nRank {trial.rank}, learning rate {trial.learning_rate:g}, "
+        f"{trial.train_flops:.3g} useful training FLOPs on `{host.name_or_path}`; "
+        f"{trial.accuracy:.0%} of the selection questions right.\n"
+    )
+    host.export(0, folder, model_card=card)
+
+
+def _numbers(text: str, kind: type) -> list:  # type: ignore[type-arg]
+    try:
+        found = [kind(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"expected numbers with commas between them, got {text!r}") from error
+    if not all(number > 0 for number in found):
+        raise ConfigError(f"expected numbers above 0, got {text!r}")
+    return found
+
+
+def _tell(trial: Trial) -> None:
+    print(
+        f"rate {trial.learning_rate:g}, rank {trial.rank}, {trial.part:g} of the budget: "
+        f"{trial.accuracy:.1%} of the selection questions right ({trial.seconds:.0f} s)",
+        flush=True,
+    )

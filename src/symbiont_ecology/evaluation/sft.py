@@ -1,0 +1,197 @@
+"""Compute-matched supervised fine-tuning: the peer that sees gold answers, on the engine that runs the others.
+
+SFT is one adapter that reads instead of practising (strategy ``single`` with ``samples: 0``, plasticity
+``supervised``), so its task mix, its meter and its resume are those of the runs that it is matched with. The
+learning rate, the rank and the moment to stop are swept on selection questions, and the sweep is written down.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from symbiont_ecology.config import LoopConfig, RunConfig
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.engine import run as runs
+from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.engine.world import Host
+from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.evaluation.measure import EVALUATIONS_FILE, Candidates
+from symbiont_ecology.evaluation.shifts import draw_shifts
+from symbiont_ecology.weights import AdapterWeights
+
+MEASURES = ("train_flops", "total_flops", "train_tokens", "total_tokens", "wall_clock_seconds")
+TRIAL_FILE = "trial.json"
+STOPS = (0.25, 0.5, 1.0)
+"""Parts of the budget at which training may stop."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much SFT may spend: ``amount`` in the unit that ``measure`` (one of ``MEASURES``) names."""
+
+    measure: str
+    amount: float
+
+    def loop(self, part: float) -> LoopConfig:
+        """The run's end at a part of the budget."""
+        limit = self.amount * part
+        flops, tokens = (limit if self.measure.endswith(kind) else None for kind in ("flops", "tokens"))
+        return LoopConfig(generations=10**9, train_flops=flops, train_tokens=tokens)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is swept: every rate with every rank; ``questions`` answers per cell and step, ``per_cell``
+    selection questions."""
+
+    rates: Sequence[float]
+    ranks: Sequence[int]
+    questions: int = 1
+    per_cell: int = 20
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One config of the sweep at one moment, and its success on selection questions."""
+
+    learning_rate: float
+    rank: int
+    part: float
+    accuracy: float
+    train_flops: int
+    seconds: float
+
+    @property
+    def folder(self) -> str:
+        """Where it is below the sweep's folder."""
+        return f"rate-{self.learning_rate:g}-rank-{self.rank}/at-{self.part:g}"
+
+
+def budget_of(folder: Path, measure: str) -> Budget:
+    """What a run spent. ``train_*`` is training alone, ``total_*`` adds every selection in its evaluations.
+
+    Raises:
+        ConfigError: no such measure.
+        RunError: no run there.
+    """
+    if measure not in MEASURES:
+        raise ConfigError(f"--budget: expected one of {', '.join(MEASURES)}, got {measure!r}")
+    train = checkpoint.load(folder).budget.train
+    if measure == "wall_clock_seconds":
+        return Budget(measure, sum(_timings(folder)))
+    kind = measure.rpartition("_")[2]
+    spent = train.flops if kind == "flops" else train.tokens
+    if measure.startswith("total"):
+        spent += sum(one.get(f"selection_{kind}", 0) for one in _lines(folder / EVALUATIONS_FILE))
+    return Budget(measure, float(spent))
+
+
+def sft_config(config: RunConfig, learning_rate: float, rank: int, questions: int) -> RunConfig:
+    """The config of SFT on the tasks and the host of another one."""
+    strategy = {"kind": "single", "samples": 0, "questions": questions, "learning_rate": learning_rate}
+    host = config.host.model_copy(update={"rank": rank})
+    return config.model_copy(update={"strategy": strategy, "plasticity": "supervised", "host": host})
+
+
+def sweep(
+    base: RunConfig,
+    budget: Budget,
+    folder: Path,
+    plan: Plan,
+    host_of: Callable[[RunConfig], Host],
+    keep: Callable[[Host, AdapterWeights, Trial, Path], None],
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Trial]:
+    """Trains every combination to its budget and yields each where it may stop. Ends early when told to stop.
+
+    ``keep`` writes an adapter into a folder. A trial that is written down is not done again, and a run that was
+    interrupted goes on.
+    """
+    selection = draw_shifts(mixture(base), ["in-distribution"], plan.per_cell, split="selection")
+    for rank, rate in itertools.product(plan.ranks, plan.rates):
+        place, config = folder / f"rate-{rate:g}-rank-{rank}", sft_config(base, rate, rank, plan.questions)
+        for part in STOPS:
+            note = place / f"at-{part:g}" / TRIAL_FILE
+            if note.exists():
+                yield Trial(**json.loads(note.read_text(encoding="utf-8")))
+                continue
+            began, host = time.monotonic(), host_of(config)
+            if not _live(config, budget, part, place / "run", host, should_stop):
+                return
+            candidates = Candidates.of_run(place / "run")
+            accuracy = candidates.evaluate(selection, host, "single").accuracy().estimate
+            spent = candidates.portfolio.state.budget.train.flops
+            trial = Trial(rate, rank, part, accuracy, spent, round(time.monotonic() - began, 2))
+            keep(host, candidates.portfolio.weights[candidates.portfolio.best()], trial, note.parent)
+            note.write_text(json.dumps(asdict(trial)) + "\n", encoding="utf-8")  # last: now it is done
+            yield trial
+
+
+def best(trials: Sequence[Trial]) -> Trial:
+    """The most accurate; of equals the cheapest, which stops first."""
+    return min(trials, key=lambda one: (-one.accuracy, one.train_flops))
+
+
+def report(budget: Budget, trials: Sequence[Trial], chosen: Trial) -> dict[str, Any]:
+    """What is written down beside the adapter."""
+    return {
+        "schema": 1,
+        "budget": asdict(budget),
+        "is_exactly_resumable": budget.measure != "wall_clock_seconds",
+        "chosen": asdict(chosen),
+        "sweep": [asdict(one) for one in trials],
+    }
+
+
+def _live(
+    config: RunConfig,
+    budget: Budget,
+    part: float,
+    place: Path,
+    host: Host,
+    should_stop: Callable[[], bool],
+) -> bool:
+    """Lives a run to a part of its budget; whether it got there. On the clock, a run stops by time."""
+    loop, is_timed = budget.loop(part), budget.measure == "wall_clock_seconds"
+    left = budget.amount * part - sum(_timings(place)) if is_timed else 0.0
+    end = time.monotonic() + left
+
+    def is_over() -> bool:
+        """Told to stop, or out of time."""
+        return should_stop() or (is_timed and time.monotonic() >= end)
+
+    if is_timed and left <= 0:
+        return True
+    if (place / runs.CONFIG_FILE).exists():
+        limits = {"run.train_flops": loop.train_flops, "run.train_tokens": loop.train_tokens}
+        overrides = [f"{key}={limit}" for key, limit in limits.items() if limit is not None]
+        finished = runs.resume(place, overrides=overrides, should_stop=is_over, host=host)
+    else:
+        finished = runs.start(config.model_copy(update={"run": loop}), place, should_stop=is_over, host=host)
+    return finished.is_complete or (is_timed and not should_stop())
+
+
+def _timings(folder: Path) -> list[float]:
+    return [one["seconds"] for one in _lines(folder / runs.TIMINGS_FILE)]
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a log; none where there is none. A line that a crash tore is left out."""
+    found = []
+    try:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                found.append(dict(json.loads(line)))
+            except ValueError:
+                continue
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    return found
