@@ -1,4 +1,4 @@
-"""A suite in real processes: killed and resumed it leaves what one left alone leaves; its pack is made again."""
+"""A suite in real processes: killed and resumed it leaves what one left alone leaves; and its pack."""
 
 from __future__ import annotations
 

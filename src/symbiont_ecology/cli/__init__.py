@@ -37,6 +37,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 <<<<<<< HEAD
+<<<<<<< HEAD
 _COMMANDS = (
     *(demo, run, resume, calibrate, data, evaluate, sft, suite, compare, pack),
     *(infer, export, explain, bench, doctor),

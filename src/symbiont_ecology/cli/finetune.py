@@ -106,6 +106,7 @@ def _plan(
     from symbiont_ecology.config import load_config
     from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.evaluation.sft import MEASURES, Budget, budget_of
+    from symbiont_ecology.tasks import task_sources
 
     if (config is None) == (match is None):
         raise ConfigError("sft: expected either a config or --match RUN")
@@ -119,10 +120,10 @@ def _plan(
     if amount is not None:
         spend = Budget(measure, amount)
     if data is not None:
-        tasks = base.tasks.model_copy(
-            update={"families": ({"kind": "file", "name": "data", "path": str(data)},), "depths": ("short",)}
-        )
-        base = base.model_copy(update={"tasks": tasks})
+        source = {"kind": "file", "name": "data", "path": str(data)}
+        depths = task_sources.build(source).family().depths
+        tasks = {"families": ("data",), "sources": (source,), "depths": depths, "flip": None}
+        base = base.model_copy(update={"tasks": base.tasks.model_copy(update=tasks)})
     return base, spend
 
 

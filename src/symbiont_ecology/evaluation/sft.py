@@ -1,8 +1,8 @@
-"""Compute-matched supervised fine-tuning: the peer that sees gold answers, on the engine that runs the others.
+"""Compute-matched supervised fine-tuning: the peer that sees gold answers, on the engine that runs all arms.
 
 SFT is one adapter that reads instead of practising (strategy ``single`` with ``samples: 0``, plasticity
-``supervised``), so its task mix, its meter and its resume are those of the runs that it is matched with. The
-learning rate, the rank and the moment to stop are swept on selection questions, and the sweep is written down.
+``supervised``), so its task mix, meter and resume are those of the runs that it is matched with. The learning
+rate, the rank and the moment to stop are swept on selection questions, and the sweep is written down.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def sweep(
 ) -> Iterator[Trial]:
     """Trains every combination to its budget and yields each where it may stop. Ends early when told to stop.
 
-    ``keep`` writes an adapter into a folder. A trial that is written down is not done again, and a run that was
+    ``keep`` writes an adapter into a folder. A trial that is written down is not done again, a run that was
     interrupted goes on.
     """
     selection = draw_shifts(mixture(base), ["in-distribution"], plan.per_cell, split="selection")
