@@ -18,7 +18,7 @@ from symbiont_ecology.economics import ComputeBudget, Ledger
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.types import BlobRef, OrganelleId
 
-STATE_FILE = "state.json"
+STATE_FILE, MOMENTS = "state.json", "evaluated"
 
 
 @dataclass(frozen=True)
@@ -77,35 +77,62 @@ class EcologyState:
 _schema = TypeAdapter(EcologyState)
 
 
-def save(state: EcologyState, folder: Path) -> None:
+def save(state: EcologyState, folder: Path, name: str = STATE_FILE) -> None:
     """Writes ``state.json`` by atomic rename. The caller has flushed the blobs before.
 
     Raises:
         RunError: the disk is full or the folder is gone; the earlier state is untouched.
     """
-    temporary = folder / f"{STATE_FILE}.new"
+    temporary = folder / f"{name}.new"
     try:
         with temporary.open("wb") as file:
             file.write(_schema.dump_json(state, indent=1))
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, folder / STATE_FILE)
+        os.replace(temporary, folder / name)
     except OSError as error:
         raise RunError(
             f"cannot write the checkpoint in {folder}: {error.strerror}; free some space and resume"
         ) from error
 
 
-def load(folder: Path) -> EcologyState:
-    """The last checkpoint of a run.
+def keep(state: EcologyState, folder: Path) -> None:
+    """Keeps the state of an evaluation: a run that goes on leaves its blobs alone, so it can be made again.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    moments = folder / MOMENTS
+    try:
+        moments.mkdir(exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot write {moments}: {error.strerror}") from error
+    save(state, moments, f"{state.generation}.json")
+
+
+def kept(folder: Path) -> list[EcologyState]:
+    """The states that evaluations were made of."""
+    return [_read(path) for path in sorted((folder / MOMENTS).glob("*.json"))]
+
+
+def load(folder: Path, generation: int | None = None) -> EcologyState:
+    """The last checkpoint of a run, or the one that was evaluated in some generation.
 
     Raises:
         RunError: there is none, or it is damaged.
     """
-    path = folder / STATE_FILE
+    if generation is not None and (folder / MOMENTS / f"{generation}.json").exists():
+        return _read(folder / MOMENTS / f"{generation}.json")
+    state = _read(folder / STATE_FILE)
+    if generation not in (None, state.generation):
+        raise RunError(f"{folder} stands at generation {state.generation}, and {generation} was not kept")
+    return state
+
+
+def _read(path: Path) -> EcologyState:
     try:
         return _schema.validate_json(path.read_bytes())
     except OSError as error:
-        raise RunError(f"no checkpoint in {folder}: {error.strerror}") from error
+        raise RunError(f"no checkpoint in {path.parent}: {error.strerror}") from error
     except ValidationError as error:
         raise RunError(f"{path} is damaged: {error.errors()[0]['msg']}") from error

@@ -30,6 +30,7 @@ from symbiont_ecology.engine.ration import is_spent
 from symbiont_ecology.engine.world import Host, World
 from symbiont_ecology.errors import ConfigError, HostError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
+from symbiont_ecology.types import BlobRef
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
 PROVENANCE_FILE = "provenance.json"
@@ -193,7 +194,7 @@ def _live(
     if (folder / checkpoint.STATE_FILE).exists():
         state = checkpoint.load(folder)
         log.rewind(state.next_seq)
-        world.store.collect(state.reachable())  # what a crash left behind
+        world.store.collect(_needed(state, folder))  # what a crash left behind
     else:
         state = EcologyState(config.seed)
         log.rewind(0)
@@ -220,7 +221,12 @@ def _checkpoint(state: EcologyState, world: World, log: EventLog, folder: Path) 
     log.sync()
     world.store.flush(reachable)
     checkpoint.save(state, folder)
-    world.store.collect(reachable)
+    world.store.collect(_needed(state, folder))
+
+
+def _needed(state: EcologyState, folder: Path) -> set[BlobRef]:
+    """Every blob that the run, or an evaluation of it, can be asked for."""
+    return state.reachable().union(*(moment.reachable() for moment in checkpoint.kept(folder)))
 
 
 def _check_provenance(config: RunConfig, folder: Path, host: Host) -> None:
