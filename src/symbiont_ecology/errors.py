@@ -41,6 +41,12 @@ class RunError(EcologyError):
     """A run cannot go on: its folder is locked, damaged, or belongs to another config."""
 
 
+class SickError(EcologyError):
+    """A calibration did not pass: its run stands still where the calibration ended."""
+
+    exit_code = 4
+
+
 class MissingExtraError(EcologyError):
     """A package is not installed that only some uses need."""
 

@@ -222,6 +222,7 @@ def test_evaluate_leaves_the_run_alone_and_a_line_behind(
     record = json.loads((tmp_path / "e.json").read_text())
     assert set(record) == {
         *("schema", "source", "generation", "routing", "host", "questions", "questions_digest"),
+        *("verdicts_digest", "robustness"),
         *("accuracy", "families", "shifts", "flops", "flops_per_solved", "judged_by"),
         *("selection_flops", "selection_tokens"),
         *("choices", "items", "systems", "differences", "train_flops", "break_even_solved"),

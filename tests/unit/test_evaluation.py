@@ -22,6 +22,7 @@ from symbiont_ecology.errors import ConfigError, DataError, HostError, RunError
 from symbiont_ecology.evaluation.answers import Answer, Examiner
 from symbiont_ecology.evaluation.biography import biography
 from symbiont_ecology.evaluation.book import AnswerBook
+from symbiont_ecology.evaluation.exam import Asked, again
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Candidates, Evaluation, difference, note
 from symbiont_ecology.evaluation.portfolio import Portfolio, elite_id
 from symbiont_ecology.evaluation.questions import (
@@ -32,8 +33,10 @@ from symbiont_ecology.evaluation.questions import (
     read_questions,
     write_questions,
 )
+from symbiont_ecology.evaluation.robustness import robustness
 from symbiont_ecology.evaluation.routings import ROUTINGS, find_routing, mapped
-from symbiont_ecology.evaluation.shifts import SHIFTS, draw_shifts
+from symbiont_ecology.evaluation.shifts import PERTURBATIONS, SHIFTS, draw_shifts
+from symbiont_ecology.evaluation.transfer import transfer
 from symbiont_ecology.events import Acted, Born, Retired, Settled, read_events
 from symbiont_ecology.tasks import prompt_styles, task_families
 from symbiont_ecology.tasks.mixture import TaskMixture
@@ -453,11 +456,12 @@ def test_evaluating_changes_nothing_of_the_run(run: Path, questions: list[Questi
     assert {path.name for path in run.rglob("*") if path.is_file()} - {p.name for p in before} == {
         ANSWERS_FILE
     }
-    note(evaluation, run, "drawn")
+    note(evaluation, candidates, Asked(per_cell=60).record())
     assert (
         json.loads((run / "evaluations.jsonl").read_text())["accuracy"]["estimate"]
         == evaluation.accuracy().estimate
     )
+    assert [one.is_same for one in again(run, ToyHost())] == [True]
     (run / "evaluations.jsonl").unlink()
     assert resume(run, host=ToyHost()).is_complete
 
@@ -547,3 +551,58 @@ def test_a_biography_adds_up(run: Path) -> None:
     assert life.held == sum(state.ledger.balances.values())
     assert life.train_flops == state.budget.train.flops
     assert life.earned == sum(event.revenue for event in events if isinstance(event, Settled))
+
+
+# Robustness and transfer.
+
+
+def test_brittle_is_what_is_right_as_it_stands_and_wrong_in_another_way() -> None:
+    def one(name: str, way: str, verdict: float) -> Answer:
+        asked = replace(foreign(), id=f"{name} as {way}", shift="perturbed")
+        return Answer(asked, HOST, "", verdict, Cost())
+
+    ways = list(PERTURBATIONS)
+    robust = [one("a", way, 1.0) for way in ways]
+    brittle = [one("b", way, float(way != ways[-1])) for way in ways]
+    never = [one("c", way, 0.0) for way in ways]
+    found = robustness([*robust, *brittle, *never])
+    assert found["brittle"]["estimate"] == 1 / 2
+    assert found["accuracy"]["plain"]["estimate"] == pytest.approx(2 / 3)
+    assert found["accuracy"][ways[-1]]["estimate"] == pytest.approx(1 / 3)
+    assert robustness(graded([1.0, 0.0]).answers) == {}
+
+
+def test_transfer_tells_the_own_family_from_the_others(candidates: Candidates) -> None:
+    found = transfer(candidates, candidates.questions(25), ToyHost())
+    assert set(found["accuracy"]) == set(found["host"]) == set(FAMILIES)
+    assert set(found["organelles"].values()) <= {HOST, *candidates.portfolio.elites}
+    assert found["gain"]["own"] > 0.2
+    assert found["gain"]["own"] > found["gain"]["others"]
+
+
+def test_an_evaluation_can_be_made_again_after_the_run_went_on(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    start(toy_config(generations=4), folder, host=ToyHost())
+    then = Candidates.of_run(folder)
+    asked = Asked(per_cell=9, routing="single")
+    note(then.evaluate(asked.questions(then), ToyHost(), "single"), then, asked.record())
+    resume(folder, overrides=["run.generations=12"], host=ToyHost())
+    now = Candidates.of_run(folder)
+    note(now.evaluate(asked.questions(now), ToyHost(), "single"), now, asked.record())
+    found = list(again(folder, ToyHost()))
+    assert [(one.generation, one.is_same) for one in found] == [(4, True), (12, True)]
+    log = folder / "evaluations.jsonl"
+    log.write_text(log.read_text().replace('"verdicts_digest": "', '"verdicts_digest": "0'))
+    assert [one.is_same for one in again(folder, ToyHost())] == [False, False]
+    with pytest.raises(RunError, match="7 was not kept"):
+        Candidates.of_run(folder, 7)
+
+
+def test_an_evaluation_of_a_file_that_changed_is_not_made_again(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "holdout.jsonl"
+    write_questions(Candidates.of_run(run).questions(2), path)
+    record = Asked(holdout=str(path)).record()
+    assert Asked.of_record(record) == Asked(holdout=str(path))
+    path.write_text(path.read_text() + "\n")
+    with pytest.raises(DataError, match="is not the file that was asked"):
+        Asked.of_record(record)

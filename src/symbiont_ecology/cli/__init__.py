@@ -2,7 +2,8 @@
 
 What a command needs it imports when it is called, so that help answers before torch could be loaded. Data
 goes to stdout, everything else to stderr where the two could mix. Exit codes: 0 fine, 1 a run failed,
-2 usage or config, 3 a missing package, 130 interrupted.
+2 usage or config, 3 a missing package,
+4 a gate that was not met, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from symbiont_ecology.cli.doctor import doctor
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.finetune import sft
 from symbiont_ecology.cli.live import resume, run
-from symbiont_ecology.cli.measure import evaluate
+from symbiont_ecology.cli.measure import evaluate, transfer
 from symbiont_ecology.cli.study import compare, pack, suite
 from symbiont_ecology.cli.use import export, infer
 from symbiont_ecology.errors import EcologyError
@@ -36,10 +37,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-<<<<<<< HEAD
-<<<<<<< HEAD
 _COMMANDS = (
-    *(demo, run, resume, calibrate, data, evaluate, sft, suite, compare, pack),
+    *(demo, run, resume, calibrate, data, evaluate, transfer, sft, suite, compare, pack),
     *(infer, export, explain, bench, doctor),
 )
 for _command in _COMMANDS:

@@ -23,7 +23,7 @@ from symbiont_ecology.cli.live import (
     typed,
 )
 from symbiont_ecology.cli.measure import write_json
-from symbiont_ecology.errors import ConfigError, EcologyError
+from symbiont_ecology.errors import ConfigError, SickError
 
 if TYPE_CHECKING:
     from symbiont_ecology.analysis.health import Design, Health
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 HEALTH_FILE = "health.json"
 OURS = ("run.generations", "run.train_flops")
 """Keys that the options of this command decide."""
-
-
-class SickError(EcologyError):
-    """A calibration did not pass: its run stands still where the calibration ended."""
-
-    exit_code = 4
 
 
 def calibrate(

@@ -148,6 +148,7 @@ def _compare(folder: Path, per_cell: int) -> dict[str, Any]:
     """Puts the same holdout questions to all three systems, prints the tables and returns the numbers."""
     from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.evaluation.biography import biography
+    from symbiont_ecology.evaluation.exam import Asked
     from symbiont_ecology.evaluation.measure import Candidates, difference, interval_values, note
     from symbiont_ecology.evaluation.questions import write_questions
     from symbiont_ecology.events import read_events
@@ -160,7 +161,8 @@ def _compare(folder: Path, per_cell: int) -> dict[str, Any]:
     def ask(candidates: Candidates, routing: str) -> Evaluation:
         """Answers the questions and keeps the evaluation beside the run."""
         evaluation = candidates.evaluate(questions, host, routing)
-        note(evaluation, candidates.folder, f"{per_cell} per cell")
+        asked = Asked(per_cell=per_cell, seed=ecology.config.seed, routing=routing)
+        note(evaluation, candidates, asked.record())
         return evaluation
 
     found = {

@@ -206,9 +206,10 @@ def evaluate_at_end(folder: Path, questions: list[Question] | None) -> None:
         return
     from symbiont_ecology.cli.measure import tell_evaluation
     from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.evaluation.exam import Asked
     from symbiont_ecology.evaluation.measure import Candidates, note
 
     candidates = Candidates.of_run(folder)
     evaluation = candidates.evaluate(questions, build_host(candidates.config))
-    note(evaluation, folder, str(candidates.config.run.final_holdout))
+    note(evaluation, candidates, Asked(holdout=candidates.config.run.final_holdout).record())
     tell_evaluation(evaluation, sys.stdout)

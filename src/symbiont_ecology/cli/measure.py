@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -21,9 +20,8 @@ if TYPE_CHECKING:
 
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.evaluation.answers import Watch
-    from symbiont_ecology.evaluation.exam import Exam
-    from symbiont_ecology.evaluation.measure import Candidates, Evaluation
-    from symbiont_ecology.evaluation.questions import Question
+    from symbiont_ecology.evaluation.exam import Asked, Exam
+    from symbiont_ecology.evaluation.measure import Evaluation
     from symbiont_ecology.statistics import Interval
 
 RoutingOption = Annotated[
@@ -68,6 +66,9 @@ def evaluate(
         Path | None, typer.Option("--json", help="Write everything there, each answer included; - is stdout.")
     ] = None,
     host: HostOption = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Make every evaluation of the run again and compare.")
+    ] = False,
     chat: Annotated[
         bool, typer.Option("--chat", help="With --adapter: put questions into the host's chat template.")
     ] = False,
@@ -79,9 +80,22 @@ def evaluate(
     if json_file is not None and not to_stdout:
         prepare(json_file)  # now, not when everything has been computed
     stream = sys.stderr if to_stdout else sys.stdout
+    if folder is not None and again:
+        _make_again(folder, host)
+        return
     if folder is not None:
-        asked = Asked(holdout, tuple(shift or ()), per_cell, selection, selection_max_samples)
-        exam = _examine(folder, asked, routing, routing_map, sft, host)
+        from symbiont_ecology.evaluation.exam import Asked
+
+        asked = Asked(
+            holdout=_text(holdout),
+            shifts=tuple(shift or ("in-distribution",)),
+            per_cell=per_cell,
+            selection=_text(selection),
+            most=selection_max_samples,
+            routing=routing,
+            routing_map=_text(routing_map),
+        )
+        exam = _examine(folder, asked, sft, host)
         evaluation = exam.systems[exam.main]
         tell_exam(exam, stream)
         record = evaluation.record() | exam.summary()
@@ -94,53 +108,76 @@ def evaluate(
         write_json(json_file, record)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Where the questions come from: files, or drawn from the run's own task mix."""
-
-    holdout: Path | None
-    shifts: tuple[str, ...]
-    per_cell: int
-    selection: Path | None
-    most: int | None
-
-    def read(self, candidates: Candidates) -> tuple[list[Question], list[Question]]:
-        """The questions, and those of selection."""
-        from symbiont_ecology.evaluation.questions import read_questions, some_of
-
-        if self.holdout is None:
-            questions = candidates.questions(self.per_cell, self.shifts or ("in-distribution",))
-        else:
-            questions = [candidates.asked(one) for one in read_questions(self.holdout)]
-        selection = []
-        if self.selection is not None:
-            selection = some_of([candidates.asked(one) for one in read_questions(self.selection)], self.most)
-        return questions, selection
-
-    def __str__(self) -> str:
-        if self.holdout is not None:
-            return str(self.holdout)
-        return f"{self.per_cell} per cell" + "".join(f", {shift}" for shift in self.shifts)
-
-
-def _examine(
-    folder: Path, asked: Asked, routing: str, routing_map: Path | None, sft: Path | None, host: str | None
-) -> Exam:
+def _examine(folder: Path, asked: Asked, sft: Path | None, host: str | None) -> Exam:
     from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.evaluation.exam import sit
     from symbiont_ecology.evaluation.measure import Candidates, note
-    from symbiont_ecology.evaluation.routings import find_routing, mapped
 
     candidates = Candidates.of_run(folder)
-    questions, selection = asked.read(candidates)
-    way = find_routing(routing)  # before the host: a wrong word costs no time
-    if routing_map is not None:
-        routing, way = "map", mapped(routing_map, list(candidates.portfolio.weights))
+    # Before the host is loaded: a wrong word or file costs no time.
+    questions, selection = asked.questions(candidates), asked.selected(candidates)
+    asked.way(candidates)
     world = build_host(on_host(candidates.config, host))
     with progress("asking") as watch:
-        exam = sit(candidates, questions, world, routing, way=way, selection=selection, sft=sft, watch=watch)
-    note(exam.systems[exam.main], folder, str(asked))
+        exam = sit(candidates, asked, questions, world, selection=selection, sft=sft, watch=watch)
+    note(exam.systems[exam.main], candidates, asked.record())
     return exam
+
+
+def _make_again(folder: Path, host: str | None) -> None:
+    """Makes every evaluation of a run again; exit code 1 where one is not what it was."""
+    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.engine.run import read_config
+    from symbiont_ecology.evaluation.exam import again
+
+    different = 0
+    for one in again(folder, build_host(on_host(read_config(folder), host))):
+        different += not one.is_same
+        verdict = "the same" if one.is_same else "DIFFERENT"
+        print(
+            f"evaluation {one.line}: generation {one.generation}, {one.asked.name}: {100 * one.then:.1f} % "
+            f"then, {100 * one.now:.1f} % now, {verdict}"
+        )
+    if different:
+        raise RunError(f"{different} evaluations of {folder} are not what they were")
+
+
+def transfer(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")],
+    per_cell: Annotated[int, typer.Option(min=1, help="Holdout questions per cell.")] = 20,
+    shift: Annotated[
+        list[str] | None, typer.Option(help="Shifts to ask.", show_default="in-distribution")
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything there.")] = None,
+    host: HostOption = None,
+) -> None:
+    """Ask every family's best organelle the questions of all families."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.evaluation.measure import Candidates
+    from symbiont_ecology.evaluation.transfer import transfer as ask_everyone
+
+    if json_file is not None:
+        prepare(json_file)
+    candidates = Candidates.of_run(folder)
+    questions = candidates.questions(per_cell, tuple(shift or ("in-distribution",)))
+    with progress("asking") as watch:
+        kernel = build_host(on_host(candidates.config, host))
+        found = ask_everyone(candidates, questions, kernel, watch)
+    names = list(found["host"])
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("right, %: best in", *map(str, range(1, len(names) + 1))):
+        table.add_column(column, justify="right" if column.isdigit() else "left", no_wrap=True)
+    for owner, row in {"(host)": found["host"], **found["accuracy"]}.items():
+        label = f"{names.index(owner) + 1:2d} {owner}" if owner in names else f"   {owner}"
+        table.add_row(label, *(f"{100 * row[name]:.0f}" for name in names))
+    Console().print(table)
+    gains = {kind: gain for kind, gain in found["gain"].items() if gain is not None}
+    print("gain over the host: " + ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in gains.items()))
+    if json_file is not None:
+        write_json(json_file, found)
 
 
 def _evaluate_adapter(
@@ -187,22 +224,33 @@ def tell_exam(exam: Exam, stream: TextIO) -> None:
     main, console = exam.systems[exam.main], Console(file=stream)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("family", "questions", *exam.systems):
-        table.add_column(column, justify="left" if column == "family" else "right")
+        table.add_column(column, justify="left" if column == "family" else "right", no_wrap=True)
     shares = {name: one.by_family() for name, one in exam.systems.items()}
     counts = main.summary()["families"]
     for family in counts:
-        found = (percent(shares[name][family]) for name in exam.systems)
+        found = (f"{100 * shares[name][family].estimate:.0f} %" for name in exam.systems)
         table.add_row(family, str(counts[family]["questions"]), *found)
-    total = (percent(one.accuracy()) for one in exam.systems.values())
-    table.add_row("all", str(len(main.answers)), *total, style="bold")
+    totals = {name: one.accuracy() for name, one in exam.systems.items()}
+    shown = (f"{100 * one.estimate:.1f} %" for one in totals.values())
+    table.add_row("all", str(len(main.answers)), *shown, style="bold")
     console.print(table)
+    limits = (f"{name} {percent(one)}" for name, one in totals.items())
+    console.print(f"with 95 % intervals: {', '.join(limits)}", highlight=False, markup=False, soft_wrap=True)
     summary = exam.summary()
     for name, values in summary["differences"].items():
         estimate, low, high = (100 * values[key] for key in ("estimate", "low", "high"))
         line = f"{exam.main} - {name}: {estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
         line += f", McNemar p = {values['mcnemar_p']:.2g}"
         console.print(line, highlight=False, soft_wrap=True)
-    if main.judged_by == "practice":
+    if brittle := summary["robustness"].get("brittle"):
+        share = f"{100 * brittle['estimate']:.1f} % [{100 * brittle['low']:.0f}, {100 * brittle['high']:.0f}]"
+        console.print(
+            f"brittle: {share} of right answers do not survive another way of writing", markup=False
+        )
+    if main.judged_by == "selection":
+        cost = f"{main.selection.flops:.3g} useful FLOPs"
+        console.print(f"* candidates judged on selection questions, which took {cost}", highlight=False)
+    else:
         console.print(
             "single is chosen by practice (a fallback); --selection FILE chooses on other questions"
         )
@@ -238,6 +286,10 @@ def tell_answerers(evaluation: Evaluation, console: Console) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def percent(interval: Interval) -> str:

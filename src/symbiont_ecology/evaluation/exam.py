@@ -6,25 +6,102 @@ answers, which are counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.engine.world import Host
+from symbiont_ecology.errors import DataError
 from symbiont_ecology.evaluation.answers import Watch, quietly
 from symbiont_ecology.evaluation.measure import (
+    EVALUATIONS_FILE,
     Candidates,
     Evaluation,
     difference,
     evaluate_adapter,
     interval_values,
 )
-from symbiont_ecology.evaluation.questions import Question
-from symbiont_ecology.evaluation.routings import Routing
+from symbiont_ecology.evaluation.questions import Question, read_questions, some_of
+from symbiont_ecology.evaluation.robustness import robustness
+from symbiont_ecology.evaluation.routings import Routing, find_routing, mapped
 from symbiont_ecology.statistics import mcnemar
 
-RESELECTED = ", reselected"
+RESELECTED = "*"
+"""Behind the name of a routing whose candidates were judged on selection questions."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """All that decides an evaluation beside the run: what is asked, what judges candidates, who answers.
+
+    Questions come from a file (``holdout``), or are drawn: ``per_cell`` of each cell of all ``shifts``.
+    """
+
+    holdout: str | None = None
+    shifts: tuple[str, ...] = ("in-distribution",)
+    per_cell: int = 20
+    seed: int = 0
+    selection: str | None = None
+    most: int | None = None
+    """Selection questions that are used, of those in the file."""
+    routing: str = "learned"
+    routing_map: str | None = None
+
+    def questions(self, candidates: Candidates) -> list[Question]:
+        """What is asked.
+
+        Raises:
+            DataError: the file cannot be used.
+            ConfigError: no such shift.
+        """
+        if self.holdout is None:
+            return candidates.questions(self.per_cell, self.shifts, self.seed)
+        return [candidates.asked(one) for one in read_questions(Path(self.holdout))]
+
+    def selected(self, candidates: Candidates) -> list[Question]:
+        """What candidates are judged by; nothing, if practice does."""
+        if self.selection is None:
+            return []
+        return some_of([candidates.asked(one) for one in read_questions(Path(self.selection))], self.most)
+
+    def way(self, candidates: Candidates) -> Routing:
+        """Who answers.
+
+        Raises:
+            ConfigError: no such routing.
+            DataError: the map cannot be used.
+        """
+        if self.routing_map is None:
+            return find_routing(self.routing)
+        return mapped(Path(self.routing_map), list(candidates.portfolio.weights))
+
+    @property
+    def name(self) -> str:
+        """What the answers are called by."""
+        return self.routing if self.routing_map is None else "map"
+
+    def record(self) -> dict[str, Any]:
+        """Plain values for the log, with the hash of every file."""
+        files = [file for file in (self.holdout, self.selection, self.routing_map) if file is not None]
+        hashes = {file: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files}
+        return {**asdict(self), "sha256": hashes}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Asked:
+        """What ``record`` wrote.
+
+        Raises:
+            DataError: a file is not what it was.
+        """
+        for file, digest in record["sha256"].items():
+            path = Path(file)
+            if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+                raise DataError(f"{file} is not the file that was asked: bring it back")
+        values = {key: value for key, value in record.items() if key != "sha256"}
+        return cls(**{**values, "shifts": tuple(values["shifts"])})
 
 
 @dataclass(frozen=True)
@@ -43,6 +120,7 @@ class Exam:
             "differences": {
                 name: _difference(main, one) for name, one in self.systems.items() if name != self.main
             },
+            "robustness": robustness(main.answers),
             "train_flops": self.train_flops,
             "break_even_solved": self.break_even(),
         }
@@ -56,26 +134,66 @@ class Exam:
 
 def sit(
     candidates: Candidates,
+    asked: Asked,
     questions: Sequence[Question],
     host: Host,
-    routing: str,
     *,
-    way: Routing | None = None,
     selection: Sequence[Question] = (),
     sft: Path | None = None,
     watch: Watch = quietly,
 ) -> Exam:
-    """The exam of a run; ``selection`` questions judge its candidates anew, beside what practice says."""
+    """The exam of a run; ``selection`` questions judge its candidates anew, beside practice."""
+    way, main = asked.way(candidates), asked.name
     systems = {name: candidates.evaluate(questions, host, name, watch=watch) for name in ("host", "single")}
     if sft is not None:
         systems["sft"] = evaluate_adapter(sft, questions, host)
-    systems[routing] = candidates.evaluate(questions, host, routing, way=way, watch=watch)
+    systems[main] = candidates.evaluate(questions, host, main, way=way, watch=watch)
     if selection:
         chosen = candidates.reselected(selection, host, watch)
-        for name in dict.fromkeys(("single", routing)):
-            again = way if name == routing else None
-            systems[name + RESELECTED] = chosen.evaluate(questions, host, name, way=again, watch=watch)
-    return Exam(systems, routing, candidates.portfolio.state.budget.train.flops)
+        systems["single" + RESELECTED] = chosen.evaluate(questions, host, "single", watch=watch)
+        systems[main + RESELECTED] = chosen.evaluate(questions, host, main, way=way, watch=watch)
+        main += RESELECTED
+    return Exam(systems, main, candidates.portfolio.state.budget.train.flops)
+
+
+@dataclass(frozen=True)
+class Again:
+    """An evaluation that was made again from its run's folder: what was right then, and is now."""
+
+    line: int
+    generation: int
+    asked: Asked
+    then: float
+    now: float
+    is_same: bool
+    """Whether the questions and every single verdict are what they were."""
+
+
+def again(folder: Path, host: Host) -> Iterator[Again]:
+    """Makes every evaluation in a run's log again, without what its book of answers knows.
+
+    Raises:
+        RunError: a state that was evaluated is gone.
+        DataError: a file that was asked is not what it was.
+    """
+    try:
+        lines = (folder / EVALUATIONS_FILE).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return
+    for number, line in enumerate(lines, 1):
+        record = json.loads(line)
+        asked = Asked.of_record(record["asked"])
+        candidates = Candidates.of_run(folder, record["generation"])
+        selection = asked.selected(candidates)
+        if selection:
+            candidates = candidates.reselected(selection, host)
+        found = candidates.evaluate(
+            asked.questions(candidates), host, asked.name, way=asked.way(candidates), is_fresh=True
+        )
+        summary = found.summary()
+        is_same = all(summary[key] == record[key] for key in ("questions_digest", "verdicts_digest"))
+        then, now = record["accuracy"]["estimate"], summary["accuracy"]["estimate"]
+        yield Again(number, record["generation"], asked, then, now, is_same)
 
 
 def _difference(main: Evaluation, other: Evaluation) -> dict[str, Any]:

@@ -83,6 +83,7 @@ class Evaluation:
             "host": self.host,
             "questions": len(self.answers),
             "questions_digest": _digest([one.question for one in self.answers]),
+            "verdicts_digest": hashlib.blake2b(bytes(map(int, self.verdicts)), digest_size=8).hexdigest(),
             "accuracy": interval_values(self.accuracy()),
             "families": {
                 family: {"questions": counts[family], **interval_values(share)}
@@ -135,14 +136,14 @@ class Candidates:
     selection: Cost = NO_COST
 
     @classmethod
-    def of_run(cls, folder: Path) -> Candidates:
-        """Reads a run back.
+    def of_run(cls, folder: Path, generation: int | None = None) -> Candidates:
+        """Reads a run back as it stands, or as it was when it was evaluated in an earlier generation.
 
         Raises:
-            RunError: no run there, no checkpoint yet, or damaged files.
+            RunError: no run there, no checkpoint yet, damaged files, or a generation that was not kept.
         """
         config = read_config(folder)
-        return cls(folder, config, Portfolio.of_run(folder, checkpoint.load(folder), config))
+        return cls(folder, config, Portfolio.of_run(folder, checkpoint.load(folder, generation), config))
 
     def questions(
         self, per_cell: int, shifts: Sequence[str] = ("in-distribution",), seed: int = 0
@@ -177,13 +178,18 @@ class Candidates:
         *,
         way: Routing | None = None,
         watch: Watch = quietly,
+        is_fresh: bool = False,
     ) -> Evaluation:
         """Answers by a routing of ``evaluation.routings``, or by another ``way`` under that name.
+
+        ``is_fresh`` asks everything anew, whatever the run's book of answers knows.
 
         Raises:
             HostError: the host is not the one that the run was founded with.
         """
         portfolio, examiner = self.portfolio, self._examiner(host, watch)
+        if is_fresh:
+            examiner = replace(examiner, book=None)
         answers = (way or find_routing(routing))(portfolio, questions, examiner.ask)
         return Evaluation(
             str(self.folder),
@@ -226,13 +232,17 @@ def difference(better: Evaluation, worse: Evaluation, seed: int = 0) -> Interval
     return bootstrap_interval([left - right for left, right in pairs], seed)
 
 
-def note(evaluation: Evaluation, run_folder: Path, questions: str) -> None:
-    """Appends one line to the run's log of evaluations; nothing else of the run changes.
+def note(evaluation: Evaluation, candidates: Candidates, asked: dict[str, Any]) -> None:
+    """Appends one line to the run's log of evaluations, and keeps the state that was evaluated.
+
+    ``asked`` says what it takes to make the evaluation again. Nothing else of the run changes.
 
     Raises:
         RunError: it cannot be written.
     """
-    line = json.dumps({**evaluation.summary(), "asked": questions}) + "\n"
+    run_folder = candidates.folder
+    checkpoint.keep(candidates.portfolio.state, run_folder)
+    line = json.dumps({**evaluation.summary(), "asked": asked}) + "\n"
     try:
         with (run_folder / EVALUATIONS_FILE).open("a", encoding="utf-8") as file:
             file.write(line)

@@ -76,7 +76,7 @@ class Portfolio:
         return max(sorted(record), key=lambda who: record[who], default=HOST)
 
     def best_of(self, cells: Sequence[str]) -> OrganelleId:
-        """The elite with the highest success in any of the cells; the host where nobody has a record."""
+        """The elite with the highest success in one of the cells; the host where nobody has a record."""
         found = [
             (score, who)
             for cell in cells

@@ -76,21 +76,24 @@ def retention(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Dra
 
 
 def perturbed(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
-    """The in-distribution questions, each in every perturbation of ``PERTURBATIONS``."""
+    """The in-distribution questions, each as it is and in every other way of ``PERTURBATIONS``."""
     return [
-        replace(question, id=f"{question.id} ({name})", prompt=change(question.prompt))
+        replace(question, id=f"{question.id}{MARK}{name}", prompt=change(question.prompt))
         for question in draw_questions(tasks, per_cell, seed, split)
         for name, change in PERTURBATIONS.items()
     ]
 
 
+MARK = " as "
+PLAIN = "plain"
 PERTURBATIONS: dict[str, Callable[[str], str]] = {
+    PLAIN: lambda prompt: prompt,
     "whitespace": lambda prompt: f"  {prompt.replace(': ', ':   ')}",
     "markdown": lambda prompt: f"**{prompt.rstrip()}**\n",
     "role-play": lambda prompt: f"you are a pirate. {prompt}",
     "distractor": lambda prompt: f"it rains today.\n{prompt}",
 }
-"""Changes of a prompt that change nothing of what is asked."""
+"""Changes of a prompt that change nothing of what is asked; the first is none."""
 
 Shift = Callable[[TaskMixture, int, int, Split], Drawn]
 SHIFTS: dict[str, Shift] = {

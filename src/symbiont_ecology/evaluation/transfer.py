@@ -1,0 +1,60 @@
+"""Transfer between families: what the best organelle of one family makes of another family's questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.engine.world import Host
+from symbiont_ecology.evaluation.answers import Watch, quietly
+from symbiont_ecology.evaluation.measure import Candidates
+from symbiont_ecology.evaluation.portfolio import Portfolio
+from symbiont_ecology.evaluation.questions import Question
+from symbiont_ecology.evaluation.routings import Ask, Routing
+from symbiont_ecology.evaluation.shifts import draw_shifts
+
+JUDGED_BY = 8
+"""Selection questions per cell."""
+
+
+def transfer(
+    candidates: Candidates, questions: Sequence[Question], host: Host, watch: Watch = quietly
+) -> dict[str, Any]:
+    """Accuracy of every family's best organelle on every family, and its mean gain over the host.
+
+    Who is best is judged on selection questions. ``gain`` tells the family itself, other families of its
+    convention group, and all others apart.
+    """
+    tasks = mixture(candidates.config)
+    families = tasks.families
+    selection = draw_shifts(tasks, ["in-distribution"], JUDGED_BY, split="selection")
+    candidates = candidates.reselected(selection, host, watch)
+    portfolio = candidates.portfolio
+    best = {
+        name: portfolio.best_of([cell for cell in portfolio.scores if cell.rpartition("/")[0] == name])
+        for name in families
+    }
+    bare = candidates.evaluate(questions, host, "host", watch=watch).by_family()
+    table, gains = {}, dict[str, list[float]](own=[], group=[], others=[])
+    for owner, who in best.items():
+        found = candidates.evaluate(questions, host, "transfer", way=_all_to(who), watch=watch).by_family()
+        table[owner] = {name: share.estimate for name, share in found.items()}
+        for name, share in found.items():
+            near = name in families and families[name].group == families[owner].group
+            kind = "own" if name == owner else "group" if near else "others"
+            gains[kind].append(share.estimate - bare[name].estimate)
+    return {
+        "organelles": best,
+        "host": {name: share.estimate for name, share in bare.items()},
+        "accuracy": table,
+        "gain": {kind: sum(found) / len(found) if found else None for kind, found in gains.items()},
+    }
+
+
+def _all_to(who: str) -> Routing:
+    def to_one(portfolio: Portfolio, questions: Sequence[Question], ask: Ask) -> list[Any]:
+        """One organelle answers everything."""
+        return list(ask(questions, [who] * len(questions)))
+
+    return to_one
