@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import deepcopy
 
 import pytest
 import torch
@@ -9,12 +9,16 @@ from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from hosts import make_host
 from symbiont_ecology.economics.flops import forward_flops, learning_flops, rollout_flops, scoring_flops
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.host.loading import EMBEDDED_FOLDER
 from symbiont_ecology.host.shape import HostShape
 
-QWEN3 = HostShape(
+ARCHITECTURES = ("qwen3", "qwen2", "llama", "mistral", "sliding mistral", "gemma3", "gpt2", "embedded")
+SHAPE = HostShape(
     layers=3,
     hidden=64,
     heads=4,
@@ -26,41 +30,22 @@ QWEN3 = HostShape(
     linear_parameters=64 * 32 * (4 + 2 + 2) + 128 * 64 + 3 * 64 * 160,
     parameters=0,  # costs nothing: only weights that are multiplied count
 )
-GPT2 = replace(QWEN3, kv_heads=4, head_dim=16, feed_forward=256, linear_parameters=12 * 64 * 64)
 
 
-def qwen3() -> PreTrainedModel:
-    return Qwen3ForCausalLM(
-        Qwen3Config(
-            hidden_size=64,
-            intermediate_size=160,
-            num_hidden_layers=3,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            head_dim=32,
-            vocab_size=500,
-            attn_implementation="sdpa",
-        )
-    )
-
-
-def gpt2() -> PreTrainedModel:
-    return GPT2LMHeadModel(
-        GPT2Config(n_embd=64, n_layer=3, n_head=4, vocab_size=500, attn_implementation="sdpa")
-    )
-
-
-HOSTS = {"qwen3": (qwen3, QWEN3), "gpt2": (gpt2, GPT2)}
-
-
-@pytest.fixture(params=HOSTS)
-def host(request: pytest.FixtureRequest) -> tuple[PreTrainedModel, HostShape]:
-    build, shape = HOSTS[request.param]
-    return build(), shape
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def host(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[PreTrainedModel, HostShape]:
+    """A model as transformers runs it, and the shape that our kernel reads from its folder."""
+    folder = EMBEDDED_FOLDER
+    if request.param != "embedded":
+        folder = make_host(tmp_path_factory.mktemp("flops") / "host", request.param)
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="sdpa", dtype=torch.float32)
+    return model, HostKernel.from_pretrained(folder, slots=1, rank=1).shape
 
 
 def tokens(count: int) -> torch.Tensor:
-    return torch.randint(0, 500, (1, count))
+    return torch.randint(3, 250, (1, count))
 
 
 def counted(model: PreTrainedModel, prompt: int, completion: int, *, backward: bool = False) -> int:
@@ -85,8 +70,9 @@ def test_a_forward_pass_costs_what_torch_counts(
 
 def test_an_update_through_lora_costs_what_torch_counts(host: tuple[PreTrainedModel, HostShape]) -> None:
     model, shape = host
-    modules = "all-linear" if shape is QWEN3 else ["c_attn", "c_proj", "c_fc"]
-    adapted = get_peft_model(model, LoraConfig(r=4, target_modules=modules, exclude_modules=["lm_head"]))
+    modules = ["c_attn", "c_proj", "c_fc"] if model.config.model_type == "gpt2" else "all-linear"
+    lora_config = LoraConfig(r=4, target_modules=modules, exclude_modules=["lm_head"])
+    adapted = get_peft_model(deepcopy(model), lora_config)
     lora = sum(weight.numel() for weight in adapted.parameters() if weight.requires_grad)
     assert scoring_flops(shape, lora, 40, 8) == pytest.approx(counted(adapted, 40, 8), rel=0.01)
     assert learning_flops(shape, lora, 40, 8) == pytest.approx(
@@ -108,9 +94,9 @@ COUNT = st.integers(0, 300)
 
 @given(COUNT, st.integers(1, 50), COUNT)
 def test_a_rollout_is_its_passes_one_by_one(prompt: int, new: int, lora: int) -> None:
-    passes = [forward_flops(QWEN3, lora, prompt, head_positions=1)]
+    passes = [forward_flops(SHAPE, lora, prompt, head_positions=1)]
     passes += [
-        forward_flops(QWEN3, lora, 1, context=prompt + done, head_positions=1) for done in range(new - 1)
+        forward_flops(SHAPE, lora, 1, context=prompt + done, head_positions=1) for done in range(new - 1)
     ]
-    assert rollout_flops(QWEN3, lora, prompt, new) == sum(passes)
-    assert rollout_flops(QWEN3, lora, prompt, 0) == forward_flops(QWEN3, lora, prompt)
+    assert rollout_flops(SHAPE, lora, prompt, new) == sum(passes)
+    assert rollout_flops(SHAPE, lora, prompt, 0) == forward_flops(SHAPE, lora, prompt)
