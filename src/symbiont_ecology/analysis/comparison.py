@@ -42,7 +42,8 @@ def summarise(outcomes: Outcomes) -> dict[str, Any]:
         "seeds": {arm: len(outcomes.main(arm, outcomes.budgets[-1])) for arm in outcomes.arms},
         "arms": {arm: dict(_course(outcomes, arm)) for arm in outcomes.arms},
         "accuracy": dict(_accuracies(outcomes)),
-        "differences": dict(_differences(outcomes)),
+        "differences": dict(_differences(outcomes, outcomes.protocol["main"], _all_but_second(outcomes))),
+        "second": dict(_differences(outcomes, outcomes.protocol["second"], _with_gold(outcomes))),
         "peer": _peer(outcomes),
         "retention": _retention(outcomes),
         "routing": dict(_routing(outcomes)),
@@ -52,39 +53,30 @@ def summarise(outcomes: Outcomes) -> dict[str, Any]:
 
 def _course(outcomes: Outcomes, arm: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """What an arm did and spent, by budget: the columns of the classic table."""
+    routing, shift = outcomes.routing(arm), outcomes.shifts[0]
     for budget in outcomes.budgets:
-        rows = outcomes.main(arm, budget)
-        if not rows:
+        if not (rows := outcomes.main(arm, budget)):
             continue
-        life = [row["life"] for row in rows]
-        asked = next(iter(rows[0]["systems"].values()))
-        questions = sum(len(text) for cells in asked["bits"].values() for text in cells.values())
-        routing = outcomes.protocol["arms"][arm]["routing"]
-        yield (
-            f"{budget:g}",
-            {
-                "episodes": _mean([one["rollouts"] for one in life]),
-                "net_per_episode": _mean(
-                    [(one["earned"] - one["spent"]) / max(one["rollouts"], 1) for one in life]
-                ),
-                "roi": _mean([one["earned"] / one["spent"] if one["spent"] else 0.0 for one in life]),
-                "births": _mean([one["births"] for one in life]),
-                "merges": _mean([one["merges"] for one in life]),
-                "deaths": _mean([one["deaths"] for one in life]),
-                "alive": _mean([one["alive"] for one in life]),
-                "coverage": _mean([row["coverage"] for row in rows]),
-                "train_flops": [min(_flops(rows)), max(_flops(rows))],
-                "off_budget": max(
-                    abs(one / (budget * outcomes.protocol["unit_flops"]) - 1) for one in _flops(rows)
-                ),
-                "select_flops": _mean([row["selection_flops"] for row in rows]),
-                "answer_flops": _mean(
-                    [sum(row["systems"][routing]["flops"].values()) / questions for row in rows]
-                ),
-                "organelles_asked": _mean([row["systems"][routing]["organelles"] for row in rows]),
-                "option": rows[0]["option"],
-            },
-        )
+        life, target = [row["life"] for row in rows], budget * outcomes.protocol["unit_flops"]
+        own = [row["systems"][routing] for row in rows]
+        cost = _mean([_per_solved(one, shift) for one in own])
+        saved = _per_solved(outcomes.host["systems"][HOST], shift) - cost
+        counts = ("rollouts", "births", "merges", "deaths", "alive")
+        net = [(one["earned"] - one["spent"]) / max(one["rollouts"], 1) for one in life]
+        found = {
+            **{key: _mean([one[key] for one in life]) for key in counts},
+            "net_per_episode": _mean(net),
+            "roi": _mean([one["earned"] / one["spent"] if one["spent"] else 0.0 for one in life]),
+            "coverage": _mean([row["coverage"] for row in rows]),
+            "train_flops": [min(_flops(rows)), max(_flops(rows))],
+            "off_budget": max(abs(one / target - 1) for one in _flops(rows)),
+            "select_flops": _mean([row["selection_flops"] for row in rows]),
+            "flops_per_solved": cost,
+            "break_even_solved": _mean(_flops(rows)) / saved if saved > 0 else None,
+            "organelles_asked": _mean([one["organelles"] for one in own]),
+            "option": rows[0]["option"],
+        }
+        yield f"{budget:g}", found
 
 
 def _accuracies(outcomes: Outcomes) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
@@ -103,15 +95,26 @@ def _accuracies(outcomes: Outcomes) -> Iterator[tuple[str, dict[str, dict[str, A
         yield f"{budget:g}", views
 
 
-def _differences(outcomes: Outcomes) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
-    """By budget and view: the main arm minus every other. One family of tests per budget."""
-    main = outcomes.protocol["main"]
-    for budget in outcomes.budgets:
+def _all_but_second(outcomes: Outcomes) -> list[str]:
+    """What the main arm, which sees verdicts, is compared with."""
+    return [HOST, *(arm for arm in outcomes.arms if arm != outcomes.protocol["second"])]
+
+
+def _with_gold(outcomes: Outcomes) -> list[str]:
+    """What the arm that sees gold answers is compared with."""
+    return [HOST, *(arm for arm, sides in outcomes.protocol["arms"].items() if "gold" in sides["sees"])]
+
+
+def _differences(
+    outcomes: Outcomes, main: str | None, arms: Sequence[str]
+) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
+    """By budget and view: an arm minus the others. One family of tests per budget."""
+    for budget in outcomes.budgets if main else ():
         views: dict[str, dict[str, Any]] = {}
         tests: list[dict[str, Any]] = []
         for view in views_of(outcomes):
-            mine = look(outcomes, main, budget, view)
-            for arm in (HOST, *outcomes.arms):
+            mine = look(outcomes, str(main), budget, view)
+            for arm in arms:
                 theirs = look(outcomes, arm, budget, view)
                 if arm == main or mine is None or theirs is None:
                     continue
@@ -167,7 +170,7 @@ def _routing(outcomes: Outcomes) -> Iterator[tuple[str, dict[str, Any]]]:
     budget = outcomes.budgets[-1]
     for arm in outcomes.arms:
         sides = outcomes.protocol["arms"][arm]
-        shifts = {}
+        shifts: dict[str, Any] = {}
         for shift in outcomes.shifts:
             found = {
                 routing: outcomes.verdicts(arm, budget, shift, routing)
@@ -201,17 +204,17 @@ def _flip(outcomes: Outcomes) -> dict[str, Any]:
     arms: dict[str, Any] = {}
     areas: dict[str, dict[str, list[float]]] = {}
     for arm in outcomes.arms:
-        rows = outcomes.flips(arm)
+        rows, routing = outcomes.flips(arm), outcomes.routing(arm)
         if not rows:
             continue
         curves = {
-            name: [_legs(row, is_flipped) for row in rows]
+            name: [_legs(row, routing, is_flipped) for row in rows]
             for name, is_flipped in (("flipped", True), ("kept", False))
         }
         arms[arm] = {
             "curves": {name: _curve(legs) for name, legs in curves.items()},
-            "area": [_area(row) for row in rows],
-            "at_zero": [_at_zero(row) for row in rows],
+            "area": [_area(row, routing) for row in rows],
+            "at_zero": [_at_zero(row, routing) for row in rows],
             "seeds": [row["seed"] for row in rows],
         }
         for name in ("area", "at_zero"):
@@ -222,13 +225,13 @@ def _flip(outcomes: Outcomes) -> dict[str, Any]:
     }
 
 
-def _legs(row: Mapping[str, Any], is_flipped: bool) -> list[tuple[str, float, float]]:
+def _legs(row: Mapping[str, Any], routing: str, is_flipped: bool) -> list[tuple[str, float, float]]:
     """``(phase, extra, accuracy)`` over the flipped or over the kept families."""
     found = []
     for leg in row["legs"]:
         bits = {
             cell: text
-            for cell, text in leg["bits"]["in-distribution"].items()
+            for cell, text in _answers(leg, routing).items()
             if (cell.rpartition("/")[0] in row["families"]) == is_flipped
         }
         found.append((leg["phase"], leg["extra"], float(array_of(bits).mean())))
@@ -247,19 +250,23 @@ def _curve(legs: Sequence[Sequence[tuple[str, float, float]]]) -> list[dict[str,
     return found
 
 
-def _area(row: Mapping[str, Any]) -> float:
+def _answers(leg: Mapping[str, Any], routing: str) -> dict[str, str]:
+    return dict(leg["systems"][routing]["bits"]["in-distribution"])
+
+
+def _area(row: Mapping[str, Any], routing: str) -> float:
     """Mean height over both phases of the accuracy over flipped and kept families alike."""
     heights = []
     for phase in ("flipped", "back"):
         legs = [leg for leg in row["legs"] if leg["phase"] == phase]
-        values = [float(array_of(leg["bits"]["in-distribution"]).mean()) for leg in legs]
+        values = [float(array_of(_answers(leg, routing)).mean()) for leg in legs]
         heights.append(area_under([leg["extra"] for leg in legs], values))
     return _mean(heights)
 
 
-def _at_zero(row: Mapping[str, Any]) -> float:
+def _at_zero(row: Mapping[str, Any], routing: str) -> float:
     legs = [leg for leg in row["legs"] if leg["phase"] != "before" and leg["extra"] == 0]
-    return _mean([float(array_of(leg["bits"]["in-distribution"]).mean()) for leg in legs])
+    return _mean([float(array_of(_answers(leg, routing)).mean()) for leg in legs])
 
 
 def views_of(outcomes: Outcomes) -> list[str]:
@@ -318,6 +325,12 @@ def _against_main(outcomes: Outcomes, values: Mapping[str, Sequence[float]]) -> 
     for arm, adjusted in zip(found, false_discovery([one["p"] for one in found.values()]), strict=True):
         found[arm]["p_adjusted"] = adjusted
     return found
+
+
+def _per_solved(system: Mapping[str, Any], shift: str) -> float:
+    """Useful FLOPs of answering, for every right answer."""
+    right = sum(text.count("1") for text in system["bits"][shift].values())
+    return float(system["flops"][shift] / max(right, 1))
 
 
 def _flops(rows: Sequence[Mapping[str, Any]]) -> list[int]:

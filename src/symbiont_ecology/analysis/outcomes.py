@@ -87,13 +87,24 @@ class Outcomes:
 
     def main(self, arm: str, budget: float) -> list[Mapping[str, Any]]:
         """The reported runs of an arm at a budget, by seed."""
+        runs = self.runs_of(arm)
         return [
-            row for row in self.rows if row["kind"] == "main" and (row["arm"], row["budget"]) == (arm, budget)
+            row
+            for row in self.rows
+            if row["kind"] == "main" and (row["arm"], row["budget"]) == (runs, budget)
         ]
+
+    def runs_of(self, arm: str) -> str:
+        """The arm whose runs an arm answers with: itself, unless only its routing is another."""
+        return str(self.protocol["arms"][arm]["of"] or arm)
+
+    def routing(self, arm: str) -> str:
+        """How an arm answers."""
+        return str(self.protocol["arms"][arm]["routing"])
 
     def flips(self, arm: str) -> list[Mapping[str, Any]]:
         """The runs of an arm through the flip, by seed."""
-        return [row for row in self.rows if row["kind"] == "flip" and row["arm"] == arm]
+        return [row for row in self.rows if row["kind"] == "flip" and row["arm"] == self.runs_of(arm)]
 
     @cached_property
     def host(self) -> Mapping[str, Any]:
@@ -111,7 +122,7 @@ class Outcomes:
         """An arm's verdicts; None where it was not asked. The host is one seed, whatever the budget."""
         if arm == HOST:
             return _verdicts([self.host], shift, HOST)
-        return _verdicts(self.main(arm, budget), shift, routing or self.protocol["arms"][arm]["routing"])
+        return _verdicts(self.main(arm, budget), shift, routing or self.routing(arm))
 
     def cells(self, kind: str) -> list[str]:
         """In-distribution cells of a kind: ``elicitation`` (the host can, when told) or ``capability``."""

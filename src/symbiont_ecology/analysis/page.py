@@ -33,7 +33,8 @@ def render(
         *_accuracies(outcomes, summary),
         _picture("accuracy.png", figures),
         f"## {protocol['main']} minus the others",
-        *_differences(outcomes, summary),
+        *_differences(outcomes, summary, "differences"),
+        *_second(outcomes, summary),
         "## Is SFT a strong peer?",
         _peer(summary),
         "## Skill and retention",
@@ -84,14 +85,15 @@ def _classic(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
         rows.append(
             [
                 arm,
-                f"{did['episodes']:.0f}",
+                f"{did['rollouts']:.0f}",
                 f"{did['net_per_episode']:+.0f}" if did["roi"] else "–",
                 f"{did['roi']:.2f}" if did["roi"] else "–",
                 f"{did['births']:.1f}",
                 f"{did['merges']:.0f}",
                 f"{did['coverage']:.1f}",
                 _percent(accuracy),
-                _flops(did["answer_flops"]),
+                _flops(did["flops_per_solved"]),
+                "never" if did["break_even_solved"] is None else _flops(did["break_even_solved"]),
             ]
         )
     head = [
@@ -103,7 +105,8 @@ def _classic(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
         "merges",
         "QD coverage",
         "holdout",
-        "FLOPs per answer",
+        "FLOPs per right answer",
+        "pays off after",
     ]
     return (
         f"At {_flops(outcomes.budgets[-1] * outcomes.protocol['unit_flops'])} FLOPs; means of a run. Net is "
@@ -152,13 +155,19 @@ def _accuracies(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]
         yield f"At {_budget(outcomes, budget)}:\n\n" + _table(["", *arms], rows)
 
 
-def _differences(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
+def _second(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
+    if summary["second"]:
+        yield f"## Where all see gold answers: {outcomes.protocol['second']} minus the others"
+        yield from _differences(outcomes, summary, "second")
+
+
+def _differences(outcomes: Outcomes, summary: Mapping[str, Any], table: str) -> Iterator[str]:
     yield (
         "In points. Bold where q is below the level; *detectable* is the difference that so many seeds find "
         "four times "
         "out of five, the mean over the table's arms."
     )
-    for budget, views in summary["differences"].items():
+    for budget, views in summary[table].items():
         arms = [arm for arm in (HOST, *outcomes.arms) if any(arm in found for found in views.values())]
         if not arms:
             continue
@@ -260,7 +269,7 @@ def _tuning(outcomes: Outcomes, tuned: Mapping[str, Any]) -> str:
     if not sweep:
         return "They were not."
     rows = []
-    for arm in outcomes.arms:
+    for arm in tuned["chosen"]:
         for option, words in enumerate(outcomes.protocol["arms"][arm]["tune"]):
             cells = [arm, ", ".join(word.removeprefix("strategy.") for word in words)]
             for budget in outcomes.budgets:

@@ -23,7 +23,7 @@ def tell_comparison(outcomes: Outcomes, summary: Mapping[str, Any], console: Con
             arm,
             str(summary["seeds"][arm]),
             f"{spent:.3g}",
-            f"{one['episodes']:.0f}",
+            f"{one['rollouts']:.0f}",
             f"{one['roi']:.2f}",
             *counts,
         )

@@ -156,7 +156,7 @@ def tell_plan(plan: Protocol, folder: Path, workers: int) -> None:
     from symbiont_ecology.evaluation.suite import tuning_jobs
 
     tuning = len(tuning_jobs(plan))
-    runs = len(plan.arms) * len(plan.seeds) * (len(plan.budgets) + (plan.flip is not None))
+    runs = len(plan.own_arms) * len(plan.seeds) * (len(plan.budgets) + (plan.flip is not None))
     budgets = ", ".join(f"{budget * plan.unit_flops:.3g}" for budget in plan.budgets)
     print(f"protocol  {plan.name} ({plan.digest}): {plan.question}")
     print(f"arms      {', '.join(plan.arms)}")

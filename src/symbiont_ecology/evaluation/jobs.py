@@ -159,15 +159,16 @@ def outcome_of_run(
     is_whole: bool = True,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """What a run answered, did and spent. ``is_whole`` asks by all routings of the arm.
+    """What a run answered, did and spent. ``is_whole`` asks by all other routings of the arm, too.
 
     Raises:
         Stopped: ``should_stop`` said so; what was answered is in the run's book.
     """
-    sides, systems = protocol.arms[arm], dict[str, dict[str, Any]]()
-    for routing in (sides.routing, *(sides.also if is_whole else ())):
+    systems = dict[str, dict[str, Any]]()
+    main, others = protocol.routings(arm), protocol.arms[arm].also if is_whole else ()
+    for routing in dict.fromkeys((*main, *others)):
         shifts = protocol.shifts
-        if systems:
+        if routing not in main:
             shifts = tuple(name for name in shifts if name in ROUTING_SHIFTS)
         questions = questions_of(protocol, candidates.config, shifts)
         evaluation = candidates.evaluate(questions, host, routing, watch=watch)
@@ -199,9 +200,12 @@ def _flip(task: Task) -> dict[str, Any]:
         # What is asked changes with the phase, even where nothing was spent since the change.
         tasks = replace(mixture(config), is_flipped=phase == "flipped")
         questions = draw_shifts(tasks, ["in-distribution"], plan.per_cell, seed=number)
-        evaluation = candidates.evaluate(questions, task.host, task.arm.routing)
+        systems = {
+            routing: _bits(candidates.evaluate(questions, task.host, routing))
+            for routing in task.protocol.routings(task.job.arm)
+        }
         spent = candidates.portfolio.state.budget.train.flops
-        legs.append({"phase": phase, "extra": extra, "train_flops": spent, **_bits(evaluation)})
+        legs.append({"phase": phase, "extra": extra, "train_flops": spent, "systems": systems})
     assert config.tasks.flip is not None
     return {"families": list(config.tasks.flip.families), "legs": legs}
 

@@ -37,6 +37,7 @@ class Arm(BaseModel):
     sees: str = "verdicts"  # what it learned from: nothing, verdicts, or gold answers
     set: tuple[str, ...] = ()  # overrides of the base
     tune: tuple[tuple[str, ...], ...] = ((),)  # alternatives, of which selection chooses one per budget
+    of: str | None = None  # the arm whose runs it answers with, when only its routing is another
     routing: str = "learned"  # how it answers
     also: tuple[str, ...] = ()  # other routings, for the tables on routing
 
@@ -70,6 +71,9 @@ class Protocol(BaseModel):
     tuning_seeds: tuple[int, ...] = ()
     arms: dict[str, Arm]
     main: str = "ecology"  # the arm that is compared with all others
+    second: str | None = (
+        None  # the arm that is compared with those that see gold answers, in a table of its own
+    )
     shifts: tuple[str, ...] = ("in-distribution",)
     per_cell: Positive = 200  # questions per cell and shift
     tuning_per_cell: Positive = 20  # selection questions per cell when tuning
@@ -79,16 +83,32 @@ class Protocol(BaseModel):
 
     @model_validator(mode="after")
     def _is_fair(self) -> Protocol:
-        counts = {name: len(arm.tune) for name, arm in self.arms.items()}
+        counts = {name: len(self.arms[name].tune) for name in self.own_arms}
         if len(set(counts.values())) > 1:
             raise ValueError(f"every arm gets the same number of tuning configs, got {counts}")
         if max(counts.values(), default=0) > 1 and not self.tuning_seeds:
             raise ValueError("tuning needs tuning_seeds")
         if both := set(self.seeds) & set(self.tuning_seeds):
             raise ValueError(f"seeds that tune cannot be reported: {sorted(both)}")
-        if self.main not in self.arms:
-            raise ValueError(f"main: {self.main!r} is none of the arms {', '.join(self.arms)}")
+        for key, name in (("main", self.main), ("second", self.second or self.main)):
+            if name not in self.arms:
+                raise ValueError(f"{key}: {name!r} is none of the arms {', '.join(self.arms)}")
+        for name, arm in self.arms.items():
+            if arm.of is not None and (arm.of not in self.own_arms or arm.set or len(arm.tune) > 1):
+                raise ValueError(
+                    f"arms.{name}: of names an arm with runs of its own, and leaves set and tune out"
+                )
         return self
+
+    @property
+    def own_arms(self) -> tuple[str, ...]:
+        """The arms that have runs of their own."""
+        return tuple(name for name, arm in self.arms.items() if arm.of is None)
+
+    def routings(self, arm: str) -> tuple[str, ...]:
+        """How the runs of an arm answer everything: its own way, and those of arms that share its runs."""
+        shared = (other.routing for other in self.arms.values() if other.of == arm)
+        return tuple(dict.fromkeys((self.arms[arm].routing, *shared)))
 
     @property
     def digest(self) -> str:

@@ -62,9 +62,9 @@ def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
     return tuple(
         Job("tune", arm, seed, budget, option)
         for budget in protocol.budgets
-        for arm, sides in protocol.arms.items()
-        if len(sides.tune) > 1
-        for option in range(len(sides.tune))
+        for arm in protocol.own_arms
+        if len(protocol.arms[arm].tune) > 1
+        for option in range(len(protocol.arms[arm].tune))
         for seed in protocol.tuning_seeds
     )
 
@@ -74,12 +74,12 @@ def reported_jobs(protocol: Protocol, tuned: dict[str, dict[str, int]]) -> tuple
     found = [HOST_JOB]
     for seed in protocol.seeds:
         for budget in protocol.budgets:
-            found += [Job("main", arm, seed, budget, tuned[arm][f"{budget:g}"]) for arm in protocol.arms]
+            found += [Job("main", arm, seed, budget, tuned[arm][f"{budget:g}"]) for arm in protocol.own_arms]
         if protocol.flip is not None:
             # The flip comes when each arm has learned as with the budget that is nearest to its moment.
             near = min(protocol.budgets, key=lambda budget: abs(budget - protocol.flip.at))  # type: ignore[union-attr]
             found += [
-                Job("flip", arm, seed, protocol.flip.at, tuned[arm][f"{near:g}"]) for arm in protocol.arms
+                Job("flip", arm, seed, protocol.flip.at, tuned[arm][f"{near:g}"]) for arm in protocol.own_arms
             ]
     return tuple(found)
 
@@ -140,10 +140,11 @@ def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> dict[str, d
     sweep = [read_outcome(folder / job.name, protocol) for job in jobs]
     found = [one for one in sweep if one is not None]
     chosen: dict[str, dict[str, int]] = {}
-    for arm, sides in protocol.arms.items():
+    for arm in protocol.own_arms:
         for budget in protocol.budgets:
             mine = [one for one in found if (one["arm"], one["budget"]) == (arm, budget)]
-            chosen.setdefault(arm, {})[f"{budget:g}"] = choose(mine, len(sides.tune)) if mine else 0
+            options = len(protocol.arms[arm].tune)
+            chosen.setdefault(arm, {})[f"{budget:g}"] = choose(mine, options) if mine else 0
     keys = ("arm", "budget", "option", "seed", "accuracy")
     report = {"chosen": chosen, "sweep": [{key: one[key] for key in keys} for one in found]}
     (folder / TUNED_FILE).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
