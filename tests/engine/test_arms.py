@@ -132,7 +132,7 @@ def test_a_niche_whose_learner_met_a_nan_is_founded_anew(tmp_path: Path) -> None
 @pytest.mark.parametrize("part", [0.3, 1.0])
 def test_every_arm_meets_its_budget_within_two_percent(arm: str, part: float, tmp_path: Path) -> None:
     probe = start(
-        toy_config(generations=40, families=FAMILIES, **ARMS["single"]), tmp_path / "probe", host=ToyHost()
+        toy_config(generations=20, families=FAMILIES, **ARMS["single"]), tmp_path / "probe", host=ToyHost()
     )
     budget = part * probe.state.budget.train.flops
     config = toy_config(generations=100_000, families=FAMILIES, train_flops=budget, **ARMS[arm])

@@ -36,14 +36,19 @@ def within_budget(trials: Sequence[Trial], state: EcologyState, world: World, dr
         return trials
     questions = [(place, index) for place, trial in enumerate(trials) for index in range(len(trial.items))]
     kept: dict[int, list[int]] = defaultdict(list)
+    samples = [trial.samples for trial in trials]
     for number in draw("ration").permutation(len(questions)):
         place, index = questions[number]
-        left -= max(trials[place].samples, 1)
+        if not kept:  # there is always one question, though it may be asked less often
+            samples[place] = min(samples[place], max(int(left), 1))
+        left -= max(samples[place], 1)
         if kept and left < 0:
             break
         kept[place].append(index)
     return [
-        replace(trial, items=tuple(trial.items[index] for index in sorted(kept[place])))
+        replace(
+            trial, items=tuple(trial.items[index] for index in sorted(kept[place])), samples=samples[place]
+        )
         for place, trial in enumerate(trials)
         if place in kept
     ]
