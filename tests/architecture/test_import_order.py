@@ -26,7 +26,6 @@ ORDER = (
     ("routing", "plasticity"),
     ("strategies",),
     ("host",),
-    ("baselines",),
     ("engine",),
     ("evaluation",),
     ("analysis",),
@@ -35,7 +34,7 @@ ORDER = (
 """A package may import itself and those on lines above it; those on the first line may use each other."""
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 HEAVY = {"torch", "transformers", "peft", "accelerate"}
-HEAVY_HOMES = ("host", "baselines")
+HEAVY_HOMES = ("host",)
 LAZY_HOMES = ("engine/build.py", "cli/", "__init__.py")
 """Where a heavy package, or the kernel, may be imported inside a function."""
 LONGEST_FILE, LONGEST_FUNCTION = 450, 70

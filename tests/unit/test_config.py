@@ -308,9 +308,7 @@ def registries() -> dict[str, Registry[Any]]:
     """Every registry that a package of the library defines, but for those that need torch to be imported."""
     found: dict[str, Registry[Any]] = {}
     for module in pkgutil.walk_packages(symbiont_ecology.__path__, "symbiont_ecology."):
-        if module.ispkg and not module.name.startswith(
-            ("symbiont_ecology.host", "symbiont_ecology.baselines")
-        ):
+        if module.ispkg and not module.name.startswith("symbiont_ecology.host"):
             for value in vars(importlib.import_module(module.name)).values():
                 if isinstance(value, Registry):
                     found[value.kind] = value

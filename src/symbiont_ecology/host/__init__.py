@@ -1,1 +1,1 @@
-"""The frozen host and its slots. Only this package and ``baselines`` import torch."""
+"""The frozen host and its slots. Only this package imports torch."""
