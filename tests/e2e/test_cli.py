@@ -253,6 +253,11 @@ def test_a_run_ends_with_its_final_holdout(
     assert symbiont("run", "demo", *small, last, "run.generations=1", "--out", tmp_path / "run").code == 0
     (line,) = (tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()
     assert json.loads(line)["questions"] == 2
+    assert symbiont("run", "demo", *small, "run.generations=1", "--out", tmp_path / "without").code == 0
+    assert books(tmp_path / "run") == books(tmp_path / "without")
+    again = symbiont("evaluate", tmp_path / "run", "--again")
+    assert again.code == 0
+    assert "the same" in again.out
 
 
 def test_evaluate_refuses_another_host_and_another_word(

@@ -65,8 +65,8 @@ class AnswerBook:
                     some = keys[start : start + 500]
                     marks = ",".join("?" * len(some))
                     rows = connection.execute(f"SELECT * FROM replies WHERE key IN ({marks})", some)
-                    found |= {bytes(key): Reply(*rest) for key, *rest in rows}
-        except sqlite3.Error as error:
+                    found |= {bytes(key): Reply(str(t), int(r), int(w), float(c)) for key, t, r, w, c in rows}
+        except (sqlite3.Error, TypeError, ValueError) as error:
             raise RunError(f"cannot read {self.path}: {error}; delete it, it only saves time") from error
         return found
 
