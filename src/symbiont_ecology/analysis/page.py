@@ -47,6 +47,8 @@ def render(
         _picture("flip.png", figures),
         "## How the arms were tuned",
         _tuning(outcomes, tuned),
+        "## Made with",
+        _made_with(outcomes, summary),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -284,6 +286,12 @@ def _tuning(outcomes: Outcomes, tuned: Mapping[str, Any]) -> str:
         f"Percent right on selection questions, mean of {seeds} seeds that are not reported; bold is what "
         "was chosen.\n\n" + _table(["arm", "config", *budgets], rows)
     )
+
+
+def _made_with(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
+    packages = ", ".join(f"{name} {version}" for name, version in summary["host"]["versions"].items())
+    digest = outcomes.rows[0]["protocol"]
+    return f"Protocol `{digest}`, host `{summary['host']['fingerprint']}`, {packages}."
 
 
 def _picture(name: str, figures: Sequence[str]) -> str:

@@ -241,9 +241,14 @@ def _check_provenance(config: RunConfig, folder: Path, host: Host) -> None:
         "data": {family.name: family.digest for family in mixture(config).written},
         "python": platform.python_version(),
         "machine": platform.machine(),
-        "packages": {name: _version(name) for name in ("symbiont-ecology", "torch", "transformers", "numpy")},
+        "packages": versions(),
     }
     return _write(path, json.dumps(facts, indent=1) + "\n")
+
+
+def versions() -> dict[str, str]:
+    """What results may depend on, beside the config."""
+    return {name: _version(name) for name in ("symbiont-ecology", "torch", "transformers", "numpy")}
 
 
 def _version(package: str) -> str:

@@ -221,7 +221,8 @@ def bare_host(protocol: Protocol, config: RunConfig, host: Host, place: Path) ->
     questions = questions_of(protocol, config, (*protocol.shifts, "ceiling"))
     answers = Examiner(host, {}, AnswerBook(place / ANSWERS_FILE)).ask(questions, [HOST] * len(questions))
     evaluation = Evaluation(HOST, HOST, host.fingerprint(), tuple(answers))
-    found = {"systems": {HOST: {**_bits(evaluation), **_costs(evaluation)}}, "host": evaluation.host}
+    systems = {HOST: {**_bits(evaluation), **_costs(evaluation)}}
+    found = {"systems": systems, "host": evaluation.host, "versions": runs.versions()}
     return {"protocol": protocol.digest, **asdict(HOST_JOB), **found}
 
 

@@ -13,6 +13,7 @@ its hash: a protocol that was changed afterwards has another one.
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -110,10 +111,13 @@ class Protocol(BaseModel):
         shared = (other.routing for other in self.arms.values() if other.of == arm)
         return tuple(dict.fromkeys((self.arms[arm].routing, *shared)))
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """Hash of everything in it: what results cite."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+        """Hash of everything in it, and of the presets that it extends: what results cite."""
+        digest = hashlib.sha256(self.model_dump_json().encode())
+        for arm in self.own_arms if self.base else ():
+            digest.update(self.config(arm, 1.0, 0).model_dump_json().encode())
+        return digest.hexdigest()[:16]
 
     def config(self, arm: str, budget: float, seed: int, tuned: tuple[str, ...] = ()) -> RunConfig:
         """The config of one run; it ends when the budget (in units) is spent."""
