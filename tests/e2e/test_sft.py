@@ -1,0 +1,142 @@
+"""SFT from the command line: matched with a run, swept, killed, resumed, exported, and asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from said import Symbiont
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evaluation.sft import MEASURES, budget_of
+
+COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
+
+
+@pytest.fixture(scope="module")
+def lived(small: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete run of four generations."""
+    folder = tmp_path_factory.mktemp("lived") / "run"
+    subprocess.run([*COMMAND, "run", "demo", *small, "--out", folder, "-q"], check=True)
+    return folder
+
+
+def swept(folder: Path) -> list[dict[str, Any]]:
+    trials = json.loads((folder / "sft.json").read_text())["sweep"]
+    return [{key: value for key, value in one.items() if key != "seconds"} for one in trials]
+
+
+def test_a_budget_is_what_the_run_spent(symbiont: Symbiont, lived: Path) -> None:
+    train = checkpoint.load(lived).budget.train
+    before = {measure: budget_of(lived, measure).amount for measure in MEASURES}
+    assert before["train_flops"] == before["total_flops"] == train.flops
+    assert before["train_tokens"] == before["total_tokens"] == train.tokens > 0
+    assert before["wall_clock_seconds"] > 0
+    symbiont(
+        "data", "base", "--out", lived / "data", "--per-cell", "2", "tasks.families=[math.add,word.count]"
+    )
+    said = symbiont(
+        "evaluate",
+        lived,
+        "--per-cell",
+        2,
+        "--selection",
+        lived / "data" / "selection.jsonl",
+        "--routing",
+        "single",
+    )
+    assert said.code == 0, said.err
+    after = {measure: budget_of(lived, measure).amount for measure in MEASURES}
+    assert after["train_flops"] == before["train_flops"]
+    assert after["total_flops"] > before["total_flops"]
+    assert after["total_tokens"] > before["total_tokens"]
+    with pytest.raises(ConfigError, match="expected one of train_flops"):
+        budget_of(lived, "joules")
+
+
+@pytest.mark.parametrize("measure", ["train_flops", "train_tokens", "wall_clock_seconds"])
+def test_sft_spends_what_it_is_matched_with_and_exports_its_best(
+    measure: str, symbiont: Symbiont, lived: Path, host: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "sft"
+    words = [
+        "sft",
+        "--match",
+        lived,
+        "--budget",
+        measure,
+        "--rates",
+        "0.01,0.05",
+        "--per-cell",
+        2,
+        "--out",
+        out,
+    ]
+    said = symbiont(*words)
+    assert said.code == 0, said.err
+    assert ("cannot be repeated" in said.out) == (measure == "wall_clock_seconds")
+    report = json.loads((out / "sft.json").read_text())
+    assert len(report["sweep"]) == 2 * 3
+    assert report["is_exactly_resumable"] == (measure != "wall_clock_seconds")
+    spent = max(one["train_flops"] for one in report["sweep"])
+    if measure == "train_flops":
+        assert spent == pytest.approx(report["budget"]["amount"], rel=0.05)
+    best = max(report["sweep"], key=lambda one: one["accuracy"])
+    assert report["chosen"]["accuracy"] == best["accuracy"]
+    asked = symbiont(
+        "evaluate", lived, "--per-cell", 2, "--sft", out / "adapter", "--json", tmp_path / "e.json"
+    )
+    assert asked.code == 0, asked.err
+    assert "sft" in json.loads((tmp_path / "e.json").read_text())["systems"]
+
+
+def test_a_killed_sft_goes_on_and_ends_with_the_same_adapter(lived: Path, tmp_path: Path) -> None:
+    words = ["sft", "--match", lived, "--rates", "0.01,0.03", "--per-cell", "2", "--amount", "3e10"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run([*COMMAND, *map(str, words), "--out", whole], check=True, stdout=subprocess.DEVNULL)
+    for seconds in (5.0, 6.5):
+        process = subprocess.Popen(
+            [*COMMAND, *map(str, words), "--out", killed], start_new_session=True, stdout=subprocess.DEVNULL
+        )
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    subprocess.run([*COMMAND, *map(str, words), "--out", killed], check=True, stdout=subprocess.DEVNULL)
+    assert swept(killed) == swept(whole)
+    for one in ("adapter_model.safetensors", "adapter_config.json"):
+        assert (killed / "adapter" / one).read_bytes() == (whole / "adapter" / one).read_bytes()
+
+
+def test_sft_learns_from_a_file(symbiont: Symbiont, host: Path, small: list[str], tmp_path: Path) -> None:
+    data = tmp_path / "lines.jsonl"
+    rows = [{"prompt": f"say {number}", "completion": f"<{number}>"} for number in range(60)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["sft", "base", f"host.model={host}", "--amount", "2e9", "--data", data, "--rates", "0.01"]
+    said = symbiont(*words, "--per-cell", 3, "--out", tmp_path / "sft")
+    assert said.code == 0, said.err
+    assert (tmp_path / "sft" / "adapter" / "adapter_model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "expected either a config or --match RUN"),
+        (["base"], "expected --amount N"),
+        (["base", "--amount", "1e9", "--rates", "fast"], "expected numbers with commas"),
+        (["base", "--amount", "1e9", "--rates", "-1"], "expected numbers above 0"),
+        (["base", "--amount", "1e9", "--data", "nowhere.jsonl"], "no such file"),
+        (["--match", "nowhere"], "no run in"),
+    ],
+)
+def test_a_mistake_is_one_line(words: list[str], message: str, symbiont: Symbiont) -> None:
+    said = symbiont("sft", *words)
+    assert said.code in (1, 2)
+    assert message in said.error
