@@ -105,7 +105,7 @@ def test_an_outcome_holds_every_answer_and_what_was_spent(suite: Path) -> None:
         assert [leg["phase"] for leg in outcome["legs"]] == ["before", "flipped", "flipped", "back", "back"]
         assert len(outcome["families"]) == 1
     tuned = json.loads((suite / "tuned.json").read_text())
-    assert len(tuned["sweep"]) == 2 * 2 * 2
+    assert len(tuned["sweep"]) == 2 * 2 * 2  # arms, options, budgets
     assert set(tuned["chosen"]) == {"single", "sft"}
 
 
@@ -178,6 +178,6 @@ def test_a_mistake_in_a_protocol_is_one_line_before_anything_runs(
 def test_the_plan_of_a_suite_can_be_read_without_doing_it(symbiont: Symbiont, protocol: Path) -> None:
     said = symbiont("suite", protocol, "--dry-run")
     assert said.code == 0
-    assert "8 to tune, 12 to report" in said.out
+    assert "4 to tune, 12 to report" in said.out
     assert symbiont("suite", "embedded-v1", "--dry-run").code == 0
     assert "did you mean 'embedded-v1'" in symbiont("suite", "embeded-v1").error

@@ -7,13 +7,14 @@ its ``outcome.json``, other runs go on from their last generation, answers are k
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from symbiont_ecology.config import HostConfig, RunConfig, TasksConfig
+from symbiont_ecology.config import HostConfig, RunConfig, TasksConfig, dump_config
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.engine import run as runs
 from symbiont_ecology.engine.build import build_host, mixture
@@ -28,7 +29,7 @@ from symbiont_ecology.evaluation.questions import Question
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.events import read_events
 
-OUTCOME_FILE = "outcome.json"
+OUTCOME_FILE, LEGS_FILE = "outcome.json", "legs.json"
 SCHEMA = 1
 """Of the outcomes that a job leaves."""
 
@@ -41,7 +42,8 @@ ROUTING_SHIFTS = ("in-distribution", "wording", "unrelated-families")
 class Job:
     """A run of one arm with one seed: to choose among tuning configs, to be reported, or through the flip.
 
-    The job of kind ``host`` lives nothing: the bare host answers, and shows its ceiling.
+    A tuning run is measured at one budget after the other (``budget`` is the last of them); a reported run has
+    one budget, which it knows from the start. The job of kind ``host`` lives nothing: the bare host answers.
     """
 
     kind: Kind
@@ -71,9 +73,14 @@ class Task:
     job: Job
     protocol: Protocol
     config: RunConfig
-    place: Path
+    folder: Path
     host: Host
     should_stop: Callable[[], bool]
+
+    @property
+    def place(self) -> Path:
+        """The job's own folder."""
+        return self.folder / self.job.name
 
     @property
     def arm(self) -> Arm:
@@ -107,7 +114,7 @@ def carry_out(
     arm = protocol.main if job.kind == "host" else job.arm
     config = protocol.config(arm, job.budget or 1.0, job.seed, protocol.arms[arm].tune[job.option])
     world = host or _host(config.host, json.dumps(config.tasks.style))
-    task = Task(job, protocol, config, place, world, should_stop)
+    task = Task(job, protocol, config, folder, world, should_stop)
     found = {"tune": _tune, "main": _main, "flip": _flip, "host": _bare}[job.kind](task)
     outcome = {"schema": SCHEMA, "protocol": protocol.digest, **asdict(job), **found}
     _write(place / OUTCOME_FILE, outcome)
@@ -133,11 +140,36 @@ def read_outcome(place: Path, protocol: Protocol) -> dict[str, Any] | None:
 
 
 def _tune(task: Task) -> dict[str, Any]:
-    """Accuracy on selection questions, which no reported number uses."""
-    candidates = task.lived(task.config)
-    per_cell = task.protocol.tuning_per_cell
-    questions = draw_shifts(mixture(task.config), ["in-distribution"], per_cell, split="selection")
-    return {"accuracy": candidates.evaluate(questions, task.host, task.arm.routing).accuracy().estimate}
+    """Accuracy on selection questions, which no reported number uses, at every budget."""
+    tasks, per_cell = mixture(task.config), task.protocol.tuning_per_cell
+    questions = draw_shifts(tasks, ["in-distribution"], per_cell, split="selection")
+
+    def measure(number: int, candidates: Candidates) -> dict[str, Any]:
+        """One number."""
+        evaluation = candidates.evaluate(questions, task.host, task.arm.routing)
+        return {"budget": task.protocol.budgets[number], "accuracy": evaluation.accuracy().estimate}
+
+    return {"legs": _legs(task, task.config, task.protocol.budgets, measure)}
+
+
+def _legs(
+    task: Task,
+    config: RunConfig,
+    budgets: Sequence[float],
+    measure: Callable[[int, Candidates], dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """One run that is measured each time a budget (in units) is spent.
+
+    What was measured is written down at once: a run that was killed later on has gone past that state.
+    """
+    path = task.place / LEGS_FILE
+    legs = list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
+    for number in range(len(legs), len(budgets)):
+        loop = config.run.model_copy(update={"train_flops": budgets[number] * task.protocol.unit_flops})
+        candidates = task.lived(config.model_copy(update={"run": loop}))
+        legs.append(measure(number, candidates))
+        _write(path, legs)
+    return legs
 
 
 def _main(task: Task) -> dict[str, Any]:
@@ -179,7 +211,7 @@ def outcome_of_run(
     return {
         "systems": systems,
         "life": asdict(biography(events)),
-        "course": [astuple(moment) for moment in chronicle(events)],
+        "course": [list(astuple(moment)) for moment in chronicle(events)],
         "coverage": candidates.portfolio.state.archive.coverage,
         "train": asdict(candidates.portfolio.state.budget.train),
         "selection_flops": candidates.selection.flops,
@@ -188,15 +220,17 @@ def outcome_of_run(
 
 def _flip(task: Task) -> dict[str, Any]:
     """Accuracy in the conventions in force, at every leg after the flip and after the flip back."""
-    plan, legs = task.protocol.flip, []
+    plan = task.protocol.flip
     assert plan is not None
     config = task.protocol.flipped(task.config)
+    assert config.tasks.flip is not None
     moments = [("before", plan.at, 0.0)]
     moments += [("flipped", plan.at, extra) for extra in plan.extra]
     moments += [("back", plan.back, extra) for extra in plan.extra]
-    for number, (phase, since, extra) in enumerate(moments):
-        loop = config.run.model_copy(update={"train_flops": (since + extra) * task.protocol.unit_flops})
-        candidates = task.lived(config.model_copy(update={"run": loop}))
+
+    def measure(number: int, candidates: Candidates) -> dict[str, Any]:
+        """All routings of the arm, on other questions in every leg."""
+        phase, _, extra = moments[number]
         # What is asked changes with the phase, even where nothing was spent since the change.
         tasks = replace(mixture(config), is_flipped=phase == "flipped")
         questions = draw_shifts(tasks, ["in-distribution"], plan.per_cell, seed=number)
@@ -205,9 +239,25 @@ def _flip(task: Task) -> dict[str, Any]:
             for routing in task.protocol.routings(task.job.arm)
         }
         spent = candidates.portfolio.state.budget.train.flops
-        legs.append({"phase": phase, "extra": extra, "train_flops": spent, "systems": systems})
-    assert config.tasks.flip is not None
+        return {"phase": phase, "extra": extra, "train_flops": spent, "systems": systems}
+
+    _fork(task, config)
+    legs = _legs(task, config, [since + extra for _, since, extra in moments], measure)
     return {"families": list(config.tasks.flip.families), "legs": legs}
+
+
+def _fork(task: Task, config: RunConfig) -> None:
+    """Begins where the reported run of the same arm and seed ended: it lived the same up to the flip."""
+    source = task.folder / replace(task.job, kind="main").name
+    if task.place.exists() or not (source / OUTCOME_FILE).exists():
+        return
+    half_made = task.place.with_name(f"{task.place.name}.new")
+    shutil.rmtree(half_made, ignore_errors=True)
+    shutil.copytree(
+        source, half_made, ignore=shutil.ignore_patterns(OUTCOME_FILE, f"{ANSWERS_FILE}*", "lock")
+    )
+    (half_made / runs.CONFIG_FILE).write_text(dump_config(config), encoding="utf-8")
+    half_made.replace(task.place)
 
 
 def _bare(task: Task) -> dict[str, Any]:
@@ -259,19 +309,20 @@ def _host(config: HostConfig, style: str) -> Host:
     return build_host(RunConfig.model_construct(host=config, tasks=tasks))
 
 
-def _write(path: Path, outcome: dict[str, Any]) -> None:
+def _write(path: Path, data: object) -> None:
     temporary = path.with_name(f"{path.name}.new")
     try:
-        temporary.write_text(json.dumps(outcome) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(data) + "\n", encoding="utf-8")
         temporary.replace(path)
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from error
 
 
-def choose(outcomes: Sequence[dict[str, Any]], options: int) -> int:
-    """The tuning config with the highest mean accuracy; the first of equals."""
-    means = []
-    for option in range(options):
-        found = [one["accuracy"] for one in outcomes if one["option"] == option]
-        means.append(sum(found) / len(found))
-    return max(range(options), key=lambda option: means[option])
+def choose(outcomes: Sequence[dict[str, Any]], budget: float) -> int:
+    """The tuning config with the highest mean accuracy at a budget; the first of equals, and of none."""
+    found: dict[int, list[float]] = {}
+    for one in outcomes:
+        for leg in one["legs"]:
+            if leg["budget"] == budget:
+                found.setdefault(one["option"], []).append(leg["accuracy"])
+    return max(sorted(found), key=lambda option: sum(found[option]) / len(found[option]), default=0)

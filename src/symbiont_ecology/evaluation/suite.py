@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -34,14 +33,6 @@ Watcher = Callable[[Job, float], None]
 """Called with every finished job and its seconds."""
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Jobs that need nothing of each other."""
-
-    name: str
-    jobs: tuple[Job, ...]
-
-
 def check_protocol(protocol: Protocol) -> None:
     """Builds every part of every arm but the host, so that a mistake is found before anything is run.
 
@@ -58,10 +49,9 @@ def check_protocol(protocol: Protocol) -> None:
 
 
 def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
-    """Every tuning config of every arm at every budget; none where there is nothing to choose."""
+    """Every tuning config of every arm; none where there is nothing to choose."""
     return tuple(
-        Job("tune", arm, seed, budget, option)
-        for budget in protocol.budgets
+        Job("tune", arm, seed, max(protocol.budgets), option)
         for arm in protocol.own_arms
         if len(protocol.arms[arm].tune) > 1
         for option in range(len(protocol.arms[arm].tune))
@@ -137,16 +127,20 @@ def claim(protocol: Protocol, folder: Path) -> None:
 
 def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> dict[str, dict[str, int]]:
     """The chosen option by arm and budget, written down with the whole sweep."""
-    sweep = [read_outcome(folder / job.name, protocol) for job in jobs]
-    found = [one for one in sweep if one is not None]
-    chosen: dict[str, dict[str, int]] = {}
-    for arm in protocol.own_arms:
-        for budget in protocol.budgets:
-            mine = [one for one in found if (one["arm"], one["budget"]) == (arm, budget)]
-            options = len(protocol.arms[arm].tune)
-            chosen.setdefault(arm, {})[f"{budget:g}"] = choose(mine, options) if mine else 0
-    keys = ("arm", "budget", "option", "seed", "accuracy")
-    report = {"chosen": chosen, "sweep": [{key: one[key] for key in keys} for one in found]}
+    found = [one for one in (read_outcome(folder / job.name, protocol) for job in jobs) if one is not None]
+    chosen = {
+        arm: {
+            f"{budget:g}": choose([one for one in found if one["arm"] == arm], budget)
+            for budget in protocol.budgets
+        }
+        for arm in protocol.own_arms
+    }
+    sweep = [
+        {**{key: one[key] for key in ("arm", "option", "seed")}, **leg}
+        for one in found
+        for leg in one["legs"]
+    ]
+    report = {"chosen": chosen, "sweep": sweep}
     (folder / TUNED_FILE).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return chosen
 

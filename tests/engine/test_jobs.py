@@ -1,0 +1,149 @@
+"""Jobs of a suite on the toy host: killed in any call of the host they end as if nothing had happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symbiont_ecology.evaluation.jobs import HOST_JOB, Job, Stopped, carry_out, choose
+from symbiont_ecology.evaluation.protocol import Arm, FlipPlan, Protocol
+from symbiont_ecology.evaluation.suite import reported_jobs, tuning_jobs
+from toy import Crash, ToyHost
+
+SINGLE = ("strategy={kind: single, questions: 2, samples: 2, learning_rate: 0.1}",)
+
+
+def protocol(**changes: Any) -> Protocol:
+    fields: dict[str, Any] = {
+        "name": "toy",
+        "question": "does it hold?",
+        "base": ("base",),
+        "set": ("tasks.families=[math.add, logic.bool, string.sort]", "tasks.depths=[short]", "host.slots=4"),
+        "unit_flops": 3e7,
+        "budgets": (0.5, 1.0),
+        "seeds": (0, 1),
+        "tuning_seeds": (9,),
+        "main": "single",
+        "shifts": ("in-distribution", "retention"),
+        "per_cell": 5,
+        "flip": FlipPlan(at=1.0, back=1.5, extra=(0.0, 0.5), per_cell=4),
+        "arms": {
+            "single": Arm(
+                about="one", set=SINGLE, routing="single", tune=((), ("strategy.learning_rate=0.05",))
+            ),
+            "ecology": Arm(
+                about="many",
+                set=(
+                    "strategy={kind: ecology, founders: 3, questions: 2, samples: 2}",
+                    "economy.dowry=12000",
+                ),
+                tune=((), ("strategy.learning_rate=0.05",)),
+            ),
+            "routed": Arm(about="one behind a router", of="single"),
+        },
+    }
+    return Protocol(**{**fields, **changes})
+
+
+JOBS = (
+    Job("tune", "single", 9, 1.0, 1),
+    Job("main", "ecology", 0, 1.0),
+    Job("flip", "single", 1, 1.0),
+    Job("flip", "ecology", 0, 1.0),
+)
+
+
+def crashing(job: Job, plan: Protocol, folder: Path, every: int) -> dict[str, Any]:
+    """The job, killed again and again after so many calls of the host."""
+    for _ in range(200):
+        try:
+            return carry_out(job, plan, folder, lambda: False, ToyHost(crash_at=every))
+        except Crash:
+            continue
+    raise AssertionError("it gets nowhere")
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: f"{job.kind}-{job.arm}")
+@pytest.mark.parametrize("every", [5, 8, 13])
+def test_a_job_killed_in_any_call_leaves_what_one_left_alone_leaves(
+    job: Job, every: int, tmp_path: Path
+) -> None:
+    plan = protocol()
+    whole = carry_out(job, plan, tmp_path / "whole", lambda: False, ToyHost())
+    assert crashing(job, plan, tmp_path / "killed", every) == whole
+    for file in ("state.json", "events.jsonl", "outcome.json"):
+        parts = (tmp_path / "killed" / job.name / file, tmp_path / "whole" / job.name / file)
+        assert parts[0].read_bytes() == parts[1].read_bytes()
+
+
+def test_a_flip_that_begins_where_the_reported_run_ended_is_the_same_flip(tmp_path: Path) -> None:
+    plan, job = protocol(), Job("flip", "ecology", 0, 1.0)
+    alone = carry_out(job, plan, tmp_path / "alone", lambda: False, ToyHost())
+    host = ToyHost()
+    carry_out(Job("main", "ecology", 0, 1.0), plan, tmp_path / "forked", lambda: False, host)
+    lived = len(host.learned)
+    assert carry_out(job, plan, tmp_path / "forked", lambda: False, host) == alone
+    assert len(host.learned) - lived < lived + 20  # the first part was not lived again
+    for file in ("state.json", "events.jsonl", "config.yaml"):
+        parts = (tmp_path / "forked" / job.name / file, tmp_path / "alone" / job.name / file)
+        assert parts[0].read_bytes() == parts[1].read_bytes()
+
+
+def test_a_finished_job_is_not_done_again(tmp_path: Path) -> None:
+    job = JOBS[1]
+    first = carry_out(job, protocol(), tmp_path, lambda: False, ToyHost())
+    again = ToyHost(crash_at=0)
+    assert carry_out(job, protocol(), tmp_path, lambda: False, again) == first
+
+
+def test_a_job_that_is_told_to_stop_stops_and_goes_on(tmp_path: Path) -> None:
+    job, plan, stops = JOBS[2], protocol(), 0
+    whole = carry_out(job, plan, tmp_path / "whole", lambda: False, ToyHost())
+    while True:
+        try:
+            found = carry_out(job, plan, tmp_path / "stopped", lambda: True, ToyHost())
+            break
+        except Stopped:
+            stops += 1
+    assert found == whole
+    assert stops > 3
+
+
+def test_the_bare_host_shows_its_ceiling(tmp_path: Path) -> None:
+    found = carry_out(HOST_JOB, protocol(), tmp_path, lambda: False, ToyHost())
+    assert set(found["systems"]["host"]["bits"]) == {"in-distribution", "retention", "ceiling"}
+
+
+def test_arms_that_share_runs_have_no_jobs_and_both_ways_of_answering(tmp_path: Path) -> None:
+    plan = protocol()
+    tuned = {arm: {"0.5": 0, "1": 1} for arm in plan.own_arms}
+    jobs = reported_jobs(plan, tuned)
+    assert {job.arm for job in (*jobs, *tuning_jobs(plan))} == {"host", "single", "ecology"}
+    assert len(jobs) == 1 + 2 * 2 * (2 + 1)
+    found = carry_out(Job("main", "single", 0, 0.5), plan, tmp_path, lambda: False, ToyHost())
+    assert list(found["systems"]) == ["single", "learned"]
+
+
+def test_tuning_chooses_the_best_mean_per_budget_and_the_first_of_equals() -> None:
+    def tried(option: int, *accuracies: float) -> dict[str, Any]:
+        legs = [{"budget": b, "accuracy": a} for b, a in zip((0.5, 1.0), accuracies, strict=True)]
+        return {"option": option, "legs": legs}
+
+    outcomes = [tried(0, 0.2, 0.9), tried(0, 0.4, 0.7), tried(1, 0.35, 0.8), tried(1, 0.35, 0.8)]
+    assert choose(outcomes, 0.5) == 1
+    assert choose(outcomes, 1.0) == 0
+    assert choose([], 1.0) == 0
+
+
+def test_the_hash_of_a_protocol_covers_what_its_presets_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preset = tmp_path / "mine.yaml"
+    preset.write_text("tasks: {families: [math.add]}\n")
+    first = protocol(base=(str(preset),)).digest
+    assert protocol(base=(str(preset),)).digest == first
+    preset.write_text("tasks: {families: [math.add]}\neconomy: {ticket: 400}\n")
+    assert protocol(base=(str(preset),)).digest != first
+    assert protocol(per_cell=6).digest != protocol().digest
