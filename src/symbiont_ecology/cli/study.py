@@ -20,7 +20,7 @@ from symbiont_ecology.cli.stages import stages
 from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from multiprocessing.synchronize import Event
 
     from symbiont_ecology.config import RunConfig
@@ -127,7 +127,7 @@ def compare(
         print("the runs can be compared; nothing was done", file=stream)
         return
     _prepare(json_file)
-    outcomes = Outcomes(gathered.protocol.model_dump(mode="json"), _asked(gathered))
+    outcomes = Outcomes(gathered.protocol.model_dump(mode="json"), _as_packed(_asked(gathered)))
     summary = summarise(outcomes)
     tell_comparison(outcomes, summary, Console(file=stream))
     if json_file is not None:
@@ -236,7 +236,7 @@ def _tell_result(plan: Protocol, folder: Path, is_ci: bool, json_file: Path | No
     from symbiont_ecology.evaluation.suite import outcomes
 
     if is_ci or json_file is not None:
-        found = Outcomes(plan.model_dump(mode="json"), list(outcomes(plan, folder)))
+        found = Outcomes(plan.model_dump(mode="json"), _as_packed(outcomes(plan, folder)))
         summary = summarise(found)
         if is_ci:
             tell_comparison(found, summary, Console(file=stream))
@@ -280,6 +280,11 @@ def _asked(gathered: Gathered) -> list[dict[str, Any]]:
 
     with progress("asking") as watch:
         return ask(gathered, host_of, watch)
+
+
+def _as_packed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Outcomes in the order of keys that a pack keeps: the same bootstrap draws, so the same numbers."""
+    return [json.loads(json.dumps(row, sort_keys=True)) for row in rows]
 
 
 def _stream(json_file: Path | None) -> TextIO:
