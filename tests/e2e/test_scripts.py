@@ -74,7 +74,7 @@ def test_every_door_can_be_tried_without_doing_anything(
     for words, expected in (
         (["run_evolution", "demo", "--dry-run"], "nothing was done"),
         (["run_sft", "--match", "run", "--rates", "0.01,0.02", "--dry-run"], "rates 0.01, 0.02; ranks 1"),
-        (["evaluate_holdout", "run", "--per-cell", "3", "--dry-run"], "questions   6 (3 per cell)"),
+        (["evaluate_holdout", "run", "--per-cell", "3", "--dry-run"], "questions   6 (3 per cell, in-"),
         (
             ["generate_grid_datasets", "math.add", "--out", "data", "--dry-run"],
             "would be written: data/train",

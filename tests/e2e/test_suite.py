@@ -235,12 +235,12 @@ def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(symbiont: Symbiont, 
     added = [word for change in changes for word in ("--set", change)]
     command = [*COMMAND, "suite", "paper-qwen3", *size, *added, "--out", folder, "--workers", "2"]
     said = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "48 to tune, 8 to report" in said.stdout
-    assert "tuning: 48 of 48 jobs (100 %)" in said.stderr
+    assert "54 to tune, 9 to report" in said.stdout
+    assert "tuning: 54 of 54 jobs (100 %)" in said.stderr
     plain, lived = load_protocol("paper-qwen3"), load_protocol("paper-qwen3", size, changes)
     assert plain.digest != lived.digest
     found = [json.loads(path.read_text()) for path in (folder / "main").rglob("outcome.json")]
-    assert sorted(one["arm"] for one in found) == sorted(plain.arms)
+    assert sorted(one["arm"] for one in found) == sorted(plain.own_arms)
     for one in found:
         assert one["protocol"] == lived.digest
         assert one["train"]["flops"] >= 1e9
@@ -249,7 +249,7 @@ def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(symbiont: Symbiont, 
         assert set(one["systems"]) >= set(plain.arms[one["arm"]].also)
     said = symbiont("pack", folder, "--dry-run")
     assert said.code == 0
-    assert f"outcomes  9 of protocol paper-qwen3 ({lived.digest})" in said.out
+    assert f"outcomes  10 of protocol paper-qwen3 ({lived.digest})" in said.out
 
 
 @pytest.mark.parametrize("name", protocols())
@@ -261,12 +261,14 @@ def test_the_arms_of_the_papers_protocols_are_those_of_the_embedded_one() -> Non
     embedded = load_protocol("embedded-v1").arms
     for name in ("paper-qwen3", "paper-qwen2.5"):
         arms = load_protocol(name).arms
-        assert set(arms) <= set(embedded)
+        assert list(arms) == list(embedded)
         for arm, sides in arms.items():
-            assert (sides.sees, sides.routing, sides.also) == (
-                embedded[arm].sees,
-                embedded[arm].routing,
-                embedded[arm].also,
+            like = embedded[arm]
+            assert (sides.sees, sides.routing, sides.also, sides.of) == (
+                like.sees,
+                like.routing,
+                like.also,
+                like.of,
             )
 
 

@@ -78,14 +78,14 @@ def evaluate(
     ] = False,
 ) -> None:
     """Ask holdout questions. The run itself is not changed, its evaluations.jsonl gets a line."""
+    from symbiont_ecology.evaluation.exam import Asked
+
     if (folder is None) == (adapter is None):
         raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
     to_stdout = str(json_file) == "-"
+    stream = sys.stderr if to_stdout else sys.stdout
     if json_file is not None and not to_stdout and not dry_run:
         prepare(json_file)  # now, not when everything has been computed
-    stream = sys.stderr if to_stdout else sys.stdout
-    from symbiont_ecology.evaluation.exam import Asked
-
     asked = Asked(
         holdout=_text(holdout),
         shifts=tuple(shift or ("in-distribution",)),
@@ -103,8 +103,7 @@ def evaluate(
         exam = _examine(folder, asked, sft, host)
         tell_exam(exam, stream)
         _save(json_file, exam.systems[exam.main].record() | exam.summary())
-    else:
-        assert adapter is not None
+    elif adapter is not None:
         evaluation = _evaluate_adapter(adapter, holdout, routing, host, chat)
         tell_evaluation(evaluation, stream)
         _save(json_file, evaluation.record())
