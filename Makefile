@@ -8,13 +8,15 @@ TORCH_INDEX ?=
 CONFIG ?= demo
 CALIB_GENS ?= 10
 FULL_GENS ?= 50
+# The protocol that paper runs: its suite goes to artifacts/$(PACK), its pack to docs/paper_packs/$(PACK).
+PACK ?= embedded-v1
 
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo calibrate-resume test check all host bench evidence clean
+.PHONY: help setup demo calibrate-resume test check docs-check all host bench evidence paper clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -23,6 +25,7 @@ help: ## print this list
 	@echo "  TORCH_INDEX=URL         another package index for torch"
 	@echo "  CONFIG=demo CALIB_GENS=10 FULL_GENS=50 OUTPUT= SEED= CHECKPOINT_EVERY= DEVICE= BATCH_SIZE= FINAL_HOLDOUT="
 	@echo "                          what calibrate-resume runs"
+	@echo "  PACK=embedded-v1        the protocol that paper runs: symbiont list protocols"
 
 setup: $(INSTALLED) ## make .venv with everything that demo and test need
 
@@ -57,6 +60,9 @@ check: setup ## format, lint, types, import order
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/architecture
 
+docs-check: setup ## make every paper pack again, and compare it and the figures that pages quote of it
+	$(BIN)/python scripts/docs_check.py
+
 all: check test ## check and test
 
 host: setup ## rebuild the embedded host, at most 45 minutes
@@ -73,6 +79,10 @@ bench: setup ## time the host kernel against PEFT, fill docs/performance.md, at 
 
 evidence: setup ## reproduce the figures in docs/results.md, about twenty minutes
 	$(BIN)/python scripts/evidence.py
+
+paper: setup ## run all of protocol PACK, for hours or days, and make its paper pack; run it again to go on
+	$(BIN)/symbiont suite '$(PACK)' --out 'artifacts/$(PACK)'
+	$(BIN)/symbiont pack 'artifacts/$(PACK)' --out 'docs/paper_packs/$(PACK)'
 
 clean: ## remove what was built, but not artifacts/
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

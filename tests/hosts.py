@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -100,6 +101,16 @@ def make_host(folder: Path, kind: str = "qwen3", layers: int = 4, seed: int = 0,
             if parameter.ndim == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
     model.save_pretrained(folder)
+    return folder
+
+
+def add_chat_template(folder: Path) -> Path:
+    """Gives a host's tokenizer a chat template, such as models have that can be talked with."""
+    path = folder / "tokenizer_config.json"
+    template = (
+        "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}{% if add_generation_prompt %}>{% endif %}"
+    )
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template}))
     return folder
 
 

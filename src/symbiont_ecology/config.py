@@ -144,7 +144,7 @@ def compose(names: Sequence[str | Path], overrides: Sequence[str], where: str) -
     for name in names:
         data = merge(data, read_layers(name))
     for override in overrides:
-        data = merge(data, _parse_override(override))
+        data = merge(data, parse_override(override))
     return validate(RunConfig, _with_sources(data, where), where)
 
 
@@ -208,6 +208,25 @@ def find_preset(name: str) -> Path:
 def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
     """``update`` over ``base``: mappings merge key by key, anything else replaces; neither is changed."""
     return {**base, **{key: _merge_value(base.get(key), value) for key, value in update.items()}}
+
+
+def parse_override(override: str) -> dict[str, Any]:
+    """``run.generations=8`` as nested values, to be merged over others.
+
+    Raises:
+        ConfigError: it has another form.
+    """
+    key, equals, value = override.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        raise ConfigError(f"override {override!r}: expected key.subkey=value")
+    data = _parse(f"value: {value}", f"override {override!r}")
+    if list(data) != ["value"]:
+        raise ConfigError(f"override {override!r}: expected one value")
+    nested = data["value"]
+    for part in reversed(parts):
+        nested = {part: nested}
+    return dict(nested)
 
 
 def _default_components() -> dict[str, Any]:
@@ -296,20 +315,6 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise ConfigError(f"config {path}: expected keys with values, got {data!r:.60}")
     return data
-
-
-def _parse_override(override: str) -> dict[str, Any]:
-    key, equals, value = override.partition("=")
-    parts = key.strip().split(".")
-    if not equals or not all(parts):
-        raise ConfigError(f"override {override!r}: expected key.subkey=value")
-    data = _parse(f"value: {value}", f"override {override!r}")
-    if list(data) != ["value"]:
-        raise ConfigError(f"override {override!r}: expected one value")
-    nested = data["value"]
-    for part in reversed(parts):
-        nested = {part: nested}
-    return dict(nested)
 
 
 def _parse(text: str, where: str) -> Any:

@@ -13,7 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from hosts import add_chat_template, make_host
 from said import Symbiont
+from symbiont_ecology.cli.stages import PARTS, lines
+from symbiont_ecology.cli.study import usual_workers
+from symbiont_ecology.errors import RunError
+from symbiont_ecology.evaluation.jobs import Job
+from symbiont_ecology.evaluation.protocol import load_protocol, protocols
+from symbiont_ecology.evaluation.suite import check_protocol, claim
 
 COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
 TINY = """
@@ -181,3 +188,167 @@ def test_the_plan_of_a_suite_can_be_read_without_doing_it(symbiont: Symbiont, pr
     assert "4 to tune, 12 to report" in said.out
     assert symbiont("suite", "embedded-v1", "--dry-run").code == 0
     assert "did you mean 'embedded-v1'" in symbiont("suite", "embeded-v1").error
+
+
+def test_a_changed_protocol_is_another_one(protocol: Path, tmp_path: Path) -> None:
+    plain = load_protocol(protocol)
+    fewer = load_protocol(protocol, ["seeds=[0]", "arms.sft.about=imitation", "flip=null"])
+    assert (fewer.seeds, fewer.arms["sft"].about, fewer.flip) == ((0,), "imitation", None)
+    assert fewer.arms["sft"].tune == plain.arms["sft"].tune
+    other = load_protocol(protocol, additions=["host.rank=3"])
+    assert other.set == (*plain.set, "host.rank=3")
+    assert other.config("single", 1, 0).host.rank == 3
+    assert len({plain.digest, fewer.digest, other.digest}) == 3
+    claim(plain, tmp_path / "suite")
+    with pytest.raises(RunError, match="another protocol"):
+        claim(fewer, tmp_path / "suite")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "expected one protocol or --ci, got none"),
+        (["ci", "--ci"], "expected one protocol or --ci, got ci ci"),
+        (["ci", "per_cel=3"], "did you mean 'per_cell'?"),
+        (["ci", "arms.single.set=[strategy.kind=singel]"], "did you mean 'single'?"),
+        (["ci", "--set", "host.modle=x"], "did you mean 'host.model'?"),
+        (["ci", "--set", "seeds"], "expected key.subkey=value"),
+        (["ci", "seeds=[]", "main=all"], "is none of the arms"),
+    ],
+)
+def test_a_mistake_in_a_change_is_one_line(
+    symbiont: Symbiont, words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = symbiont("suite", *words)
+    assert said.code == 2
+    assert message in said.error
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(symbiont: Symbiont, tmp_path: Path) -> None:
+    host = add_chat_template(make_host(tmp_path / "host", layers=2))
+    folder = tmp_path / "suite"
+    size = ["seeds=[0]", "tuning_seeds=[9]", "budgets=[1]", "unit_flops=1e9"]
+    size += ["per_cell=1", "tuning_per_cell=1", "arms.single-wide.set=[strategy.kind=single, host.rank=26]"]
+    changes = [f"host.model={host}", "host.device=cpu", "host.dtype=float32", "host.rank=2"]
+    added = [word for change in changes for word in ("--set", change)]
+    command = [*COMMAND, "suite", "paper-qwen3", *size, *added, "--out", folder, "--workers", "2"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "54 to tune, 9 to report" in said.stdout
+    assert "tuning: 54 of 54 jobs (100 %)" in said.stderr
+    plain, lived = load_protocol("paper-qwen3"), load_protocol("paper-qwen3", size, changes)
+    assert plain.digest != lived.digest
+    found = [json.loads(path.read_text()) for path in (folder / "main").rglob("outcome.json")]
+    assert sorted(one["arm"] for one in found) == sorted(plain.own_arms)
+    for one in found:
+        assert one["protocol"] == lived.digest
+        assert one["train"]["flops"] >= 1e9
+        system = one["systems"][plain.arms[one["arm"]].routing]
+        assert set(system["bits"]) == set(plain.shifts)
+        assert set(one["systems"]) >= set(plain.arms[one["arm"]].also)
+    said = symbiont("pack", folder, "--dry-run")
+    assert said.code == 0
+    assert f"outcomes  10 of protocol paper-qwen3 ({lived.digest})" in said.out
+
+
+@pytest.mark.parametrize("name", protocols())
+def test_every_protocol_can_be_run(name: str) -> None:
+    check_protocol(load_protocol(name))
+
+
+def test_the_arms_of_the_papers_protocols_are_those_of_the_embedded_one() -> None:
+    embedded = load_protocol("embedded-v1").arms
+    for name in ("paper-qwen3", "paper-qwen2.5"):
+        arms = load_protocol(name).arms
+        assert list(arms) == list(embedded)
+        for arm, sides in arms.items():
+            like = embedded[arm]
+            assert (sides.sees, sides.routing, sides.also, sides.of) == (
+                like.sees,
+                like.routing,
+                like.also,
+                like.of,
+            )
+
+
+def test_the_ci_protocol_ends_with_a_table_and_a_summary(tmp_path: Path) -> None:
+    tiny = ["seeds=[0]", "unit_flops=2e9", "per_cell=2", "--set", "tasks.families=[math.add]"]
+    command = [*COMMAND, "suite", "--ci", *tiny, "--out", tmp_path / "ci", "--json"]
+    said = subprocess.run([*command, tmp_path / "ci.json"], capture_output=True, text=True, check=True)
+    for word in ("ROI", "right, %", "ecology minus, points", f"complete: {tmp_path / 'ci'}"):
+        assert word in said.stdout
+    summary = json.loads((tmp_path / "ci.json").read_text())
+    assert set(summary["arms"]) == {"frozen", "single", "ecology"}
+    again = subprocess.run([*command, "-"], capture_output=True, text=True, check=True)
+    assert json.loads(again.stdout) == summary
+    assert "all of it had been done before" in again.stderr
+
+
+def test_a_complete_suite_gives_its_summary_as_json(
+    suite: Path, protocol: Path, symbiont: Symbiont, tmp_path: Path
+) -> None:
+    said = symbiont("suite", protocol, "--out", suite, "--json", "-")
+    assert said.code == 0, said.err
+    summary = json.loads(said.out)
+    assert symbiont("pack", suite, "--out", tmp_path / "packs" / "tiny").code == 0
+    assert summary == json.loads((tmp_path / "packs" / "tiny" / "summary.json").read_text())
+    runs = sorted((suite / "main").glob("*/x1/option-*/seed-*"))
+    said = symbiont("compare", *runs, "--per-cell", 3, "--json", "-")
+    assert set(json.loads(said.out)["arms"]) == {"single", "single-2"}
+
+
+def test_the_pack_of_a_changed_protocol_does_not_replace_another(
+    suite: Path, symbiont: Symbiont, tmp_path: Path
+) -> None:
+    assert symbiont("pack", suite, "--out", tmp_path / "pack").code == 0
+    other = json.loads((tmp_path / "pack" / "protocol.json").read_text())
+    (tmp_path / "pack" / "protocol.json").write_text(json.dumps(other | {"seeds": [5]}))
+    said = symbiont("pack", suite, "--out", tmp_path / "pack")
+    assert said.code == 1
+    assert "holds the pack of another protocol" in said.error
+
+
+def test_runs_and_packs_can_be_looked_at_without_asking(
+    suite: Path, symbiont: Symbiont, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = sorted((suite / "main").glob("*/x1/option-*/seed-*"))
+    for words, expected in (
+        (["compare", *runs, "--per-cell", 3], "6 questions to each and to the bare host"),
+        (["pack", *runs, "--per-cell", 3], "in-distribution, depth, wording"),
+        (["pack", suite], "outcomes  13 of protocol tiny"),
+    ):
+        said = symbiont(*words, "--dry-run")
+        assert said.code == 0, said.err
+        assert expected in said.out
+        assert "nothing was done" in said.out
+    assert "did you mean 'depth'?" in symbiont("compare", *runs, "--shift", "dept").error
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_terminal_a_suite_says_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    job = Job("main", "single", 0, 1.0)
+    done = lines("arms", 400)
+    for _ in range(100):  # by an earlier suite
+        done(job, 0.0)
+    assert not capsys.readouterr().err
+    for _ in range(300):
+        done(job, 2.0)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) <= PARTS
+    assert "to go" in said[0]
+    assert said[-1].startswith("arms: 400 of 400 jobs (100 %) after 0:0")
+
+
+def test_a_gpu_is_given_to_one_run_at_a_time() -> None:
+    assert usual_workers(load_protocol("paper-qwen3")) == 1
+    assert usual_workers(load_protocol("embedded-v1")) == os.cpu_count()
+
+
+def test_protocols_are_listed_and_explained(symbiont: Symbiont) -> None:
+    listed = symbiont("list", "protocols").out.splitlines()
+    assert [line.split()[0] for line in listed] == list(protocols())
+    assert "protocols:\n  ci  " in symbiont("list").out
+    assert symbiont("explain", "protocol", "ci").out.startswith("# The three controls")
+    assert "did you mean 'ci'?" in symbiont("explain", "protocols", "cii").error

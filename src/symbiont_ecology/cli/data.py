@@ -41,6 +41,9 @@ def data(
     sft: Annotated[
         bool, typer.Option("--sft", help=f"Also {SFT_FILE}: the train lines as prompt and completion.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, count the lines, write nothing.")
+    ] = False,
 ) -> None:
     """Write questions with gold targets: three JSONL files without a common prompt, the same for a seed."""
     from symbiont_ecology.engine.build import mixture
@@ -53,6 +56,11 @@ def data(
         raise ConfigError(f"{out} holds {', '.join(taken)} already: choose another --out")
     drawn = {split: draw_questions(tasks, count, seed, split) for split, count in counts.items()}
     check_apart(drawn)
+    _tell(drawn, counts, [f"{name}/{depth}" for name, depth in tasks.cells])
+    files = ", ".join(str(out / name) for name in names)
+    if dry_run:
+        print(f"would be written: {files}; nothing was done")
+        return
     try:
         for split, questions in drawn.items():
             write_questions(questions, out / f"{split}.jsonl")
@@ -60,8 +68,7 @@ def data(
             write_lessons(drawn["train"], out / SFT_FILE)
     except OSError as error:
         raise RunError(f"cannot write to {out}: {error.strerror}") from error
-    _tell(drawn, counts, [f"{name}/{depth}" for name, depth in tasks.cells])
-    print(f"written: {', '.join(str(out / name) for name in names)}")
+    print(f"written: {files}")
 
 
 def check_apart(drawn: Mapping[Split, Sequence[Question]]) -> None:

@@ -1,4 +1,4 @@
-"""``list`` and ``explain``: every part that a config can name, with its knobs."""
+"""``list`` and ``explain``: every part that a config can name, with its knobs; presets and protocols."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from symbiont_ecology.registry import Knob, Registry
 
@@ -26,18 +27,20 @@ REGISTRIES = {
     "routers": "symbiont_ecology.routing.routers:routers",
     "strategies": "symbiont_ecology.strategies:strategies",
 }
-KINDS = ", ".join([*REGISTRIES, "presets"])
+FILES = ("presets", "protocols")
+"""Kinds that are YAML files: what ``run`` and what ``suite`` takes."""
+KINDS = ", ".join([*REGISTRIES, *FILES])
 
 
 def list_names(
     kind: Annotated[str | None, typer.Argument(help=f"One of {KINDS}.", show_default="all")] = None,
 ) -> None:
-    """List what a config can name."""
-    for one in [*REGISTRIES, "presets"] if kind is None else [kind]:
+    """List what a config can name, and the protocols of suites."""
+    for one in [*REGISTRIES, *FILES] if kind is None else [_plural(kind)]:
         if kind is None:
             print(f"{one}:")
         for name, doc in _entries(one):
-            print(f"{'  ' if kind is None else ''}{name:28s} {doc}".rstrip())
+            print(f"{'  ' if kind is None else ''}{name:34s} {doc}".rstrip())
 
 
 def explain(
@@ -49,12 +52,11 @@ def explain(
     """Say what a part is and which knobs it has: explain strategies ecology; or explain config."""
     if kind == "config":
         return _explain_config()
+    kind = _plural(kind)
     if name is None:
         raise ConfigError(f"explain {kind}: expected a name too, see symbiont list {kind}")
-    if kind == "presets":
-        from symbiont_ecology.config import find_preset
-
-        print(find_preset(name).read_text(encoding="utf-8"), end="")
+    if kind in FILES:
+        print(_find(kind, name).read_text(encoding="utf-8"), end="")
         return None
     about = registry(kind).describe(name)
     print(f"{name} ({about.kind}, {about.module})\n\n{about.doc}")
@@ -73,7 +75,7 @@ def registry(kind: str) -> Registry[Any]:
     from symbiont_ecology.registry import did_you_mean
 
     if kind not in REGISTRIES:
-        raise ConfigError(f"no kind {kind!r};{did_you_mean(kind, [*REGISTRIES, 'presets'])} known: {KINDS}")
+        raise ConfigError(f"no kind {kind!r};{did_you_mean(kind, [*REGISTRIES, *FILES])} known: {KINDS}")
     module, _, name = REGISTRIES[kind].partition(":")
     found: Registry[Any] = getattr(importlib.import_module(module), name)
     return found
@@ -81,15 +83,37 @@ def registry(kind: str) -> Registry[Any]:
 
 def _entries(kind: str) -> list[tuple[str, str]]:
     """Names with the first sentence of what is said about them."""
-    if kind == "presets":
-        from symbiont_ecology.config import presets
-
+    if kind in FILES:
         comments = {
-            name: path.read_text(encoding="utf-8").splitlines()[0] for name, path in presets().items()
+            name: path.read_text(encoding="utf-8").splitlines()[0] for name, path in _files(kind).items()
         }
         return [(name, line.lstrip("# ") if line.startswith("#") else "") for name, line in comments.items()]
     entries = registry(kind)
     return [(name, _first_sentence(entries.describe(name).doc)) for name in entries.names()]
+
+
+def _plural(kind: str) -> str:
+    """The kind, also where one of it was named: ``protocol``, ``strategy``."""
+    for one in (*REGISTRIES, *FILES):
+        if kind in (one.removesuffix("s"), one.removesuffix("ies") + "y"):
+            return one
+    return kind
+
+
+def _files(kind: str) -> dict[str, Path]:
+    """The YAML files of a kind by name."""
+    from symbiont_ecology.config import presets
+    from symbiont_ecology.evaluation.protocol import protocols
+
+    return presets() if kind == "presets" else protocols()
+
+
+def _find(kind: str, name: str) -> Path:
+    """The file of that name."""
+    from symbiont_ecology.config import find_preset
+    from symbiont_ecology.evaluation.protocol import find_protocol
+
+    return find_preset(name) if kind == "presets" else find_protocol(name)
 
 
 def _first_sentence(doc: str) -> str:

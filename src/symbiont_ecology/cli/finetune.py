@@ -15,10 +15,12 @@ from symbiont_ecology.errors import ConfigError
 if TYPE_CHECKING:
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.engine.world import Host
-    from symbiont_ecology.evaluation.sft import Budget, Trial
+    from symbiont_ecology.evaluation.sft import Budget, Plan, Trial
     from symbiont_ecology.weights import AdapterWeights
 
 INTERRUPTED = 130
+ADAPTER = "adapter"
+"""Folder of the chosen adapter."""
 
 
 def sft(
@@ -50,20 +52,37 @@ def sft(
     questions: Annotated[int, typer.Option(min=1, help="Answers per cell and step.")] = 1,
     per_cell: Annotated[int, typer.Option(min=1, help="Selection questions per cell of the sweep.")] = 20,
     out: Annotated[Path | None, typer.Option(help="Folder.", show_default="artifacts/sft-<n>")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, say the plan, do nothing.")
+    ] = False,
 ) -> None:
     """Fine-tune one adapter on gold answers with the compute of a run. The same command goes on."""
-    from symbiont_ecology.engine.build import build_host, check
-    from symbiont_ecology.evaluation.sft import Plan, best, report, sft_config, sweep
+    from symbiont_ecology.engine.build import check
+    from symbiont_ecology.evaluation.sft import Plan, sft_config
 
     base, spend = _plan(config, overrides or [], match, budget, amount, data)
     plan = Plan(_numbers(rates, float), _numbers(ranks or str(base.host.rank), int), questions, per_cell)
     for rank in plan.ranks:
         check(sft_config(base, plan.rates[0], rank, questions))
     folder = out or free_folder("sft")
+    if dry_run:
+        _tell_plan(base, spend, plan, folder)
+        return
     prepare(folder / "sft.json")
     print(f"budget: {spend.amount:.4g} {spend.measure} for each of the sweep's configs, in {folder}")
     if spend.measure == "wall_clock_seconds":
         print("a budget in seconds depends on the machine: this cannot be repeated or resumed exactly")
+    _fine_tune(base, spend, plan, folder)
+    print(f"next:   {typed()} evaluate --adapter {folder / ADAPTER} --holdout FILE")
+    if match is not None:
+        print(f"        {typed()} evaluate {match} --sft {folder / ADAPTER}")
+
+
+def _fine_tune(base: RunConfig, spend: Budget, plan: Plan, folder: Path) -> None:
+    """The sweep, and the adapter that it chose. Leaves with 130 when it was interrupted."""
+    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.evaluation.sft import best, report, sweep
+
     hosts: dict[str, Host] = {}
 
     def host_of(one: RunConfig) -> Host:
@@ -83,15 +102,14 @@ def sft(
         typer.echo(f"interrupted; the same command with --out {folder} goes on", err=True)
         raise typer.Exit(INTERRUPTED)
     chosen = best(found)
-    adapter = folder / "adapter"
     shutil.copytree(
-        folder / "sweep" / chosen.folder, adapter, dirs_exist_ok=True, ignore=lambda *_: ["trial.json"]
+        folder / "sweep" / chosen.folder,
+        folder / ADAPTER,
+        dirs_exist_ok=True,
+        ignore=lambda *_: ["trial.json"],
     )
     write_json(folder / "sft.json", report(spend, found, chosen))
     print(f"chosen: {chosen.folder}, {chosen.accuracy:.1%} of the selection questions right")
-    print(f"next:   {typed()} evaluate --adapter {adapter} --holdout FILE")
-    if match is not None:
-        print(f"        {typed()} evaluate {match} --sft {adapter}")
 
 
 def _plan(
@@ -149,6 +167,24 @@ def _numbers(text: str, kind: type) -> list:  # type: ignore[type-arg]
     if not all(number > 0 for number in found):
         raise ConfigError(f"expected numbers above 0, got {text!r}")
     return found
+
+
+def _tell_plan(base: RunConfig, spend: Budget, plan: Plan, folder: Path) -> None:
+    """What would be trained."""
+    from symbiont_ecology.engine.build import mixture
+    from symbiont_ecology.evaluation.sft import STOPS
+
+    host, cells = base.host, len(mixture(base).cells)
+    rates, ranks = (", ".join(f"{one:g}" for one in some) for some in (plan.rates, plan.ranks))
+    print(f"host       {host.model} on {host.device} in {host.dtype}")
+    print(f"tasks      {cells} cells: {' '.join(base.tasks.families)}, each {' '.join(base.tasks.depths)}")
+    print(f"sweep      rates {rates}; ranks {ranks}; {plan.questions * cells} gold answers per step")
+    print(
+        f"budget     {spend.amount:.4g} {spend.measure} each; may stop at {', '.join(map(str, STOPS))} of it"
+    )
+    print(f"selection  {plan.per_cell} questions per cell")
+    print(f"folder     {folder}")
+    print("everything is fine; nothing was done")
 
 
 def _tell(trial: Trial) -> None:

@@ -45,7 +45,7 @@ def run(
     resolved = load_config(config, overrides or ())
     check(resolved)
     questions = read_final_questions(resolved)
-    folder = out or free_folder(Path(config).stem)
+    folder = out or free_folder(Path(config).name.removesuffix(".yaml"))
     if dry_run:
         tell_plan(resolved, folder)
         return

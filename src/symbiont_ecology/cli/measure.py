@@ -7,7 +7,7 @@ import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from symbiont_ecology.evaluation.answers import Watch
     from symbiont_ecology.evaluation.exam import Asked, Exam
     from symbiont_ecology.evaluation.measure import Evaluation
+    from symbiont_ecology.evaluation.questions import Question
     from symbiont_ecology.statistics import Interval
 
 RoutingOption = Annotated[
@@ -72,38 +73,43 @@ def evaluate(
     chat: Annotated[
         bool, typer.Option("--chat", help="With --adapter: put questions into the host's chat template.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything but the host, say the plan, do nothing.")
+    ] = False,
 ) -> None:
     """Ask holdout questions. The run itself is not changed, its evaluations.jsonl gets a line."""
+    from symbiont_ecology.evaluation.exam import Asked
+
     if (folder is None) == (adapter is None):
         raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
     to_stdout = str(json_file) == "-"
-    if json_file is not None and not to_stdout:
-        prepare(json_file)  # now, not when everything has been computed
     stream = sys.stderr if to_stdout else sys.stdout
-    if folder is not None and again:
+    if json_file is not None and not to_stdout and not dry_run:
+        prepare(json_file)  # now, not when everything has been computed
+    asked = Asked(
+        holdout=_text(holdout),
+        shifts=tuple(shift or ("in-distribution",)),
+        per_cell=per_cell,
+        selection=_text(selection),
+        most=selection_max_samples,
+        routing=routing,
+        routing_map=_text(routing_map),
+    )
+    if dry_run:
+        _rehearse(folder, adapter, asked, sft, host, stream)
+    elif folder is not None and again:
         _make_again(folder, host)
-        return
-    if folder is not None:
-        from symbiont_ecology.evaluation.exam import Asked
-
-        asked = Asked(
-            holdout=_text(holdout),
-            shifts=tuple(shift or ("in-distribution",)),
-            per_cell=per_cell,
-            selection=_text(selection),
-            most=selection_max_samples,
-            routing=routing,
-            routing_map=_text(routing_map),
-        )
+    elif folder is not None:
         exam = _examine(folder, asked, sft, host)
-        evaluation = exam.systems[exam.main]
         tell_exam(exam, stream)
-        record = evaluation.record() | exam.summary()
-    else:
-        assert adapter is not None
+        _save(json_file, exam.systems[exam.main].record() | exam.summary())
+    elif adapter is not None:
         evaluation = _evaluate_adapter(adapter, holdout, routing, host, chat)
         tell_evaluation(evaluation, stream)
-        record = evaluation.record()
+        _save(json_file, evaluation.record())
+
+
+def _save(json_file: Path | None, record: dict[str, Any]) -> None:
     if json_file is not None:
         write_json(json_file, record)
 
@@ -184,19 +190,59 @@ def _evaluate_adapter(
     adapter: Path, holdout: Path | None, routing: str, host: str | None, is_chat: bool
 ) -> Evaluation:
     from symbiont_ecology.evaluation.measure import evaluate_adapter
-    from symbiont_ecology.evaluation.questions import read_questions
     from symbiont_ecology.host.kernel import HostKernel
+
+    questions, rank = _adapter_questions(adapter, holdout, routing)
+    kernel = HostKernel.from_pretrained(host or "embedded", slots=1, rank=rank, is_chat=is_chat)
+    return evaluate_adapter(adapter, questions, kernel, is_bare=routing == "host")
+
+
+def _adapter_questions(adapter: Path, holdout: Path | None, routing: str) -> tuple[list[Question], int]:
+    """What an adapter would be asked, and its rank."""
+    from symbiont_ecology.evaluation.questions import read_questions
     from symbiont_ecology.weights.peft_files import stated_rank
 
     if holdout is None:
         raise ConfigError("evaluate --adapter: expected --holdout FILE, a JSONL file of questions")
     if routing not in ("learned", "single", "host"):  # there is one candidate, whatever would find it
         raise ConfigError(f"evaluate --adapter: expected --routing single or host, got {routing!r}")
-    questions = read_questions(holdout)
-    kernel = HostKernel.from_pretrained(
-        host or "embedded", slots=1, rank=stated_rank(adapter), is_chat=is_chat
-    )
-    return evaluate_adapter(adapter, questions, kernel, is_bare=routing == "host")
+    return read_questions(holdout), stated_rank(adapter)
+
+
+def _rehearse(
+    folder: Path | None,
+    adapter: Path | None,
+    asked: Asked,
+    sft: Path | None,
+    host: str | None,
+    stream: TextIO,
+) -> None:
+    """Everything that comes before the host, and what would be asked of whom."""
+    from symbiont_ecology.evaluation.measure import Candidates
+    from symbiont_ecology.weights.peft_files import stated_rank
+
+    source = asked.holdout or f"{asked.per_cell} per cell, {', '.join(asked.shifts)}"
+    if folder is None:
+        assert adapter is not None
+        holdout = None if asked.holdout is None else Path(asked.holdout)
+        questions, rank = _adapter_questions(adapter, holdout, asked.routing)
+        lines = {"host": host or "embedded", "asked": f"{adapter} of rank {rank}"}
+    else:
+        candidates = Candidates.of_run(folder)
+        questions, selection = asked.questions(candidates), asked.selected(candidates)
+        asked.way(candidates)
+        if sft is not None:
+            stated_rank(sft)
+        systems = dict.fromkeys(("host", "single", *(["sft"] if sft else []), asked.name))
+        judges = f"{len(selection)} selection questions" if selection else "practice"
+        lines = {
+            "host": on_host(candidates.config, host).host.model,
+            "asked": f"{', '.join(systems)} of {folder}, generation {candidates.portfolio.state.generation}",
+            "candidates": f"{len(candidates.portfolio.elites)}, judged by {judges}",
+        }
+    for label, value in {**lines, "questions": f"{len(questions)} ({source})"}.items():
+        print(f"{label:11s} {value}", file=stream)
+    print("everything but the host is fine; nothing was done", file=stream)
 
 
 @contextmanager

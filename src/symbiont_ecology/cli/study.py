@@ -5,65 +5,100 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shlex
 import signal
+import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from symbiont_ecology.cli.live import typed
 from symbiont_ecology.cli.measure import prepare, progress, write_json
+from symbiont_ecology.cli.stages import stages
+from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from multiprocessing.synchronize import Event
-
-    from rich.progress import Progress
 
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.engine.world import Host
-    from symbiont_ecology.evaluation.jobs import Job
+    from symbiont_ecology.evaluation.gather import Gathered
     from symbiont_ecology.evaluation.protocol import Protocol
 
 INTERRUPTED = 130
+CI = "ci"
+"""The protocol of ``--ci``."""
+ALL_SHIFTS = (
+    *("in-distribution", "depth", "wording", "shared-families", "unrelated-families"),
+    *("composition", "retention"),
+)
+"""What a pack of runs asks."""
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, say the plan, do nothing.")]
 
 
 def suite(
-    protocol: Annotated[str, typer.Argument(help="A protocol of config/protocols, or a YAML file.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PROTOCOL [KEY=VALUE]…",
+            help="A protocol (symbiont list protocols) or a YAML file; changes of it, such as seeds=[0].",
+            show_default=False,
+        ),
+    ] = None,
+    additions: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A change for every arm, such as host.device=cpu."),
+    ] = None,
+    ci: Annotated[
+        bool, typer.Option("--ci", help="The protocol ci: the three controls in two minutes, with a table.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder of the suite; one that exists goes on.", show_default="artifacts/<name>"),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs at a time.", show_default="one per core")
+        int | None, typer.Option(min=1, help="Runs at a time.", show_default="one per core, or per GPU")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the protocol, say the plan, do nothing.")
-    ] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the summary there when complete; - is stdout.")
+    ] = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Run the arms of a protocol over its seeds. Ctrl-C is safe, the same command goes on."""
+    from symbiont_ecology.evaluation.jobs import OUTCOME_FILE
     from symbiont_ecology.evaluation.protocol import load_protocol
     from symbiont_ecology.evaluation.suite import check_protocol, claim, run_suite
 
-    plan = load_protocol(protocol)
+    name, changes = _named(words or [], ci)
+    plan = load_protocol(name, changes, additions or ())
     check_protocol(plan)
-    folder = out or Path("artifacts") / plan.name
-    count = workers or os.cpu_count() or 1
+    folder, count = out or Path("artifacts") / plan.name, workers or usual_workers(plan)
+    stream = _stream(json_file)
     if not dry_run:
+        _prepare(json_file)
         claim(plan, folder)
-    tell_plan(plan, folder, count)
+    tell_plan(plan, folder, count, stream)
     if dry_run:
-        print("the protocol is fine; nothing was done")
+        print("the protocol is fine; nothing was done", file=stream)
         return
     stop = multiprocessing.get_context("spawn").Event()
-    with _progress() as progress, _brake(stop):
-        is_complete = run_suite(plan, folder, count, lambda name, jobs: _watcher(progress, name, jobs), stop)
-    again = f"{typed()} suite {protocol}" + (f" --out {out}" if out else "")
+    before = len(list(folder.rglob(OUTCOME_FILE)))
+    with stages() as watch, _brake(stop):
+        is_complete = run_suite(plan, folder, count, watch, stop)
     if not is_complete:
+        options = ["--ci"] * ci + [word for one in additions or () for word in ("--set", one)]
+        options += ["--out", str(out)] if out else []
+        again = f"{typed()} suite {shlex.join([*(words or []), *options])}"
         typer.echo(f"stopped; nothing that was finished is lost. Go on with: {again}", err=True)
         raise typer.Exit(INTERRUPTED)
-    print(f"complete: {folder}\nnext:     {typed()} pack {folder}")
+    if len(list(folder.rglob(OUTCOME_FILE))) == before:
+        print(
+            f"all of it had been done before: to do it anew, choose another --out than {folder}", file=stream
+        )
+    _tell_result(plan, folder, ci, json_file, stream)
 
 
 def compare(
@@ -72,19 +107,29 @@ def compare(
         list[str] | None, typer.Option(help="A shift to ask.", show_default="in-distribution")
     ] = None,
     per_cell: Annotated[int, typer.Option(min=1, help="Holdout questions per cell and shift.")] = 40,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole summary there.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the whole summary there; - is stdout.")
+    ] = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Ask any runs the same holdout questions and print what differs, with intervals and tests."""
+    from rich.console import Console
+
     from symbiont_ecology.analysis.comparison import summarise
     from symbiont_ecology.analysis.outcomes import Outcomes
     from symbiont_ecology.analysis.terminal import tell_comparison
+    from symbiont_ecology.evaluation.gather import arrange
 
-    if json_file is not None:
-        prepare(json_file)
-    protocol, rows = _gathered(runs, tuple(shift or ("in-distribution",)), per_cell, "comparison")
-    outcomes = Outcomes(protocol.model_dump(mode="json"), rows)
+    stream = _stream(json_file)
+    gathered = arrange(runs, tuple(shift or ("in-distribution",)), per_cell, "comparison")
+    if dry_run:
+        tell_gathered(gathered, stream)
+        print("the runs can be compared; nothing was done", file=stream)
+        return
+    _prepare(json_file)
+    outcomes = Outcomes(gathered.protocol.model_dump(mode="json"), _as_packed(_asked(gathered)))
     summary = summarise(outcomes)
-    tell_comparison(outcomes, summary)
+    tell_comparison(outcomes, summary, Console(file=stream))
     if json_file is not None:
         write_json(json_file, summary)
 
@@ -100,43 +145,129 @@ def pack(
         str | None, typer.Option(help="Name of a pack of runs.", show_default="the folder's")
     ] = None,
     per_cell: Annotated[int, typer.Option(min=1, help="Of runs: questions per cell and shift.")] = 40,
+    dry_run: DryRun = False,
 ) -> None:
     """Make a paper pack: tables, figures, outcomes and hashes. A pack is made again from its own outcomes."""
-    from symbiont_ecology.analysis.pack import OUTCOMES, rebuild, write_index, write_pack
-    from symbiont_ecology.evaluation.protocol import Protocol
-    from symbiont_ecology.evaluation.suite import PROTOCOL_FILE, TUNED_FILE, outcomes
+    from symbiont_ecology.analysis.pack import OUTCOMES, read_pack, rebuild, write_index, write_pack
+    from symbiont_ecology.evaluation.gather import arrange
+    from symbiont_ecology.evaluation.suite import PROTOCOL_FILE
 
     first = folders[0]
     if (first / OUTCOMES).exists():
+        if dry_run:
+            print(f"{len(read_pack(first)[0].rows)} outcomes in {first} are fine; nothing was done")
+            return
         rebuild(first)
         print(f"made again from its own outcomes: {first}")
         return
-    if (first / PROTOCOL_FILE).exists():
-        protocol = Protocol.model_validate_json((first / PROTOCOL_FILE).read_text(encoding="utf-8"))
-        rows = list(outcomes(protocol, first))
-        tuned = json.loads((first / TUNED_FILE).read_text(encoding="utf-8"))
+    if is_suite := (first / PROTOCOL_FILE).exists():
+        protocol, rows, tuned = _of_suite(first)
     else:
-        protocol, rows = _gathered(folders, ALL_SHIFTS, per_cell, name or (out or first).name)
+        gathered = arrange(folders, ALL_SHIFTS, per_cell, name or (out or first).name)
+        protocol = gathered.protocol
         tuned = {"chosen": {arm: {"1": 0} for arm in protocol.arms}, "sweep": []}
     target = out or Path("docs/paper_packs") / protocol.name
+    if is_suite:
+        _check_target(target, protocol)
+    if dry_run:
+        if is_suite:
+            print(f"outcomes  {len(rows)} of protocol {protocol.name} ({protocol.digest}) in {first}")
+        else:
+            tell_gathered(gathered, sys.stdout)
+        print(f"pack      {target}\nnothing was done")
+        return
     prepare(target / "summary.json")
-    write_pack(target, protocol.model_dump(mode="json"), rows, tuned)
+    write_pack(target, protocol.model_dump(mode="json"), rows if is_suite else _asked(gathered), tuned)
     write_index(target.parent)
     print(f"{target / 'README.md'} is written")
 
 
-ALL_SHIFTS = (
-    *("in-distribution", "depth", "wording", "shared-families", "unrelated-families"),
-    *("composition", "retention"),
-)
+def usual_workers(plan: Protocol) -> int:
+    """Runs at a time: one per core, or one alone where the host takes a GPU."""
+    arm = plan.own_arms[0]
+    device = plan.config(arm, plan.budgets[0], 0, plan.arms[arm].tune[0]).host.device
+    return os.cpu_count() or 1 if device == "cpu" else 1
 
 
-def _gathered(
-    runs: list[Path], shifts: tuple[str, ...], per_cell: int, name: str
-) -> tuple[Protocol, list[dict[str, Any]]]:
-    """The runs, asked; one host for those that share its config."""
+def tell_plan(plan: Protocol, folder: Path, workers: int, stream: TextIO) -> None:
+    """What a suite would do."""
+    from symbiont_ecology.evaluation.suite import tuning_jobs
+
+    tuning = len(tuning_jobs(plan))
+    runs = len(plan.own_arms) * len(plan.seeds) * (len(plan.budgets) + (plan.flip is not None))
+    budgets = ", ".join(f"{budget * plan.unit_flops:.3g}" for budget in plan.budgets)
+    for label, value in (
+        ("protocol", f"{plan.name} ({plan.digest}): {plan.question}"),
+        ("arms", ", ".join(plan.arms)),
+        ("budgets", f"{budgets} useful training FLOPs"),
+        ("runs", f"{tuning} to tune, {runs} to report, {workers} at a time"),
+        ("folder", str(folder)),
+    ):
+        print(f"{label:9s} {value}", file=stream)
+
+
+def tell_gathered(gathered: Gathered, stream: TextIO) -> None:
+    """Which runs would be asked how much."""
+    from symbiont_ecology.evaluation.jobs import questions_of
+
+    protocol = gathered.protocol
+    for arm, members in gathered.arms.items():
+        seeds = ", ".join(str(gathered.runs[folder].config.seed) for folder in members)
+        print(f"{arm:15s} seeds {seeds}: {' '.join(map(str, members))}", file=stream)
+    questions = len(questions_of(protocol, gathered.runs[gathered.first].config, protocol.shifts))
+    print(f"{questions} questions to each and to the bare host: {', '.join(protocol.shifts)}", file=stream)
+
+
+def _named(words: Sequence[str], is_ci: bool) -> tuple[str, list[str]]:
+    """The protocol that is meant, and the changes of it."""
+    names = [word for word in words if "=" not in word] + [CI] * is_ci
+    if len(names) != 1:
+        raise ConfigError(f"suite: expected one protocol or --ci, got {' '.join(names) or 'none'}")
+    return names[0], [word for word in words if "=" in word]
+
+
+def _tell_result(plan: Protocol, folder: Path, is_ci: bool, json_file: Path | None, stream: TextIO) -> None:
+    """Where a complete suite is, and what came of it as far as that was asked for."""
+    from rich.console import Console
+
+    from symbiont_ecology.analysis.comparison import summarise
+    from symbiont_ecology.analysis.outcomes import Outcomes
+    from symbiont_ecology.analysis.terminal import tell_comparison
+    from symbiont_ecology.evaluation.suite import outcomes
+
+    if is_ci or json_file is not None:
+        found = Outcomes(plan.model_dump(mode="json"), _as_packed(outcomes(plan, folder)))
+        summary = summarise(found)
+        if is_ci:
+            tell_comparison(found, summary, Console(file=stream))
+        if json_file is not None:
+            write_json(json_file, summary)
+    print(f"complete: {folder}\nnext:     {typed()} pack {folder}", file=stream)
+
+
+def _of_suite(folder: Path) -> tuple[Protocol, list[dict[str, Any]], dict[str, Any]]:
+    """The protocol of a suite, its outcomes so far, and how its arms were tuned."""
+    from symbiont_ecology.evaluation.protocol import Protocol
+    from symbiont_ecology.evaluation.suite import PROTOCOL_FILE, TUNED_FILE, outcomes
+
+    protocol = Protocol.model_validate_json((folder / PROTOCOL_FILE).read_text(encoding="utf-8"))
+    rows = list(outcomes(protocol, folder))
+    return protocol, rows, json.loads((folder / TUNED_FILE).read_text(encoding="utf-8"))
+
+
+def _check_target(target: Path, protocol: Protocol) -> None:
+    """A changed protocol may bear the name of the one that it was made from: its pack may not."""
+    from symbiont_ecology.analysis.pack import PROTOCOL
+
+    path = target / PROTOCOL
+    if path.exists() and json.loads(path.read_text(encoding="utf-8")) != protocol.model_dump(mode="json"):
+        raise RunError(f"{target} holds the pack of another protocol: choose another --out")
+
+
+def _asked(gathered: Gathered) -> list[dict[str, Any]]:
+    """The outcomes of the runs; one host for those that share its config."""
     from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.evaluation.gather import gather
+    from symbiont_ecology.evaluation.gather import ask
 
     hosts: dict[str, Host] = {}
 
@@ -148,46 +279,23 @@ def _gathered(
         return hosts[key]
 
     with progress("asking") as watch:
-        return gather(runs, shifts, per_cell, host_of, name, watch)
+        return ask(gathered, host_of, watch)
 
 
-def tell_plan(plan: Protocol, folder: Path, workers: int) -> None:
-    """What a suite would do."""
-    from symbiont_ecology.evaluation.suite import tuning_jobs
-
-    tuning = len(tuning_jobs(plan))
-    runs = len(plan.own_arms) * len(plan.seeds) * (len(plan.budgets) + (plan.flip is not None))
-    budgets = ", ".join(f"{budget * plan.unit_flops:.3g}" for budget in plan.budgets)
-    print(f"protocol  {plan.name} ({plan.digest}): {plan.question}")
-    print(f"arms      {', '.join(plan.arms)}")
-    print(f"budgets   {budgets} useful training FLOPs")
-    print(f"runs      {tuning} to tune, {runs} to report, {workers} at a time")
-    print(f"folder    {folder}")
+def _as_packed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Outcomes in the order of keys that a pack keeps: the same bootstrap draws, so the same numbers."""
+    return [json.loads(json.dumps(row, sort_keys=True)) for row in rows]
 
 
-def _progress() -> Progress:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, TextColumn("ETA"), TimeRemainingColumn(), console=Console(stderr=True))
+def _stream(json_file: Path | None) -> TextIO:
+    """Where text goes: not to stdout where that is for JSON alone."""
+    return sys.stderr if str(json_file) == "-" else sys.stdout
 
 
-def _watcher(progress: Progress, stage: str, jobs: int) -> Callable[[Job, float], None]:
-    task = progress.add_task(stage, total=jobs)
-
-    def advance(job: Job, seconds: float) -> None:
-        """One more is done."""
-        progress.update(task, advance=1, description=f"{stage}: {job.arm}")
-
-    return advance
+def _prepare(json_file: Path | None) -> None:
+    """Makes sure that the file can be written, before anything is computed."""
+    if json_file is not None and str(json_file) != "-":
+        prepare(json_file)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +19,34 @@ from symbiont_ecology.evaluation.answers import Watch, quietly
 from symbiont_ecology.evaluation.jobs import bare_host, outcome_of_run
 from symbiont_ecology.evaluation.measure import Candidates
 from symbiont_ecology.evaluation.protocol import Arm, Protocol
+from symbiont_ecology.evaluation.shifts import find_shift
 from symbiont_ecology.plasticity import plasticities
 
 
-def gather(
-    folders: Sequence[Path],
-    shifts: Sequence[str],
-    per_cell: int,
-    host_of: Callable[[RunConfig], Host],
-    name: str,
-    watch: Watch = quietly,
-) -> tuple[Protocol, list[dict[str, Any]]]:
-    """Asks every run the questions of the shifts; returns a protocol that describes them, and the outcomes.
+@dataclass(frozen=True)
+class Gathered:
+    """Runs that can be compared, the arms that they belong to, and the protocol that describes them."""
+
+    protocol: Protocol
+    runs: Mapping[Path, Candidates]
+    arms: Mapping[str, Sequence[Path]]
+
+    @property
+    def first(self) -> Path:
+        """The run whose task mix and host stand for all."""
+        return next(iter(self.runs))
+
+
+def arrange(folders: Sequence[Path], shifts: Sequence[str], per_cell: int, name: str) -> Gathered:
+    """Reads the runs and finds every mistake before a host is loaded.
 
     Raises:
-        ConfigError: the runs have different task mixes or hosts, or one seed of an arm is there twice.
+        ConfigError: the runs have different task mixes or hosts, one seed of an arm is there twice, or there
+            is no such shift.
         RunError: a folder holds no run.
     """
+    for shift in shifts:
+        find_shift(shift)
     runs = {folder: Candidates.of_run(folder) for folder in folders}
     first = next(iter(runs.values()))
     for folder, one in runs.items():
@@ -44,14 +56,22 @@ def gather(
                 "asked the same questions can be compared"
             )
     arms = _arms(runs)
-    protocol = _protocol(name, arms, runs, tuple(shifts), per_cell)
-    rows = [bare_host(protocol, first.config, host_of(first.config), folders[0])]
-    for arm, members in arms.items():
+    return Gathered(_protocol(name, arms, runs, tuple(shifts), per_cell), runs, arms)
+
+
+def ask(
+    gathered: Gathered, host_of: Callable[[RunConfig], Host], watch: Watch = quietly
+) -> list[dict[str, Any]]:
+    """Asks every run, and the bare host, the questions of the protocol; returns the outcomes."""
+    protocol, runs = gathered.protocol, gathered.runs
+    first = runs[gathered.first].config
+    rows = [bare_host(protocol, first, host_of(first), gathered.first)]
+    for arm, members in gathered.arms.items():
         for folder in members:
             outcome = outcome_of_run(protocol, arm, runs[folder], host_of(runs[folder].config), watch)
             head = {"kind": "main", "arm": arm, "seed": runs[folder].config.seed, "budget": 1.0, "option": 0}
             rows.append({"protocol": protocol.digest, **head, **outcome})
-    return protocol, rows
+    return rows
 
 
 def _arms(runs: Mapping[Path, Candidates]) -> dict[str, list[Path]]:

@@ -13,13 +13,22 @@ its hash: a protocol that was changed afterwards has another one.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from symbiont_ecology.config import Flip, RunConfig, compose, config_folder, read_layers
+from symbiont_ecology.config import (
+    Flip,
+    RunConfig,
+    compose,
+    config_folder,
+    merge,
+    parse_override,
+    read_layers,
+)
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.registry import did_you_mean, validate
 from symbiont_ecology.rng import Draw
@@ -139,20 +148,44 @@ class Protocol(BaseModel):
         return config.model_copy(update={"tasks": config.tasks.model_copy(update={"flip": flip})})
 
 
-def load_protocol(name_or_path: str | Path) -> Protocol:
-    """A protocol by the name of a file in ``config/protocols``, or by its path.
+def protocols() -> dict[str, Path]:
+    """Every protocol by name: the files of ``config/protocols``."""
+    return {file.stem: file for file in sorted((config_folder() / "protocols").glob("*.yaml"))}
+
+
+def find_protocol(name_or_path: str | Path) -> Path:
+    """The file of a protocol, by its name or its path.
 
     Raises:
-        ConfigError: there is none, or it does not fit its schema.
+        ConfigError: there is none.
     """
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
-        folder = config_folder() / "protocols"
-        known = {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+        known = protocols()
         if str(name_or_path) not in known:
             hint = did_you_mean(str(name_or_path), known)
             raise ConfigError(f"no protocol {str(name_or_path)!r};{hint} known: {', '.join(known) or 'none'}")
         path = known[str(name_or_path)]
     if not path.is_file():
         raise ConfigError(f"no protocol file {str(path)!r}")
-    return validate(Protocol, read_layers(path), f"protocol {path.stem!r}")
+    return path
+
+
+def load_protocol(
+    name_or_path: str | Path, overrides: Sequence[str] = (), additions: Sequence[str] = ()
+) -> Protocol:
+    """A protocol by name or path, changed: that is another protocol, with another digest.
+
+    ``overrides`` such as ``seeds=[0]`` or ``arms.single.about=…`` replace fields of the protocol itself;
+    ``additions`` such as ``host.device=cpu`` are put at the end of its ``set``, for the config of every arm.
+
+    Raises:
+        ConfigError: there is none, or it does not fit its schema.
+    """
+    path = find_protocol(name_or_path)
+    data = read_layers(path)
+    for override in overrides:
+        data = merge(data, parse_override(override))
+    where = f"protocol {path.stem!r}"
+    protocol = validate(Protocol, data, where)
+    return validate(Protocol, {**data, "set": [*protocol.set, *additions]}, where) if additions else protocol

@@ -1,0 +1,149 @@
+"""Compares what pages say of paper packs with the packs, and the packs with their own outcomes.
+
+    python scripts/docs_check.py            # a line for every mismatch, and exit code 1 if there is one
+    python scripts/docs_check.py --fill     # writes the packs' values into the pages
+
+In README.md and docs/*.md, outside code blocks, a quotation is
+
+    <!-- pack embedded-v1: accuracy.16.in-distribution.ecology.estimate 100 .1f -->72.4<!-- /pack -->
+
+that is: a pack, the keys on the way to a value of its summary.json, and, where they are wanted, a factor and
+a format of Python's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from symbiont_ecology.analysis import pack
+from symbiont_ecology.errors import EcologyError
+
+MARK = re.compile(r"<!-- pack (\S+): ([^>]+?) -->(.*?)<!-- /pack -->")
+SOURCES = {pack.PROTOCOL, pack.OUTCOMES, pack.TUNED}
+FORM = "<!-- pack NAME: KEYS [[FACTOR] FORMAT] -->VALUE<!-- /pack -->"
+
+
+def check_packs(home: Path) -> Iterator[str]:
+    """Makes every pack again elsewhere, from its outcomes, and yields what differs."""
+    with tempfile.TemporaryDirectory() as elsewhere:
+        for folder in sorted(path for path in home.iterdir() if path.is_dir()):
+            again = Path(elsewhere) / folder.name
+            shutil.copytree(folder, again, ignore=lambda _, names: set(names) - SOURCES)
+            try:
+                pack.rebuild(again)
+            except EcologyError as error:
+                yield f"{folder}: expected {', '.join(sorted(SOURCES))}, found damage: {error}"
+                continue
+            yield from differences(folder / pack.SUMMARY, again / pack.SUMMARY)
+            yield from differences(folder / pack.PAGE, again / pack.PAGE)
+            yield from check_files(folder, again)
+        pack.write_index(Path(elsewhere))
+        yield from differences(home / pack.INDEX, Path(elsewhere) / pack.INDEX)
+
+
+def differences(path: Path, again: Path) -> Iterator[str]:
+    """The first line of a file that is not as it was made again, if there is one."""
+    texts = [one.read_text(encoding="utf-8").splitlines() if one.exists() else [] for one in (again, path)]
+    for number, (expected, found) in enumerate(zip_longest(*texts, fillvalue="the end"), start=1):
+        if expected != found:
+            yield f"{path}:{number}: expected {expected.strip():.70}, found {found.strip():.70}"
+            return
+
+
+def check_files(folder: Path, again: Path) -> Iterator[str]:
+    """The outcomes must be as the manifest says, and so must the figures, which have to be those of the page.
+
+    They are not compared with those made again: another version of matplotlib draws other bytes.
+    """
+    drawn, there = (sorted(path.name for path in one.glob("*.png")) for one in (again, folder))
+    if drawn != there:
+        yield f"{folder}: expected the figures {', '.join(drawn)}, found {', '.join(there) or 'none'}"
+    manifest = folder / pack.MANIFEST
+    hashes = json.loads(manifest.read_text(encoding="utf-8"))["files"] if manifest.exists() else {}
+    for name in (*sorted(SOURCES), *there):
+        said, found = hashes.get(name), hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        if said != found:
+            yield f"{manifest}: expected the hash {found:.16} for {name}, found {said or 'none':.16}"
+
+
+def check_page(page: Path, home: Path, text: list[str]) -> Iterator[str]:
+    """Yields the quotations that are not what the packs say; ``text`` gets the page as it should be."""
+    is_code = False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(keepends=True), start=1):
+        is_code ^= line.lstrip().startswith("```")
+        marks = [] if is_code else list(MARK.finditer(line))
+        if not is_code and line.count("<!-- pack ") + line.count("<!-- /pack ") != 2 * len(marks):
+            yield f"{page}:{number}: expected {FORM} in one line, found {line.strip():.70}"
+        for mark in reversed(marks):  # from the end, so that places hold
+            try:
+                expected = quoted(home / mark[1] / pack.SUMMARY, mark[2])
+            except (LookupError, ValueError, TypeError) as error:
+                yield f"{page}:{number}: expected a value of {mark[1]}: {mark[2]}, found none ({error})"
+                continue
+            if expected != mark[3]:
+                was = mark[3] or "nothing"
+                yield f"{page}:{number}: expected {expected}, found {was} ({mark[1]}: {mark[2]})"
+            line = line[: mark.start(3)] + expected + line[mark.end(3) :]
+        text.append(line)
+
+
+def quoted(summary: Path, words: str) -> str:
+    """The value that a mark asks for, as it is to be written."""
+    if not summary.exists():
+        raise LookupError(f"there is no {summary}")
+    keys, *rest = words.split()
+    value = find(json.loads(summary.read_text(encoding="utf-8")), keys.split("."))
+    if isinstance(value, dict | list):
+        raise ValueError(f"more keys are wanted: {', '.join(map(str, value))}")
+    value = value * float(rest[0]) if len(rest) == 2 else value
+    return format(value, rest[-1] if rest else "")
+
+
+def find(data: Any, keys: list[str]) -> Any:
+    """The value at the end of the keys; a key may itself have dots, as the budget 0.25 has."""
+    if not keys:
+        return data
+    if isinstance(data, list):
+        return find(data[int(keys[0])], keys[1:])
+    known = data if isinstance(data, dict) else {}
+    for count in range(len(keys), 0, -1):
+        if (key := ".".join(keys[:count])) in known:
+            return find(known[key], keys[count:])
+    raise LookupError(f"no {'.'.join(keys)} there, but {', '.join(known) or 'a value'}")
+
+
+def main() -> None:
+    """Checks packs and pages; exit code 1 where anything differs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--fill", action="store_true", help="write the packs' values into the pages")
+    parser.add_argument("--root", type=Path, default=Path(__file__).parents[1], help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    home, wrong = arguments.root / "docs" / "paper_packs", list[str]()
+    if home.is_dir():
+        wrong += check_packs(home)
+    else:
+        print(f"no packs in {home} yet: nothing to make again")
+    for page in sorted([arguments.root / "README.md", *(arguments.root / "docs").glob("*.md")]):
+        text: list[str] = []
+        found = list(check_page(page, home, text))
+        if found and arguments.fill:
+            page.write_text("".join(text), encoding="utf-8")
+            found = list(check_page(page, home, []))
+        wrong += found
+    print(*wrong, sep="\n", end="\n" * bool(wrong), file=sys.stderr)
+    print(f"{len(wrong)} mismatches")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

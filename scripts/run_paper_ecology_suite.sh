@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# The paper's runs on Qwen3-0.6B, one after the other. Needs a GPU; type it again to go on.
+#
+#   scripts/run_paper_ecology_suite.sh all                      # or: frozen, single, ecology, sft, pack
+#   scripts/run_paper_ecology_suite.sh all --dry-run
+#   scripts/run_paper_ecology_suite.sh ecology host.model=path/to/Qwen3-0.6B seed=1
+#
+# OUT=artifacts/paper_qwen3 is where they go, PYTHON what they run on. One seed, untuned: the comparison with
+# tuning and seeds is symbiont suite paper-qwen3.
+set -euo pipefail
+
+here=$(dirname "$0")
+OUT=${OUT:-artifacts/paper_qwen3}
+[ -n "${PYTHON:-}" ] || PYTHON=$here/../.venv/bin/python
+[ -x "$(command -v "$PYTHON")" ] || { echo "error: found no $PYTHON: make setup, or set PYTHON" >&2; exit 2; }
+
+symbiont() { "$PYTHON" -m symbiont_ecology.cli "$@"; }
+
+live() { # ARM [KEY=VALUE]…
+  local arm=$1 folder=$OUT/$1
+  shift
+  if [ ! -e "$folder/config.yaml" ]; then
+    symbiont run "experiments/paper_qwen3_$arm" "$@" --out "$folder"
+  elif [ -n "$dry" ]; then
+    echo "$arm is there: symbiont resume $folder"
+  else
+    symbiont resume "$folder"
+  fi
+}
+
+pack() {
+  if [ -n "$dry" ] && [ ! -e "$OUT/sft/state.json" ]; then
+    echo "pack        $OUT/packs/paper_qwen3, when the four runs are there"
+  else
+    symbiont pack "$OUT"/{frozen,single,ecology,sft} --out "$OUT/packs/paper_qwen3" $dry
+  fi
+}
+
+step=${1:---help}
+shift || true
+dry=
+for word in "$@"; do [ "$word" != --dry-run ] || dry=--dry-run; done
+
+case $step in
+  all) for arm in frozen single ecology sft; do live "$arm" "$@"; done; pack ;;
+  frozen | single | ecology | sft) live "$step" "$@" ;;
+  pack) pack ;;
+  -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" ;;
+  *) echo "error: expected all, frozen, single, ecology, sft or pack, got '$step'" >&2; exit 2 ;;
+esac

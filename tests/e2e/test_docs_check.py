@@ -1,0 +1,153 @@
+"""Pages that quote paper packs, and the check that they quote them rightly."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from said import Said
+from symbiont_ecology.analysis.pack import write_index, write_pack
+from symbiont_ecology.engine.build import build_host
+from symbiont_ecology.evaluation.jobs import carry_out
+from symbiont_ecology.evaluation.protocol import Arm, Protocol
+from symbiont_ecology.evaluation.suite import reported_jobs
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "docs_check.py"
+Check = Callable[..., Said]
+RIGHT = "accuracy.0.5.in-distribution.single.estimate 100 .1f"
+
+
+@pytest.fixture(scope="module")
+def packs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of packs with one of two small runs in it."""
+    protocol = Protocol(
+        name="tiny",
+        question="does it hold?",
+        base=("base",),
+        set=("tasks.families=[math.add, logic.bool]", "tasks.depths=[short]", "strategy.samples=2"),
+        unit_flops=2e9,
+        budgets=(0.5, 1),
+        seeds=(0,),
+        arms={"single": Arm(about="one adapter", set=("strategy.kind=single",), routing="single")},
+        main="single",
+        per_cell=4,
+    )
+    place, host = tmp_path_factory.mktemp("suite"), build_host(protocol.config("single", 1, 0))
+    jobs = reported_jobs(protocol, {"single": {"0.5": 0, "1": 0}})
+    rows = [carry_out(job, protocol, place, lambda: False, host) for job in jobs]
+    home = tmp_path_factory.mktemp("packs")
+    write_pack(home / "tiny", protocol.model_dump(mode="json"), rows, {"chosen": {}, "sweep": []})
+    write_index(home)
+    return home
+
+
+@pytest.fixture
+def root(packs: Path, tmp_path: Path) -> Path:
+    """A checkout with a pack, and a page that says nothing yet."""
+    shutil.copytree(packs, tmp_path / "docs" / "paper_packs")
+    (tmp_path / "README.md").write_text("# It is\n")
+    return tmp_path
+
+
+def mark(words: str, value: str = "", pack: str = "tiny") -> str:
+    return f"<!-- pack {pack}: {words} -->{value}<!-- /pack -->"
+
+
+@pytest.fixture
+def check(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Check:
+    """Runs the script in this process, on the checkout in ``tmp_path``."""
+
+    def run(*words: str) -> Said:
+        monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--root", str(tmp_path), *words])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            runpy.run_path(str(SCRIPT), run_name="__main__")
+        said = capsys.readouterr()
+        return Said(int(stop.value.code or 0), said.out, said.err)
+
+    return run
+
+
+def test_without_packs_there_is_nothing_to_make_again(tmp_path: Path, check: Check) -> None:
+    (tmp_path / "README.md").write_text("Nothing is claimed.\n")
+    said = check()
+    assert said.code == 0
+    assert "no packs in" in said.out
+
+
+def test_a_wrong_figure_is_one_line_that_fill_mends(root: Path, check: Check) -> None:
+    page = root / "docs" / "results.md"
+    page.write_text(f"text\n\n| a | {mark('seeds.single', '4')} | {mark(RIGHT)} |\n")
+    said = check()
+    assert said.code == 1
+    lines = said.err.splitlines()
+    assert len(lines) == 2
+    assert f"{page}:3: expected 1, found 4 (tiny: seeds.single)" in lines
+    assert all(line.startswith(f"{page}:3: expected ") for line in lines)
+    assert check("--fill").code == 0
+    text = page.read_text()
+    assert f"| a | {mark('seeds.single', '1')} |" in text
+    assert re.search(r"\.1f -->\d+\.\d<!-- /pack -->", text)
+    assert check().code == 0
+    assert page.read_text() == text
+
+
+WRONG = {
+    mark("seeds.singel", "1"): "no singel there, but single",
+    mark("seeds", "1"): "more keys are wanted: single",
+    mark("seeds.single .1q", "1"): "found none (",
+    mark("seeds.single", "1", pack="other"): "there is no ",
+    "<!-- pack tiny: seeds.single -->1": "expected <!-- pack NAME: KEYS",
+    "1<!-- /pack -->": "expected <!-- pack NAME: KEYS",
+}
+
+
+def test_a_quotation_that_leads_nowhere_is_one_line(root: Path, check: Check) -> None:
+    page, text = root / "docs" / "results.md", "".join(f"{line}\n" for line in WRONG)
+    page.write_text(text)
+    said = check("--fill")
+    assert said.code == 1
+    for number, (line, message) in enumerate(zip(said.err.splitlines(), WRONG.values(), strict=True), 1):
+        assert line.startswith(f"{page}:{number}: expected ")
+        assert message in line
+    assert page.read_text() == text
+
+
+def test_marks_in_code_are_examples(root: Path, check: Check) -> None:
+    (root / "docs" / "results.md").write_text(f"```\n{mark('seeds.single', '72')}\n```\n")
+    assert check().code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("tiny/README.md", "# tiny", "# teeny", "README.md:1: expected # tiny, found # teeny"),
+        ("tiny/summary.json", '"level": 0.05', '"level": 0.5', 'expected "level": 0.05, found "level": 0.5'),
+        ("tiny/tuned.json", '"sweep"', '"sweep" ', "for tuned.json, found "),
+        ("tiny/protocol.json", "{", "", "found damage: no paper pack can be read"),
+        ("README.md", "does it hold?", "it holds", "README.md:5: expected | [tiny]"),
+    ],
+)
+def test_a_pack_that_is_not_what_its_outcomes_give_is_named(
+    root: Path, check: Check, name: str, old: str, new: str, message: str
+) -> None:
+    path = root / "docs" / "paper_packs" / name
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    said = check()
+    assert said.code == 1
+    assert message in said.err
+
+
+def test_a_figure_that_is_missing_is_named(root: Path, check: Check) -> None:
+    (root / "docs" / "paper_packs" / "tiny" / "accuracy.png").unlink()
+    said = check()
+    assert said.code == 1
+    (line,) = said.err.splitlines()
+    assert "expected the figures accuracy.png" in line
