@@ -13,7 +13,7 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import Candidates
-from symbiont_ecology.events import Acted, Born, Learned, Quarantined, Retired, read_events
+from symbiont_ecology.events import Acted, Born, GenerationEnded, Learned, Quarantined, Retired, read_events
 from symbiont_ecology.plasticity import Lived, plasticities
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks import task_families
@@ -175,10 +175,46 @@ def test_a_flip_changes_what_is_right_between_its_moments_and_nothing_else(tmp_p
                 if is_flipped:
                     assert name in FAMILIES[:2]
                     assert int(convention) == family.rarest
-                    assert end / 3 <= spent < 2 * end / 3
+                    assert 0.99 * end / 3 <= spent < 2 * end / 3
         elif type(event).__name__ == "GenerationEnded":
             spent = event.train_flops  # type: ignore[attr-defined]
     assert min(met.values()) > 20
+
+
+@every_arm
+def test_every_arm_meets_the_flip_at_its_moment_and_has_the_same_extra_flops(
+    arm: str, tmp_path: Path
+) -> None:
+    unit = 3e8
+    config = flipping(unit, 1.5 * unit, generations=100_000, train_flops=2 * unit, **ARMS[arm])
+    start(config, tmp_path / "run", host=ToyHost())
+    spent, began, ended = 0, 0, 0
+    for event in read_events(tmp_path / "run/events.jsonl"):
+        if isinstance(event, Acted | Learned):
+            spent += event.flops
+        if isinstance(event, Acted) and event.purpose == "practice":
+            for identity in event.items:
+                name, _, convention, _ = identity.split("/", 3)
+                if int(convention) != task_families.build(name).target:
+                    began, ended = began or spent, spent
+    assert began == pytest.approx(unit, rel=0.03)  # within the generation that it falls into
+    assert ended <= 1.51 * unit
+    ends = [
+        e.train_flops for e in read_events(tmp_path / "run/events.jsonl") if isinstance(e, GenerationEnded)
+    ]
+    for moment in (unit, 1.5 * unit, 2 * unit):
+        assert min(abs(end - moment) for end in ends) < 0.02 * unit
+
+
+@every_arm
+def test_a_budget_does_not_end_in_crumbs(arm: str, tmp_path: Path) -> None:
+    config = toy_config(generations=100_000, families=FAMILIES, train_flops=3e8, **ARMS[arm])
+    start(config, tmp_path / "run", host=ToyHost())
+    asked: dict[int, int] = {}
+    for event in read_events(tmp_path / "run/events.jsonl"):
+        if isinstance(event, Acted) and event.purpose == "practice":
+            asked[event.generation] = asked.get(event.generation, 0) + len(event.items)
+    assert sum(count <= 2 for count in list(asked.values())[-6:]) <= 2
 
 
 def test_an_interrupted_run_with_a_flip_equals_one_that_was_not(tmp_path: Path) -> None:

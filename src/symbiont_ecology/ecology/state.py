@@ -59,6 +59,9 @@ class EcologyState:
         self.next_id += 1
         return f"o{self.next_id}"
 
+    effort: dict[str, float] = field(default_factory=dict)
+    """Useful FLOPs that a rollout in a cell took lately, its lessons included."""
+
     def fall(self) -> float:
         """How far success lies below the usual in the quarter of cells that fell the most, on average.
 

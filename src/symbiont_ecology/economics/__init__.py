@@ -1,12 +1,19 @@
 """The physics of energy and compute: ledger, prices, FLOP formulas, compute budget."""
 
 from symbiont_ecology.economics.budget import ComputeBudget, Cost
-from symbiont_ecology.economics.flops import forward_flops, learning_flops, rollout_flops, scoring_flops
+from symbiont_ecology.economics.flops import (
+    ROLLOUT_WITH_LESSON,
+    forward_flops,
+    learning_flops,
+    rollout_flops,
+    scoring_flops,
+)
 from symbiont_ecology.economics.ledger import Ledger, LedgerError
 from symbiont_ecology.economics.prices import Prices
 from symbiont_ecology.economics.shape import HostShape
 
 __all__ = [
+    "ROLLOUT_WITH_LESSON",
     "ComputeBudget",
     "Cost",
     "HostShape",

@@ -14,6 +14,9 @@ from __future__ import annotations
 
 from symbiont_ecology.economics.shape import HostShape
 
+ROLLOUT_WITH_LESSON = 4
+"""What a rollout and its lesson take together, in rollouts of the bare host, about: a lesson takes three."""
+
 
 def forward_flops(
     shape: HostShape, lora_parameters: int, tokens: int, context: int = 0, head_positions: int = 0

@@ -13,7 +13,7 @@ from symbiont_ecology.ecology import HOST, Decision, EcologyState, Outcome, Tria
 from symbiont_ecology.ecology.population import bankrupt, execute
 from symbiont_ecology.engine.act import act
 from symbiont_ecology.engine.learn import learn
-from symbiont_ecology.engine.ration import within_budget
+from symbiont_ecology.engine.ration import slack, within_budget
 from symbiont_ecology.engine.remember import grow, remember
 from symbiont_ecology.engine.settle import settle
 from symbiont_ecology.engine.world import World
@@ -24,7 +24,7 @@ from symbiont_ecology.rng import Draw
 def run_generation(state: EcologyState, world: World, log: EventLog) -> GenerationEnded:
     """Advances the state by one generation, writes its events and returns the last of them."""
     draw, before = Draw(state.seed, state.generation), state.budget.train
-    world = world.at(before.flops)  # what counts as right may change, and nobody is told
+    world = world.at(before.flops + slack(state))  # what counts as right may change, and nobody is told
     scene = world.scene
     memory_mb = world.host.memory_mb
 
@@ -50,7 +50,7 @@ def run_generation(state: EcologyState, world: World, log: EventLog) -> Generati
     events += settle(state, outcomes, updates, world)
 
     # Remember: beliefs, prices and the archive, which keeps the weights that acted. Then grow.
-    events += remember(state, outcomes, scene.prices, scene.allocator)
+    events += remember(state, outcomes, updates, scene.prices, scene.allocator)
     events += grow(state, updates)
 
     # Tell: the strategy sees what came of it, and decides who breeds and who is founded anew.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from symbiont_ecology.ecology import EcologyState, Outcome
+from symbiont_ecology.ecology import EcologyState, Outcome, cell_name
 from symbiont_ecology.economics import Cost, learning_flops
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.world import World
@@ -23,6 +23,8 @@ class Update:
     weights: BlobRef
     memory: BlobRef
     cost: Cost
+    flops: Mapping[str, int] = field(default_factory=dict)
+    """Of the cost, by cell name."""
     lessons: int = 0
     tokens: int = 0
     loss: float = 0.0
@@ -48,7 +50,7 @@ def _learn_wave(
     state: EcologyState,
     world: World,
 ) -> list[Update]:
-    weights, memory, lessons, rates, costs = {}, {}, [], {}, {}
+    weights, memory, lessons, rates, costs, by_cell = {}, {}, [], {}, {}, {}
     for who, slot in slots.items():
         genome = state.population[who].genome
         weights[slot] = world.store.weights(genome.weights)
@@ -61,7 +63,8 @@ def _learn_wave(
         taught = [
             Lesson(world.scene.tasks.prompt(one.item), one.completion, slot, one.weight) for one in teachings
         ]
-        costs[who] = _cost(taught, genome.rank, world)
+        by_cell[who] = _costs(teachings, taught, genome.rank, world)
+        costs[who] = sum(by_cell[who].values(), Cost(updates=int(bool(taught))))
         lessons += taught
     statistics = LearningStatistics()
     if lessons:
@@ -78,6 +81,7 @@ def _learn_wave(
                 world.store.put_weights(weights[slot]),
                 world.store.put_memory(memory[slot]),
                 costs[who],
+                {cell: cost.flops for cell, cost in by_cell[who].items()},
                 count,
                 statistics.tokens.get(slot, 0),
                 0.0 if is_sick else statistics.loss.get(slot, 0.0),
@@ -107,13 +111,16 @@ def _lived(outcomes: list[Outcome], notes: Mapping[str, float], world: World) ->
     return Lived(tuple(outcomes), rewards, notes, golds)
 
 
-def _cost(lessons: Sequence[Lesson], rank: int, world: World) -> Cost:
-    """Useful work of one learner's lessons: forward and backward over their prompts and completions."""
-    if not lessons:
-        return Cost()
+def _costs(
+    teachings: Sequence[Teaching], lessons: Sequence[Lesson], rank: int, world: World
+) -> dict[str, Cost]:
+    """Useful work of one learner's lessons by cell: forward and backward over prompts and completions."""
     prompts = sorted({one.prompt for one in lessons})
-    read = dict(zip(prompts, map(len, world.host.encode(prompts)), strict=True))
+    read = dict(zip(prompts, map(len, world.host.encode(prompts)), strict=True)) if prompts else {}
     shape, parameters = world.host.shape, world.lora_parameters(rank)
-    flops = sum(learning_flops(shape, parameters, read[one.prompt], len(one.completion)) for one in lessons)
-    written = sum(len(one.completion) for one in lessons)
-    return Cost(sum(read[one.prompt] for one in lessons), written, flops=flops, updates=1)
+    found: dict[str, Cost] = {}
+    for teaching, lesson in zip(teachings, lessons, strict=True):
+        cell, written = cell_name(teaching.item.cell), len(lesson.completion)
+        flops = learning_flops(shape, parameters, read[lesson.prompt], written)
+        found[cell] = found.get(cell, Cost()) + Cost(read[lesson.prompt], written, flops=flops)
+    return found

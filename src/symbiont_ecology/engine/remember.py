@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,9 +18,13 @@ SLOW = 0.25
 
 
 def remember(
-    state: EcologyState, outcomes: Sequence[Outcome], prices: Prices, allocator: Allocator
+    state: EcologyState,
+    outcomes: Sequence[Outcome],
+    updates: Sequence[Update],
+    prices: Prices,
+    allocator: Allocator,
 ) -> list[Event]:
-    """Updates what is believed of everyone who practised, what cells pay, and who holds them."""
+    """Updates what is believed of everyone who practised, what cells pay and take, and who holds them."""
     events: list[Event] = []
     verdicts: dict[str, list[float]] = defaultdict(list)
     for outcome in outcomes:
@@ -39,7 +43,23 @@ def remember(
         usual = state.usual.get(name, state.success[name])
         state.success[name] = prices.update_success(state.success[name], rewards)
         state.usual[name] = usual + SLOW * prices.beta * (state.success[name] - usual)
+    _note_effort(state, outcomes, updates)
     return events
+
+
+def _note_effort(state: EcologyState, outcomes: Sequence[Outcome], updates: Sequence[Update]) -> None:
+    """What a rollout of each cell took, its lessons included: a moving average over generations."""
+    flops, asked = Counter[str](), Counter[str]()
+    for outcome in outcomes:
+        if outcome.trial.purpose == "practice":
+            name = cell_name(outcome.trial.cell)
+            flops[name] += outcome.cost.flops
+            asked[name] += len(outcome.trial.items) * max(outcome.trial.samples, 1)
+    for update in updates:
+        flops.update(update.flops)
+    for name, count in asked.items():
+        latest = flops[name] / count
+        state.effort[name] = 0.5 * (state.effort.get(name, latest) + latest)
 
 
 def grow(state: EcologyState, updates: Sequence[Update]) -> list[Event]:

@@ -26,7 +26,7 @@ from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import build_host, build_world, check, mixture
 from symbiont_ecology.engine.generation import found, run_generation
-from symbiont_ecology.engine.ration import is_spent
+from symbiont_ecology.engine.ration import slack
 from symbiont_ecology.engine.world import Host, World
 from symbiont_ecology.errors import ConfigError, HostError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
@@ -140,8 +140,11 @@ def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
 def is_complete(config: RunConfig, state: EcologyState) -> bool:
     """Whether a run has had its generations or spent its FLOPs."""
     train, loop = state.budget.train, config.run
-    is_out = is_spent(train.flops, loop.train_flops) or is_spent(train.tokens, loop.train_tokens)
-    return is_out or state.generation >= loop.generations
+    return (
+        state.generation >= loop.generations
+        or (loop.train_flops is not None and train.flops + slack(state) > loop.train_flops)
+        or (loop.train_tokens is not None and train.tokens >= loop.train_tokens)
+    )
 
 
 def check_host(folder: Path, host: Host) -> None:

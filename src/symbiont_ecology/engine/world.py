@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -75,6 +76,12 @@ class World:
     def at(self, flops: float) -> World:
         """The world as it is when so many training FLOPs are spent: what counts as right may change."""
         return replace(self, scene=replace(self.scene, tasks=self.scene.tasks.at(flops)))
+
+    def next_moment(self, flops: float) -> float:
+        """Training FLOPs beyond these at which the world changes, or the run ends; infinite if neither."""
+        flip = self.scene.tasks.flip
+        moments = (self.train_flops, *((flip.at_flops, flip.back_flops) if flip else ()))
+        return min((one for one in moments if one is not None and one > flops), default=math.inf)
 
     def lora_parameters(self, rank: int) -> int:
         """Parameters that an adapter of that rank holds."""

@@ -42,8 +42,8 @@ ROUTING_SHIFTS = ("in-distribution", "wording", "unrelated-families")
 class Job:
     """A run of one arm with one seed: to choose among tuning configs, to be reported, or through the flip.
 
-    A tuning run is measured at one budget after the other (``budget`` is the last); a reported run has one budget
-    and knows it from the start. The job of kind ``host`` lives nothing: the bare host answers.
+    A tuning run is measured at one budget after the other (``budget`` is the last). A reported run has one budget,
+    known from the start. The job of kind ``host`` lives nothing: the bare host answers.
     """
 
     kind: Kind

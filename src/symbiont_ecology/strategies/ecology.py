@@ -27,6 +27,7 @@ from symbiont_ecology.ecology import (
     Trial,
     cell_name,
 )
+from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.operators import operators
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.rng import Draw
@@ -90,7 +91,7 @@ class Ecology:
         on a balance too small to work with.
         """
         balance = state.ledger.balance(organelle.id)
-        per_question = self.samples * scene.prices.rollout * 4  # a lesson costs about three rollouts
+        per_question = self.samples * scene.prices.rollout * ROLLOUT_WITH_LESSON
         return max((balance - scene.prices.ticket) // per_question, int(balance > 0))
 
     def _probe(self, scene: Scene, draw: Draw) -> list[Trial]:
