@@ -68,6 +68,10 @@ def bootstrap_interval(
     return Interval(mean, float(found.low), float(found.high))
 
 
+FEW = 6
+"""Seeds or families below which the percentiles of a bootstrap are of no use."""
+
+
 def crossed_bootstrap(
     values: np.ndarray,
     cells: Sequence[int],
@@ -86,17 +90,19 @@ def crossed_bootstrap(
     that of the percentiles. With ``is_clustered=False`` the families stay: a claim about exactly these.
 
     The percentiles are widened as Student's t is wider than the normal, by the number of seeds or of families
-    (the smaller one; Hesterberg 2015, expanded percentiles). Where the noise of single answers decides
-    the interval is too wide, since noise is drawn more than once; ``sign_flip`` over seeds' means is exact.
+    (the smaller one; Hesterberg 2015, expanded percentiles); below ``FEW`` of them it is a t interval with
+    the bootstrap's standard error, within the range of the values. A single seed is not drawn: the interval
+    is then about questions alone. Where the noise of single answers decides the interval is too wide, since
+    noise is drawn more than once, while ``sign_flip`` over seeds' means is exact.
 
     Raises:
-        ValueError: less than two seeds, or less than two families to draw from; lists that do not fit; or a
-            cell with items of two families.
+        ValueError: less than two families to draw from; lists that do not fit; or a cell with items of two
+            families.
     """
     data = np.asarray(values, dtype=float)
-    if data.ndim != 2 or data.shape[0] < 2 or not 0 < data.shape[1] == len(cells) == len(families):
+    if data.ndim != 2 or data.shape[0] < 1 or not 0 < data.shape[1] == len(cells) == len(families):
         raise ValueError(
-            "expected (at least two seeds, items) and a cell and a family per item, got values of shape "
+            "expected (seeds, items) and a cell and a family per item, got values of shape "
             f"{data.shape}, {len(cells)} cells and {len(families)} families"
         )
     _, first, cell_of_item = np.unique(cells, return_index=True, return_inverse=True)
@@ -120,10 +126,16 @@ def crossed_bootstrap(
         per_item = seed_weights @ inside  # (resamples, items of the cell)
         picks = draw("crossed items", cell).integers(inside.shape[1], size=per_item.shape)
         totals += cell_weights[:, cell] * np.take_along_axis(per_item, picks, axis=1).mean(axis=1)
-    units = min(seeds, len(names)) if is_clustered else seeds
-    tail = stats.norm.cdf(math.sqrt(units / (units - 1)) * stats.t.ppf((1 - level) / 2, units - 1))
-    bounds = np.quantile(totals / cell_weights.sum(axis=1), [tail, 1 - tail])
-    return Interval(float(np.mean(means)), float(bounds[0]), float(bounds[1]))
+    drawn, mean = totals / cell_weights.sum(axis=1), float(np.mean(means))
+    few = [len(names)] * is_clustered + [seeds] * (seeds > 1)  # what is drawn, and may be few
+    units = min(few, default=data.shape[1])
+    wider = math.sqrt(units / (units - 1)) * float(stats.t.ppf((1 + level) / 2, units - 1))
+    if units < FEW:  # the percentiles would lie beyond the resamples
+        half = wider * float(drawn.std())
+        return Interval(mean, max(mean - half, float(data.min())), min(mean + half, float(data.max())))
+    tail = stats.norm.cdf(-wider)
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    return Interval(mean, float(low), float(high))
 
 
 def paired_interval(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Interval:

@@ -106,7 +106,26 @@ def test_the_crossed_bootstrap_weighs_cells_not_items() -> None:
     fixed = crossed_bootstrap(values, CELLS, FAMILIES, 0, is_clustered=False)
     assert (fixed.low, fixed.high) == pytest.approx((0.25, 0.25))
     drawn = crossed_bootstrap(values, CELLS, FAMILIES, 0)
-    assert (drawn.low, drawn.high) == pytest.approx((0.0, 0.5))  # all of one family, or of the other
+    assert (drawn.low, drawn.high) == (0.0, 1.0)  # of two families nothing can be said
+
+
+def test_one_seed_says_nothing_of_others_and_is_not_taken_for_two() -> None:
+    one = Draw(0)("one").random((1, 400)) < 0.5
+    cells = [index // 50 for index in range(400)]
+    alone = crossed_bootstrap(one.astype(float), cells, cells, 0)
+    many = crossed_bootstrap(np.repeat(one.astype(float), 40, axis=0), cells, cells, 0)
+    assert alone.high - alone.low == pytest.approx(many.high - many.low, rel=0.15)
+
+
+def test_few_seeds_make_a_wide_interval_that_covers() -> None:
+    covered = 0
+    for trial in range(200):
+        values = Draw(trial)("few").normal(0, 0.2, (4, 1)) + np.zeros((4, 60))
+        cells = [index // 30 for index in range(60)]
+        found = crossed_bootstrap(values, cells, cells, trial, resamples=200, is_clustered=False)
+        # Within the range of the values: that costs a little.
+        covered += found.low <= 0 <= found.high
+    assert covered / 200 >= 0.85
 
 
 @pytest.mark.parametrize(("of_seeds", "of_families", "is_clustered"), [(0.2, 0, False), (0.1, 0.3, True)])
@@ -145,8 +164,8 @@ def test_the_crossed_bootstrap_depends_on_its_seed_and_not_on_the_order_of_items
 
 def test_the_crossed_bootstrap_refuses_what_it_cannot_draw_from() -> None:
     values = np.zeros((2, 50))
-    with pytest.raises(ValueError, match=r"shape \(1, 50\)"):
-        crossed_bootstrap(values[:1], CELLS, FAMILIES, 0)
+    with pytest.raises(ValueError, match=r"shape \(0, 50\)"):
+        crossed_bootstrap(values[:0], CELLS, FAMILIES, 0)
     with pytest.raises(ValueError, match="49 cells"):
         crossed_bootstrap(values, CELLS[1:], FAMILIES, 0)
     with pytest.raises(ValueError, match="items of two"):

@@ -2,7 +2,7 @@
 
 Everything is paired on the same questions and, between arms, on seeds. Intervals are 95 %, by bootstrap over
 seeds and questions, clustered by family; p-values are those of exact sign flips over seeds, controlled for
-false discoveries over all differences of one budget. Nothing draws by chance but the seeded bootstrap, so the
+false discoveries among the arms of a view at a budget. Nothing draws by chance but the seeded bootstrap: the
 same outcomes give the same numbers.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.analysis.outcomes import HOST, Outcomes, Verdicts, array_of
+from symbiont_ecology.analysis.outcomes import HOST, NO_SEED, Outcomes, Verdicts, array_of
 from symbiont_ecology.statistics import (
     Interval,
     area_under,
@@ -29,7 +29,6 @@ from symbiont_ecology.statistics import (
 
 RESAMPLES = 1000
 KINDS = ("elicitation", "capability")
-ORACLES = ("family", "cell")
 
 
 def summarise(outcomes: Outcomes) -> dict[str, Any]:
@@ -109,20 +108,17 @@ def _with_gold(outcomes: Outcomes) -> list[str]:
 def _differences(
     outcomes: Outcomes, main: str | None, arms: Sequence[str]
 ) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
-    """By budget and view: an arm minus the others. One family of tests per budget."""
+    """By budget and view: an arm minus the others. The arms of a view are a family of tests."""
     for budget in outcomes.budgets if main else ():
         views: dict[str, dict[str, Any]] = {}
-        tests: list[dict[str, Any]] = []
         for view in views_of(outcomes):
             mine = look(outcomes, str(main), budget, view)
             for arm in arms:
                 theirs = look(outcomes, arm, budget, view)
                 if arm == main or mine is None or theirs is None:
                     continue
-                tests.append(difference_of(mine.minus(theirs)))
-                views.setdefault(view, {})[arm] = tests[-1]
-        for test, adjusted in zip(tests, false_discovery([one["p"] for one in tests]), strict=True):
-            test["p_adjusted"] = adjusted
+                views.setdefault(view, {})[arm] = difference_of(mine.minus(theirs))
+            _adjust(views.get(view, {}))
         yield f"{budget:g}", views
 
 
@@ -137,33 +133,38 @@ def _peer(outcomes: Outcomes) -> dict[str, Any]:
         if found is not None:
             by_budget[f"{budget:g}"] = _mean(found.by_seed())
     told = _mean(ceiling.by_seed())
-    best = by_budget[f"{outcomes.budgets[-1]:g}"]
-    share = {budget: value / best for budget, value in by_budget.items()}
+    if not by_budget:
+        return {}
+    best = list(by_budget.values())[-1]
+    share = {budget: value / best if best else 0.0 for budget, value in by_budget.items()}
     return {"ceiling": told, "sft": by_budget, "sft_minus_ceiling": best - told, "share_of_best": share}
 
 
 def _retention(outcomes: Outcomes) -> dict[str, Any]:
     """Skill against retention of what the bare host could do; the area of the frontier over the budgets."""
-    bare, found = outcomes.verdicts(HOST, 0, "retention"), dict[str, Any]()
+    bare, arms = outcomes.verdicts(HOST, 0, "retention"), dict[str, Any]()
     if bare is None:
         return {}
     could = bare.values[0] > 0
+    if not could.any():
+        return {}
+    areas: dict[str, dict[int, float]] = {}
     for arm in outcomes.arms:
         points: dict[str, list[list[float]]] = {}
+        by_seed: dict[int, list[tuple[float, float]]] = {}
         for budget in outcomes.budgets:
             kept = outcomes.verdicts(arm, budget, "retention")
             skill = outcomes.verdicts(arm, budget, "in-distribution")
             if kept is None or skill is None:
                 continue
-            pairs = zip(skill.by_seed(), kept.where(could).by_seed(), strict=True)
+            pairs = list(zip(skill.by_seed(), kept.where(could).by_seed(), strict=True))
             points[f"{budget:g}"] = [list(pair) for pair in pairs]
+            for seed, pair in zip(skill.seeds, pairs, strict=True):
+                by_seed.setdefault(seed, []).append(pair)
         if points:
-            by_seed = [[(one[0], one[1]) for one in seed] for seed in zip(*points.values(), strict=False)]
-            found[arm] = {"points": points, "hypervolume": [hypervolume(seed) for seed in by_seed]}
-    return {
-        "arms": found,
-        "differences": _against_main(outcomes, {k: v["hypervolume"] for k, v in found.items()}),
-    }
+            areas[arm] = {seed: hypervolume(found) for seed, found in by_seed.items()}
+            arms[arm] = {"points": points, "hypervolume": list(areas[arm].values())}
+    return {"arms": arms, "differences": _against_main(outcomes, areas)}
 
 
 def _routing(outcomes: Outcomes) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -203,7 +204,7 @@ def _routing(outcomes: Outcomes) -> Iterator[tuple[str, dict[str, Any]]]:
 def _flip(outcomes: Outcomes) -> dict[str, Any]:
     """Accuracy through the flip and back: curves, their areas, and what is right before anything is spent."""
     arms: dict[str, Any] = {}
-    areas: dict[str, dict[str, list[float]]] = {}
+    areas: dict[str, dict[str, dict[int, float]]] = {}
     for arm in outcomes.arms:
         rows, routing = outcomes.flips(arm), outcomes.routing(arm)
         if not rows:
@@ -219,7 +220,7 @@ def _flip(outcomes: Outcomes) -> dict[str, Any]:
             "seeds": [row["seed"] for row in rows],
         }
         for name in ("area", "at_zero"):
-            areas.setdefault(name, {})[arm] = arms[arm][name]
+            areas.setdefault(name, {})[arm] = dict(zip(arms[arm]["seeds"], arms[arm][name], strict=True))
     return {
         "arms": arms,
         "differences": {name: _against_main(outcomes, found) for name, found in areas.items()},
@@ -256,12 +257,12 @@ def _answers(leg: Mapping[str, Any], routing: str) -> dict[str, str]:
 
 
 def _area(row: Mapping[str, Any], routing: str) -> float:
-    """Mean height over both phases of the accuracy over flipped and kept families alike."""
+    """Mean height over both phases of the accuracy over all families, by the FLOPs that were really spent."""
     heights = []
     for phase in ("flipped", "back"):
         legs = [leg for leg in row["legs"] if leg["phase"] == phase]
         values = [float(array_of(_answers(leg, routing)).mean()) for leg in legs]
-        heights.append(area_under([leg["extra"] for leg in legs], values))
+        heights.append(area_under([leg["train_flops"] for leg in legs], values))
     return _mean(heights)
 
 
@@ -286,11 +287,10 @@ def look(outcomes: Outcomes, arm: str, budget: float, view: str) -> Verdicts | N
 
 def interval_of(found: Verdicts) -> Interval:
     """Mean over cells with its interval; a single seed stands for all, so that questions alone are drawn."""
-    values = found.values if len(found.seeds) > 1 else np.repeat(found.values, 2, axis=0)
     cells = list(dict.fromkeys(found.cells))
     families = list(dict.fromkeys(found.families))
     return crossed_bootstrap(
-        values,
+        found.values,
         [cells.index(cell) for cell in found.cells],
         [families.index(family) for family in found.families],
         seed=0,
@@ -302,7 +302,7 @@ def interval_of(found: Verdicts) -> Interval:
 def difference_of(found: Verdicts) -> dict[str, Any]:
     """A difference with interval, p-value over seeds, and the effect that so many seeds would find."""
     by_seed = found.by_seed()
-    several = len(by_seed) > 1
+    several = len(by_seed) > 1 and found.seeds != NO_SEED
     return {
         **asdict(interval_of(found)),
         "p": sign_flip(by_seed) if several else 1.0,
@@ -311,21 +311,28 @@ def difference_of(found: Verdicts) -> dict[str, Any]:
     }
 
 
-def _against_main(outcomes: Outcomes, values: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """The main arm's numbers minus every other's, paired over seeds."""
-    main, found = outcomes.protocol["main"], {}
+def _against_main(outcomes: Outcomes, values: Mapping[str, Mapping[int, float]]) -> dict[str, Any]:
+    """The main arm's numbers, by seed, minus every other's on the seeds that both have."""
+    main, found = outcomes.protocol["main"], dict[str, Any]()
     for arm, others in values.items():
-        if arm == main or main not in values or len(others) != len(values[main]) or len(others) < 2:
+        shared = sorted(set(others) & set(values.get(main, {})))
+        if arm == main or len(shared) < 2:
             continue
-        differences = [mine - theirs for mine, theirs in zip(values[main], others, strict=True)]
+        mine, theirs = ([numbers[seed] for seed in shared] for numbers in (values[main], others))
+        differences = [one - other for one, other in zip(mine, theirs, strict=True)]
         found[arm] = {
-            **asdict(paired_interval(values[main], others)),
+            **asdict(paired_interval(mine, theirs)),
             "p": sign_flip(differences),
             "detectable": detectable(differences),
         }
-    for arm, adjusted in zip(found, false_discovery([one["p"] for one in found.values()]), strict=True):
-        found[arm]["p_adjusted"] = adjusted
+    _adjust(found)
     return found
+
+
+def _adjust(tests: Mapping[str, dict[str, Any]]) -> None:
+    """Controls the false discoveries of one family of tests."""
+    for one, adjusted in zip(tests.values(), false_discovery([t["p"] for t in tests.values()]), strict=True):
+        one["p_adjusted"] = adjusted
 
 
 def _per_solved(system: Mapping[str, Any], shift: str) -> float:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from symbiont_ecology.analysis.outcomes import HOST, Outcomes
 
 COLOURS = ("#8c8c8c", "#1b6ca8", "#5aa9d6", "#9ecae1", "#17805c", "#8fbf3f", "#b5502b", "#e0a030", "#7a4fa3")
-"""One per arm, in the order of the protocol: blues for single adapters, green for the ecology."""
+"""One per arm with runs of its own, in the order of the protocol: blues for one adapter, green for many."""
 
 PERIODS = 10
 """Parts of a run that the return on energy is summed over."""
@@ -33,7 +33,14 @@ def draw_all(outcomes: Outcomes, summary: Mapping[str, Any], folder: Path) -> li
 
 
 def _colour(outcomes: Outcomes, arm: str) -> str:
-    return COLOURS[outcomes.arms.index(arm) % len(COLOURS)]
+    """Of the runs that an arm answers with."""
+    own = [name for name in outcomes.arms if outcomes.runs_of(name) == name]
+    return COLOURS[own.index(outcomes.runs_of(arm)) % len(COLOURS)]
+
+
+def _line(outcomes: Outcomes, arm: str) -> str:
+    """Dashed where only the routing is another."""
+    return ".-" if outcomes.runs_of(arm) == arm else ".--"
 
 
 def _accuracy(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
@@ -52,7 +59,14 @@ def _accuracy(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
                 continue
             known = [(x, one) for x, one in zip(flops, found, strict=True) if one is not None]
             xs, colour = [x for x, _ in known], _colour(outcomes, arm)
-            axis.plot(xs, [100 * one["estimate"] for _, one in known], ".-", color=colour, label=arm, lw=1.4)
+            axis.plot(
+                xs,
+                [100 * one["estimate"] for _, one in known],
+                _line(outcomes, arm),
+                color=colour,
+                label=arm,
+                lw=1.4,
+            )
             low, high = ([100 * pick(one["seeds"]) for _, one in known] for pick in (min, max))
             axis.fill_between(xs, low, high, color=colour, alpha=0.12, lw=0)
         host = accuracy[f"{outcomes.budgets[-1]:g}"][view].get(HOST)
@@ -131,7 +145,14 @@ def _flip(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
             curve = found["curves"][name]
             xs = [(since[leg["phase"]] + leg["extra"]) * unit for leg in curve]
             colour = _colour(outcomes, arm)
-            axis.plot(xs, [100 * leg["mean"] for leg in curve], ".-", color=colour, label=arm, lw=1.3)
+            axis.plot(
+                xs,
+                [100 * leg["mean"] for leg in curve],
+                _line(outcomes, arm),
+                color=colour,
+                label=arm,
+                lw=1.3,
+            )
         for moment in ("at", "back"):
             axis.axvline(plan[moment] * unit, color="black", ls=":", lw=1)
         axis.set(title=f"families that were {name}", xlabel="useful training FLOPs", ylim=(0, 100))

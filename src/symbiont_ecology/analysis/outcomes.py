@@ -16,6 +16,8 @@ import numpy as np
 from symbiont_ecology.errors import DataError
 
 HOST = "host"
+NO_SEED = (-1,)
+"""The seeds of the bare host, which has none."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +40,18 @@ class Verdicts:
         return [float(value) for value in np.mean(means, axis=0)]
 
     def minus(self, other: Verdicts) -> Verdicts:
-        """The differences on the same questions and seeds; a single seed of the other stands for all.
+        """The differences on the same questions and the seeds that both have; the host's stand for all.
 
         Raises:
-            DataError: they did not answer the same questions.
+            DataError: they did not answer the same questions, or have no seed in common.
         """
         if self.cells != other.cells:
             raise DataError("expected two arms that answered the same questions: make the suite anew")
-        if len(other.seeds) == 1:
+        if other.seeds == NO_SEED:
             return Verdicts(self.values - other.values, self.cells, self.seeds)
         shared = tuple(seed for seed in self.seeds if seed in other.seeds)
+        if not shared:
+            raise DataError("expected arms with seeds in common, got none: their runs cannot be paired")
         mine, theirs = (one.values[[one.seeds.index(seed) for seed in shared]] for one in (self, other))
         return Verdicts(mine - theirs, self.cells, shared)
 
@@ -121,7 +125,8 @@ class Outcomes:
     def verdicts(self, arm: str, budget: float, shift: str, routing: str | None = None) -> Verdicts | None:
         """An arm's verdicts; None where it was not asked. The host is one seed, whatever the budget."""
         if arm == HOST:
-            return _verdicts([self.host], shift, HOST)
+            found = _verdicts([self.host], shift, HOST)
+            return None if found is None else Verdicts(found.values, found.cells, NO_SEED)
         return _verdicts(self.main(arm, budget), shift, routing or self.routing(arm))
 
     def cells(self, kind: str) -> list[str]:

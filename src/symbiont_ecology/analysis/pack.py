@@ -25,6 +25,7 @@ from symbiont_ecology.errors import DataError
 
 PROTOCOL, OUTCOMES, TUNED = "protocol.json", "outcomes.jsonl.gz", "tuned.json"
 SUMMARY, PAGE, MANIFEST, INDEX = "summary.json", "README.md", "manifest.json", "README.md"
+TITLE = "# Paper packs"
 LARGEST = 5_000_000
 """Bytes that the outcomes of a pack may take, compressed."""
 
@@ -87,15 +88,18 @@ def read_pack(folder: Path) -> tuple[Outcomes, dict[str, Any]]:
 
 
 def write_index(folder: Path) -> None:
-    """The table of all packs beside each other."""
-    lines = ["# Paper packs", "", "| pack | question | seeds | protocol |", "|---|---|---|---|"]
+    """The table of all packs beside each other; a page that is none of ours is left alone."""
+    page = folder / INDEX
+    if page.exists() and not page.read_text(encoding="utf-8").startswith(TITLE):
+        return
+    lines = [TITLE, "", "| pack | question | seeds | protocol |", "|---|---|---|---|"]
     for path in sorted(folder.glob(f"*/{SUMMARY}")):
         summary = json.loads(path.read_text(encoding="utf-8"))
         manifest = json.loads((path.parent / MANIFEST).read_text(encoding="utf-8"))
         name, seeds = path.parent.name, max(summary["seeds"].values(), default=0)
         question = summary["protocol"]["question"]
         lines.append(f"| [{name}]({name}/README.md) | {question} | {seeds} | `{manifest['protocol']}` |")
-    (folder / INDEX).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:

@@ -246,4 +246,4 @@ def _is_answered(plan: _Plan, generation: int) -> bool:
     path = plan.folder / EVALUATIONS_FILE
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
     asked = str(plan.config.run.final_holdout)
-    return any(row["asked"] == asked and row["generation"] == generation for row in rows)
+    return any(row["asked"]["holdout"] == asked and row["generation"] == generation for row in rows)

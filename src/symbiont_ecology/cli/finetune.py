@@ -58,7 +58,7 @@ def sft(
 ) -> None:
     """Fine-tune one adapter on gold answers with the compute of a run. The same command goes on."""
     from symbiont_ecology.engine.build import check
-    from symbiont_ecology.evaluation.sft import Plan, sft_config
+    from symbiont_ecology.evaluation.sft import Plan, claim, sft_config
 
     base, spend = _plan(config, overrides or [], match, budget, amount, data)
     plan = Plan(_numbers(rates, float), _numbers(ranks or str(base.host.rank), int), questions, per_cell)
@@ -69,6 +69,7 @@ def sft(
         _tell_plan(base, spend, plan, folder)
         return
     prepare(folder / "sft.json")
+    claim(folder, base, spend, plan)
     print(f"budget: {spend.amount:.4g} {spend.measure} for each of the sweep's configs, in {folder}")
     if spend.measure == "wall_clock_seconds":
         print("a budget in seconds depends on the machine: this cannot be repeated or resumed exactly")

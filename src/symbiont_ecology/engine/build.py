@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.world import Host, World
@@ -20,25 +20,33 @@ from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.weights.blobs import BlobStore
 
 
+def components(config: RunConfig) -> tuple[Any, ...]:
+    """Every part that a config names, built; equal parts look equal, defaults of their fields included.
+
+    Raises:
+        ConfigError: one line that says which key is wrong and how.
+    """
+    strategy = strategies.build(config.strategy)
+    mutation = [operators.build(strategy.mutation)] if hasattr(strategy, "mutation") else []
+    named = (
+        (plasticities, config.plasticity),
+        (reward_rules, config.reward),
+        (routers, config.router),
+        (allocators, config.allocator),
+        (prompt_styles, config.tasks.style),
+    )
+    return (strategy, *mutation, *(registry.build(spec) for registry, spec in named))
+
+
 def check(config: RunConfig) -> None:
     """Builds every part but the host, so that a mistake is found before a model is loaded.
 
     Raises:
         ConfigError: one line that says which key is wrong and how.
     """
-    strategy = strategies.build(config.strategy)
-    if hasattr(strategy, "mutation"):
-        operators.build(strategy.mutation)
-    for registry, spec in (
-        (plasticities, config.plasticity),
-        (reward_rules, config.reward),
-        (routers, config.router),
-        (allocators, config.allocator),
-    ):
-        registry.build(spec)
+    strategy, *_ = components(config)
     mixture(config)
-    rule = plasticities.build(config.plasticity)
-    if vars(strategy).get("samples") == 0 and not rule.sees_gold:
+    if vars(strategy).get("samples") == 0 and not plasticities.build(config.plasticity).sees_gold:
         raise ConfigError(
             "strategy.samples: 0 asks for no rollouts, and plasticity "
             f"{config.plasticity!r} learns from nothing else: set samples, or plasticity=supervised"
@@ -69,6 +77,11 @@ def mixture(config: RunConfig) -> TaskMixture:
     if flip is not None and (fixed := {family.name for family in written} & set(flip.families)):
         raise ConfigError(f"tasks.flip.families: {sorted(fixed)} are data, which have one convention only")
     style = prompt_styles.build(config.tasks.style)
+    if flip is not None and style.tells_convention:
+        raise ConfigError(
+            f"tasks.flip: style {config.tasks.style!r} says in the prompt which convention is wanted, "
+            "so a change would be told: leave the flip out"
+        )
     return TaskMixture(config.tasks.families, config.tasks.depths, style, flip, written=written)
 
 

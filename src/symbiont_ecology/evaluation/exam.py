@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from symbiont_ecology.config import find_data
 from symbiont_ecology.engine.world import Host
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.evaluation.answers import Watch, quietly
@@ -86,8 +87,7 @@ class Asked:
     def record(self) -> dict[str, Any]:
         """Plain values for the log, with the hash of every file."""
         files = [file for file in (self.holdout, self.selection, self.routing_map) if file is not None]
-        hashes = {file: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files}
-        return {**asdict(self), "sha256": hashes}
+        return {**asdict(self), "sha256": {file: _hash(file) for file in files}}
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Asked:
@@ -97,8 +97,7 @@ class Asked:
             DataError: a file is not what it was.
         """
         for file, digest in record["sha256"].items():
-            path = Path(file)
-            if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            if _hash(file) != digest:
                 raise DataError(f"{file} is not the file that was asked: bring it back")
         values = {key: value for key, value in record.items() if key != "sha256"}
         return cls(**{**values, "shifts": tuple(values["shifts"])})
@@ -181,12 +180,15 @@ def again(folder: Path, host: Host) -> Iterator[Again]:
     except FileNotFoundError:
         return
     for number, line in enumerate(lines, 1):
-        record = json.loads(line)
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue  # what a crash tore
         asked = Asked.of_record(record["asked"])
         candidates = Candidates.of_run(folder, record["generation"])
         selection = asked.selected(candidates)
         if selection:
-            candidates = candidates.reselected(selection, host)
+            candidates = candidates.reselected(selection, host, is_fresh=True)
         found = candidates.evaluate(
             asked.questions(candidates), host, asked.name, way=asked.way(candidates), is_fresh=True
         )
@@ -194,6 +196,12 @@ def again(folder: Path, host: Host) -> Iterator[Again]:
         is_same = all(summary[key] == record[key] for key in ("questions_digest", "verdicts_digest"))
         then, now = record["accuracy"]["estimate"], summary["accuracy"]["estimate"]
         yield Again(number, record["generation"], asked, then, now, is_same)
+
+
+def _hash(file: str) -> str:
+    """Of a file's content; empty where there is none."""
+    path = find_data(Path(file))
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def _difference(main: Evaluation, other: Evaluation) -> dict[str, Any]:

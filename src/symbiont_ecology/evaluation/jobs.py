@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,8 +43,8 @@ ROUTING_SHIFTS = ("in-distribution", "wording", "unrelated-families")
 class Job:
     """A run of one arm with one seed: to choose among tuning configs, to be reported, or through the flip.
 
-    A tuning run is measured at one budget after the other (``budget`` is the last). A reported run has one budget,
-    known from the start. The job of kind ``host`` lives nothing: the bare host answers.
+    A tuning run is measured at one budget after the other (``budget`` is the last). A reported run has one
+    budget, known from the start. The job of kind ``host`` lives nothing: the bare host answers.
     """
 
     kind: Kind
@@ -207,13 +208,15 @@ def outcome_of_run(
         systems[routing] = {**_bits(evaluation), **_costs(evaluation)}
         if should_stop():
             raise Stopped
-    events = list(read_events(candidates.folder / runs.EVENTS_FILE))
+    state = candidates.portfolio.state
+    # Not beyond the checkpoint: what a killed run did after it will be done again.
+    events = list(islice(read_events(candidates.folder / runs.EVENTS_FILE), state.next_seq))
     return {
         "systems": systems,
         "life": asdict(biography(events)),
         "course": [list(astuple(moment)) for moment in chronicle(events)],
-        "coverage": candidates.portfolio.state.archive.coverage,
-        "train": asdict(candidates.portfolio.state.budget.train),
+        "coverage": state.archive.coverage,
+        "train": asdict(state.budget.train),
         "selection_flops": candidates.selection.flops,
     }
 

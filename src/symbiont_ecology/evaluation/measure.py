@@ -161,10 +161,17 @@ class Candidates:
         (item,) = tasks.draw(tasks.cells[0], 1, Draw(0)("prompt"))
         return text if text.endswith("\n") or not tasks.prompt(item).endswith("\n") else f"{text}\n"
 
-    def reselected(self, questions: Sequence[Question], host: Host, watch: Watch = quietly) -> Candidates:
+    def reselected(
+        self,
+        questions: Sequence[Question],
+        host: Host,
+        watch: Watch = quietly,
+        *,
+        is_fresh: bool = False,
+    ) -> Candidates:
         """The same run with every elite, and the host, judged anew on selection questions."""
         everyone = (HOST, *self.portfolio.elites)
-        answers = self._examiner(host, watch).ask(
+        answers = self._examiner(host, watch, is_fresh).ask(
             [one for one in questions for _ in everyone], [who for _ in questions for who in everyone]
         )
         spent = sum((one.cost for one in answers), self.selection)
@@ -187,9 +194,7 @@ class Candidates:
         Raises:
             HostError: the host is not the one that the run was founded with.
         """
-        portfolio, examiner = self.portfolio, self._examiner(host, watch)
-        if is_fresh:
-            examiner = replace(examiner, book=None)
+        portfolio, examiner = self.portfolio, self._examiner(host, watch, is_fresh)
         answers = (way or find_routing(routing))(portfolio, questions, examiner.ask)
         return Evaluation(
             str(self.folder),
@@ -201,9 +206,10 @@ class Candidates:
             self.selection,
         )
 
-    def _examiner(self, host: Host, watch: Watch) -> Examiner:
+    def _examiner(self, host: Host, watch: Watch, is_fresh: bool) -> Examiner:
         check_host(self.folder, host)
-        return Examiner(host, self.portfolio.weights, AnswerBook(self.folder / ANSWERS_FILE), watch)
+        book = None if is_fresh else AnswerBook(self.folder / ANSWERS_FILE)
+        return Examiner(host, self.portfolio.weights, book, watch)
 
 
 def evaluate_adapter(

@@ -15,10 +15,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from symbiont_ecology.config import (
     Flip,
@@ -29,6 +30,8 @@ from symbiont_ecology.config import (
     parse_override,
     read_layers,
 )
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.engine.build import components
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.registry import did_you_mean, validate
 from symbiont_ecology.rng import Draw
@@ -52,6 +55,17 @@ class Arm(BaseModel):
     also: tuple[str, ...] = ()  # other routings, for the tables on routing
 
 
+def _some_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not values or len(set(values)) < len(values):
+        raise ValueError(f"expected one or more, each of them once, got {list(values)}")
+    return values
+
+
+Once = AfterValidator(_some_once)
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+"""Names of protocols and arms are names of folders, too."""
+
+
 class FlipPlan(BaseModel):
     """The convention flip: half of the families change at ``at``, and back at ``back`` (in units of FLOPs).
 
@@ -65,26 +79,35 @@ class FlipPlan(BaseModel):
     extra: tuple[Annotated[float, Field(ge=0)], ...]
     per_cell: Positive = 50  # questions per cell and measurement, others in each
 
+    @model_validator(mode="after")
+    def _is_in_order(self) -> FlipPlan:
+        extra = self.extra
+        if len(extra) < 2 or extra[0] != 0 or any(b <= a for a, b in pairwise(extra)):
+            raise ValueError(f"extra: expected 0 and rising numbers behind it, got {list(extra)}")
+        if self.back < self.at + extra[-1]:
+            raise ValueError(f"back: expected at least at + the last extra, got {self.back}")
+        return self
+
 
 class Protocol(BaseModel):
     """The whole comparison."""
 
     model_config = _Schema
 
-    name: str
+    name: Name
     question: str  # what it is meant to answer
     base: tuple[str, ...]  # presets that every arm extends
     set: tuple[str, ...] = ()  # overrides for every arm
     unit_flops: PositiveFloat
-    budgets: tuple[PositiveFloat, ...]  # in units
-    seeds: tuple[int, ...]
+    budgets: Annotated[tuple[PositiveFloat, ...], Once]  # in units, rising
+    seeds: Annotated[tuple[int, ...], Once]
     tuning_seeds: tuple[int, ...] = ()
-    arms: dict[str, Arm]
+    arms: dict[Name, Arm]
     main: str = "ecology"  # the arm that is compared with all others
     second: str | None = (
         None  # the arm that is compared with those that see gold answers, in a table of its own
     )
-    shifts: tuple[str, ...] = ("in-distribution",)
+    shifts: Annotated[tuple[str, ...], Once] = ("in-distribution",)
     per_cell: Positive = 200  # questions per cell and shift
     tuning_per_cell: Positive = 20  # selection questions per cell when tuning
     elicitation: Annotated[float, Field(ge=0, le=1)] = 0.85  # cue ceiling from which a cell is elicitation
@@ -103,7 +126,13 @@ class Protocol(BaseModel):
         for key, name in (("main", self.main), ("second", self.second or self.main)):
             if name not in self.arms:
                 raise ValueError(f"{key}: {name!r} is none of the arms {', '.join(self.arms)}")
+        if HOST in self.arms:
+            raise ValueError(f"arms: {HOST!r} is the bare host, which is always asked")
+        if list(self.budgets) != sorted(self.budgets):
+            raise ValueError(f"budgets: expected rising numbers, got {list(self.budgets)}")
         for name, arm in self.arms.items():
+            if not arm.tune:
+                raise ValueError(f"arms.{name}.tune: expected one config or more")
             if arm.of is not None and (arm.of not in self.own_arms or arm.set or len(arm.tune) > 1):
                 raise ValueError(
                     f"arms.{name}: of names an arm with runs of its own, and leaves set and tune out"
@@ -122,10 +151,12 @@ class Protocol(BaseModel):
 
     @cached_property
     def digest(self) -> str:
-        """Hash of everything in it, and of the presets that it extends: what results cite."""
+        """Hash of everything in it, of the presets that it extends and of the parts that they name."""
         digest = hashlib.sha256(self.model_dump_json().encode())
         for arm in self.own_arms if self.base else ():
-            digest.update(self.config(arm, 1.0, 0).model_dump_json().encode())
+            config = self.config(arm, 1.0, 0)
+            digest.update(config.model_dump_json().encode())
+            digest.update(repr(components(config)).encode())  # with the defaults of their fields
         return digest.hexdigest()[:16]
 
     def config(self, arm: str, budget: float, seed: int, tuned: tuple[str, ...] = ()) -> RunConfig:

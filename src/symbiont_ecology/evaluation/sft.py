@@ -26,7 +26,7 @@ from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.weights import AdapterWeights
 
 MEASURES = ("train_flops", "total_flops", "train_tokens", "total_tokens", "wall_clock_seconds")
-TRIAL_FILE = "trial.json"
+TRIAL_FILE, PLAN_FILE = "trial.json", "plan.json"
 STOPS = (0.25, 0.5, 1.0)
 """Parts of the budget at which training may stop."""
 
@@ -131,6 +131,24 @@ def sweep(
             keep(host, candidates.portfolio.weights[candidates.portfolio.best()], trial, note.parent)
             note.write_text(json.dumps(asdict(trial)) + "\n", encoding="utf-8")  # last: now it is done
             yield trial
+
+
+def claim(folder: Path, base: RunConfig, budget: Budget, plan: Plan) -> None:
+    """Makes the folder that of this very sweep.
+
+    Raises:
+        RunError: it is another's: its trials would be taken for those of this one.
+    """
+    path = folder / PLAN_FILE
+    text = json.dumps({"base": base.model_dump(mode="json"), "budget": asdict(budget), "plan": asdict(plan)})
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_text(text, encoding="utf-8")
+        elif path.read_text(encoding="utf-8") != text:
+            raise RunError(f"{folder} holds a sweep with another base, budget or plan: choose another --out")
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from error
 
 
 def best(trials: Sequence[Trial]) -> Trial:

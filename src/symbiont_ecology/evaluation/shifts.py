@@ -17,6 +17,7 @@ from symbiont_ecology.tasks import task_families
 from symbiont_ecology.tasks.family import Role
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
+from symbiont_ecology.types import DEPTHS
 
 Drawn = list[Question]
 
@@ -28,6 +29,8 @@ def in_distribution(tasks: TaskMixture, per_cell: int, seed: int, split: Split) 
 
 def depth(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
     """The run's families, longer than it ever met them; nothing where it met all depths."""
+    if "long" in tasks.depths:
+        return []
     names = tuple(name for name in tasks.names if "long" in tasks.families[name].depths)
     return draw_questions(replace(tasks, names=names, depths=("long",)), per_cell, seed, split)
 
@@ -136,7 +139,7 @@ def _drawn(
 
 
 def _deepest(tasks: TaskMixture) -> TaskMixture:
-    return replace(tasks, depths=tasks.depths[-1:])
+    return replace(tasks, depths=(max(tasks.depths, key=DEPTHS.index),))
 
 
 def _ours(tasks: TaskMixture) -> TaskMixture:

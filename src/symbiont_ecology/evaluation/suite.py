@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.engine.build import check
-from symbiont_ecology.errors import EcologyError, RunError
+from symbiont_ecology.errors import ConfigError, EcologyError, RunError
 from symbiont_ecology.evaluation.jobs import HOST_JOB, Job, Stopped, carry_out, choose, read_outcome
 from symbiont_ecology.evaluation.protocol import Protocol
 from symbiont_ecology.evaluation.routings import find_routing
@@ -46,6 +46,21 @@ def check_protocol(protocol: Protocol) -> None:
             check(protocol.config(name, protocol.budgets[0], 0, tuned))
     for shift in protocol.shifts:
         find_shift(shift)
+    _check_alike(protocol)
+
+
+def _check_alike(protocol: Protocol) -> None:
+    """Arms that met other questions, hosts or prices could not be compared."""
+    first = protocol.config(protocol.own_arms[0], protocol.budgets[0], 0)
+    for name in protocol.own_arms:
+        config = protocol.config(name, protocol.budgets[0], 0)
+        for part in ("tasks", "economy"):
+            if getattr(config, part) != getattr(first, part):
+                raise ConfigError(f"arms.{name}: expected the {part} of {protocol.own_arms[0]!r}, got others")
+        if config.host.model != first.host.model:
+            raise ConfigError(f"arms.{name}: expected host {first.host.model!r}, got {config.host.model!r}")
+        if protocol.flip is not None:
+            check(protocol.flipped(config))
 
 
 def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
@@ -116,11 +131,15 @@ def claim(protocol: Protocol, folder: Path) -> None:
     """
     path = folder / PROTOCOL_FILE
     text = protocol.model_dump_json(indent=1) + "\n"
+    temporary = path.with_name(f"{path.name}.new")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_text(encoding="utf-8") != text:
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            return
+        if path.exists():
             raise RunError(f"{folder} holds a suite of another protocol: choose another --out")
-        path.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from error
 

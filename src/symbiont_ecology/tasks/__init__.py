@@ -14,6 +14,9 @@ class PromptStyle(Protocol):
     def is_chat(self) -> bool:
         """Whether the host's chat template goes around the prompt."""
 
+    tells_convention: ClassVar[bool]
+    """Whether a prompt says which convention is wanted: a change of it is then no secret."""
+
     @property
     def extra_tokens(self) -> int:
         """New tokens to allow beyond the family's reply limit."""

@@ -20,6 +20,7 @@ class Cue:
     """Names the item's own convention by its index."""
 
     is_chat: ClassVar[bool] = False
+    tells_convention: ClassVar[bool] = True
     extra_tokens: ClassVar[int] = 0
 
     def render(self, family: TaskFamily, item: Item) -> str:

@@ -23,6 +23,7 @@ class Natural:
     is_chat: bool = False
     extra_tokens: int = 24
     opening: str = ""  # words in front of the request
+    tells_convention: ClassVar[bool] = True
     lead_in: ClassVar[str] = "\nAnswer: "
 
     def render(self, family: TaskFamily, item: Item) -> str:

@@ -18,6 +18,7 @@ class Terse:
     """Family name, payload, new line."""
 
     is_chat: ClassVar[bool] = False
+    tells_convention: ClassVar[bool] = False
     extra_tokens: ClassVar[int] = 0
 
     def render(self, family: TaskFamily, item: Item) -> str:

@@ -22,6 +22,7 @@ class Wording:
 
     shift: int = 0
     is_chat: ClassVar[bool] = False
+    tells_convention: ClassVar[bool] = False
     extra_tokens: ClassVar[int] = 0
 
     def render(self, family: TaskFamily, item: Item) -> str:
