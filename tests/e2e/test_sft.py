@@ -140,3 +140,21 @@ def test_a_mistake_is_one_line(words: list[str], message: str, symbiont: Symbion
     said = symbiont("sft", *words)
     assert said.code in (1, 2)
     assert message in said.error
+
+
+def test_a_folder_of_another_sweep_is_refused(symbiont: Symbiont, host: Path, tmp_path: Path) -> None:
+    words = [
+        "sft",
+        "base",
+        f"host.model={host}",
+        "--rates",
+        "0.01",
+        "--per-cell",
+        2,
+        "--out",
+        tmp_path / "sft",
+    ]
+    assert symbiont(*words, "--amount", "1e9").code == 0
+    said = symbiont(*words, "--amount", "2e9")
+    assert said.code == 1
+    assert "another base, budget or plan" in said.err

@@ -213,7 +213,15 @@ def test_a_changed_protocol_is_another_one(protocol: Path, tmp_path: Path) -> No
         (["ci", "arms.single.set=[strategy.kind=singel]"], "did you mean 'single'?"),
         (["ci", "--set", "host.modle=x"], "did you mean 'host.model'?"),
         (["ci", "--set", "seeds"], "expected key.subkey=value"),
-        (["ci", "seeds=[]", "main=all"], "is none of the arms"),
+        (["ci", "main=all"], "is none of the arms"),
+        (["ci", "seeds=[]"], "expected one or more, each of them once"),
+        (["ci", "seeds=[0, 0]"], "expected one or more, each of them once"),
+        (["ci", "budgets=[2, 1]"], "expected rising numbers"),
+        (["ci", "name=../elsewhere"], "name"),
+        (["ci", "arms.host={about: x}"], "is the bare host"),
+        (["ci", "flip={at: 2, back: 1, extra: [0, 1]}"], "expected at least at + the last extra"),
+        (["ci", "flip={at: 1, back: 2, extra: [0]}"], "expected 0 and rising numbers"),
+        (["ci", "arms.single.set=[strategy.kind=single, tasks.style=wording]"], "expected the tasks of"),
     ],
 )
 def test_a_mistake_in_a_change_is_one_line(

@@ -232,6 +232,13 @@ def test_a_flip_of_a_family_that_is_not_asked_is_refused(tmp_path: Path) -> None
         start(flipping(1, None, ("countdown",)), tmp_path / "run", host=ToyHost())
 
 
+def test_a_flip_that_the_prompts_would_tell_is_refused(tmp_path: Path) -> None:
+    config = flipping(1, None)
+    told = config.model_copy(update={"tasks": config.tasks.model_copy(update={"style": "natural"})})
+    with pytest.raises(ConfigError, match="says in the prompt which convention is wanted"):
+        start(told, tmp_path / "run", host=ToyHost())
+
+
 def test_one_that_resets_starts_anew_after_a_change_and_not_without_one(tmp_path: Path) -> None:
     strategy = {**SINGLE, "questions": 6, "reset": 0.2}
     calm = live(tmp_path / "calm", generations=60, strategy=strategy)
