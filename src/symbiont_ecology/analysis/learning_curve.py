@@ -18,13 +18,15 @@ COLOURS = {"ecology": "#1b7f5c", "single adapter": "#b4552d", "frozen": "#666666
 
 
 def curve(events: Path, grid: np.ndarray) -> np.ndarray:
-    """Accuracy at each of the ``grid``'s FLOPs, ``(points,)``: a moving mean over five generations."""
+    """Accuracy at each of the ``grid``'s FLOPs, ``(points,)``: of the rollouts of five generations."""
     ended = [event for event in read_events(events) if isinstance(event, GenerationEnded)]
     flops = np.array([event.train_flops for event in ended], dtype=float)
-    accuracy = np.array([event.accuracy for event in ended])
-    width = min(5, len(accuracy))
-    smooth = np.convolve(accuracy, np.ones(width) / width, mode="valid")
-    return np.asarray(np.interp(grid, flops[width - 1 :], smooth))
+    # By rollouts: the last generations before a budget ends may be small.
+    rows = np.array([event.rows for event in ended], dtype=float)
+    window = np.ones(min(5, len(ended)))
+    right = np.convolve([event.accuracy * event.rows for event in ended], window, mode="valid")
+    smooth = right / np.maximum(np.convolve(rows, window, mode="valid"), 1)
+    return np.asarray(np.interp(grid, flops[len(window) - 1 :], smooth))
 
 
 def draw(runs: Mapping[str, Sequence[Path]], most_flops: float, file: Path) -> None:
