@@ -115,6 +115,15 @@ def test_a_killed_sft_goes_on_and_ends_with_the_same_adapter(lived: Path, tmp_pa
         assert (killed / "adapter" / one).read_bytes() == (whole / "adapter" / one).read_bytes()
 
 
+def test_a_wider_sft_adapter_can_be_compared_with_a_run(
+    symbiont: Symbiont, lived: Path, tmp_path: Path
+) -> None:
+    words = ["sft", "--match", lived, "--ranks", 3, "--rates", "0.01", "--per-cell", 2, "--amount", "2e9"]
+    assert symbiont(*words, "--out", tmp_path / "sft").code == 0
+    said = symbiont("evaluate", lived, "--per-cell", 2, "--sft", tmp_path / "sft" / "adapter")
+    assert said.code == 0, said.err
+
+
 def test_sft_learns_from_a_file(symbiont: Symbiont, host: Path, small: list[str], tmp_path: Path) -> None:
     data = tmp_path / "lines.jsonl"
     rows = [{"prompt": f"say {number}", "completion": f"<{number}>"} for number in range(60)]

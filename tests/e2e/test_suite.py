@@ -136,6 +136,23 @@ def test_a_pack_is_made_again_from_its_own_outcomes_byte_for_byte(
     assert set(manifest["files"]) == {p.name for p in first.iterdir()} - {"manifest.json"}
 
 
+def test_a_pack_whose_inputs_were_changed_is_not_made_again(
+    suite: Path, symbiont: Symbiont, tmp_path: Path
+) -> None:
+    assert symbiont("pack", suite, "--out", tmp_path / "tiny").code == 0
+    protocol = tmp_path / "tiny" / "protocol.json"
+    protocol.write_text(protocol.read_text().replace('"level": 0.05', '"level": 0.5'))
+    said = symbiont("pack", tmp_path / "tiny")
+    assert said.code == 2
+    assert "is not the file that manifest.json names" in said.error
+
+
+def test_a_page_that_is_none_of_ours_is_left_alone(suite: Path, symbiont: Symbiont, tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("keep me")
+    assert symbiont("pack", suite, "--out", tmp_path / "mine").code == 0
+    assert (tmp_path / "README.md").read_text() == "keep me"
+
+
 def test_runs_that_are_no_suite_can_be_compared_and_packed(
     suite: Path, symbiont: Symbiont, tmp_path: Path
 ) -> None:

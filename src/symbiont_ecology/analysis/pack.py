@@ -47,6 +47,7 @@ def write_pack(
             f"the outcomes take {buffer.tell():,} bytes, more than {LARGEST:,}: ask fewer questions"
         )
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / MANIFEST).unlink(missing_ok=True)  # what it named is replaced now
     (folder / OUTCOMES).write_bytes(buffer.getvalue())
     _write(folder / PROTOCOL, protocol)
     _write(folder / TUNED, tuned)
@@ -59,7 +60,10 @@ def rebuild(folder: Path) -> dict[str, Any]:
     Raises:
         DataError: there are none, or they are damaged.
     """
+    _check_inputs(folder)
     outcomes, tuned = read_pack(folder)
+    if len({row["protocol"] for row in outcomes.rows}) > 1:
+        raise DataError(f"{folder}: outcomes of more than one protocol do not mix")
     summary = summarise(outcomes)
     _write(folder / SUMMARY, summary)
     figures = draw_all(outcomes, summary, folder)
@@ -85,6 +89,22 @@ def read_pack(folder: Path) -> tuple[Outcomes, dict[str, Any]]:
         return Outcomes(protocol, [json.loads(line) for line in lines]), tuned
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"no paper pack can be read from {folder}: {error}") from error
+
+
+def _check_inputs(folder: Path) -> None:
+    """Refuses outcomes, protocol or tuning that are not those of the manifest."""
+    path = folder / MANIFEST
+    if not path.exists():
+        return
+    try:
+        hashes = dict(json.loads(path.read_text(encoding="utf-8"))["files"])
+        for name in (PROTOCOL, OUTCOMES, TUNED):
+            if hashlib.sha256((folder / name).read_bytes()).hexdigest() != hashes.get(name):
+                raise DataError(f"{folder / name} is not the file that {MANIFEST} names: bring it back")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path} is damaged: {error}") from error
 
 
 def write_index(folder: Path) -> None:

@@ -118,12 +118,17 @@ def _examine(folder: Path, asked: Asked, sft: Path | None, host: str | None) -> 
     from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.evaluation.exam import sit
     from symbiont_ecology.evaluation.measure import Candidates, note
+    from symbiont_ecology.weights.peft_files import stated_rank
 
     candidates = Candidates.of_run(folder)
     # Before the host is loaded: a wrong word or file costs no time.
     questions, selection = asked.questions(candidates), asked.selected(candidates)
     asked.way(candidates)
-    world = build_host(on_host(candidates.config, host))
+    config = on_host(candidates.config, host)
+    if sft is not None:  # which may be wider than anyone in the run
+        rank = max(config.host.rank, stated_rank(sft))
+        config = config.model_copy(update={"host": config.host.model_copy(update={"rank": rank})})
+    world = build_host(config)
     with progress("asking") as watch:
         exam = sit(candidates, asked, questions, world, selection=selection, sft=sft, watch=watch)
     note(exam.systems[exam.main], candidates, asked.record())
