@@ -41,6 +41,10 @@ class RunError(EcologyError):
     """A run cannot go on: its folder is locked, damaged, or belongs to another config."""
 
 
+class LockedError(RunError):
+    """Another process is writing to a run."""
+
+
 class SickError(EcologyError):
     """A calibration did not pass: its run stands still where the calibration ended."""
 

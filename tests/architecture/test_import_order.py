@@ -14,7 +14,7 @@ import symbiont_ecology
 
 ROOT = Path(symbiont_ecology.__file__).parent
 ORDER = (
-    ("types", "errors", "rng", "statistics"),
+    ("types", "errors", "rng", "statistics", "files"),
     ("registry",),
     ("events",),
     ("economics",),

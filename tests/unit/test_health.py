@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from symbiont_ecology.analysis.health import Design, Health, examine
+from symbiont_ecology.analysis.evidence import Design
+from symbiont_ecology.analysis.health import Health, examine
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.events import (
     Acted,

@@ -2,56 +2,28 @@
 
 A finding says what was seen, in numbers, and which key of the config mends it. *Sick* is what more
 generations would not mend by themselves; *warn* is what costs something but lets the run do its work.
-Shares carry 95 % Wilson intervals. A question counts once however many rollouts it was given, because
-rollouts of one question are not independent.
-
 What a log cannot say, such as that nobody is meant to learn, comes as a ``Design``.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from symbiont_ecology.economics import Prices
-from symbiont_ecology.events import (
-    Acted,
-    BatchShrunk,
-    Born,
-    Event,
-    GenerationEnded,
-    Learned,
-    Quarantined,
-    Retired,
-    Settled,
-)
-from symbiont_ecology.statistics import Interval, wilson
+from symbiont_ecology.analysis.evidence import Design, Evidence, compared
+from symbiont_ecology.events import Event, GenerationEnded
+from symbiont_ecology.statistics import Interval
 
-RARE_ROLLOUTS, RARE_QUESTIONS, LUCKY = 0.05, 0.15, 1
-"""Upper bounds of the rollouts that are right, and of the questions that any of their rollouts solves, below
-which a cell is beyond reach; and how many solved questions are an accident."""
+LUCKY = 1  # solved questions that are an accident
 ENOUGH = 22  # questions from which the second bound can be met
 SOLVED = 0.95  # lower bound of the questions that the host solves from which nothing is left to learn
 UPDATES = (1, 2, 3)  # after which the learned are compared with those who have learned nothing yet
 MARGIN, MOST = 2, 3  # rollouts that a right answer should pay for, with all that belongs to them
 POOR = 0.5  # part of its spending that a population must earn when all its founders went broke
 POISONED = 0.25  # part of all organelles whose quarantine is more than an accident
-DIVERGED, SANE = 2, 0.01  # growth of a loss that is too much; a learning rate that often is not
-
-
-@dataclass(frozen=True)
-class Design:
-    """What a run is meant to do, as far as its event log cannot say it."""
-
-    prices: Prices = field(default_factory=Prices)
-    learns: bool = True  # whether its plasticity teaches anything; not in the frozen control
-    sees_gold: bool = False  # whether it learns from gold answers and so needs no success to begin with
-    is_mortal: bool = True  # whether the bankrupt die
-    breed_at: int | None = None  # balance from which an organelle breeds, in mATP; None where nobody does
-    flip_at: float | None = None  # training FLOPs at which what is right changes; the rest is not judged
+DIVERGED = 2  # growth of a loss that is too much
 
 
 @dataclass(frozen=True)
@@ -85,7 +57,7 @@ class Health:
 
 def examine(events: Iterable[Event], design: Design) -> Health:
     """Looks for everything that is known to go wrong. Pure: equal events give an equal verdict."""
-    seen = _Seen(design)
+    seen = Evidence(design)
     for event in _before_flip(events, design.flip_at):
         seen.add(event)
     is_learning = design.learns and seen.rate is not None
@@ -102,164 +74,6 @@ def examine(events: Iterable[Event], design: Design) -> Health:
     return Health(seen.generations, tuple(findings), seen.measured())
 
 
-@dataclass(frozen=True)
-class _Tally:
-    """Answers. ``right`` adds up the share of right rollouts of each question."""
-
-    questions: int = 0
-    solved: int = 0
-    right: float = 0.0
-    rollouts: int = 0
-    successes: float = 0.0
-
-    @classmethod
-    def of(cls, event: Acted) -> _Tally:
-        starts = range(0, len(event.rewards), event.samples)
-        groups = [event.rewards[start : start + event.samples] for start in starts]
-        solved, right = sum(map(any, groups)), sum(sum(one) / len(one) for one in groups)
-        return cls(len(groups), solved, right, len(event.rewards), sum(event.rewards))
-
-    def __add__(self, other: _Tally) -> _Tally:
-        return _Tally(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
-
-    @property
-    def share(self) -> Interval:
-        return wilson(round(self.right), self.questions)
-
-    @property
-    def most(self) -> float:
-        return wilson(round(self.successes), self.rollouts).high
-
-    @property
-    def is_beyond_reach(self) -> bool:
-        return self.most < RARE_ROLLOUTS and wilson(self.solved, self.questions).high < RARE_QUESTIONS
-
-    def solvers(self, what: str) -> str:
-        return f"{'hardly anybody' if self.successes else 'nobody'} solves {what}"
-
-    def __str__(self) -> str:
-        asked = f"{self.rollouts} rollouts to {self.questions} questions"
-        return f"{self.successes:.0f} right in {asked}, so at most {100 * self.most:.1f} % are (95 % Wilson)"
-
-
-_Cells = defaultdict[str, _Tally]
-
-
-class _Seen:
-    """The events, added up."""
-
-    def __init__(self, design: Design) -> None:
-        self.design = design
-        self.generations = self.last_change = 0
-        self.rate: float | None = None
-        """The first founder's learning rate; None where nobody has one."""
-        self.count: Counter[str] = Counter()
-        self.answers: dict[int, _Cells] = defaultdict(lambda: defaultdict(_Tally))
-        """By the updates that whoever answered had in its life, then by cell. 0 are the host and founders
-        before their first; those who were born or refounded with learned weights come in with their own."""
-        self.history: dict[int, _Cells] = defaultdict(lambda: defaultdict(_Tally))
-        self.losses: dict[int, list[float]] = defaultdict(list)
-        self.norms: dict[int, list[float]] = defaultdict(list)
-        self.quarantined: list[Quarantined] = []
-        self.shrunk: list[BatchShrunk] = []
-        self.balances: dict[str, int] = {}
-        self._updates: dict[str, int] = {"host": 0}
-
-    def add(self, event: Event) -> None:
-        match event:
-            case Born():
-                self._add_birth(event)
-            case Acted():
-                self._add_answers(event)
-            case Learned():
-                self.count["lessons"] += event.lessons
-                self.losses[event.generation].append(event.loss)
-                self.norms[event.generation].append(event.gradient_norm)
-                self._updates[event.id] = self._updates.get(event.id, 0) + 1
-            case Settled():
-                self.count.update(earned=event.revenue, cost=event.cost, rent=event.rent)
-                self.count["tickets"] += event.tickets * self.design.prices.ticket
-                self.balances[event.id] = event.balance
-            case Retired():
-                self.count["bankrupt"] += event.cause == "bankrupt"
-                self.balances.pop(event.id, None)
-                self.last_change = event.generation
-            case Quarantined():
-                self.quarantined.append(event)
-            case BatchShrunk():
-                self.shrunk.append(event)
-            case GenerationEnded():
-                self.generations = event.generation + 1
-                self.count["train_flops"] = event.train_flops
-
-    def _add_birth(self, event: Born) -> None:
-        is_first = not (self.generations or self.count["trials"])
-        self.count["births" if event.parents else "founders" if is_first else "refounded"] += 1
-        if event.parents:
-            self.last_change = event.generation
-        if event.operator == "founder":
-            self._updates[event.id] = 0
-        self.rate = self.rate or event.traits.get("learning_rate")
-
-    def _add_answers(self, event: Acted) -> None:
-        is_practice, updates = event.purpose == "practice", self._updates.get(event.id)
-        self.count["trials"] += is_practice
-        if updates is not None and event.rewards:
-            self.answers[updates][event.cell] += _Tally.of(event)
-        if is_practice and event.rewards:
-            self.history[event.generation][event.cell] += _Tally.of(event)
-
-    @property
-    def cells(self) -> _Cells:
-        return _merged(self.history.values())
-
-    @property
-    def practice(self) -> _Tally:
-        return sum(self.cells.values(), _Tally())
-
-    @property
-    def first(self) -> _Tally:
-        return sum(self.answers[0].values(), _Tally())
-
-    @property
-    def families(self) -> dict[str, _Tally]:
-        total: dict[str, _Tally] = defaultdict(_Tally)
-        for cell, tally in sorted(self.cells.items()):
-            total[cell.rpartition("/")[0]] += tally
-        return total
-
-    def learned(self, updates: int) -> _Cells:
-        return _merged(cells for count, cells in self.answers.items() if count >= updates)
-
-    def third(self, number: int) -> _Cells:
-        width = max(self.generations // 3, 1)
-        start = self.generations - (3 - number) * width
-        return _merged(self.history.get(start + one, _Cells()) for one in range(width))
-
-    @property
-    def deaths(self) -> str:
-        count = self.count
-        return f"{count['bankrupt']} bankrupt, {count['refounded']} founded anew, {count['births']} born"
-
-    @property
-    def slower(self) -> str:
-        rate = self.rate or 0.0
-        return f"lower strategy.learning_rate: try {min(rate / 10, SANE):.2g} instead of {rate:.2g}"
-
-    def measured(self) -> dict[str, Any]:
-        shares, first = _compared(self.answers[0], self.learned(1)), self.first
-        before = shares[0] if shares else first.share
-        names = ("lessons", "earned", "cost", "rent", "tickets", "founders", "births", "refounded")
-        return {
-            "rollouts": self.practice.rollouts,
-            "questions": self.practice.questions,
-            "right_before_learning": asdict(before) if first.questions else None,
-            "right_after_learning": asdict(shares[1]) if shares else None,
-            "families": {name: asdict(one.share) for name, one in self.families.items()},
-            **{name: self.count[name] for name in (*names, "bankrupt", "train_flops")},
-        }
-
-
 def _before_flip(events: Iterable[Event], flip_at: float | None) -> Iterator[Event]:
     """The events of the generations that began before what counts as right changed, if it changed at all."""
     for event in events:
@@ -268,28 +82,7 @@ def _before_flip(events: Iterable[Event], flip_at: float | None) -> Iterator[Eve
             return
 
 
-def _merged(parts: Iterable[_Cells]) -> _Cells:
-    total: _Cells = defaultdict(_Tally)
-    for part in parts:
-        for cell, tally in part.items():
-            total[cell] += tally
-    return total
-
-
-def _compared(before: _Cells, after: _Cells) -> tuple[Interval, Interval] | None:
-    """Shares of right answers before and after on the same mix of cells, which is that of after."""
-    cells = sorted(before.keys() & after.keys())
-    count = sum(after[cell].questions for cell in cells)
-    if not count:
-        return None
-    weights = {cell: after[cell].questions / count for cell in cells}
-    share = sum(weights[cell] * before[cell].right / before[cell].questions for cell in cells)
-    # As many questions as would tell a share that well if they had come in this mix.
-    size = round(1 / sum(weights[cell] ** 2 / before[cell].questions for cell in cells))
-    return wilson(round(share * size), size), wilson(round(sum(after[cell].right for cell in cells)), count)
-
-
-def _worse(seen: _Seen) -> list[Finding]:
+def _worse(seen: Evidence) -> list[Finding]:
     """Whether learning harms: the taught are right less often than the untaught, or than they were at their
     best, or the loss on gold answers rises."""
     new = seen.answers[0]
@@ -299,7 +92,7 @@ def _worse(seen: _Seen) -> list[Finding]:
     late = median(losses[-max(len(losses) // 3, 1) :]) if losses else 0.0
     found = ""
     for before, after, when, then in pairs:
-        shares = _compared(before, after)
+        shares = compared(before, after)
         if shares is not None and shares[1].high < shares[0].low and not found:
             found = f"right on {_percent(shares[0])} of questions {when}, on {_percent(shares[1])} {then}"
     if seen.design.sees_gold and losses and late > DIVERGED * losses[0]:
@@ -310,7 +103,7 @@ def _worse(seen: _Seen) -> list[Finding]:
     return [Finding("learning rate too high", "sick", found, seen.slower)]
 
 
-def _quarantines(seen: _Seen) -> list[Finding]:
+def _quarantines(seen: Evidence) -> list[Finding]:
     lived = sum(seen.count[how] for how in ("founders", "births", "refounded"))
     if not seen.quarantined:
         return []
@@ -320,7 +113,7 @@ def _quarantines(seen: _Seen) -> list[Finding]:
     return [Finding("numbers that are not finite", severity, found, mend)]
 
 
-def _starvation(seen: _Seen) -> list[Finding]:
+def _starvation(seen: Evidence) -> list[Finding]:
     """Whether nobody can live off these prices, or nobody does."""
     prices, practice = seen.design.prices, seen.practice
     spent = sum(seen.count[what] for what in ("cost", "rent", "tickets"))
@@ -346,7 +139,7 @@ def _starvation(seen: _Seen) -> list[Finding]:
     return [Finding("everyone starves", "sick", found, _mend_prices(seen, pay, each, share))]
 
 
-def _mend_prices(seen: _Seen, pay: float, each: float, share: float) -> str:
+def _mend_prices(seen: Evidence, pay: float, each: float, share: float) -> str:
     """Prices at which the population as it is would break even, within reason."""
     prices = seen.design.prices
     need = min(max(MARGIN * each, each / max(share, 0.01)), MOST * each)
@@ -359,7 +152,7 @@ def _mend_prices(seen: _Seen, pay: float, each: float, share: float) -> str:
     return f"{words}, or lower economy.rollout ({prices.rollout}) to about {_hint(rollout)}"
 
 
-def _beyond_reach(seen: _Seen, needs_success: bool) -> list[Finding]:
+def _beyond_reach(seen: Evidence, needs_success: bool) -> list[Finding]:
     """Families, and single cells of other families, that practically nobody solves."""
     families = seen.families
     lost = [name for name, tally in families.items() if tally.is_beyond_reach]
@@ -383,7 +176,7 @@ def _beyond_reach(seen: _Seen, needs_success: bool) -> list[Finding]:
     return findings
 
 
-def _no_lessons(seen: _Seen) -> list[Finding]:
+def _no_lessons(seen: Evidence) -> list[Finding]:
     """Why plasticity, though it is on, taught nothing at all."""
     successes, rollouts = seen.practice.successes, seen.practice.rollouts
     if not seen.count["trials"] or seen.practice.is_beyond_reach:
@@ -397,7 +190,7 @@ def _no_lessons(seen: _Seen) -> list[Finding]:
     return [Finding("nobody learns", "sick", found, mend)]
 
 
-def _nothing_left(seen: _Seen) -> list[Finding]:
+def _nothing_left(seen: Evidence) -> list[Finding]:
     if not seen.first.questions or seen.first.share.low < SOLVED:
         return []
     found = f"{_percent(seen.first.share)} of {seen.first.questions} questions are right before any lesson"
@@ -405,7 +198,7 @@ def _nothing_left(seen: _Seen) -> list[Finding]:
     return [Finding("nothing left to learn", "sick", found, mend)]
 
 
-def _thin_evidence(seen: _Seen) -> list[Finding]:
+def _thin_evidence(seen: Evidence) -> list[Finding]:
     judged = sum(one.questions >= ENOUGH or one.solved > 0 for one in seen.families.values())
     if 2 * judged >= len(seen.families):
         return []
@@ -414,7 +207,7 @@ def _thin_evidence(seen: _Seen) -> list[Finding]:
     return [Finding("too little to judge", "warn", found, mend)]
 
 
-def _standstill(seen: _Seen) -> list[Finding]:
+def _standstill(seen: Evidence) -> list[Finding]:
     """Whether energy tells nobody apart: all are as rich as can be, and nobody is born or dies."""
     prices, breed_at = seen.design.prices, seen.design.breed_at or 0
     if breed_at > prices.cap:
@@ -432,7 +225,7 @@ def _standstill(seen: _Seen) -> list[Finding]:
     return [Finding("no energy differences", "sick", found, mend)]
 
 
-def _memory(seen: _Seen) -> list[Finding]:
+def _memory(seen: Evidence) -> list[Finding]:
     if not seen.shrunk:
         return []
     left = seen.shrunk[-1].memory_mb

@@ -178,7 +178,7 @@ def _differences(outcomes: Outcomes, summary: Mapping[str, Any], table: str) -> 
         for view, found in views.items():
             least = [one["detectable"] for one in found.values() if one["detectable"] is not None]
             mean = f"{100 * sum(least) / len(least):.1f}" if least else "–"
-            rows.append([view, *(_points(found.get(arm), level) for arm in arms), mean])
+            rows.append([view, *(_scaled(found.get(arm), level, 100, 1) for arm in arms), mean])
         yield f"At {_budget(outcomes, budget)}:\n\n" + _table(["", *arms, "detectable"], rows)
 
 
@@ -307,10 +307,6 @@ def _percent(found: Mapping[str, float] | None) -> str:
     if found is None:
         return "–"
     return f"{100 * found['estimate']:.1f} [{100 * found['low']:.1f}, {100 * found['high']:.1f}]"
-
-
-def _points(found: Mapping[str, float] | None, level: float) -> str:
-    return _scaled(found, level, 100, 1)
 
 
 def _scaled(found: Mapping[str, float] | None, level: float, scale: float, digits: int) -> str:

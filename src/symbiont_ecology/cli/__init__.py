@@ -20,13 +20,11 @@ from symbiont_ecology.cli.demo import demo
 from symbiont_ecology.cli.doctor import doctor
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.finetune import sft
-from symbiont_ecology.cli.live import resume, run
+from symbiont_ecology.cli.live import INTERRUPTED, resume, run
 from symbiont_ecology.cli.measure import evaluate, transfer
 from symbiont_ecology.cli.study import compare, pack, suite
 from symbiont_ecology.cli.use import export, infer
 from symbiont_ecology.errors import EcologyError
-
-INTERRUPTED = 130
 
 app = typer.Typer(
     name="symbiont",

@@ -26,7 +26,8 @@ from symbiont_ecology.cli.measure import write_json
 from symbiont_ecology.errors import ConfigError, SickError
 
 if TYPE_CHECKING:
-    from symbiont_ecology.analysis.health import Design, Health
+    from symbiont_ecology.analysis.evidence import Design
+    from symbiont_ecology.analysis.health import Health
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.engine.run import Finished, Watcher
     from symbiont_ecology.engine.world import Host
@@ -187,7 +188,7 @@ def _examine(plan: _Plan) -> Health:
 
 def design_of(config: RunConfig) -> Design:
     """What a config means a run to do, as the examination needs to know it."""
-    from symbiont_ecology.analysis.health import Design
+    from symbiont_ecology.analysis.evidence import Design
     from symbiont_ecology.plasticity import plasticities
     from symbiont_ecology.plasticity.none import NoPlasticity
     from symbiont_ecology.strategies import strategies

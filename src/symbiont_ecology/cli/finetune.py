@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from symbiont_ecology.cli.live import Brake, free_folder, typed
+from symbiont_ecology.cli.live import INTERRUPTED, Brake, free_folder, typed
 from symbiont_ecology.cli.measure import prepare, write_json
 from symbiont_ecology.errors import ConfigError
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from symbiont_ecology.evaluation.sft import Budget, Plan, Trial
     from symbiont_ecology.weights import AdapterWeights
 
-INTERRUPTED = 130
 ADAPTER = "adapter"
 """Folder of the chosen adapter."""
 

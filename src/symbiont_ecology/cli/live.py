@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from symbiont_ecology.engine.run import Finished, Watcher
     from symbiont_ecology.evaluation.questions import Question
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Changes, such as seed=1.", show_default=False),
@@ -116,7 +119,7 @@ def live(
     if not finished.is_complete:
         what = again or f"{typed()} resume {folder}"
         print(f"interrupted after generation {state.generation - 1}; go on with: {what}", file=sys.stderr)
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
     return finished
 
 

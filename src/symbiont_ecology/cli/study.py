@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from symbiont_ecology.cli.live import typed
+from symbiont_ecology.cli.live import INTERRUPTED, typed
 from symbiont_ecology.cli.measure import prepare, progress, write_json
 from symbiont_ecology.cli.stages import stages
 from symbiont_ecology.errors import ConfigError, RunError
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from symbiont_ecology.evaluation.gather import Gathered
     from symbiont_ecology.evaluation.protocol import Protocol
 
-INTERRUPTED = 130
 CI = "ci"
 """The protocol of ``--ci``."""
 ALL_SHIFTS = (

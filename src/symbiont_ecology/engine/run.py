@@ -28,8 +28,9 @@ from symbiont_ecology.engine.build import build_host, build_world, check, mixtur
 from symbiont_ecology.engine.generation import found, run_generation
 from symbiont_ecology.engine.ration import slack
 from symbiont_ecology.engine.world import Host, World
-from symbiont_ecology.errors import ConfigError, HostError, RunError
+from symbiont_ecology.errors import ConfigError, HostError, LockedError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
+from symbiont_ecology.files import write_whole
 from symbiont_ecology.types import BlobRef
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
@@ -70,7 +71,7 @@ def start(
         )
     host = host or build_host(config)  # first of all: a model that is not there leaves no half-made run
     with _locked(folder):
-        _write(folder / CONFIG_FILE, dump_config(config))
+        write_whole(folder / CONFIG_FILE, dump_config(config))
         return _live(config, folder, watch, should_stop, host)
 
 
@@ -99,7 +100,7 @@ def resume(
     host = host or build_host(config)
     with _locked(folder):
         if overrides:
-            _write(folder / CONFIG_FILE, dump_config(config))
+            write_whole(folder / CONFIG_FILE, dump_config(config))
         return _live(config, folder, watch, should_stop, host)
 
 
@@ -147,8 +148,8 @@ def is_complete(config: RunConfig, state: EcologyState) -> bool:
     )
 
 
-def check_host(folder: Path, host: Host) -> None:
-    """Refuses a host that is not the one that a run was founded with.
+def check_host(folder: Path, host: Host) -> str:
+    """The fingerprint of a host; refuses one that is not the one that a run was founded with.
 
     Raises:
         HostError: the base weights differ.
@@ -159,11 +160,13 @@ def check_host(folder: Path, host: Host) -> None:
         founded = json.loads(path.read_text(encoding="utf-8"))["host"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path} does not say which host the run was founded with") from error
-    if founded != host.fingerprint():
+    fingerprint = host.fingerprint()
+    if founded != fingerprint:
         raise HostError(
-            f"the run in {folder} was founded on host {founded}, this one is {host.fingerprint()}: "
+            f"the run in {folder} was founded on host {founded}, this one is {fingerprint}: "
             "bring back the model it was founded with"
         )
+    return fingerprint
 
 
 def check_data(config: RunConfig, folder: Path) -> None:
@@ -236,7 +239,8 @@ def _check_provenance(config: RunConfig, folder: Path, host: Host) -> None:
     """Writes where the run comes from, or refuses to continue it on another host."""
     path = folder / PROVENANCE_FILE
     if path.exists():
-        return check_host(folder, host)
+        check_host(folder, host)
+        return
     facts = {
         "host": host.fingerprint(),
         "model": config.host.model,
@@ -246,7 +250,7 @@ def _check_provenance(config: RunConfig, folder: Path, host: Host) -> None:
         "machine": platform.machine(),
         "packages": versions(),
     }
-    return _write(path, json.dumps(facts, indent=1) + "\n")
+    write_whole(path, json.dumps(facts, indent=1) + "\n")
 
 
 def versions() -> dict[str, str]:
@@ -259,15 +263,6 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f"{path.name}.new")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _note_time(folder: Path, generation: int, seconds: float) -> None:
@@ -290,5 +285,7 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise RunError(f"another process is writing to {folder}: wait for it or stop it first") from error
+            raise LockedError(
+                f"another process is writing to {folder}: wait for it or stop it first"
+            ) from error
         yield

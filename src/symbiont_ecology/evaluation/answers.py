@@ -49,19 +49,22 @@ class Answer:
 
 @dataclass(frozen=True)
 class Examiner:
-    """A host, those who can be asked, and a book of what they answered before."""
+    """A host, those who can be asked, and a book of what they answered before.
+
+    The book knows a host by its ``fingerprint``.
+    """
 
     host: Host
     weights: Mapping[OrganelleId, AdapterWeights]
     book: AnswerBook | None = None
+    fingerprint: str = ""
     watch: Watch = quietly
 
     def ask(self, questions: Sequence[Question], choices: Sequence[OrganelleId]) -> list[Answer]:
         """Greedy replies, graded, in the order of the questions; ``choices`` says who answers which."""
         genomes = {who: _genome(self.weights.get(who)) for who in set(choices)}
-        host = self.host.fingerprint() if self.book else ""
         keys = [
-            AnswerBook.key(host, genomes[who], question.prompt, question.reply_limit)
+            AnswerBook.key(self.fingerprint, genomes[who], question.prompt, question.reply_limit)
             for question, who in zip(questions, choices, strict=True)
         ]
         known = self.book.find(keys) if self.book else {}

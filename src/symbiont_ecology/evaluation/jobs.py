@@ -29,6 +29,7 @@ from symbiont_ecology.evaluation.protocol import Arm, Protocol
 from symbiont_ecology.evaluation.questions import Question
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.events import read_events
+from symbiont_ecology.files import write_whole
 
 OUTCOME_FILE, LEGS_FILE = "outcome.json", "legs.json"
 SCHEMA = 1
@@ -118,7 +119,7 @@ def carry_out(
     task = Task(job, protocol, config, folder, world, should_stop)
     found = {"tune": _tune, "main": _main, "flip": _flip, "host": _bare}[job.kind](task)
     outcome = {"schema": SCHEMA, "protocol": protocol.digest, **asdict(job), **found}
-    _write(place / OUTCOME_FILE, outcome)
+    write_whole(place / OUTCOME_FILE, json.dumps(outcome) + "\n")
     return outcome
 
 
@@ -169,7 +170,7 @@ def _legs(
         loop = config.run.model_copy(update={"train_flops": budgets[number] * task.protocol.unit_flops})
         candidates = task.lived(config.model_copy(update={"run": loop}))
         legs.append(measure(number, candidates))
-        _write(path, legs)
+        write_whole(path, json.dumps(legs) + "\n")
     return legs
 
 
@@ -272,8 +273,9 @@ def _bare(task: Task) -> dict[str, Any]:
 def bare_host(protocol: Protocol, config: RunConfig, host: Host, place: Path) -> dict[str, Any]:
     """The bare host on every shift, and where each cell's convention is told: its ceiling."""
     questions = questions_of(protocol, config, (*protocol.shifts, "ceiling"))
-    answers = Examiner(host, {}, AnswerBook(place / ANSWERS_FILE)).ask(questions, [HOST] * len(questions))
-    evaluation = Evaluation(HOST, HOST, host.fingerprint(), tuple(answers))
+    examiner = Examiner(host, {}, AnswerBook(place / ANSWERS_FILE), host.fingerprint())
+    answers = examiner.ask(questions, [HOST] * len(questions))
+    evaluation = Evaluation(HOST, HOST, examiner.fingerprint, tuple(answers))
     systems = {HOST: {**_bits(evaluation), **_costs(evaluation)}}
     found = {"systems": systems, "host": evaluation.host, "versions": runs.versions()}
     return {"protocol": protocol.digest, **asdict(HOST_JOB), **found}
@@ -310,15 +312,6 @@ def _host(config: HostConfig, style: str) -> Host:
     """One host per process, config and style of prompts: loading it takes longer than a small run."""
     tasks = TasksConfig.model_construct(style=json.loads(style))
     return build_host(RunConfig.model_construct(host=config, tasks=tasks))
-
-
-def _write(path: Path, data: object) -> None:
-    temporary = path.with_name(f"{path.name}.new")
-    try:
-        temporary.write_text(json.dumps(data) + "\n", encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from error
 
 
 def choose(outcomes: Sequence[dict[str, Any]], budget: float) -> int:

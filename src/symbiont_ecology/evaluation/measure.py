@@ -199,7 +199,7 @@ class Candidates:
         return Evaluation(
             str(self.folder),
             routing,
-            examiner.host.fingerprint(),
+            examiner.fingerprint,
             tuple(answers),
             portfolio.state.generation,
             portfolio.source,
@@ -207,9 +207,9 @@ class Candidates:
         )
 
     def _examiner(self, host: Host, watch: Watch, is_fresh: bool) -> Examiner:
-        check_host(self.folder, host)
+        fingerprint = check_host(self.folder, host)
         book = None if is_fresh else AnswerBook(self.folder / ANSWERS_FILE)
-        return Examiner(host, self.portfolio.weights, book, watch)
+        return Examiner(host, self.portfolio.weights, book, fingerprint, watch)
 
 
 def evaluate_adapter(

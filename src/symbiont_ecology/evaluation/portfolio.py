@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from symbiont_ecology.ecology import HOST, EcologyState, Elite
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.evaluation.answers import Answer
 from symbiont_ecology.events import Acted, read_events
-from symbiont_ecology.routing.routers import Observation
+from symbiont_ecology.routing.routers import Observation, Promise, routers
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Depth, Item, OrganelleId
 from symbiont_ecology.weights import AdapterWeights
@@ -61,6 +62,11 @@ class Portfolio:
         return cls(
             state, config, weights, tuple(sorted(elites)), scores, tuple(_observations(folder, state, config))
         )
+
+    @cached_property
+    def promise(self) -> Promise:
+        """What the run's router has learned to expect of the host and of each elite."""
+        return routers.build(self.config.router).fit(self.observations, self.elites)
 
     def best(self) -> OrganelleId:
         """The candidate with the highest success summed over all cells; the host if there is none.

@@ -23,7 +23,6 @@ from symbiont_ecology.evaluation.answers import Answer
 from symbiont_ecology.evaluation.portfolio import Portfolio
 from symbiont_ecology.evaluation.questions import Question
 from symbiont_ecology.registry import did_you_mean
-from symbiont_ecology.routing.routers import routers
 from symbiont_ecology.tasks.grading import final_answer
 from symbiont_ecology.types import OrganelleId
 
@@ -148,11 +147,9 @@ def mapped(path: Path, known: Sequence[OrganelleId]) -> Routing:
 
 def _ranked(portfolio: Portfolio, questions: Sequence[Question], most: int) -> list[list[OrganelleId]]:
     """The router's favourites for each question, best first, the host among them."""
-    router = routers.build(portfolio.config.router)
-    promise = router.fit(portfolio.observations, portfolio.elites)
     everyone = (HOST, *portfolio.elites)
     prompts = list(dict.fromkeys(one.prompt for one in questions))
-    order = np.argsort(-promise(prompts), axis=1, kind="stable")[:, :most]
+    order = np.argsort(-portfolio.promise(prompts), axis=1, kind="stable")[:, :most]
     ranked = {prompt: [everyone[place] for place in row] for prompt, row in zip(prompts, order, strict=True)}
     return [ranked[one.prompt] for one in questions]
 

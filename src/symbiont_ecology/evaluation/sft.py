@@ -23,6 +23,7 @@ from symbiont_ecology.engine.world import Host
 from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.evaluation.measure import EVALUATIONS_FILE, Candidates
 from symbiont_ecology.evaluation.shifts import draw_shifts
+from symbiont_ecology.files import write_whole
 from symbiont_ecology.weights import AdapterWeights
 
 MEASURES = ("train_flops", "total_flops", "train_tokens", "total_tokens", "wall_clock_seconds")
@@ -129,7 +130,7 @@ def sweep(
             spent = candidates.portfolio.state.budget.train.flops
             trial = Trial(rate, rank, part, accuracy, spent, round(time.monotonic() - began, 2))
             keep(host, candidates.portfolio.weights[candidates.portfolio.best()], trial, note.parent)
-            note.write_text(json.dumps(asdict(trial)) + "\n", encoding="utf-8")  # last: now it is done
+            write_whole(note, json.dumps(asdict(trial)) + "\n")  # last: now it is done
             yield trial
 
 
@@ -144,7 +145,7 @@ def claim(folder: Path, base: RunConfig, budget: Budget, plan: Plan) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            path.write_text(text, encoding="utf-8")
+            write_whole(path, text)
         elif path.read_text(encoding="utf-8") != text:
             raise RunError(f"{folder} holds a sweep with another base, budget or plan: choose another --out")
     except OSError as error:

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.engine.build import check
-from symbiont_ecology.errors import ConfigError, EcologyError, RunError
+from symbiont_ecology.errors import ConfigError, EcologyError, LockedError, RunError
 from symbiont_ecology.evaluation.jobs import HOST_JOB, Job, Stopped, carry_out, choose, read_outcome
 from symbiont_ecology.evaluation.protocol import Protocol
 from symbiont_ecology.evaluation.routings import find_routing
 from symbiont_ecology.evaluation.shifts import find_shift
+from symbiont_ecology.files import write_whole
 
 PROTOCOL_FILE, TUNED_FILE = "protocol.json", "tuned.json"
 PATIENCE = 30.0
@@ -131,17 +132,15 @@ def claim(protocol: Protocol, folder: Path) -> None:
     """
     path = folder / PROTOCOL_FILE
     text = protocol.model_dump_json(indent=1) + "\n"
-    temporary = path.with_name(f"{path.name}.new")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.read_text(encoding="utf-8") == text:
             return
         if path.exists():
             raise RunError(f"{folder} holds a suite of another protocol: choose another --out")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from error
+    write_whole(path, text)
 
 
 def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> dict[str, dict[str, int]]:
@@ -160,7 +159,7 @@ def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> dict[str, d
         for leg in one["legs"]
     ]
     report = {"chosen": chosen, "sweep": sweep}
-    (folder / TUNED_FILE).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_whole(folder / TUNED_FILE, json.dumps(report, indent=1) + "\n")
     return chosen
 
 
@@ -214,9 +213,9 @@ def _work(job: Job, protocol: str, folder: Path) -> float:
         try:
             carry_out(job, Protocol.model_validate_json(protocol), folder, should_stop)
             return time.monotonic() - began
-        except RunError as error:
+        except LockedError as error:
             # A suite that was killed a moment ago may still be finishing its generation there.
-            if "another process" not in str(error) or time.monotonic() - began > PATIENCE:
+            if time.monotonic() - began > PATIENCE:
                 raise RunError(f"{job.name}: {error}") from None
             time.sleep(1)
         except EcologyError as error:

@@ -1,0 +1,146 @@
+"""Data sets that ``symbiont data`` writes, and those that are shipped."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from lines import Row, quiz, rows
+from symbiont_ecology.cli.data import SFT_FILE, check_apart, data
+from symbiont_ecology.config import config_folder, find_data, load_config
+from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.errors import ConfigError, DataError
+from symbiont_ecology.evaluation.questions import (
+    Question,
+    draw_questions,
+    read_questions,
+)
+from symbiont_ecology.tasks import prompt_styles, task_families
+from symbiont_ecology.tasks.splits import split_of
+
+# Data sets that are written.
+
+
+def read(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_data_sets_are_written_apart_and_the_same_for_a_seed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, seed in (("one", 3), ("two", 3), ("three", 4)):
+        data(["math.add", "countdown"], tmp_path / folder, "30,5,12", "short,long", seed, True)
+    said = capsys.readouterr()
+    assert ["math.add/long", "30", "5", "12"] in [line.split() for line in said.out.splitlines()]
+    assert not said.err
+    names = ("train.jsonl", "selection.jsonl", "holdout.jsonl", SFT_FILE)
+    one, two, three = ({n: (tmp_path / f / n).read_bytes() for n in names} for f in ("one", "two", "three"))
+    assert one == two
+    assert all(one[name] != three[name] for name in names)
+    prompts = {name: {row["prompt"] for row in read(tmp_path / "one" / name)} for name in names}
+    assert [len(prompts[name]) for name in names] == [120, 20, 48, 120]
+    assert prompts["train.jsonl"] == prompts[SFT_FILE]
+    assert not prompts["train.jsonl"] & prompts["holdout.jsonl"]
+    assert not prompts["selection.jsonl"] & (prompts["train.jsonl"] | prompts["holdout.jsonl"])
+    for row, lesson in zip(
+        read(tmp_path / "one/train.jsonl"), read(tmp_path / "one" / SFT_FILE), strict=True
+    ):
+        assert lesson == {"prompt": row["prompt"], "completion": row["target"]}
+        assert {"family", "depth", "task_id"} <= set(row)
+
+
+def test_a_cell_with_fewer_lines_than_asked_for_is_a_warning(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(f"tasks: {{families: [{json.dumps(quiz(file))}], depths: [short]}}\n")
+    data([str(path)], tmp_path / "out", "40")
+    said = capsys.readouterr()
+    counts = Counter(split_of("quiz", row["prompt"]) for row in rows())
+    for split in ("selection", "holdout"):
+        assert f"warning: quiz/short has {counts[split]} different lines for {split}, not 40" in said.err
+        found = read_questions(tmp_path / "out" / f"{split}.jsonl")
+        assert len(found) == counts[split]
+        tasks = mixture(load_config(path))
+        assert found == draw_questions(tasks, 40, split=split)  # reply limits and all
+
+
+@pytest.mark.parametrize(
+    ("words", "per_cell", "said"),
+    [
+        (["math.ad"], "5", "'math.ad' is no task family, preset or YAML file; did you mean 'math.add'?"),
+        (["math.add", "demo"], "5", "'demo' is no task family; did you mean 'demo'?"),
+        (["math.sub"], "5", "'math.sub' is kept for evaluation"),
+        (["no.yaml"], "5", "no config file 'no.yaml'"),
+        (["math.add", "tasks.stile=cue"], "5", "unknown key 'tasks.stile'"),
+        (["math.add"], "0", "--per-cell: expected a number from 1, or three as in 20,4,10, got '0'"),
+        (["math.add"], "1,2", "--per-cell: expected"),
+        (["math.add"], "many", "--per-cell: expected"),
+        (["tasks.depths=[short]"], "5", "missing key 'tasks.families'"),
+    ],
+)
+def test_wrong_words_are_one_clear_line(words: list[str], per_cell: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        data(words, tmp_path / "out", per_cell)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_was_written_is_not_written_over(tmp_path: Path) -> None:
+    data(["math.add"], tmp_path, "2")
+    with pytest.raises(ConfigError, match=r"holds train.jsonl, selection.jsonl, holdout.jsonl already"):
+        data(["math.add"], tmp_path, "3")
+
+
+def test_a_prompt_in_two_splits_is_refused() -> None:
+    same = Question("q", "p\n", "t", "one", "short", 9)
+    check_apart({"train": [same, same], "holdout": []})
+    with pytest.raises(DataError, match=r"the prompt 'p\\n' is in train \(one\) and in holdout \(one\)"):
+        check_apart({"train": [same], "holdout": [same]})
+
+
+def test_another_style_keeps_its_reply_limits(tmp_path: Path) -> None:
+    data(["math.add", "tasks.style=natural"], tmp_path, "2")
+    assert {one.reply_limit for one in read_questions(tmp_path / "holdout.jsonl")} == {7 + 24}
+
+
+# Data sets that are shipped.
+
+SHIPPED = {
+    "evaluation/paper_holdout.jsonl": "holdout.jsonl",
+    "evaluation/paper_selection.jsonl": "selection.jsonl",
+    "training/paper_sft.jsonl": SFT_FILE,
+}
+
+
+def test_shipped_data_are_what_the_command_writes(tmp_path: Path) -> None:
+    data(["tasks/trained"], tmp_path, "20,4,10", sft=True)
+    for name, written in SHIPPED.items():
+        shipped = config_folder() / name
+        assert shipped.read_bytes() == (tmp_path / written).read_bytes(), name
+        assert shipped.stat().st_size < 200_000
+        assert find_data(Path(name)) == shipped
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name.startswith("evaluation")])
+def test_every_shipped_question_is_won_by_its_target(name: str) -> None:
+    questions = read_questions(Path(name))
+    assert {one.family for one in questions} == set(load_config("tasks/trained").tasks.families)
+    for one in questions:
+        assert one.item is not None
+        assert [one.verdict(reply) for reply in (one.target, "", "what?")] == [1.0, 0.0, 0.0]
+
+
+def test_every_shipped_lesson_ends_in_the_right_answer() -> None:
+    style = prompt_styles.build("terse")
+    for row in read(config_folder() / "training/paper_sft.jsonl"):
+        name, _, payload = row["prompt"].removesuffix("\n").partition(": ")
+        judge = task_families.build(name)
+        item = judge.item(payload, "short")
+        assert style.render(judge, item) == row["prompt"]
+        assert judge.verify(item, row["completion"]) == 1.0
+        assert split_of(name, judge.split_key(payload)) == "train"

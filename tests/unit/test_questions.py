@@ -1,0 +1,301 @@
+"""Questions: drawn, of every shift, in files of our own and in files that others wrote."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from asked import FAMILIES, foreign, tasks_of
+from lines import Row, jsonl
+from symbiont_ecology.config import (
+    Flip,
+)
+from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.errors import DataError
+from symbiont_ecology.evaluation.measure import Candidates
+from symbiont_ecology.evaluation.questions import (
+    DEFAULT_REPLY_LIMIT,
+    draw_questions,
+    families_of,
+    read_questions,
+    write_questions,
+)
+from symbiont_ecology.evaluation.shifts import SHIFTS, draw_shifts
+from symbiont_ecology.tasks import prompt_styles, task_families
+from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.tasks.splits import split_of
+
+# Drawing.
+
+
+def test_questions_are_drawn_by_seed_and_differ_within_a_cell() -> None:
+    tasks = tasks_of("math.add", "countdown")
+    drawn = draw_questions(tasks, 30, seed=1)
+    assert drawn == draw_questions(tasks, 30, seed=1)
+    assert drawn != draw_questions(tasks, 30, seed=2)
+    assert len({question.id for question in drawn}) == len(drawn) == 120
+    assert Counter((question.family, question.depth) for question in drawn) == dict.fromkeys(tasks.cells, 30)
+    assert families_of(drawn) == ["math.add", "countdown"]
+    for question in drawn:
+        assert question.item is not None
+        assert (
+            split_of(question.family, task_families.build(question.family).split_key(question.item.payload))
+            == "holdout"
+        )
+        assert question.verdict(question.target) == 1.0
+        assert question.verdict("") == 0.0
+
+
+def test_a_cell_with_fewer_payloads_gives_all_that_it_has() -> None:
+    tasks = TaskMixture(("math.sequence",), ("short",), prompt_styles.build("terse"))
+    drawn = draw_questions(tasks, 2000)
+    assert 200 <= len(drawn) < 2000
+    assert len({question.prompt for question in drawn}) == len(drawn)
+
+
+# Files.
+
+
+@pytest.mark.parametrize("style", prompt_styles.names())
+def test_drawn_questions_survive_a_round_trip_through_a_file(style: str, tmp_path: Path) -> None:
+    drawn = draw_questions(tasks_of(*task_families.names()), 3)
+    if style != "terse":
+        tasks = tasks_of(*task_families.names(), style=style)
+        drawn = [replace(question, prompt=tasks.prompt(question.item)) for question in drawn if question.item]
+    write_questions(drawn, tmp_path / "deep/holdout.jsonl")
+    assert read_questions(tmp_path / "deep/holdout.jsonl") == drawn
+
+
+@example(prompt="a\u2028b\x85c\x0bd", target="x")
+@given(prompt=st.text(min_size=1), target=st.text().filter(str.strip))
+def test_any_text_survives_a_round_trip_through_a_file(
+    tmp_path_factory: pytest.TempPathFactory, prompt: str, target: str
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "any.jsonl"
+    asked = [foreign(prompt=prompt, target=target), foreign(1)]
+    write_questions(asked, path)
+    assert read_questions(path) == asked
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"prompt":"p","family":"f","depth":"d"}', "target"),
+        ('{"prompt":"p","target":"","family":"f","depth":"d"}', "target"),
+        ('{"prompt":"p","target":"  ","family":"f","depth":"d"}', "target"),
+        ('{"prompt":"p","target":null,"family":"f","depth":"d"}', "target"),
+        ('{"prompt":"p","target":7,"family":"f","depth":"d"}', "target"),
+        ('{"target":"t","family":"f","depth":"d"}', "prompt"),
+        ('{"prompt":"","target":"t","family":"f","depth":"d"}', "prompt"),
+        ('{"prompt":"p","target":"t","depth":"d"}', "family"),
+        ('{"prompt":"p","target":"t","family":"f"}', "depth"),
+        ('{"prompt":"p"', "not JSON"),
+        ("[1, 2]", "object"),
+        ('"text"', "object"),
+        (
+            '{"prompt":"p","target":"=9","family":"math.add","depth":"short","payload":"4+4","convention":1}',
+            "'=8'",
+        ),
+        (
+            '{"prompt":"p","target":"=8","family":"math.add","depth":"short","payload":"4-4","convention":1}',
+            "payload",
+        ),
+        (
+            '{"prompt":"p","target":"=8","family":"math.add","depth":"deep","payload":"4+4","convention":1}',
+            "depth",
+        ),
+        (
+            '{"prompt":"p","target":"=8","family":"math.add","depth":"short","payload":"4+4","convention":3}',
+            "convention",
+        ),
+        (
+            '{"prompt":"p","target":"=8","family":"math.add","depth":"short","payload":"4+4","convention":[]}',
+            "convention",
+        ),
+        (
+            '{"prompt":"p","target":"8","family":"countdown","depth":"long","payload":"1 2","convention":0}',
+            "payload",
+        ),
+        (
+            '{"prompt":"p","target":"x","family":"text.concise","depth":"short","payload":"","convention":0}',
+            "payload",
+        ),
+    ],
+)
+def test_a_line_that_breaks_the_schema_is_refused_with_its_number(
+    line: str, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "holdout.jsonl"
+    write_questions([foreign()], path)
+    path.write_text(f"{path.read_text()}\n{line}\n")
+    with pytest.raises(DataError, match="line 3") as refused:
+        read_questions(path)
+    assert said in str(refused.value)
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_without_questions_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("\n\n")
+    (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00")
+    for name in ("empty.jsonl", "binary.jsonl", "missing.jsonl"):
+        with pytest.raises(DataError, match=name):
+            read_questions(tmp_path / name)
+
+
+@given(identity=st.integers() | st.booleans() | st.text(min_size=1))
+def test_a_line_names_itself_or_is_named_by_its_place(
+    tmp_path_factory: pytest.TempPathFactory, identity: int | str
+) -> None:
+    path = tmp_path_factory.mktemp("ids") / "ids.jsonl"
+    row = {"prompt": "p", "target": "t", "family": "f", "depth": "d"}
+    path.write_text(json.dumps(row) + "\n" + json.dumps({**row, "task_id": identity}) + "\n")
+    first, second = read_questions(path)
+    assert first.id == f"{path} line 1"
+    assert second.id == str(identity)
+
+
+def test_a_line_of_a_known_family_without_payload_has_its_reply_limit_and_exact_grading(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "known.jsonl"
+    path.write_text('{"prompt":"countdown: 3 8 = 11","target":"8+3","family":"countdown","depth":"short"}\n')
+    (question,) = read_questions(path)
+    assert question.reply_limit == task_families.build("countdown").reply_limit("short")
+    assert [question.verdict(reply) for reply in ("8+3", "3+8")] == [1.0, 0.0]
+
+
+def test_a_family_from_elsewhere_is_graded_by_its_exact_final_answer() -> None:
+    question = foreign()
+    for reply in ("Paris", " Paris \n", "The answer is Paris.", "`Paris`", "```\nParis\n```", "Hm.\nParis"):
+        assert question.verdict(reply) == 1.0, reply
+    for reply in ("", "paris", "Paris, France", "London", "Paris\nLondon", "Paris London"):
+        assert question.verdict(reply) == 0.0, reply
+    assert foreign(target="Paris\n").verdict("Paris") == 1.0
+
+
+# Shifts.
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_every_shift_draws_holdout_questions_that_gold_answers(shift: str, candidates: Candidates) -> None:
+    tasks = mixture(candidates.config)
+    drawn = draw_shifts(tasks, [shift], 4)
+    assert drawn == draw_shifts(tasks, [shift], 4)
+    assert {one.shift for one in drawn} == {shift}
+    assert len({one.id for one in drawn}) == len(drawn)
+    for one in drawn:
+        assert one.item is not None
+        assert one.verdict(one.target) == 1
+        key = task_families.build(one.family).split_key(one.item.payload)
+        assert split_of(one.family, key) == "holdout"
+    is_other = shift.endswith("families") or shift == "composition"
+    assert bool({one.family for one in drawn} & set(FAMILIES)) is not is_other
+
+
+def test_retention_asks_for_both_conventions_that_are_not_the_target(candidates: Candidates) -> None:
+    drawn = draw_shifts(mixture(candidates.config), ["retention"], 4)
+    for name in FAMILIES:
+        asked = {one.item.convention for one in drawn if one.family == name and one.item is not None}
+        assert asked == {0, 1, 2} - {task_families[name].target}
+
+
+def test_questions_are_judged_in_the_conventions_that_are_in_force() -> None:
+    flip = Flip(families=("math.add",), at_flops=10.0, back_flops=20.0)
+    tasks = replace(tasks_of("math.add", "string.sort"), flip=flip)
+    for flops, is_flipped in ((0, False), (10, True), (19, True), (20, False)):
+        for one in draw_questions(tasks.at(flops), 3):
+            family = task_families.build(one.family)
+            wanted = family.rarest if is_flipped and one.family == "math.add" else family.target
+            assert one.item is not None
+            assert one.item.convention == wanted
+            assert one.target == family.answers(one.item.payload)[wanted]
+
+
+# Questions from elsewhere.
+
+LINE = {"prompt": "2+2?", "target": "4", "family": "math.add", "depth": "short"}
+Change = Callable[[str], bytes]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda text: text.encode(),
+        lambda text: b"\xef\xbb\xbf" + text.encode(),
+        lambda text: text.replace("\n", "\r\n").encode(),
+        lambda text: text.replace("\n", "\n\n \n").encode(),
+        lambda text: text.rstrip("\n").encode(),
+    ],
+    ids=["plain", "byte order mark", "carriage returns", "blank lines", "no last line end"],
+)
+def test_questions_are_read_however_an_editor_left_them(written: Change, tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_bytes(
+        written(json.dumps(LINE) + "\n" + json.dumps(LINE | {"prompt": "3+3?", "target": "6"}) + "\n")
+    )
+    assert [(one.prompt, one.target) for one in read_questions(path)] == [("2+2?", "4"), ("3+3?", "6")]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"family": "geo.capitals", "depth": "easy"},
+        {"depth": "level 3"},
+        {"payload": "2+2", "difficulty": 3},  # a payload of theirs, not of ours
+        {"payload": {"a": 2}, "convention": "plain"},
+        {"task_id": None},
+        {"task_id": 17},
+        {"target": "so\nit is\n4"},
+        {"target": "The answer is 4"},
+        {"target": "`4`"},
+        {"target": "x" * 500},
+    ],
+)
+def test_a_line_from_elsewhere_is_won_by_its_target_and_lost_without(changes: Row, tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "q.jsonl", [LINE | changes])
+    (question,) = read_questions(path)
+    assert question.item is None
+    assert question.verdict(question.target) == 1.0
+    assert question.verdict(f"  {question.target}\n") == 1.0
+    assert [question.verdict(reply) for reply in ("", "5", "so\nit is\n5")] == [0.0, 0.0, 0.0]
+    assert question.reply_limit > len(question.target)
+    known = changes.get("family", "math.add") == "math.add" and changes.get("depth", "short") == "short"
+    assert question.reply_limit >= (7 if known else DEFAULT_REPLY_LIMIT)
+    assert question.id in ("17", f"{path} line 1")
+    write_questions([question], tmp_path / "again.jsonl")
+    assert read_questions(tmp_path / "again.jsonl") == [question]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"target": 4}, 'got 4; write it as the reply should be, such as "4"'),
+        ({"target": True}, 'got True; write it as the reply should be, such as "True"'),
+        ({"target": ["4"]}, "expected text under 'target', got ['4']"),
+        ({"depth": 1}, "expected text under 'depth', got 1"),
+        ({"prompt": "\ud800"}, "half a character"),
+        ({"reply_limit": 0}, "expected a whole number from 1 under 'reply_limit', got 0"),
+        ({"reply_limit": "9"}, "expected a whole number from 1 under 'reply_limit', got '9'"),
+    ],
+)
+def test_a_line_that_cannot_be_judged_is_refused(changes: Row, said: str, tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "q.jsonl", [LINE | changes])
+    with pytest.raises(DataError) as refused:
+        read_questions(path)
+    assert said in str(refused.value)
+    assert "line 1" in str(refused.value)
+
+
+def test_json_nested_too_deep_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "deep.jsonl"
+    path.write_text("[" * 100_000 + "\n")
+    with pytest.raises(DataError, match="line 1: not JSON"):
+        read_questions(path)
