@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,26 @@ def test_the_fused_forward_equals_transformers(host_folders: dict[str, Path], ki
         found.append(kernel.rollout(rows, None, Decoding()))
     np.testing.assert_array_equal(found[0].ids, found[1].ids)
     np.testing.assert_allclose(found[0].log_probabilities, found[1].log_probabilities, atol=1e-4)
+
+
+def test_whatever_decides_an_answer_is_in_the_fingerprint(
+    host_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    def fingerprint(name: str, file: str = "config.json", **changes: object) -> str:
+        folder = tmp_path / name
+        shutil.copytree(host_folders["qwen3"], folder)
+        facts = json.loads((folder / file).read_text(encoding="utf-8")) | changes
+        (folder / file).write_text(json.dumps(facts), encoding="utf-8")
+        return HostKernel.from_pretrained(folder, slots=1).fingerprint()
+
+    same = fingerprint("copy")
+    assert fingerprint("saved by another version", transformers_version="9.9.9") == same
+    others = {
+        fingerprint("norm", rms_norm_eps=0.01),
+        fingerprint("ends", eos_token_id=5),
+        fingerprint("tokenizer", "tokenizer.json", normalizer={"type": "NFC"}),
+    }
+    assert len(others | {same}) == 4
 
 
 @pytest.mark.parametrize("prefer_fused", [True, False])

@@ -38,6 +38,7 @@ def summarise(outcomes: Outcomes) -> dict[str, Any]:
             key: outcomes.protocol[key] for key in ("name", "question", "unit_flops", "main", "level")
         },
         "host": {"fingerprint": outcomes.host["host"], "versions": outcomes.host["versions"]},
+        "sources": sorted({row["source"] for row in outcomes.rows}),
         "cells": {kind: outcomes.cells(kind) for kind in KINDS},
         "seeds": {arm: len(outcomes.main(arm, outcomes.budgets[-1])) for arm in outcomes.arms},
         "arms": {arm: dict(_course(outcomes, arm)) for arm in outcomes.arms},

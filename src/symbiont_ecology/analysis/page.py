@@ -289,9 +289,10 @@ def _tuning(outcomes: Outcomes, tuned: Mapping[str, Any]) -> str:
 
 
 def _made_with(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
-    packages = ", ".join(f"{name} {version}" for name, version in summary["host"]["versions"].items())
-    digest = outcomes.rows[0]["protocol"]
-    return f"Protocol `{digest}`, host `{summary['host']['fingerprint']}`, {packages}."
+    versions = summary["host"]["versions"]
+    packages = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "source")
+    sources, digest = ", ".join(summary["sources"]), outcomes.rows[0]["protocol"]
+    return f"Protocol `{digest}`, code `{sources}`, host `{summary['host']['fingerprint']}`, {packages}."
 
 
 def _picture(name: str, figures: Sequence[str]) -> str:

@@ -12,12 +12,14 @@ and ``events.jsonl``, byte for byte, as one that never stopped (same machine and
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -254,8 +256,18 @@ def _check_provenance(config: RunConfig, folder: Path, host: Host) -> None:
 
 
 def versions() -> dict[str, str]:
-    """What results may depend on, beside the config."""
-    return {name: _version(name) for name in ("symbiont-ecology", "torch", "transformers", "numpy")}
+    """What results may depend on, beside the config; ``source`` is a hash of this package's own code."""
+    packages = ("symbiont-ecology", "torch", "transformers", "numpy")
+    return {name: _version(name) for name in packages} | {"source": source()}
+
+
+@cache
+def source() -> str:
+    """Hash of every Python and C file of the package, names and contents."""
+    digest, root = hashlib.sha256(), Path(__file__).parents[1]
+    for path in sorted(path for kind in ("*.py", "*.c") for path in root.rglob(kind)):
+        digest.update(f"{path.relative_to(root).as_posix()}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _version(package: str) -> str:

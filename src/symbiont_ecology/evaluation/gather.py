@@ -16,7 +16,7 @@ from symbiont_ecology.config import LoopConfig, RunConfig
 from symbiont_ecology.engine.world import Host
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.answers import Watch, quietly
-from symbiont_ecology.evaluation.jobs import bare_host, outcome_of_run
+from symbiont_ecology.evaluation.jobs import bare_host, outcome_of_run, signed
 from symbiont_ecology.evaluation.measure import Candidates
 from symbiont_ecology.evaluation.protocol import Arm, Protocol
 from symbiont_ecology.evaluation.shifts import find_shift
@@ -70,7 +70,7 @@ def ask(
         for folder in members:
             outcome = outcome_of_run(protocol, arm, runs[folder], host_of(runs[folder].config), watch)
             head = {"kind": "main", "arm": arm, "seed": runs[folder].config.seed, "budget": 1.0, "option": 0}
-            rows.append({"protocol": protocol.digest, **head, **outcome})
+            rows.append({**signed(protocol), **head, **outcome})
     return rows
 
 

@@ -118,9 +118,14 @@ def carry_out(
     world = host or _host(config.host, json.dumps(config.tasks.style))
     task = Task(job, protocol, config, folder, world, should_stop)
     found = {"tune": _tune, "main": _main, "flip": _flip, "host": _bare}[job.kind](task)
-    outcome = {"schema": SCHEMA, "protocol": protocol.digest, **asdict(job), **found}
+    outcome = {**signed(protocol), **asdict(job), **found}
     write_whole(place / OUTCOME_FILE, json.dumps(outcome) + "\n")
     return outcome
+
+
+def signed(protocol: Protocol) -> dict[str, Any]:
+    """What every outcome begins with: which protocol and which code it comes from."""
+    return {"schema": SCHEMA, "protocol": protocol.digest, "source": runs.source()}
 
 
 def read_outcome(place: Path, protocol: Protocol) -> dict[str, Any] | None:
@@ -278,7 +283,7 @@ def bare_host(protocol: Protocol, config: RunConfig, host: Host, place: Path) ->
     evaluation = Evaluation(HOST, HOST, examiner.fingerprint, tuple(answers))
     systems = {HOST: {**_bits(evaluation), **_costs(evaluation)}}
     found = {"systems": systems, "host": evaluation.host, "versions": runs.versions()}
-    return {"protocol": protocol.digest, **asdict(HOST_JOB), **found}
+    return {**signed(protocol), **asdict(HOST_JOB), **found}
 
 
 def questions_of(protocol: Protocol, config: RunConfig, shifts: Sequence[str]) -> list[Question]:

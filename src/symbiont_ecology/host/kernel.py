@@ -152,8 +152,11 @@ class HostKernel:
         return self._codec.end_tokens[0]
 
     def fingerprint(self) -> str:
-        """Hash of every base weight, name and bytes (hex). It never changes."""
-        digest = hashlib.blake2b(digest_size=16)
+        """Hash (hex) of all that decides an answer: every base weight, config, tokenizer, chat template.
+
+        It never changes, and is the same on every path through a host.
+        """
+        digest = hashlib.blake2b(self._codec.identity(is_chat=self._is_chat), digest_size=16)
         for name, weight in sorted(self._decoder.weights().items()):
             digest.update(name.encode())
             digest.update(weight.detach().contiguous().reshape(-1).cpu().view(torch.uint8).numpy().tobytes())

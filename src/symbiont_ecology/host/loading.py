@@ -26,6 +26,8 @@ EMBEDDED = "embedded"
 EMBEDDED_FOLDER = Path(__file__).parent / "embedded" / "model"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 _PLAIN_TOKENIZERS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
+_INCIDENTAL = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"})
+"""Keys of a ``config.json`` that say nothing about what is computed."""
 
 
 def find_folder(name_or_path: str | Path) -> Path:
@@ -145,6 +147,7 @@ class TextCodec:
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         self._folder = folder
+        self._config = {key: value for key, value in config.items() if key not in _INCIDENTAL}
         self._tokenizer: Any = None
         settings = _read_json(folder / "tokenizer_config.json")
         is_plain = (
@@ -174,6 +177,15 @@ class TextCodec:
                     f"expected a fast tokenizer (tokenizer.json) in {self._folder}: convert it first"
                 )
         return self._tokenizer
+
+    def identity(self, *, is_chat: bool) -> bytes:
+        """Everything beside the weights that decides an answer: config, tokenizer, ends, chat template."""
+        path = next(self._folder / name for name in _TOKENIZER_FILES if (self._folder / name).is_file())
+        # Parsed, where it can be: a copy that another library saved differs in white space.
+        tokenizer = _read_json(path) if path.suffix == ".json" else path.read_bytes().hex()
+        template = self.tokenizer.chat_template if is_chat else None
+        facts = [self._config, tokenizer, self.end_tokens, template]
+        return json.dumps(facts, sort_keys=True, default=str).encode()
 
     def encode(self, texts: Sequence[str], *, special: bool) -> list[np.ndarray]:
         """Token ids of each text, with or without the tokenizer's own special tokens around it."""
