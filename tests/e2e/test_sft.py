@@ -139,6 +139,7 @@ def test_sft_learns_from_a_file(symbiont: Symbiont, host: Path, small: list[str]
     [
         ([], "expected either a config or --match RUN"),
         (["base"], "expected --amount N"),
+        (["base", "--amount", "0"], "expected a budget above 0"),
         (["base", "--amount", "1e9", "--rates", "fast"], "expected numbers with commas"),
         (["base", "--amount", "1e9", "--rates", "-1"], "expected numbers above 0"),
         (["base", "--amount", "1e9", "--data", "nowhere.jsonl"], "no such file"),

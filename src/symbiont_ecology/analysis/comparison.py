@@ -30,6 +30,11 @@ from symbiont_ecology.statistics import (
 RESAMPLES = 1000
 KINDS = ("elicitation", "capability")
 
+SEEDS_NEEDED = {"depth": 16, "shared-families": 16, "unrelated-families": 16}
+"""Views whose spread over seeds is too wide for a claim from fewer."""
+POINTS_NEEDED = {"retention": 0.10}
+"""Differences in a view below which nothing is claimed, whatever the test says."""
+
 
 def summarise(outcomes: Outcomes) -> dict[str, Any]:
     """All numbers as plain values: what ``summary.json`` of a pack holds."""
@@ -69,7 +74,7 @@ def _course(outcomes: Outcomes, arm: str) -> Iterator[tuple[str, dict[str, Any]]
             "net_per_episode": _mean(net),
             "roi": _mean([one["earned"] / one["spent"] if one["spent"] else 0.0 for one in life]),
             "coverage": _mean([row["coverage"] for row in rows]),
-            "train_flops": [min(_flops(rows)), max(_flops(rows))],
+            "train_flops": _mean(_flops(rows)),
             "off_budget": max(abs(one / target - 1) for one in _flops(rows)),
             "select_flops": _mean([row["selection_flops"] for row in rows]),
             "flops_per_solved": cost,
@@ -119,7 +124,7 @@ def _differences(
                 if arm == main or mine is None or theirs is None:
                     continue
                 views.setdefault(view, {})[arm] = difference_of(mine.minus(theirs))
-            _adjust(views.get(view, {}))
+            _adjust(outcomes, views.get(view, {}), view)
         yield f"{budget:g}", views
 
 
@@ -133,12 +138,17 @@ def _peer(outcomes: Outcomes) -> dict[str, Any]:
         found = outcomes.verdicts("sft", budget, "in-distribution")
         if found is not None:
             by_budget[f"{budget:g}"] = _mean(found.by_seed())
-    told = _mean(ceiling.by_seed())
     if not by_budget:
         return {}
-    best = list(by_budget.values())[-1]
-    share = {budget: value / best if best else 0.0 for budget, value in by_budget.items()}
-    return {"ceiling": told, "sft": by_budget, "sft_minus_ceiling": best - told, "share_of_best": share}
+    told, best = _mean(ceiling.by_seed()), max(by_budget.values())
+    largest, last = list(by_budget.items())[-1]
+    return {
+        "ceiling": told,
+        "sft": by_budget,
+        "largest": largest,
+        "sft_minus_ceiling": last - told,
+        "share_of_best": {budget: value / best if best else 0.0 for budget, value in by_budget.items()},
+    }
 
 
 def _retention(outcomes: Outcomes) -> dict[str, Any]:
@@ -325,15 +335,21 @@ def _against_main(outcomes: Outcomes, values: Mapping[str, Mapping[int, float]])
             **asdict(paired_interval(mine, theirs)),
             "p": sign_flip(differences),
             "detectable": detectable(differences),
+            "seeds": differences,
         }
-    _adjust(found)
+    _adjust(outcomes, found)
     return found
 
 
-def _adjust(tests: Mapping[str, dict[str, Any]]) -> None:
-    """Controls the false discoveries of one family of tests."""
+def _adjust(outcomes: Outcomes, tests: Mapping[str, dict[str, Any]], view: str = "") -> None:
+    """Controls the false discoveries of one family of tests, and says which differences are claimed."""
     for one, adjusted in zip(tests.values(), false_discovery([t["p"] for t in tests.values()]), strict=True):
         one["p_adjusted"] = adjusted
+        one["is_claimed"] = (
+            adjusted < outcomes.protocol["level"]
+            and len(one["seeds"]) >= SEEDS_NEEDED.get(view, 2)
+            and abs(one["estimate"]) >= POINTS_NEEDED.get(view, 0.0)
+        )
 
 
 def _per_solved(system: Mapping[str, Any], shift: str) -> float:
@@ -347,4 +363,4 @@ def _flops(rows: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if values else 0.0
+    return float(np.mean(values))

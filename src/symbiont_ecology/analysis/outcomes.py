@@ -130,8 +130,11 @@ class Outcomes:
         return _verdicts(self.main(arm, budget), shift, routing or self.routing(arm))
 
     def cells(self, kind: str) -> list[str]:
-        """In-distribution cells of a kind: ``elicitation`` (the host can, when told) or ``capability``."""
-        ceiling = self.host["systems"][HOST]["bits"]["ceiling"]
+        """In-distribution cells of a kind: ``elicitation`` (the host can, when told) or ``capability``.
+
+        None where nothing can be told: tasks from a data file have no convention.
+        """
+        ceiling = self.host["systems"][HOST]["bits"].get("ceiling", {})
         share = {cell: bits.count("1") / len(bits) for cell, bits in ceiling.items()}
         is_high = {cell: value >= self.protocol["elicitation"] for cell, value in share.items()}
         return [cell for cell, high in is_high.items() if high == (kind == "elicitation")]

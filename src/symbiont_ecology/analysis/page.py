@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from symbiont_ecology.analysis.comparison import SEEDS_NEEDED
 from symbiont_ecology.analysis.outcomes import HOST, Outcomes
 
 FIGURES = {
@@ -54,26 +55,18 @@ def render(
 
 
 def _reading(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
-    seeds = summary["seeds"]
-    count = (
-        f"{min(seeds.values())} to {max(seeds.values())}"
-        if len(set(seeds.values())) > 1
-        else max(seeds.values())
-    )
+    seeds, cells = sorted(set(summary["seeds"].values())), summary["cells"]
+    count = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else seeds[0]
+    budgets = ", ".join(_flops(budget * outcomes.protocol["unit_flops"]) for budget in outcomes.budgets)
     return (
-        f"{len(outcomes.arms)} arms, {count} seeds each, budgets of "
-        f"{', '.join(_flops(budget * outcomes.protocol['unit_flops']) for budget in outcomes.budgets)} "
-        "useful "
-        "training FLOPs. Percent right on holdout questions, "
-        f"{outcomes.protocol['per_cell']} different ones per cell and shift, the same for every arm and "
-        "seed; every "
-        "cell weighs the same. Brackets are 95 % intervals by bootstrap over seeds and questions, clustered "
-        "by "
-        "family; p is an exact sign-flip test over seeds, adjusted for false discoveries within a table (q). "
-        "*Elicitation* cells are those in which the bare host is right at least "
-        f"{100 * outcomes.protocol['elicitation']:.0f} % of the time when the wanted convention is told "
-        f"({len(summary['cells']['elicitation'])} of them), *capability* cells the others "
-        f"({len(summary['cells']['capability'])})."
+        f"{len(outcomes.arms)} arms, {count} seeds each, budgets of {budgets} useful training FLOPs. "
+        f"Percent right on holdout questions, {outcomes.protocol['per_cell']} different ones per cell and "
+        "shift, the same for every arm and seed; every cell weighs the same. Brackets are 95 % intervals by "
+        "bootstrap over seeds and questions, clustered by family; p is an exact sign-flip test over seeds, "
+        "adjusted for false discoveries within a table (q). *Elicitation* cells are those in which the bare "
+        f"host is right at least {100 * outcomes.protocol['elicitation']:.0f} % of the time when the wanted "
+        f"convention is told ({len(cells['elicitation'])} of them), *capability* cells the others "
+        f"({len(cells['capability'])})."
     )
 
 
@@ -83,7 +76,7 @@ def _classic(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
     for arm in outcomes.arms:
         if (did := summary["arms"][arm].get(largest)) is None:
             continue
-        accuracy = summary["accuracy"][largest][outcomes.shifts[0]][arm]
+        accuracy = summary["accuracy"][largest].get(outcomes.shifts[0], {}).get(arm)
         rows.append(
             [
                 arm,
@@ -111,10 +104,9 @@ def _classic(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
         "pays off after",
     ]
     return (
-        f"At {_flops(outcomes.budgets[-1] * outcomes.protocol['unit_flops'])} FLOPs; means of a run. Net is "
-        "revenue minus "
-        "cost per episode (a rollout), ROI revenue ÷ cost (– where nothing is earned), coverage cells of the "
-        "archive.\n\n" + _table(head, rows)
+        f"At {_budget(outcomes, outcomes.budgets[-1])}; means of a run. Net is revenue minus cost per "
+        "episode (a rollout), ROI revenue ÷ cost (– where nothing is earned), coverage cells of the archive; "
+        "training pays off against the bare host after so many right answers.\n\n" + _table(head, rows)
     )
 
 
@@ -164,21 +156,23 @@ def _second(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _differences(outcomes: Outcomes, summary: Mapping[str, Any], table: str) -> Iterator[str]:
+    needed = ", ".join(f"{view} {count}" for view, count in SEEDS_NEEDED.items() if view in outcomes.shifts)
     yield (
-        "In points. Bold where q is below the level; *detectable* is the difference that so many seeds find "
-        "four times "
-        "out of five, the mean over the table's arms."
+        "In points. Bold is what is claimed: q below the level"
+        + (f", with at least so many seeds: {needed}" if needed else "")
+        + ("; retention from 10 points on" if "retention" in outcomes.shifts else "")
+        + ". *Detectable* is the difference that so many seeds find four times out of five, the mean over "
+        "the table's arms."
     )
     for budget, views in summary[table].items():
         arms = [arm for arm in (HOST, *outcomes.arms) if any(arm in found for found in views.values())]
         if not arms:
             continue
-        level = summary["protocol"]["level"]
         rows = []
         for view, found in views.items():
             least = [one["detectable"] for one in found.values() if one["detectable"] is not None]
             mean = f"{100 * sum(least) / len(least):.1f}" if least else "–"
-            rows.append([view, *(_scaled(found.get(arm), level, 100, 1) for arm in arms), mean])
+            rows.append([view, *(_scaled(found.get(arm), 100, 1) for arm in arms), mean])
         yield f"At {_budget(outcomes, budget)}:\n\n" + _table(["", *arms, "detectable"], rows)
 
 
@@ -189,10 +183,9 @@ def _peer(summary: Mapping[str, Any]) -> str:
     shares = ", ".join(f"{budget} ×: {100 * share:.0f} %" for budget, share in peer["share_of_best"].items())
     return (
         f"Told which convention is wanted, the bare host is right on {100 * peer['ceiling']:.1f} % (mean "
-        "over the "
-        f"in-distribution cells); SFT at the largest budget is {100 * peer['sft_minus_ceiling']:+.1f} points "
-        "from "
-        f"that. Its accuracy as a share of its best, by budget: {shares}."
+        f"over the in-distribution cells); SFT at {peer['largest']} × is "
+        f"{100 * peer['sft_minus_ceiling']:+.1f} points from that. Its accuracy as a share of its best, by "
+        f"budget: {shares}."
     )
 
 
@@ -203,9 +196,8 @@ def _retention(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
         return
     yield (
         "Retention: of the questions about the other conventions that the bare host answers when told, the "
-        "share that an "
-        "arm still answers. Hypervolume: the area that an arm's (skill, retention) points dominate, over all "
-        "budgets."
+        "share that an arm still answers. Hypervolume: the area that an arm's (skill, retention) points "
+        "dominate, over all budgets."
     )
     against = summary["retention"]["differences"]
     largest, rows = f"{outcomes.budgets[-1]:g}", []
@@ -213,8 +205,7 @@ def _retention(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
         points = one["points"].get(largest, [])
         skill, kept = (100 * sum(point[axis] for point in points) / max(len(points), 1) for axis in (0, 1))
         area = sum(one["hypervolume"]) / len(one["hypervolume"])
-        difference = _scaled(against.get(arm), summary["protocol"]["level"], 1, 3)
-        rows.append([arm, f"{skill:.1f}", f"{kept:.1f}", f"{area:.3f}", difference])
+        rows.append([arm, f"{skill:.1f}", f"{kept:.1f}", f"{area:.3f}", _scaled(against.get(arm), 1, 3)])
     main = summary["protocol"]["main"]
     yield _table(["arm", "skill", "retention", "hypervolume", f"{main} minus this"], rows)
 
@@ -222,6 +213,12 @@ def _retention(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
 def _routing(summary: Mapping[str, Any]) -> Iterator[str]:
     if not summary["routing"]:
         yield "Not measured."
+        return
+    yield (
+        "At the largest budget. *Family* and *cell* are oracles that read labels; *committed* is the same "
+        "router where it must not leave a question to the host: the difference is what abstaining costs or "
+        "gains."
+    )
     for arm, shifts in summary["routing"].items():
         names = list(dict.fromkeys(name for one in shifts.values() for name in one["accuracy"]))
         rows = []
@@ -231,12 +228,13 @@ def _routing(summary: Mapping[str, Any]) -> Iterator[str]:
                 f"{name} {100 * gap['estimate']:+.1f} [{100 * gap['low']:+.1f}, {100 * gap['high']:+.1f}]"
                 for name, gap in one["minus"].items()
             )
-            rows.append([shift, *cells, f"{100 * one['abstained']:.0f} %", gaps])
-        head = ["", *names, "left to the host", f"{names[0]} minus …, points"]
-        yield (
-            f"**{arm}**, at the largest budget (family and cell are oracles that read labels):\n\n"
-            + _table(head, rows)
-        )
+            flops = one["flops"]
+            saved = (
+                f"{100 * (1 - flops[names[0]] / flops['committed']):+.1f} %" if "committed" in flops else "–"
+            )
+            rows.append([shift, *cells, f"{100 * one['abstained']:.0f} %", saved, gaps])
+        head = ["", *names, "left to the host", "FLOPs that it saves", f"{names[0]} minus …, points"]
+        yield f"**{arm}**:\n\n{_table(head, rows)}"
 
 
 def _flip(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
@@ -247,18 +245,16 @@ def _flip(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
     plan = outcomes.protocol["flip"]
     yield (
         f"At {_budget(outcomes, plan['at'])} half of the families (another half for every seed) change to a "
-        "convention that "
-        f"is not the habit, at {_budget(outcomes, plan['back'])} they change back. Nobody is told. Every arm "
-        "goes on "
-        "with the same extra FLOPs. Area: mean height over both phases; at zero extra: right after the "
-        "changes."
+        f"convention that is not the habit, at {_budget(outcomes, plan['back'])} they change back. Nobody is "
+        "told. Every arm goes on with the same extra FLOPs. Area: mean height over both phases; at zero "
+        "extra: right after the changes."
     )
-    rows, level = [], summary["protocol"]["level"]
+    rows = []
     for arm, one in arms.items():
         cells = [arm]
         for name in ("area", "at_zero"):
             difference = summary["flip"]["differences"][name].get(arm)
-            cells += [f"{100 * sum(one[name]) / len(one[name]):.1f}", _scaled(difference, level, 100, 1)]
+            cells += [f"{100 * sum(one[name]) / len(one[name]):.1f}", _scaled(difference, 100, 1)]
         rows.append(cells)
     main = summary["protocol"]["main"]
     yield _table(["arm", "area", f"{main} minus this", "at zero extra", f"{main} minus this"], rows)
@@ -310,12 +306,12 @@ def _percent(found: Mapping[str, float] | None) -> str:
     return f"{100 * found['estimate']:.1f} [{100 * found['low']:.1f}, {100 * found['high']:.1f}]"
 
 
-def _scaled(found: Mapping[str, float] | None, level: float, scale: float, digits: int) -> str:
-    """A difference with its interval and q; bold where q is below the level."""
+def _scaled(found: Mapping[str, Any] | None, scale: float, digits: int) -> str:
+    """A difference with its interval and q; bold where it is claimed."""
     if found is None:
         return "–"
     mid, low, high = (f"{scale * found[key]:+.{digits}f}" for key in ("estimate", "low", "high"))
-    shown = f"**{mid}**" if found["p_adjusted"] < level else mid
+    shown = f"**{mid}**" if found["is_claimed"] else mid
     return f"{shown} [{low}, {high}] q={found['p_adjusted']:.2g}"
 
 

@@ -16,13 +16,13 @@ def tell_comparison(outcomes: Outcomes, summary: Mapping[str, Any], console: Con
     console, largest = console or Console(), f"{outcomes.budgets[-1]:g}"
     did = _table("", "runs", "train FLOPs", "episodes", "ROI", "births", "deaths", "coverage")
     for arm in outcomes.arms:
-        one = summary["arms"][arm][largest]
-        spent = sum(one["train_flops"]) / 2
+        if (one := summary["arms"][arm].get(largest)) is None:
+            continue
         counts = (f"{one[key]:.0f}" for key in ("births", "deaths", "coverage"))
         did.add_row(
             arm,
             str(summary["seeds"][arm]),
-            f"{spent:.3g}",
+            f"{one['train_flops']:.3g}",
             f"{one['rollouts']:.0f}",
             f"{one['roi']:.2f}",
             *counts,

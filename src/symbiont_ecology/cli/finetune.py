@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,7 +40,7 @@ def sft(
         ),
     ] = "train_flops",
     amount: Annotated[
-        float | None, typer.Option(min=0, help="That much of it, instead of what the run spent.")
+        float | None, typer.Option(help="That much of it, instead of what the run spent.")
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="JSONL or Parquet file to learn from, instead of the tasks.")
@@ -55,7 +56,7 @@ def sft(
         bool, typer.Option("--dry-run", help="Check everything, say the plan, do nothing.")
     ] = False,
 ) -> None:
-    """Fine-tune one adapter on gold answers with the compute of a run. The same command goes on."""
+    """Fine-tune one adapter on gold answers with a run's compute. With --out the same command goes on."""
     from symbiont_ecology.engine.build import check
     from symbiont_ecology.evaluation.sft import Plan, claim, sft_config
 
@@ -137,6 +138,10 @@ def _plan(
         spend = Budget(measure, amount)
     if amount is not None:
         spend = Budget(measure, amount)
+    if not 0 < spend.amount < math.inf:
+        raise ConfigError(
+            f"sft: expected a budget above 0, got {spend.amount:g} {measure}: give another --amount"
+        )
     if data is not None:
         source = {"kind": "file", "name": "data", "path": str(data)}
         depths = task_sources.build(source).family().depths

@@ -120,7 +120,7 @@ def _examine(folder: Path, asked: Asked, sft: Path | None, host: str | None) -> 
     from symbiont_ecology.evaluation.measure import Candidates, note
     from symbiont_ecology.weights.peft_files import stated_rank
 
-    candidates = Candidates.of_run(folder)
+    candidates = Candidates.of_run(folder, is_kept=True)
     # Before the host is loaded: a wrong word or file costs no time.
     questions, selection = asked.questions(candidates), asked.selected(candidates)
     asked.way(candidates)

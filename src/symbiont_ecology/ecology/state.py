@@ -6,7 +6,10 @@ slots and caches are not state. ``save`` is atomic: blobs first (write-once), th
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -99,6 +102,24 @@ def save(state: EcologyState, folder: Path, name: str = STATE_FILE) -> None:
         ) from error
 
 
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """One process at a time keeps moments of a run, or deletes what neither it nor a moment needs.
+
+    Raises:
+        RunError: the folder cannot be read.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)  # the folder itself is the lock
+    except OSError as error:
+        raise RunError(f"no run in {folder}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def keep(state: EcologyState, folder: Path) -> None:
     """Keeps the state of an evaluation: a run that goes on leaves its blobs alone, so it can be made again.
 
@@ -111,6 +132,18 @@ def keep(state: EcologyState, folder: Path) -> None:
     except OSError as error:
         raise RunError(f"cannot write {moments}: {error.strerror}") from error
     save(state, moments, f"{state.generation}.json")
+
+
+def load_and_keep(folder: Path) -> EcologyState:
+    """The last checkpoint, kept before a run that goes on can delete what it names.
+
+    Raises:
+        RunError: there is none, it is damaged, or it cannot be kept.
+    """
+    with alone(folder):
+        state = load(folder)
+        keep(state, folder)
+        return state
 
 
 def kept(folder: Path) -> list[EcologyState]:

@@ -229,7 +229,8 @@ def _checkpoint(state: EcologyState, world: World, log: EventLog, folder: Path) 
     log.sync()
     world.store.flush(reachable)
     checkpoint.save(state, folder)
-    world.store.collect(_needed(state, folder))
+    with checkpoint.alone(folder):  # an evaluation may be reading
+        world.store.collect(_needed(state, folder))
 
 
 def _needed(state: EcologyState, folder: Path) -> set[BlobRef]:

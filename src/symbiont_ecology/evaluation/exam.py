@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.config import find_data
-from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.world import Host
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.evaluation.answers import Watch, quietly
@@ -144,8 +143,6 @@ def sit(
 ) -> Exam:
     """The exam of a run; ``selection`` questions judge its candidates anew, beside practice."""
     way, main = asked.way(candidates), asked.name
-    # Now, not when all is asked: a run that goes on meanwhile would collect what it no longer needs.
-    checkpoint.keep(candidates.portfolio.state, candidates.folder)
     systems = {name: candidates.evaluate(questions, host, name, watch=watch) for name in ("host", "single")}
     if sft is not None:
         systems["sft"] = evaluate_adapter(sft, questions, host)

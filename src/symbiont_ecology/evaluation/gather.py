@@ -21,6 +21,7 @@ from symbiont_ecology.evaluation.measure import Candidates
 from symbiont_ecology.evaluation.protocol import Arm, Protocol
 from symbiont_ecology.evaluation.shifts import find_shift
 from symbiont_ecology.plasticity import plasticities
+from symbiont_ecology.tasks import reward_rules
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,12 @@ def _arms(runs: Mapping[Path, Candidates]) -> dict[str, list[Path]]:
     return arms
 
 
+def _sees(config: RunConfig) -> str:
+    """What learning is told."""
+    parts = (plasticities.build(config.plasticity), reward_rules.build(config.reward))
+    return "gold answers" if any(part.sees_gold for part in parts) else "verdicts"
+
+
 def _protocol(
     name: str,
     arms: Mapping[str, Sequence[Path]],
@@ -105,9 +112,8 @@ def _protocol(
     for arm, members in arms.items():
         config = runs[members[0]].config
         is_one = len(runs[members[0]].portfolio.elites) == 1 or arm.startswith("single")
-        sees = "gold answers" if plasticities.build(config.plasticity).sees_gold else "verdicts"
         about = ", ".join(sorted(str(folder) for folder in members))
-        sides[arm] = Arm(about=about, sees=sees, routing="single" if is_one else "learned")
+        sides[arm] = Arm(about=about, sees=_sees(config), routing="single" if is_one else "learned")
     return Protocol(
         name=name,
         question="how do these runs compare?",

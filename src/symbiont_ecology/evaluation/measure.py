@@ -136,14 +136,17 @@ class Candidates:
     selection: Cost = NO_COST
 
     @classmethod
-    def of_run(cls, folder: Path, generation: int | None = None) -> Candidates:
+    def of_run(cls, folder: Path, generation: int | None = None, *, is_kept: bool = False) -> Candidates:
         """Reads a run back as it stands, or as it was when it was evaluated in an earlier generation.
+
+        A run that goes on meanwhile leaves alone what this moment needs if ``is_kept``.
 
         Raises:
             RunError: no run there, no checkpoint yet, damaged files, or a generation that was not kept.
         """
         config = read_config(folder)
-        return cls(folder, config, Portfolio.of_run(folder, checkpoint.load(folder, generation), config))
+        state = checkpoint.load_and_keep(folder) if is_kept else checkpoint.load(folder, generation)
+        return cls(folder, config, Portfolio.of_run(folder, state, config))
 
     def questions(
         self, per_cell: int, shifts: Sequence[str] = ("in-distribution",), seed: int = 0
@@ -229,13 +232,15 @@ def evaluate_adapter(
 def difference(better: Evaluation, worse: Evaluation, seed: int = 0) -> Interval:
     """Accuracy of one minus that of the other on the same questions, 95 % by bootstrap over questions.
 
+    One question alone bounds nothing.
+
     Raises:
         ValueError: they did not answer the same questions.
     """
     if [one.question.id for one in better.answers] != [one.question.id for one in worse.answers]:
         raise ValueError("expected two evaluations of the same questions in the same order")
-    pairs = zip(better.verdicts, worse.verdicts, strict=True)
-    return bootstrap_interval([left - right for left, right in pairs], seed)
+    apart = [left - right for left, right in zip(better.verdicts, worse.verdicts, strict=True)]
+    return bootstrap_interval(apart, seed) if len(apart) > 1 else Interval(sum(apart), -1.0, 1.0)
 
 
 def note(evaluation: Evaluation, candidates: Candidates, asked: dict[str, Any]) -> None:

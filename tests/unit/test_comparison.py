@@ -1,0 +1,164 @@
+"""Comparisons of outcomes that were made up, so that the truth is known."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from symbiont_ecology.analysis.comparison import summarise
+from symbiont_ecology.analysis.figures import draw_all
+from symbiont_ecology.analysis.outcomes import Outcomes
+from symbiont_ecology.analysis.page import render
+from symbiont_ecology.analysis.terminal import tell_comparison
+from symbiont_ecology.errors import DataError
+from symbiont_ecology.evaluation.protocol import Protocol
+
+FAMILIES, DEPTHS, PER_CELL = tuple("abcdef"), ("short", "medium"), 40
+SHIFTS = ("in-distribution", "depth", "retention")
+TRUE = {"ecology": 0.7, "single": 0.5, "twin": 0.7, "sft": 0.9}
+"""How often an arm is right; the twin is as good as the ecology."""
+BUDGETS = (1.0, 4.0)
+
+
+def protocol(seeds: int) -> dict[str, Any]:
+    arms = {name: {"about": name, "routing": "learned", "also": ["committed"]} for name in TRUE}
+    arms["routed"] = {"about": "the same runs", "of": "single", "routing": "committed"}
+    made = Protocol.model_validate(
+        {
+            "name": "made-up",
+            "question": "does the instrument see what is there?",
+            "base": [],
+            "unit_flops": 1e9,
+            "budgets": BUDGETS,
+            "seeds": list(range(seeds)),
+            "arms": arms,
+            "shifts": SHIFTS,
+            "per_cell": PER_CELL,
+            "flip": {"at": 4, "back": 8, "extra": [0, 1]},
+        }
+    )
+    return made.model_dump(mode="json")
+
+
+def bits(generator: np.random.Generator, share: float) -> dict[str, str]:
+    cells = [f"{family}/{depth}" for family in FAMILIES for depth in DEPTHS]
+    return {cell: "".join("01"[generator.random() < share] for _ in range(PER_CELL)) for cell in cells}
+
+
+def system(generator: np.random.Generator, share: float) -> dict[str, Any]:
+    return {
+        "bits": {shift: bits(generator, share) for shift in SHIFTS},
+        "flops": dict.fromkeys(SHIFTS, 1e6),
+        "abstained": dict.fromkeys(SHIFTS, 3),
+        "organelles": 2,
+    }
+
+
+def rows(seeds: int) -> Iterator[dict[str, Any]]:
+    generator = np.random.default_rng(0)
+    signed = {"schema": 1, "protocol": "0123", "source": "4567"}
+    host = system(generator, 0.2)
+    host["bits"] |= {"ceiling": bits(generator, 0.95), "retention": bits(generator, 1.0)}
+    alone = {"kind": "host", "arm": "host", "seed": 0, "host": "89ab", "versions": {"numpy": "2"}}
+    yield {**signed, **alone, "systems": {"host": host}}
+    for seed in range(seeds):
+        for arm, share in TRUE.items():
+            head = {**signed, "arm": arm, "seed": seed, "option": 0}
+            for budget in BUDGETS:
+                life = {"rollouts": 10, "births": 1, "merges": 0, "deaths": 1, "alive": 3}
+                yield {
+                    **head,
+                    "kind": "main",
+                    "budget": budget,
+                    "course": [],
+                    "coverage": 5,
+                    "selection_flops": 0,
+                    "life": {**life, "earned": 10.0, "spent": 5.0},
+                    "train": {"flops": 1e9 * budget},
+                    "systems": {way: system(generator, share) for way in ("learned", "committed")},
+                }
+            legs = [
+                {"phase": phase, "extra": extra, "train_flops": 1e9 * (since + extra)}
+                | {"systems": {way: system(generator, share) for way in ("learned", "committed")}}
+                for phase, since, extras in (("before", 4, [0]), ("flipped", 4, [0, 1]), ("back", 8, [0, 1]))
+                for extra in extras
+            ]
+            yield {**head, "kind": "flip", "budget": 4.0, "families": list("abc"), "legs": legs}
+
+
+@pytest.fixture(scope="module")
+def whole() -> Outcomes:
+    return Outcomes(protocol(8), list(rows(8)))
+
+
+@pytest.fixture(scope="module")
+def summary(whole: Outcomes) -> dict[str, Any]:
+    return summarise(whole)
+
+
+def test_a_difference_that_is_there_is_claimed_and_one_that_is_not_is_not(summary: dict[str, Any]) -> None:
+    for budget in ("1", "4"):
+        found = summary["differences"][budget]["in-distribution"]
+        for arm, points in {"single": 0.2, "sft": -0.2, "routed": 0.2, "host": 0.5}.items():
+            assert found[arm]["estimate"] == pytest.approx(points, abs=0.04)
+            assert found[arm]["low"] < points < found[arm]["high"]
+        assert found["single"]["is_claimed"]
+        assert found["twin"]["low"] < 0 < found["twin"]["high"]
+        assert not found["twin"]["is_claimed"]
+    flip = summary["flip"]["differences"]["area"]
+    assert flip["single"]["estimate"] == pytest.approx(0.2, abs=0.04)
+    assert flip["single"]["is_claimed"]
+    assert not flip["twin"]["is_claimed"]
+
+
+def test_what_needs_more_seeds_is_not_claimed_from_fewer(summary: dict[str, Any]) -> None:
+    depth = summary["differences"]["4"]["depth"]["single"]
+    assert depth["p_adjusted"] < 0.05
+    assert not depth["is_claimed"]
+    several = summarise(Outcomes(protocol(16), list(rows(16))))
+    assert several["differences"]["4"]["depth"]["single"]["is_claimed"]
+
+
+def test_the_peer_is_held_against_its_ceiling(summary: dict[str, Any]) -> None:
+    peer = summary["peer"]
+    assert peer["ceiling"] == pytest.approx(0.95, abs=0.02)
+    assert peer["sft_minus_ceiling"] == pytest.approx(-0.05, abs=0.03)
+    assert max(peer["share_of_best"].values()) == 1
+    assert len(summary["cells"]["elicitation"]) + len(summary["cells"]["capability"]) == 12
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 9, 13, 14, 20, 31])
+def test_every_part_of_a_suite_makes_a_page(whole: Outcomes, tmp_path: Path, count: int) -> None:
+    """Seed by seed, as a suite does its jobs: whatever is finished when somebody looks."""
+    tuned = {"chosen": {arm: {"1": 0, "4": 0} for arm in TRUE}, "sweep": []}
+    some = Outcomes(whole.protocol, whole.rows[:count])
+    found = summarise(some)
+    page = render(some, found, tuned, draw_all(some, found, tmp_path))
+    assert page.startswith("# made-up")
+    assert "nan" not in page
+    tell_comparison(some, found, Console(file=io.StringIO(), width=200))
+
+
+def test_what_cannot_be_compared_is_said_in_words(whole: Outcomes) -> None:
+    with pytest.raises(DataError, match="bare host"):
+        summarise(Outcomes(whole.protocol, whole.rows[1:]))
+    others = [
+        row for row in whole.rows if row["arm"] == "host" or (row["arm"] == "ecology") == (row["seed"] == 0)
+    ]
+    with pytest.raises(DataError, match="seeds in common"):
+        summarise(Outcomes(whole.protocol, others))
+
+
+def test_tasks_without_a_convention_have_no_ceiling_and_no_kinds() -> None:
+    found = list(rows(2))
+    del found[0]["systems"]["host"]["bits"]["ceiling"]
+    summary = summarise(Outcomes(protocol(2), found))
+    assert summary["peer"] == {}
+    assert summary["cells"] == {"elicitation": [], "capability": []}
+    assert set(summary["accuracy"]["1"]) == set(SHIFTS)
