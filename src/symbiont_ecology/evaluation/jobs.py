@@ -288,7 +288,14 @@ def bare_host(protocol: Protocol, config: RunConfig, host: Host, place: Path) ->
 
 def questions_of(protocol: Protocol, config: RunConfig, shifts: Sequence[str]) -> list[Question]:
     """What every reported run is asked; the same for all arms and seeds."""
-    return draw_shifts(mixture(config), shifts, protocol.per_cell)
+    return list(_drawn(config.tasks.model_dump_json(), tuple(shifts), protocol.per_cell))
+
+
+@lru_cache(maxsize=4)
+def _drawn(tasks: str, shifts: tuple[str, ...], per_cell: int) -> tuple[Question, ...]:
+    """Once per process: drawing many questions takes a second."""
+    config = RunConfig.model_construct(tasks=TasksConfig.model_validate_json(tasks))
+    return tuple(draw_shifts(mixture(config), shifts, per_cell))
 
 
 def _bits(evaluation: Evaluation) -> dict[str, Any]:

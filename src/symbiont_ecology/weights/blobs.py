@@ -47,6 +47,8 @@ class BlobStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._new: dict[BlobRef, _Blob] = {}
+        self._latest: dict[BlobRef, _Blob] = {}
+        """Of the last flush: what the next generation begins with need not be read back."""
 
     def put_weights(self, weights: AdapterWeights) -> BlobRef:
         """Keeps an adapter and returns its reference."""
@@ -90,9 +92,10 @@ class BlobStore:
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            self._latest = {}
             for ref in sorted(wanted):
                 self._write(ref, self._new[ref])
-                del self._new[ref]
+                self._latest[ref] = self._new.pop(ref)
             _sync_folder(self.folder)
         except OSError as error:
             what = "no space left" if error.errno == errno.ENOSPC else error.strerror
@@ -101,21 +104,24 @@ class BlobStore:
     def collect(self, reachable: Iterable[BlobRef]) -> None:
         """Forgets every blob that is not ``reachable``, on disk and in memory, and files a crash left."""
         keep = set(reachable)
-        self._new = {ref: blob for ref, blob in self._new.items() if ref in keep}
+        self._new, self._latest = (
+            {ref: blob for ref, blob in held.items() if ref in keep} for held in (self._new, self._latest)
+        )
         for path in self.folder.glob("*.safetensors*"):
             if path.name.removesuffix(".safetensors") not in keep:
                 path.unlink()
 
     def _put(self, blob: _Blob) -> BlobRef:
         ref = blob.ref
-        if ref not in self._new and not self._path(ref).exists():
+        if ref not in self._new and ref not in self._latest and not self._path(ref).exists():
             # A copy, since the arrays are the caller's; read-only, since everyone shares it from now on.
             self._new[ref] = _Blob(blob.header, {name: _frozen(array) for name, array in blob.arrays.items()})
         return ref
 
     def _get(self, ref: BlobRef) -> _Blob:
-        if ref in self._new:
-            return self._new[ref]
+        for held in (self._new, self._latest):
+            if ref in held:
+                return held[ref]
         path = self._path(ref)
         try:
             data = path.read_bytes()

@@ -8,11 +8,11 @@ hashed features: Weinberger et al. 2009, arXiv:0902.2206.
 
 from __future__ import annotations
 
-import math
 import zlib
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from pydantic import PositiveFloat, PositiveInt
@@ -20,6 +20,9 @@ from pydantic import PositiveFloat, PositiveInt
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.routing.routers import Observation, Promise, routers
 from symbiont_ecology.types import OrganelleId
+
+PIECE = 1024
+"""Prompts that are embedded at once: bounds memory."""
 
 
 @routers.register("lexical")
@@ -40,18 +43,19 @@ class Lexical:
         host = seen.get(HOST, [])
         prior = sum(o.verdict for o in host) / len(host) if host else 0.0
         everyone = [HOST, *candidates]
-        known = frozenset(code for prompt in {o.prompt for o in observations} for code in self._codes(prompt))
+        known = np.array(sorted({code for o in observations for code in _ngrams(o.prompt, self.longest)[0]}))
         heads = np.stack([self._head(seen.get(who, []), prior, known) for who in everyone])
 
         def promise(prompts: Sequence[str]) -> np.ndarray:
             """Success beyond the host's mean."""
-            promised: np.ndarray = self._embed(prompts, known) @ heads.T
+            pieces = [prompts[start : start + PIECE] for start in range(0, len(prompts), PIECE)]
+            promised = np.concatenate([self._embed(piece, known) @ heads.T for piece in pieces])
             promised[:, 0] += self.margin
             return promised
 
         return promise
 
-    def _head(self, observations: Sequence[Observation], prior: float, known: frozenset[int]) -> np.ndarray:
+    def _head(self, observations: Sequence[Observation], prior: float, known: np.ndarray) -> np.ndarray:
         if not observations:
             return np.zeros(self.features)
         # One line per prompt and verdict mean: repeated prompts add weight, not rows.
@@ -67,23 +71,29 @@ class Lexical:
         kernel[np.diag_indices_from(kernel)] += self.ridge / weights
         return embedded.T @ np.linalg.solve(kernel, targets)
 
-    def _embed(self, prompts: Sequence[str], known: frozenset[int]) -> np.ndarray:
+    def _embed(self, prompts: Sequence[str], known: np.ndarray) -> np.ndarray:
         """Hashed n-gram counts ``(prompts, features)``, as long as the part of a prompt that is known.
 
         What nobody ever met must not borrow the evidence of a bucket that it happens to share.
         """
-        embedded = np.zeros((len(prompts), self.features))
-        for row, prompt in enumerate(prompts):
-            codes = Counter(self._codes(prompt))
-            for code, count in codes.items():
-                if code in known:
-                    embedded[row, code % self.features] += count
-            # A letter said ten times is not ten times the evidence: square roots, here and in the length.
-            embedded[row] = np.sqrt(embedded[row]) / math.sqrt(max(codes.total(), 1))
-        return embedded
+        found = [_ngrams(prompt, self.longest) for prompt in prompts]
+        codes, counts = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        rows = np.repeat(np.arange(len(found)), [len(codes) for codes, _ in found])
+        is_known = np.isin(codes, known)
+        places = rows * self.features + codes % self.features
+        size = len(found) * self.features
+        embedded = np.bincount(places[is_known], counts[is_known], size).reshape(len(found), self.features)
+        # A letter said ten times is not ten times the evidence: square roots, here and in the length.
+        lengths = np.sqrt(np.maximum(np.bincount(rows, counts, len(found)), 1))
+        return np.asarray(np.sqrt(embedded) / lengths[:, None])
 
-    def _codes(self, prompt: str) -> Iterator[int]:
-        """Every n-gram of a prompt, hashed."""
-        for size in range(1, self.longest + 1):
-            for start in range(len(prompt) - size + 1):
-                yield zlib.crc32(prompt[start : start + size].encode())
+
+@lru_cache(maxsize=1 << 15)
+def _ngrams(prompt: str, longest: int) -> tuple[np.ndarray, np.ndarray]:
+    """Hashes of all n-grams of a prompt, each once, and how often each occurs."""
+    found = [
+        zlib.crc32(prompt[start : start + size].encode())
+        for size in range(1, longest + 1)
+        for start in range(len(prompt) - size + 1)
+    ]
+    return np.unique(np.array(found, dtype=np.int64), return_counts=True)
