@@ -8,7 +8,8 @@ In README.md and docs/*.md, outside code blocks, a quotation is
     <!-- pack embedded-v1: accuracy.16.in-distribution.ecology.estimate 100 .1f -->72.4<!-- /pack -->
 
 that is: a pack, the keys on the way to a value of its summary.json, and, where they are wanted, a factor and
-a format of Python's.
+a format of Python's. Lines between ``<!-- excerpt embedded-v1 -->`` and ``<!-- /excerpt -->`` are the pack's
+excerpt.md.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import Any
 from symbiont_ecology.analysis import pack
 from symbiont_ecology.errors import EcologyError
 
+EXCERPT = re.compile(r"(<!-- excerpt (\S+) -->\n)(.*?)(<!-- /excerpt -->\n)", re.DOTALL)
 MARK = re.compile(r"<!-- pack (\S+): ([^>]+?) -->(.*?)<!-- /pack -->")
 SOURCES = {pack.PROTOCOL, pack.OUTCOMES, pack.TUNED}
 FORM = "<!-- pack NAME: KEYS [[FACTOR] FORMAT] -->VALUE<!-- /pack -->"
@@ -74,6 +76,18 @@ def check_files(folder: Path, again: Path) -> Iterator[str]:
         said, found = hashes.get(name), hashlib.sha256((folder / name).read_bytes()).hexdigest()
         if said != found:
             yield f"{manifest}: expected the hash {found:.16} for {name}, found {said or 'none':.16}"
+
+
+def check_excerpts(page: Path, home: Path) -> Iterator[tuple[str, str]]:
+    """Yields what is wrong with the excerpts of a page, each with the page as it should be."""
+    text = page.read_text(encoding="utf-8")
+    for found in EXCERPT.finditer(text):
+        source = home / found[2] / pack.EXCERPT
+        if not source.exists():
+            yield f"{page}: expected an excerpt of {found[2]}, found no {source}", text
+        elif (expected := source.read_text(encoding="utf-8")) != found[3]:
+            text = text.replace(found[0], found[1] + expected + found[4])
+            yield f"{page}: expected the excerpt that is in {source}, found another", text
 
 
 def check_page(page: Path, home: Path, text: list[str]) -> Iterator[str]:
@@ -134,6 +148,10 @@ def main() -> None:
     else:
         print(f"no packs in {home} yet: nothing to make again")
     for page in sorted([arguments.root / "README.md", *(arguments.root / "docs").glob("*.md")]):
+        for line, whole in check_excerpts(page, home):
+            wrong += [] if arguments.fill and whole != page.read_text(encoding="utf-8") else [line]
+            if arguments.fill:
+                page.write_text(whole, encoding="utf-8")
         text: list[str] = []
         found = list(check_page(page, home, text))
         if found and arguments.fill:

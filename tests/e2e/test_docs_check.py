@@ -98,6 +98,21 @@ def test_a_wrong_figure_is_one_line_that_fill_mends(root: Path, check: Check) ->
     assert page.read_text() == text
 
 
+def test_an_excerpt_is_that_of_its_pack(root: Path, check: Check) -> None:
+    page = root / "docs" / "results.md"
+    blocks = [f"<!-- excerpt {name} -->\nold\n<!-- /excerpt -->\n" for name in ("tiny", "other")]
+    page.write_text(f"text\n\n{blocks[0]}more\n{blocks[1]}")
+    said = check()
+    assert said.code == 1
+    assert "results.md: expected the excerpt that is in " in said.err
+    assert "results.md: expected an excerpt of other, found no " in said.err
+    page.write_text(page.read_text().partition("more")[0])
+    assert check("--fill").code == 0
+    assert "| single |" in page.read_text()
+    assert page.read_text().startswith("text\n\n<!-- excerpt tiny -->\n| percent right |")
+    assert check().code == 0
+
+
 WRONG = {
     mark("seeds.singel", "1"): "no singel there, but single",
     mark("seeds", "1"): "more keys are wanted: single",

@@ -14,7 +14,7 @@ from rich.console import Console
 from symbiont_ecology.analysis.comparison import summarise
 from symbiont_ecology.analysis.figures import draw_all
 from symbiont_ecology.analysis.outcomes import Outcomes
-from symbiont_ecology.analysis.page import render
+from symbiont_ecology.analysis.page import excerpt, render
 from symbiont_ecology.analysis.terminal import tell_comparison
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.evaluation.protocol import Protocol
@@ -142,6 +142,7 @@ def test_every_part_of_a_suite_makes_a_page(whole: Outcomes, tmp_path: Path, cou
     page = render(some, found, tuned, draw_all(some, found, tmp_path))
     assert page.startswith("# made-up")
     assert "nan" not in page
+    assert "| ecology |" in excerpt(some, found)
     tell_comparison(some, found, Console(file=io.StringIO(), width=200))
 
 

@@ -174,7 +174,8 @@ def _retention(outcomes: Outcomes) -> dict[str, Any]:
                 by_seed.setdefault(seed, []).append(pair)
         if points:
             areas[arm] = {seed: hypervolume(found) for seed, found in by_seed.items()}
-            arms[arm] = {"points": points, "hypervolume": list(areas[arm].values())}
+            volumes = list(areas[arm].values())
+            arms[arm] = {"points": points, "hypervolume": volumes, "mean": _mean(volumes)}
     return {"arms": arms, "differences": _against_main(outcomes, areas)}
 
 
@@ -230,6 +231,7 @@ def _flip(outcomes: Outcomes) -> dict[str, Any]:
             "at_zero": [_at_zero(row, routing) for row in rows],
             "seeds": [row["seed"] for row in rows],
         }
+        arms[arm]["mean"] = {name: _mean(arms[arm][name]) for name in ("area", "at_zero")}
         for name in ("area", "at_zero"):
             areas.setdefault(name, {})[arm] = dict(zip(arms[arm]["seeds"], arms[arm][name], strict=True))
     return {

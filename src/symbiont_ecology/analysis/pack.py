@@ -1,7 +1,7 @@
 """A paper pack: outcomes in, and out comes everything that is claimed of them.
 
     protocol.json  outcomes.jsonl.gz  tuned.json      what the suite left: enough to make the rest again
-    summary.json  README.md  *.png                    numbers, tables, figures
+    summary.json  README.md  excerpt.md  *.png        numbers, tables, what other pages quote, figures
     manifest.json                                     hashes of all of them, and of the protocol
 
 The same outcomes give the same files, byte for byte (with the same versions of numpy, scipy and matplotlib).
@@ -20,11 +20,12 @@ from typing import Any
 from symbiont_ecology.analysis.comparison import summarise
 from symbiont_ecology.analysis.figures import draw_all
 from symbiont_ecology.analysis.outcomes import Outcomes
-from symbiont_ecology.analysis.page import render
+from symbiont_ecology.analysis.page import excerpt, render
 from symbiont_ecology.errors import DataError
 
 PROTOCOL, OUTCOMES, TUNED = "protocol.json", "outcomes.jsonl.gz", "tuned.json"
 SUMMARY, PAGE, MANIFEST, INDEX = "summary.json", "README.md", "manifest.json", "README.md"
+EXCERPT = "excerpt.md"
 TITLE = "# Paper packs"
 LARGEST = 5_000_000
 """Bytes that the outcomes of a pack may take, compressed."""
@@ -68,6 +69,7 @@ def rebuild(folder: Path) -> dict[str, Any]:
     _write(folder / SUMMARY, summary)
     figures = draw_all(outcomes, summary, folder)
     (folder / PAGE).write_text(render(outcomes, summary, tuned, figures), encoding="utf-8")
+    (folder / EXCERPT).write_text(excerpt(outcomes, summary), encoding="utf-8")
     files = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
     hashes = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files}
     digest = outcomes.rows[0]["protocol"] if outcomes.rows else None

@@ -54,6 +54,23 @@ def render(
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def excerpt(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
+    """One table for other pages: percent right by budget in distribution, and by shift at the largest one."""
+    first, *others = outcomes.shifts
+    largest = f"{outcomes.budgets[-1]:g}"
+    columns = [(f"{budget:g}", first) for budget in outcomes.budgets] + [(largest, view) for view in others]
+    flips = summary["flip"]["arms"]
+    rows = []
+    for arm in (HOST, *outcomes.arms):
+        cells = [summary["accuracy"][budget].get(view, {}).get(arm) for budget, view in columns]
+        row = [arm, *("–" if one is None else f"{100 * one['estimate']:.0f}" for one in cells)]
+        if flips:
+            row.append(f"{100 * flips[arm]['mean']['area']:.0f}" if arm in flips else "–")
+        rows.append(row)
+    head = ["percent right", *(f"{budget:g} ×" for budget in outcomes.budgets), *others]
+    return _table([*head, *(["flip"] if flips else [])], rows) + "\n"
+
+
 def _reading(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
     seeds, cells = sorted(set(summary["seeds"].values())), summary["cells"]
     count = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else seeds[0]
@@ -202,10 +219,12 @@ def _retention(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
     against = summary["retention"]["differences"]
     largest, rows = f"{outcomes.budgets[-1]:g}", []
     for arm, one in found.items():
-        points = one["points"].get(largest, [])
-        skill, kept = (100 * sum(point[axis] for point in points) / max(len(points), 1) for axis in (0, 1))
-        area = sum(one["hypervolume"]) / len(one["hypervolume"])
-        rows.append([arm, f"{skill:.1f}", f"{kept:.1f}", f"{area:.3f}", _scaled(against.get(arm), 1, 3)])
+        if (points := one["points"].get(largest)) is None:
+            continue
+        skill, kept = (100 * sum(point[axis] for point in points) / len(points) for axis in (0, 1))
+        rows.append(
+            [arm, f"{skill:.1f}", f"{kept:.1f}", f"{one['mean']:.3f}", _scaled(against.get(arm), 1, 3)]
+        )
     main = summary["protocol"]["main"]
     yield _table(["arm", "skill", "retention", "hypervolume", f"{main} minus this"], rows)
 
@@ -254,7 +273,7 @@ def _flip(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
         cells = [arm]
         for name in ("area", "at_zero"):
             difference = summary["flip"]["differences"][name].get(arm)
-            cells += [f"{100 * sum(one[name]) / len(one[name]):.1f}", _scaled(difference, 100, 1)]
+            cells += [f"{100 * one['mean'][name]:.1f}", _scaled(difference, 100, 1)]
         rows.append(cells)
     main = summary["protocol"]["main"]
     yield _table(["arm", "area", f"{main} minus this", "at zero extra", f"{main} minus this"], rows)
