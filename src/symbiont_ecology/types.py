@@ -82,6 +82,9 @@ class Rollouts:
     ``ids`` and ``log_probabilities`` are ``(rows, new_tokens)``, padded with 0 beyond ``lengths``. A row
     that ended by itself holds its end-of-answer token as last id. Log-probabilities are the model's own
     (temperature 1, no truncation), in nats.
+
+    What it took, ``(rows,)`` each: ``read`` are prompt tokens that went through the host for this row,
+    ``fed`` new tokens that did, those after its end included; a host that does not count leaves both None.
     """
 
     texts: tuple[str, ...]
@@ -90,6 +93,8 @@ class Rollouts:
     lengths: np.ndarray
     prompt_lengths: np.ndarray
     traces: Traces | None = None
+    read: np.ndarray | None = None
+    fed: np.ndarray | None = None
 
     def completion(self, row: int) -> tuple[int, ...]:
         """The token ids that were produced for one row, end-of-answer included."""

@@ -317,6 +317,23 @@ def test_rows_that_end_early_leave_and_change_nothing(company: Company) -> None:
     assert ragged.texts[-1] == ""
 
 
+def test_a_rollout_says_what_went_through_the_host(company: Company) -> None:
+    rows = [Row(prompt, slot, 12) for prompt in PROMPTS[:3] for slot in (0, 0, 2, HOST_SLOT)]
+    found = company.kernel.rollout(rows, None, GREEDY)
+    assert found.read is not None
+    assert found.fed is not None
+    seen = set()
+    for place, row in enumerate(rows):  # a prompt is read once for every slot
+        once = found.prompt_lengths[place] if (row.slot, row.prompt) not in seen else 0
+        assert found.read[place] == once
+        seen.add((row.slot, row.prompt))
+    assert (found.fed >= found.lengths - 1).all()
+    assert (found.fed < found.lengths.max()).all()
+    alone = company.kernel.rollout(rows[:1], None, GREEDY)
+    assert alone.fed is not None
+    assert alone.fed.tolist() == (alone.lengths - 1).tolist()
+
+
 def test_prompts_are_scored_with_their_beginning_and_completions_without(company: Company) -> None:
     ids = company.tokenizer("19", add_special_tokens=False)["input_ids"]
     by_text, by_ids, nothing = company.kernel.score(["12+7="] * 3, ["19", ids, ""], 0)

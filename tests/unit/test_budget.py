@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from symbiont_ecology.economics.budget import ComputeBudget, Cost, Phase
 
 COUNT = st.integers(0, 10**18)
-COSTS = st.builds(Cost, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT)
+COSTS = st.builds(Cost, *[COUNT] * 7)
 
 
 @given(st.lists(st.tuples(st.sampled_from(get_args(Phase)), COSTS), max_size=8), st.randoms())

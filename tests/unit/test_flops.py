@@ -12,7 +12,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from hosts import make_host
-from symbiont_ecology.economics.flops import forward_flops, learning_flops, rollout_flops, scoring_flops
+from symbiont_ecology.economics.flops import (
+    executed_flops,
+    forward_flops,
+    learning_flops,
+    rollout_flops,
+    scoring_flops,
+)
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.loading import EMBEDDED_FOLDER
 from symbiont_ecology.host.shape import HostShape
@@ -99,4 +105,6 @@ def test_a_rollout_is_its_passes_one_by_one(prompt: int, new: int, lora: int) ->
         forward_flops(SHAPE, lora, 1, context=prompt + done, head_positions=1) for done in range(new - 1)
     ]
     assert rollout_flops(SHAPE, lora, prompt, new) == sum(passes)
+    spared = forward_flops(SHAPE, lora, prompt)
+    assert executed_flops(SHAPE, lora, prompt, 0, new - 1) == sum(passes) - spared
     assert rollout_flops(SHAPE, lora, prompt, 0) == forward_flops(SHAPE, lora, prompt)

@@ -133,16 +133,17 @@ def _fairness(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
         sides, spent = outcomes.protocol["arms"][arm], summary["arms"][arm]
         off = max((one["off_budget"] for one in spent.values()), default=0.0)
         selected = max((one["select_flops"] for one in spent.values()), default=0.0)
-        asked = list(spent.values())[-1]["organelles_asked"] if spent else 0
+        last = list(spent.values())[-1] if spent else {}
         rows.append(
             [
                 arm,
                 sides["about"],
                 sides["sees"],
                 f"{100 * off:.1f} %",
+                f"{last['executed_flops'] / last['train_flops']:.2f}" if last else "–",
                 _flops(selected),
                 sides["routing"],
-                f"{asked:.1f}",
+                f"{last.get('organelles_asked', 0):.1f}",
             ]
         )
     head = [
@@ -150,6 +151,7 @@ def _fairness(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
         "what it is",
         "sees",
         "off budget, worst run",
+        "executed ÷ useful FLOPs",
         "selection FLOPs",
         "answers by",
         "adapters that answered",

@@ -3,6 +3,7 @@
 from symbiont_ecology.economics.budget import ComputeBudget, Cost
 from symbiont_ecology.economics.flops import (
     ROLLOUT_WITH_LESSON,
+    executed_flops,
     forward_flops,
     learning_flops,
     rollout_flops,
@@ -20,6 +21,7 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "Prices",
+    "executed_flops",
     "forward_flops",
     "learning_flops",
     "rollout_flops",

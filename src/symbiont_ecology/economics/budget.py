@@ -10,7 +10,11 @@ Phase: TypeAlias = Literal["train", "select", "evaluate"]
 
 @dataclass(frozen=True)
 class Cost:
-    """An amount of work: ``flops`` are useful FLOPs, ``rows`` are prompts, many of which share one call."""
+    """An amount of work: ``flops`` are useful FLOPs, ``rows`` are prompts, many of which share one call.
+
+    ``executed`` are the FLOPs that were really computed: rows that wait for others included, prompts that
+    rows share counted once; 0 where nobody looked.
+    """
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -18,6 +22,7 @@ class Cost:
     calls: int = 0
     flops: int = 0
     updates: int = 0
+    executed: int = 0
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -27,6 +32,7 @@ class Cost:
             self.calls + other.calls,
             self.flops + other.flops,
             self.updates + other.updates,
+            self.executed + other.executed,
         )
 
     @property

@@ -37,10 +37,18 @@ def rollout_flops(shape: HostShape, lora_parameters: int, prompt_tokens: int, ne
     """
     if new_tokens == 0:
         return forward_flops(shape, lora_parameters, prompt_tokens)
-    steps = new_tokens - 1
+    return executed_flops(shape, lora_parameters, prompt_tokens, prompt_tokens, new_tokens - 1)
+
+
+def executed_flops(
+    shape: HostShape, lora_parameters: int, prompt_tokens: int, read_tokens: int, steps: int
+) -> int:
+    """What a row of a batch really took: as many of its prompt's tokens as were read for it (none, where a
+    neighbour had the same prompt), and ``steps`` passes over one token, those behind its end included.
+    """
     keys = steps * prompt_tokens + steps * (steps + 1) // 2  # prompt + 1, prompt + 2, … prompt + steps
     return (
-        forward_flops(shape, lora_parameters, prompt_tokens, head_positions=new_tokens)
+        forward_flops(shape, lora_parameters, read_tokens, head_positions=steps + 1)
         + 2 * steps * (shape.layers * shape.linear_parameters + lora_parameters)
         + _attention(shape, keys)
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from symbiont_ecology.ecology import HOST, EcologyState, Outcome, Trial
-from symbiont_ecology.economics import Cost, rollout_flops
+from symbiont_ecology.economics import Cost, executed_flops, rollout_flops
 from symbiont_ecology.engine.world import World
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT, Decoding, Item, OrganelleId, Rollouts, Row
@@ -68,11 +68,16 @@ def _judged(trial: Trial, rollouts: Rollouts, places: range, state: EcologyState
     texts = tuple(rollouts.texts[place] for place in places)
     verdicts = tuple(world.scene.tasks.verify(item, text) for item, text in zip(asked, texts, strict=True))
     rank = 0 if trial.who == HOST else state.population[trial.who].genome.rank
-    tokens = [(int(rollouts.prompt_lengths[place]), int(rollouts.lengths[place])) for place in places]
-    cost = Cost(
-        tokens_in=sum(read for read, _ in tokens),
-        tokens_out=sum(written for _, written in tokens),
-        rows=len(texts),
-        flops=sum(rollout_flops(world.host.shape, world.lora_parameters(rank), *pair) for pair in tokens),
-    )
+    cost = sum((_cost(rollouts, place, world, rank) for place in places), Cost())
     return Outcome(trial, texts, tuple(rollouts.completion(place) for place in places), verdicts, cost)
+
+
+def _cost(rollouts: Rollouts, place: int, world: World, rank: int) -> Cost:
+    """What one rollout took."""
+    shape, parameters = world.host.shape, world.lora_parameters(rank)
+    read, written = int(rollouts.prompt_lengths[place]), int(rollouts.lengths[place])
+    useful = executed = rollout_flops(shape, parameters, read, written)
+    if rollouts.read is not None and rollouts.fed is not None:
+        really = int(rollouts.read[place]), int(rollouts.fed[place])
+        executed = executed_flops(shape, parameters, read, *really)
+    return Cost(read, written, rows=1, flops=useful, executed=executed)

@@ -119,8 +119,13 @@ def _costs(
     read = dict(zip(prompts, map(len, world.host.encode(prompts)), strict=True)) if prompts else {}
     shape, parameters = world.host.shape, world.lora_parameters(rank)
     found: dict[str, Cost] = {}
+    seen: set[str] = set()
     for teaching, lesson in zip(teachings, lessons, strict=True):
-        cell, written = cell_name(teaching.item.cell), len(lesson.completion)
-        flops = learning_flops(shape, parameters, read[lesson.prompt], written)
-        found[cell] = found.get(cell, Cost()) + Cost(read[lesson.prompt], written, flops=flops)
+        cell, prompt, written = cell_name(teaching.item.cell), read[lesson.prompt], len(lesson.completion)
+        flops = executed = learning_flops(shape, parameters, prompt, written)
+        if lesson.prompt in seen:  # it is read once for all lessons on it
+            executed -= learning_flops(shape, parameters, prompt, 0)
+        seen.add(lesson.prompt)
+        cost = Cost(prompt, written, flops=flops, executed=executed)
+        found[cell] = found.get(cell, Cost()) + cost
     return found

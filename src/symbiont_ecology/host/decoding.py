@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -43,28 +44,31 @@ class Request:
 
 
 @dataclass
-class _Written:
-    """Growing answers ``(rows, new_tokens)``, filled in place by row number."""
+class Written:
+    """Growing answers ``(rows, new_tokens)``, filled in place by row number.
+
+    ``read`` and ``fed`` are the prompt and new tokens of each row that went through the host.
+    """
 
     ids: np.ndarray
     log_probabilities: np.ndarray
     lengths: np.ndarray
+    read: np.ndarray
+    fed: np.ndarray
 
 
-def write(
-    decoder: Decoder, bank: SlotBank, request: Request, budget: MemoryBudget
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Token ids, log-probabilities ``(rows, new_tokens)`` and lengths, in the order of the request."""
+def write(decoder: Decoder, bank: SlotBank, request: Request, budget: MemoryBudget) -> Written:
+    """Answers in the order of the request."""
     rows, longest = len(request.prompts), max(request.limits, default=0)
-    out = _Written(
+    out = Written(
         np.zeros((rows, longest), dtype=np.int64),
         np.zeros((rows, longest), dtype=np.float32),
-        np.zeros(rows, dtype=np.int64),
+        *(np.zeros(rows, dtype=np.int64) for _ in range(3)),
     )
     with torch.inference_mode():
         for wave in _waves(request, budget):
             _write_wave(decoder, bank, request, wave, budget.forward_tokens, out)
-    return out.ids, out.log_probabilities, out.lengths
+    return out
 
 
 def _waves(request: Request, budget: MemoryBudget) -> Iterator[np.ndarray]:
@@ -78,11 +82,14 @@ def _waves(request: Request, budget: MemoryBudget) -> Iterator[np.ndarray]:
 
 
 def _write_wave(
-    decoder: Decoder, bank: SlotBank, request: Request, rows: np.ndarray, max_tokens: int, out: _Written
+    decoder: Decoder, bank: SlotBank, request: Request, rows: np.ndarray, max_tokens: int, out: Written
 ) -> None:
     """Writes some rows of the request, sorted as ``_waves`` does, from their prompts to their ends."""
     limits, ends = np.asarray(request.limits, dtype=np.int64), np.array(request.end_tokens)
     prompts, slots = [request.prompts[row] for row in rows], [request.slots[row] for row in rows]
+    keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
+    is_new = np.array([True, *(one != before for before, one in pairwise(keys))])  # the others share it
+    out.read[rows] = np.where(is_new, [len(prompt) for prompt in prompts], 0)
     room, is_live = int(limits[rows].max()), np.ones(len(rows), dtype=bool)
     adapters, shares = _arranged(slots, bank, request, decoder.device)
     if request.tracer is None:
@@ -112,6 +119,7 @@ def _write_wave(
             adapters, shares = _arranged([request.slots[row] for row in rows], bank, request, decoder.device)
         if request.tracer is not None:
             request.tracer.move(rows, time + 1, shares)
+        out.fed[rows] += 1
         logits = session.step(tokens, adapters, shares)
 
 
@@ -127,7 +135,7 @@ def _arranged(
     return adapters.perturbed(request.tracer), tiling
 
 
-def _has_stopped(request: Request, out: _Written, rows: np.ndarray, length: int) -> np.ndarray:
+def _has_stopped(request: Request, out: Written, rows: np.ndarray, length: int) -> np.ndarray:
     """Which of these rows hold a stop text among their first ``length`` tokens."""
     texts = [request.text(out.ids[row, :length].tolist()) for row in rows]
     return np.array([any(stop in text for stop in request.decoding.stop) for text in texts], dtype=bool)

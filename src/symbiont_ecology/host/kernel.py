@@ -278,14 +278,12 @@ class HostKernel:
             lambda ids: self._codec.decode([ids])[0],
             tracer,
         )
-        ids, log_probabilities, lengths = self._within_memory(
-            lambda budget: writing.write(self._decoder, self._bank, request, budget)
-        )
-        texts = self._codec.decode([one[:length] for one, length in zip(ids.tolist(), lengths, strict=True)])
-        texts = [_cut(text, decoding.stop) for text in texts]
-        read = np.array([len(one) for one in prompts])
+        out = self._within_memory(lambda budget: writing.write(self._decoder, self._bank, request, budget))
+        answers = [one[:length] for one, length in zip(out.ids.tolist(), out.lengths, strict=True)]
+        texts = tuple(_cut(text, decoding.stop) for text in self._codec.decode(answers))
+        long = np.array([len(one) for one in prompts])
         traces = None if tracer is None else tracer.traces(decoding.perturbation)
-        return Rollouts(tuple(texts), ids, log_probabilities, lengths, read, traces)
+        return Rollouts(texts, out.ids, out.log_probabilities, out.lengths, long, traces, out.read, out.fed)
 
     def generate(
         self,
