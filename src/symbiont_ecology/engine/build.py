@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from symbiont_ecology.config import RunConfig
+from symbiont_ecology.engine.ration import moments
 from symbiont_ecology.engine.world import Host, World
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.operators import operators
@@ -156,5 +157,5 @@ def build_world(config: RunConfig, host: Host, folder: Path) -> World:
         strategy=strategies.build(config.strategy),
         plasticity=plasticities.build(config.plasticity),
         reward=reward_rules.build(config.reward),
-        train_flops=config.run.train_flops,
+        moments=moments(config),
     )

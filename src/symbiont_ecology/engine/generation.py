@@ -13,7 +13,7 @@ from symbiont_ecology.ecology import HOST, Decision, EcologyState, Outcome, Tria
 from symbiont_ecology.ecology.population import bankrupt, execute
 from symbiont_ecology.engine.act import act
 from symbiont_ecology.engine.learn import learn
-from symbiont_ecology.engine.ration import slack, within_budget
+from symbiont_ecology.engine.ration import stage, within_budget
 from symbiont_ecology.engine.remember import grow, remember
 from symbiont_ecology.engine.settle import settle
 from symbiont_ecology.engine.world import World
@@ -24,7 +24,7 @@ from symbiont_ecology.rng import Draw
 def run_generation(state: EcologyState, world: World, log: EventLog) -> GenerationEnded:
     """Advances the state by one generation, writes its events and returns the last of them."""
     draw, before = Draw(state.seed, state.generation), state.budget.train
-    world = world.at(before.flops + slack(state))  # what counts as right may change, and nobody is told
+    world = world.at(*stage(state, world.moments))  # what counts as right may change, and nobody is told
     scene = world.scene
     memory_mb = world.host.memory_mb
 
@@ -42,7 +42,7 @@ def run_generation(state: EcologyState, world: World, log: EventLog) -> Generati
     outcomes = act(trials, state, world, draw)
 
     # Learn: one gradient step for everyone. The new weights wait: the old ones earned the verdicts.
-    updates = learn(outcomes, state, world)
+    updates = learn(outcomes, state, world, draw)
     if world.host.memory_mb < memory_mb:
         events.append(BatchShrunk(state.generation, world.host.memory_mb))
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from symbiont_ecology.ecology import EcologyState, Outcome, cell_name
 from symbiont_ecology.economics import Cost, learning_flops
 from symbiont_ecology.engine.act import waves
+from symbiont_ecology.engine.ration import affordable
 from symbiont_ecology.engine.world import World
 from symbiont_ecology.plasticity import Lived, Teaching
+from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import BlobRef, LearningBatch, LearningStatistics, Lesson, OrganelleId
 
 
@@ -32,7 +34,7 @@ class Update:
     is_sick: bool = False
 
 
-def learn(outcomes: Sequence[Outcome], state: EcologyState, world: World) -> list[Update]:
+def learn(outcomes: Sequence[Outcome], state: EcologyState, world: World, draw: Draw) -> list[Update]:
     """One update for everyone who practised. Nothing is installed yet: the old weights acted."""
     practised: dict[OrganelleId, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
@@ -40,8 +42,18 @@ def learn(outcomes: Sequence[Outcome], state: EcologyState, world: World) -> lis
             practised[outcome.trial.who].append(outcome)
     updates = []
     for slots in waves(set(practised), world.host.slots):
-        updates += _learn_wave(slots, practised, state, world)
+        updates += _learn_wave(slots, practised, state, world, draw)
     return updates
+
+
+@dataclass(frozen=True)
+class _Taught:
+    """A lesson, whose it is, the cell that it is about, and what it takes alone."""
+
+    who: OrganelleId
+    cell: str
+    lesson: Lesson
+    cost: Cost
 
 
 def _learn_wave(
@@ -49,40 +61,42 @@ def _learn_wave(
     practised: dict[OrganelleId, list[Outcome]],
     state: EcologyState,
     world: World,
+    draw: Draw,
 ) -> list[Update]:
-    weights, memory, lessons, rates, costs, by_cell = {}, {}, [], {}, {}, {}
+    weights, memory, rates, taught = {}, {}, {}, list[_Taught]()
     for who, slot in slots.items():
         genome = state.population[who].genome
         weights[slot] = world.store.weights(genome.weights)
         memory[slot] = world.store.memory(state.population[who].memory)
         rates[slot] = genome.traits.get("learning_rate", 0.0)
-        teachings: Sequence[Teaching] = ()
         if rates[slot]:  # who cannot learn (the frozen control) pays for no lesson
             teachings, notes = world.plasticity.learn(_lived(practised[who], memory[slot].notes, world))
             memory[slot] = replace(memory[slot], notes=notes)
-        taught = [
-            Lesson(world.scene.tasks.prompt(one.item), one.completion, slot, one.weight) for one in teachings
-        ]
-        by_cell[who] = _costs(teachings, taught, genome.rank, world)
-        costs[who] = sum(by_cell[who].values(), Cost(updates=int(bool(taught))))
-        lessons += taught
+            taught += _taught(teachings, who, slot, genome.rank, world)
+    costs, left = [one.cost.flops for one in taught], world.until - state.budget.train.flops
+    taught = [taught[index] for index in affordable(costs, left, draw("lessons", *slots))]
     statistics = LearningStatistics()
-    if lessons:
-        weights, memory, statistics = world.host.learn(LearningBatch(tuple(lessons), rates), weights, memory)
+    if taught:
+        batch = LearningBatch(tuple(one.lesson for one in taught), rates)
+        weights, memory, statistics = world.host.learn(batch, weights, memory)
         state.budget.charge("train", Cost(calls=1))
     updates = []
     for who, slot in slots.items():
-        count = sum(lesson.slot == slot for lesson in lessons)
+        own = [one for one in taught if one.who == who]
         is_sick = slot in statistics.sick
-        state.budget.charge("train", costs[who])
+        cost = _together(own, world.lora_parameters(state.population[who].genome.rank), world)
+        state.budget.charge("train", cost)
+        flops = Counter[str]()
+        for one in own:
+            flops[one.cell] += one.cost.flops
         updates.append(
             Update(
                 who,
                 world.store.put_weights(weights[slot]),
                 world.store.put_memory(memory[slot]),
-                costs[who],
-                {cell: cost.flops for cell, cost in by_cell[who].items()},
-                count,
+                cost,
+                flops,
+                len(own),
                 statistics.tokens.get(slot, 0),
                 0.0 if is_sick else statistics.loss.get(slot, 0.0),
                 0.0 if is_sick else statistics.gradient_norm.get(slot, 0.0),
@@ -90,6 +104,33 @@ def _learn_wave(
             )
         )
     return updates
+
+
+def _taught(
+    teachings: Sequence[Teaching], who: OrganelleId, slot: int, rank: int, world: World
+) -> Iterator[_Taught]:
+    """The lessons of one learner: forward and backward over prompt and completion of each."""
+    asked = [world.scene.tasks.prompt(one.item) for one in teachings]
+    prompts = sorted(set(asked))
+    read = dict(zip(prompts, map(len, world.host.encode(prompts)), strict=True)) if prompts else {}
+    parameters = world.lora_parameters(rank)
+    for one, prompt in zip(teachings, asked, strict=True):
+        written = len(one.completion)
+        flops = learning_flops(world.host.shape, parameters, read[prompt], written)
+        lesson = Lesson(prompt, one.completion, slot, one.weight)
+        cost = Cost(read[prompt], written, flops=flops, executed=flops)
+        yield _Taught(who, cell_name(one.item.cell), lesson, cost)
+
+
+def _together(taught: Sequence[_Taught], parameters: int, world: World) -> Cost:
+    """What the lessons of one learner take together: a prompt of several is read once."""
+    total, seen = Cost(updates=int(bool(taught))), set[str]()
+    for one in taught:
+        total += one.cost
+        if one.lesson.prompt in seen:
+            total += Cost(executed=-learning_flops(world.host.shape, parameters, one.cost.tokens_in, 0))
+        seen.add(one.lesson.prompt)
+    return total
 
 
 def _lived(outcomes: list[Outcome], notes: Mapping[str, float], world: World) -> Lived:
@@ -109,23 +150,3 @@ def _lived(outcomes: list[Outcome], notes: Mapping[str, float], world: World) ->
             for outcome in outcomes
         )
     return Lived(tuple(outcomes), rewards, notes, golds)
-
-
-def _costs(
-    teachings: Sequence[Teaching], lessons: Sequence[Lesson], rank: int, world: World
-) -> dict[str, Cost]:
-    """Useful work of one learner's lessons by cell: forward and backward over prompts and completions."""
-    prompts = sorted({one.prompt for one in lessons})
-    read = dict(zip(prompts, map(len, world.host.encode(prompts)), strict=True)) if prompts else {}
-    shape, parameters = world.host.shape, world.lora_parameters(rank)
-    found: dict[str, Cost] = {}
-    seen: set[str] = set()
-    for teaching, lesson in zip(teachings, lessons, strict=True):
-        cell, prompt, written = cell_name(teaching.item.cell), read[lesson.prompt], len(lesson.completion)
-        flops = executed = learning_flops(shape, parameters, prompt, written)
-        if lesson.prompt in seen:  # it is read once for all lessons on it
-            executed -= learning_flops(shape, parameters, prompt, 0)
-        seen.add(lesson.prompt)
-        cost = Cost(prompt, written, flops=flops, executed=executed)
-        found[cell] = found.get(cell, Cost()) + cost
-    return found

@@ -1,51 +1,90 @@
-"""Where a run ends, or the world changes: a generation asks no more than what is left until then pays for.
+"""Where a run ends, or the world changes: a generation asks and learns no more than what is left pays for.
 
-Arms whose generations differ in size then stop at one budget, and meet a change of the world at one moment,
-to within a rollout and its lesson. What a question takes is known from the run itself (``state.effort``).
+Arms whose generations differ in size then stop at one budget, and meet a change of the world at one moment.
+What a question will take is estimated, from the run itself (``state.effort``); what a lesson takes is known
+before it is learned. So the questions that seem too many are left out, and then the lessons that are.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from symbiont_ecology.ecology import EcologyState, Trial, cell_name
+import numpy as np
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.ecology import HOST, EcologyState, Trial, cell_name
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.engine.world import World
 from symbiont_ecology.rng import Draw
 
+NEAR = 0.01
+"""Part of the way to a moment that may stay unspent: a last generation of two questions would teach noise."""
 
-def slack(state: EcologyState) -> float:
-    """FLOPs that pay for no question any more: what is left of a budget when it counts as spent."""
-    return min(state.effort.values(), default=ROLLOUT_WITH_LESSON * state.mean_rollout_flops)
+
+def moments(config: RunConfig) -> tuple[float, ...]:
+    """Training FLOPs at which the world changes or the run ends, rising."""
+    flip = config.tasks.flip
+    found = (config.run.train_flops, *((flip.at_flops, flip.back_flops) if flip else ()))
+    return tuple(sorted({one for one in found if one is not None}))
+
+
+def stage(state: EcologyState, moments: Sequence[float]) -> tuple[float, float]:
+    """The last moment that counts as reached (0 at first), and the next one (infinite beyond the last).
+
+    A moment is reached when what is left pays for no question any more, or is next to nothing.
+    """
+    spent, reached = state.budget.train.flops, 0.0
+    least = min(state.effort.values(), default=ROLLOUT_WITH_LESSON * state.mean_rollout_flops)
+    for moment in moments:
+        if spent + max(least, NEAR * (moment - reached)) < moment:
+            return reached, moment
+        reached = moment
+    return reached, math.inf
 
 
 def within_budget(trials: Sequence[Trial], state: EcologyState, world: World, draw: Draw) -> Sequence[Trial]:
     """All trials while there is plenty; else the questions that can be paid for, by draw, at least one."""
-    spent = state.budget.train.flops
-    left = world.next_moment(spent + slack(state)) - spent
-    usual = ROLLOUT_WITH_LESSON * state.mean_rollout_flops
-    efforts = [state.effort.get(cell_name(trial.cell), usual) for trial in trials]
+    left = world.until - state.budget.train.flops
+    efforts = [state.effort.get(cell_name(trial.cell), _usual(trial, state, world)) for trial in trials]
     costs = [effort * max(trial.samples, 1) for effort, trial in zip(efforts, trials, strict=True)]
-    if sum(cost * len(trial.items) for cost, trial in zip(costs, trials, strict=True)) <= left:
+    questions = [(place, index) for place, trial in enumerate(trials) for index in range(len(trial.items))]
+    chosen = affordable([costs[place] for place, _ in questions], left, draw("ration"))
+    if len(chosen) == len(questions):
         return trials
     kept: dict[int, list[int]] = defaultdict(list)
-    questions = [(place, index) for place, trial in enumerate(trials) for index in range(len(trial.items))]
-    for number in draw("ration").permutation(len(questions)):
-        place, index = questions[number]
-        if costs[place] <= left:
-            left -= costs[place]
-            kept[place].append(index)
+    for place, index in (questions[number] for number in chosen):
+        kept[place].append(index)
     samples = [trial.samples for trial in trials]
     if not kept:  # the cheapest, asked as often as it can be paid for
         place = min(range(len(trials)), key=lambda place: efforts[place])
         samples[place] = min(samples[place], max(int(left // efforts[place]), 1))
         kept[place].append(0)
     return [
-        replace(
-            trial, items=tuple(trial.items[index] for index in sorted(kept[place])), samples=samples[place]
-        )
+        replace(trial, items=tuple(trial.items[index] for index in kept[place]), samples=samples[place])
         for place, trial in enumerate(trials)
         if place in kept
     ]
+
+
+def affordable(costs: Sequence[float], left: float, generator: np.random.Generator) -> list[int]:
+    """Which of some things can be paid for with what is left: all of them, or a draw, in their own order."""
+    if sum(costs) <= left:
+        return list(range(len(costs)))
+    chosen = []
+    for number in generator.permutation(len(costs)):
+        if costs[number] <= left:
+            left -= costs[number]
+            chosen.append(int(number))
+    return sorted(chosen)
+
+
+def _usual(trial: Trial, state: EcologyState, world: World) -> float:
+    """FLOPs of a rollout with its lesson where nobody has been asked yet, at the rank of who is asked."""
+    shape, usual = world.host.shape, ROLLOUT_WITH_LESSON * state.mean_rollout_flops
+    if trial.who == HOST:
+        return usual
+    own = world.lora_parameters(state.population[trial.who].genome.rank)
+    return usual * (1 + own / (shape.layers * shape.linear_parameters))

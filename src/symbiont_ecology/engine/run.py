@@ -28,7 +28,7 @@ from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import build_host, build_world, check, mixture
 from symbiont_ecology.engine.generation import found, run_generation
-from symbiont_ecology.engine.ration import slack
+from symbiont_ecology.engine.ration import moments, stage
 from symbiont_ecology.engine.world import Host, World
 from symbiont_ecology.errors import ConfigError, HostError, LockedError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
@@ -145,7 +145,7 @@ def is_complete(config: RunConfig, state: EcologyState) -> bool:
     train, loop = state.budget.train, config.run
     return (
         state.generation >= loop.generations
-        or (loop.train_flops is not None and train.flops + slack(state) > loop.train_flops)
+        or (loop.train_flops is not None and stage(state, moments(config))[0] >= loop.train_flops)
         or (loop.train_tokens is not None and train.tokens >= loop.train_tokens)
     )
 

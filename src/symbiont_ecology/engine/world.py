@@ -70,18 +70,15 @@ class World:
     strategy: Strategy
     plasticity: Plasticity
     reward: RewardRule
-    train_flops: float | None = None
-    """Useful FLOPs that the run may spend; None is as many as its generations take."""
+    moments: tuple[float, ...] = ()
+    """Training FLOPs at which the world changes or the run ends, rising (``engine.ration``)."""
+    until: float = math.inf
+    """The next of them."""
 
-    def at(self, flops: float) -> World:
-        """The world as it is when so many training FLOPs are spent: what counts as right may change."""
-        return replace(self, scene=replace(self.scene, tasks=self.scene.tasks.at(flops)))
-
-    def next_moment(self, flops: float) -> float:
-        """Training FLOPs beyond these at which the world changes, or the run ends; infinite if neither."""
-        flip = self.scene.tasks.flip
-        moments = (self.train_flops, *((flip.at_flops, flip.back_flops) if flip else ()))
-        return min((one for one in moments if one is not None and one > flops), default=math.inf)
+    def at(self, reached: float, until: float) -> World:
+        """The world between two moments: what counts as right may have changed at the first."""
+        scene = replace(self.scene, tasks=self.scene.tasks.at(reached))
+        return replace(self, scene=scene, until=until)
 
     def lora_parameters(self, rank: int) -> int:
         """Parameters that an adapter of that rank holds."""
