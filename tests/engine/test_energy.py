@@ -198,12 +198,16 @@ def test_single_never_dies_however_poor(tmp_path: Path) -> None:
     assert not [event for event in read_events(tmp_path / "run/events.jsonl") if isinstance(event, Retired)]
 
 
-def test_a_poor_frozen_population_dies_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_poor_frozen_population_dies_and_others_are_founded(tmp_path: Path) -> None:
+    """Or a run with nobody in it would spend nothing, and never get to the end of its FLOPs."""
     economy = Prices(dowry=0, base=0, slope=0, lowest=0, highest=0, grace=0)
-    config = toy_config(generations=5, economy=economy, strategy={"kind": "frozen", **small})
+    config = toy_config(train_flops=2e7, economy=economy, strategy={"kind": "frozen", **small})
     finished = start(config, tmp_path / "run", host=ToyHost())
     assert finished.is_complete
-    assert finished.state.population == {}
+    events = list(read_events(tmp_path / "run/events.jsonl"))
+    gone = {event.id for event in events if isinstance(event, Retired)}
+    assert len(gone) >= 16
+    assert not gone & set(finished.state.population)
     assert finished.state.ledger.total == 0
     assert resume(tmp_path / "run", host=ToyHost()).is_complete
 

@@ -126,15 +126,26 @@ def test_arms_that_share_runs_have_no_jobs_and_both_ways_of_answering(tmp_path: 
     assert list(found["systems"]) == ["single", "learned"]
 
 
-def test_tuning_chooses_the_best_mean_per_budget_and_the_first_of_equals() -> None:
-    def tried(option: int, *accuracies: float) -> dict[str, Any]:
-        legs = [{"budget": b, "accuracy": a} for b, a in zip((0.5, 1.0), accuracies, strict=True)]
-        return {"option": option, "legs": legs}
+def test_tuning_chooses_the_best_mean_and_the_first_of_equals() -> None:
+    def tried(*accuracies: tuple[int, float]) -> list[dict[str, Any]]:
+        return [{"option": option, "accuracy": accuracy} for option, accuracy in accuracies]
 
-    outcomes = [tried(0, 0.2, 0.9), tried(0, 0.4, 0.7), tried(1, 0.35, 0.8), tried(1, 0.35, 0.8)]
-    assert choose(outcomes, 0.5) == 1
-    assert choose(outcomes, 1.0) == 0
-    assert choose([], 1.0) == 0
+    assert choose(tried((0, 0.2), (0, 0.4), (1, 0.35), (1, 0.35))) == 1
+    assert choose(tried((0, 0.9), (0, 0.7), (1, 0.8), (1, 0.8))) == 0
+    assert choose([]) == 0
+
+
+def test_what_tuning_measures_is_what_is_reported(tmp_path: Path) -> None:
+    """A run that goes on to other budgets is not the run that ends there."""
+    plan = protocol()
+    for budget in plan.budgets:
+        tried = Job("tune", "single", 0, budget)
+        reported = Job("main", "single", 0, budget)
+        for job in (tried, reported):
+            carry_out(job, plan, tmp_path, lambda: False, ToyHost())
+        states = [(tmp_path / job.name / "state.json").read_bytes() for job in (tried, reported)]
+        assert states[0] == states[1]
+    assert {job.budget for job in tuning_jobs(plan)} == set(plan.budgets)
 
 
 def test_the_hash_of_a_protocol_covers_what_its_presets_say(

@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from symbiont_ecology.ecology import EcologyState, Outcome, cell_name
 from symbiont_ecology.economics import Cost, learning_flops
 from symbiont_ecology.engine.act import waves
@@ -74,7 +76,10 @@ def _learn_wave(
             memory[slot] = replace(memory[slot], notes=notes)
             taught += _taught(teachings, who, slot, genome.rank, world)
     costs, left = [one.cost.flops for one in taught], world.until - state.budget.train.flops
-    taught = [taught[index] for index in affordable(costs, left, draw("lessons", *slots))]
+    chosen = affordable(costs, left, draw("lessons", *slots))
+    if costs and left > 0 and not chosen:  # who spent nothing would never get to the end
+        chosen = [int(np.argmin(costs))]
+    taught = [taught[index] for index in chosen]
     statistics = LearningStatistics()
     if taught:
         batch = LearningBatch(tuple(one.lesson for one in taught), rates)

@@ -70,7 +70,7 @@ def within_budget(trials: Sequence[Trial], state: EcologyState, world: World, dr
 
 
 def affordable(costs: Sequence[float], left: float, generator: np.random.Generator) -> list[int]:
-    """Which of some things can be paid for with what is left: all of them, or a draw, in their own order."""
+    """Which of some things what is left pays for: all of them, or a draw, in their own order."""
     if sum(costs) <= left:
         return list(range(len(costs)))
     chosen = []

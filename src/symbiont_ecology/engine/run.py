@@ -87,8 +87,9 @@ def resume(
 ) -> Finished:
     """Goes on from the last checkpoint; a run that died before its first one begins again.
 
-    ``overrides`` may make the run longer or shorter (``EXTENDABLE``) and are kept in its config. Nothing
-    else can change, so a run that was extended equals one that was meant to be that long.
+    ``overrides`` may make the run longer or shorter (``EXTENDABLE``) and are kept in its config; nothing else
+    can change. A run that had more generations added equals one that was meant to have them. One that had
+    spent its FLOPs does not: its last generation asked no more than they paid for.
 
     Raises:
         ConfigError: an override of another key, or of the wrong type.

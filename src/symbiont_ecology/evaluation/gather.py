@@ -17,7 +17,7 @@ from symbiont_ecology.engine.world import Host
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.answers import Watch, quietly
 from symbiont_ecology.evaluation.jobs import bare_host, outcome_of_run, signed
-from symbiont_ecology.evaluation.measure import Candidates
+from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Candidates
 from symbiont_ecology.evaluation.protocol import Arm, Protocol
 from symbiont_ecology.evaluation.shifts import find_shift
 from symbiont_ecology.plasticity import plasticities
@@ -66,7 +66,7 @@ def ask(
     """Asks every run, and the bare host, the questions of the protocol; returns the outcomes."""
     protocol, runs = gathered.protocol, gathered.runs
     first = runs[gathered.first].config
-    rows = [bare_host(protocol, first, host_of(first), gathered.first)]
+    rows = [bare_host(protocol, first, host_of(first), gathered.first / ANSWERS_FILE)]
     for arm, members in gathered.arms.items():
         for folder in members:
             outcome = outcome_of_run(protocol, arm, runs[folder], host_of(runs[folder].config), watch)

@@ -44,8 +44,8 @@ ROUTING_SHIFTS = ("in-distribution", "wording", "unrelated-families")
 class Job:
     """A run of one arm with one seed: to choose among tuning configs, to be reported, or through the flip.
 
-    A tuning run is measured at one budget after the other (``budget`` is the last). A reported run has one
-    budget, known from the start. The job of kind ``host`` lives nothing: the bare host answers.
+    A run has one budget, known from the start, in tuning as in what is reported. The job of kind ``host``
+    lives nothing: the bare host answers.
     """
 
     kind: Kind
@@ -98,7 +98,8 @@ class Task:
             finished = runs.start(config, self.place, should_stop=self.should_stop, host=self.host)
         if not finished.is_complete:
             raise Stopped
-        return Candidates.of_run(self.place)
+        # Answers are shared by the whole suite: arms may leave the same question to the same host.
+        return Candidates.of_run(self.place, book=self.folder / ANSWERS_FILE)
 
 
 def carry_out(
@@ -147,36 +148,11 @@ def read_outcome(place: Path, protocol: Protocol) -> dict[str, Any] | None:
 
 
 def _tune(task: Task) -> dict[str, Any]:
-    """Accuracy on selection questions, which no reported number uses, at every budget."""
+    """Accuracy on selection questions, which no reported number uses."""
     tasks, per_cell = mixture(task.config), task.protocol.tuning_per_cell
     questions = draw_shifts(tasks, ["in-distribution"], per_cell, split="selection")
-
-    def measure(number: int, candidates: Candidates) -> dict[str, Any]:
-        """One number."""
-        evaluation = candidates.evaluate(questions, task.host, task.arm.routing)
-        return {"budget": task.protocol.budgets[number], "accuracy": evaluation.accuracy().estimate}
-
-    return {"legs": _legs(task, task.config, task.protocol.budgets, measure)}
-
-
-def _legs(
-    task: Task,
-    config: RunConfig,
-    budgets: Sequence[float],
-    measure: Callable[[int, Candidates], dict[str, Any]],
-) -> list[dict[str, Any]]:
-    """One run that is measured each time a budget (in units) is spent.
-
-    What was measured is written down at once: a run that was killed later on has gone past that state.
-    """
-    path = task.place / LEGS_FILE
-    legs = list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
-    for number in range(len(legs), len(budgets)):
-        loop = config.run.model_copy(update={"train_flops": budgets[number] * task.protocol.unit_flops})
-        candidates = task.lived(config.model_copy(update={"run": loop}))
-        legs.append(measure(number, candidates))
-        write_whole(path, json.dumps(legs) + "\n")
-    return legs
+    evaluation = task.lived(task.config).evaluate(questions, task.host, task.arm.routing)
+    return {"accuracy": evaluation.accuracy().estimate}
 
 
 def _main(task: Task) -> dict[str, Any]:
@@ -228,7 +204,10 @@ def outcome_of_run(
 
 
 def _flip(task: Task) -> dict[str, Any]:
-    """Accuracy in the conventions in force, at every leg after the flip and after the flip back."""
+    """Accuracy in the conventions in force, at every leg after the flip and after the flip back.
+
+    What was measured is written down at once: a run that was killed later on has gone past that state.
+    """
     plan = task.protocol.flip
     assert plan is not None
     config = task.protocol.flipped(task.config)
@@ -236,10 +215,12 @@ def _flip(task: Task) -> dict[str, Any]:
     moments = [("before", plan.at, 0.0)]
     moments += [("flipped", plan.at, extra) for extra in plan.extra]
     moments += [("back", plan.back, extra) for extra in plan.extra]
-
-    def measure(number: int, candidates: Candidates) -> dict[str, Any]:
-        """All routings of the arm, on other questions in every leg."""
-        phase, _, extra = moments[number]
+    _fork(task, config)
+    path = task.place / LEGS_FILE
+    legs = list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
+    for number, (phase, since, extra) in enumerate(moments[len(legs) :], start=len(legs)):
+        loop = config.run.model_copy(update={"train_flops": (since + extra) * task.protocol.unit_flops})
+        candidates = task.lived(config.model_copy(update={"run": loop}))
         # What is asked changes with the phase, even where nothing was spent since the change.
         tasks = replace(mixture(config), is_flipped=phase == "flipped")
         questions = draw_shifts(tasks, ["in-distribution"], plan.per_cell, seed=number)
@@ -248,10 +229,8 @@ def _flip(task: Task) -> dict[str, Any]:
             for routing in task.protocol.routings(task.job.arm)
         }
         spent = candidates.portfolio.state.budget.train.flops
-        return {"phase": phase, "extra": extra, "train_flops": spent, "systems": systems}
-
-    _fork(task, config)
-    legs = _legs(task, config, [since + extra for _, since, extra in moments], measure)
+        legs.append({"phase": phase, "extra": extra, "train_flops": spent, "systems": systems})
+        write_whole(path, json.dumps(legs) + "\n")
     return {"families": list(config.tasks.flip.families), "legs": legs}
 
 
@@ -272,13 +251,13 @@ def _fork(task: Task, config: RunConfig) -> None:
 def _bare(task: Task) -> dict[str, Any]:
     """The bare host on every shift."""
     task.place.mkdir(parents=True, exist_ok=True)
-    return bare_host(task.protocol, task.config, task.host, task.place)
+    return bare_host(task.protocol, task.config, task.host, task.folder / ANSWERS_FILE)
 
 
-def bare_host(protocol: Protocol, config: RunConfig, host: Host, place: Path) -> dict[str, Any]:
+def bare_host(protocol: Protocol, config: RunConfig, host: Host, book: Path) -> dict[str, Any]:
     """The bare host on every shift, and where each cell's convention is told: its ceiling."""
     questions = questions_of(protocol, config, (*protocol.shifts, "ceiling"))
-    examiner = Examiner(host, {}, AnswerBook(place / ANSWERS_FILE), host.fingerprint())
+    examiner = Examiner(host, {}, AnswerBook(book), host.fingerprint())
     answers = examiner.ask(questions, [HOST] * len(questions))
     evaluation = Evaluation(HOST, HOST, examiner.fingerprint, tuple(answers))
     systems = {HOST: {**_bits(evaluation), **_costs(evaluation)}}
@@ -326,11 +305,9 @@ def _host(config: HostConfig, style: str) -> Host:
     return build_host(RunConfig.model_construct(host=config, tasks=tasks))
 
 
-def choose(outcomes: Sequence[dict[str, Any]], budget: float) -> int:
-    """The tuning config with the highest mean accuracy at a budget; the first of equals, and of none."""
+def choose(outcomes: Sequence[dict[str, Any]]) -> int:
+    """The tuning config with the highest mean accuracy; the first of equals, and of none."""
     found: dict[int, list[float]] = {}
     for one in outcomes:
-        for leg in one["legs"]:
-            if leg["budget"] == budget:
-                found.setdefault(one["option"], []).append(leg["accuracy"])
+        found.setdefault(one["option"], []).append(one["accuracy"])
     return max(sorted(found), key=lambda option: sum(found[option]) / len(found[option]), default=0)

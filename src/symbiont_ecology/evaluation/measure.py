@@ -127,26 +127,30 @@ class Evaluation:
 class Candidates:
     """A run at its last checkpoint, ready to answer; made before a host is loaded.
 
-    ``selection`` is what it took to judge the candidates beyond training.
+    ``selection`` is what it took to judge the candidates beyond training, ``book`` where answers are kept.
     """
 
     folder: Path
     config: RunConfig
     portfolio: Portfolio
+    book: Path
     selection: Cost = NO_COST
 
     @classmethod
-    def of_run(cls, folder: Path, generation: int | None = None, *, is_kept: bool = False) -> Candidates:
+    def of_run(
+        cls, folder: Path, generation: int | None = None, *, is_kept: bool = False, book: Path | None = None
+    ) -> Candidates:
         """Reads a run back as it stands, or as it was when it was evaluated in an earlier generation.
 
-        A run that goes on meanwhile leaves alone what this moment needs if ``is_kept``.
+        A run that goes on meanwhile leaves alone what this moment needs if ``is_kept``. Answers are kept in
+        the run's own book unless another is given.
 
         Raises:
             RunError: no run there, no checkpoint yet, damaged files, or a generation that was not kept.
         """
         config = read_config(folder)
         state = checkpoint.load_and_keep(folder) if is_kept else checkpoint.load(folder, generation)
-        return cls(folder, config, Portfolio.of_run(folder, state, config))
+        return cls(folder, config, Portfolio.of_run(folder, state, config), book or folder / ANSWERS_FILE)
 
     def questions(
         self, per_cell: int, shifts: Sequence[str] = ("in-distribution",), seed: int = 0
@@ -211,7 +215,7 @@ class Candidates:
 
     def _examiner(self, host: Host, watch: Watch, is_fresh: bool) -> Examiner:
         fingerprint = check_host(self.folder, host)
-        book = None if is_fresh else AnswerBook(self.folder / ANSWERS_FILE)
+        book = None if is_fresh else AnswerBook(self.book)
         return Examiner(host, self.portfolio.weights, book, fingerprint, watch)
 
 

@@ -65,12 +65,13 @@ def _check_alike(protocol: Protocol) -> None:
 
 
 def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
-    """Every tuning config of every arm; none where there is nothing to choose."""
+    """Every tuning config of every arm at every budget; none where there is nothing to choose."""
     return tuple(
-        Job("tune", arm, seed, max(protocol.budgets), option)
+        Job("tune", arm, seed, budget, option)
         for arm in protocol.own_arms
         if len(protocol.arms[arm].tune) > 1
         for option in range(len(protocol.arms[arm].tune))
+        for budget in protocol.budgets
         for seed in protocol.tuning_seeds
     )
 
@@ -148,16 +149,12 @@ def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> dict[str, d
     found = [one for one in (read_outcome(folder / job.name, protocol) for job in jobs) if one is not None]
     chosen = {
         arm: {
-            f"{budget:g}": choose([one for one in found if one["arm"] == arm], budget)
+            f"{budget:g}": choose([one for one in found if (one["arm"], one["budget"]) == (arm, budget)])
             for budget in protocol.budgets
         }
         for arm in protocol.own_arms
     }
-    sweep = [
-        {**{key: one[key] for key in ("arm", "option", "seed")}, **leg}
-        for one in found
-        for leg in one["legs"]
-    ]
+    sweep = [{key: one[key] for key in ("arm", "option", "seed", "budget", "accuracy")} for one in found]
     report = {"chosen": chosen, "sweep": sweep}
     write_whole(folder / TUNED_FILE, json.dumps(report, indent=1) + "\n")
     return chosen

@@ -45,5 +45,5 @@ class Frozen:
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
     ) -> Sequence[Decision]:
-        """Nothing follows."""
-        return []
+        """Nothing follows, unless nobody is left: then there are founders again."""
+        return [] if state.population else self.found(scene)
