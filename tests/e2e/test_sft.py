@@ -134,10 +134,43 @@ def test_sft_learns_from_a_file(symbiont: Symbiont, host: Path, small: list[str]
     assert (tmp_path / "sft" / "adapter" / "adapter_model.safetensors").exists()
 
 
+def test_what_is_changed_beside_a_matched_run_is_changed(
+    symbiont: Symbiont, lived: Path, tmp_path: Path
+) -> None:
+    moved = tmp_path / "moved"
+    for changes in (
+        [f"host.model={moved}"],
+        [f"host.model={moved}", "host.device=cuda", "host.dtype=bfloat16"],
+    ):
+        said = symbiont("sft", "--match", lived, *changes, "--dry-run")
+        assert said.code == 0, said.err
+        assert f"host       {moved} on {'cuda' if len(changes) > 1 else 'cpu'}" in said.out
+    assert "did you mean 'host.model'" in symbiont("sft", "--match", lived, "host.modle=x").error
+
+
+@pytest.mark.parametrize(
+    ("words", "rates"),
+    [
+        (["base"], "0.0025, 0.005, 0.01"),
+        (["experiments/paper_qwen3_ecology"], "0.00015, 0.0003, 0.0006"),
+        (["demo_frozen"], "0.003, 0.006, 0.012"),
+        (["base", "--rates", "0.1"], "0.1"),
+    ],
+)
+def test_rates_are_near_that_of_the_config_if_it_has_one(
+    words: list[str], rates: str, symbiont: Symbiont
+) -> None:
+    said = symbiont("sft", *words, "--amount", "1e9", "--dry-run")
+    assert said.code == 0, said.err
+    assert f"sweep      rates {rates}; ranks" in said.out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ([], "expected either a config or --match RUN"),
+        (["base", "--match", "nowhere"], "expected either a config or --match RUN"),
+        (["seed=1", "--amount", "1e9"], "expected either a config or --match RUN"),
         (["base"], "expected --amount N"),
         (["base", "--amount", "0"], "expected a budget above 0"),
         (["base", "--amount", "1e9", "--rates", "fast"], "expected numbers with commas"),

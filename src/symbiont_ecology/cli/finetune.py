@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ADAPTER = "adapter"
 """Folder of the chosen adapter."""
+RATES = (0.003, 0.006, 0.012)
+"""Learning rates that suit the embedded host."""
 
 
 def sft(
@@ -45,7 +47,14 @@ def sft(
     data: Annotated[
         Path | None, typer.Option(help="JSONL or Parquet file to learn from, instead of the tasks.")
     ] = None,
-    rates: Annotated[str, typer.Option(help="Learning rates of the sweep.")] = "0.003,0.006,0.012",
+    rates: Annotated[
+        str | None,
+        typer.Option(
+            help="Learning rates of the sweep.",
+            show_default="half, once and twice strategy.learning_rate; "
+            f"{','.join(map(str, RATES))} where the strategy has none",
+        ),
+    ] = None,
     ranks: Annotated[
         str | None, typer.Option(help="Ranks of the sweep.", show_default="the run's own")
     ] = None,
@@ -61,7 +70,8 @@ def sft(
     from symbiont_ecology.evaluation.sft import Plan, claim, sft_config
 
     base, spend = _plan(config, overrides or [], match, budget, amount, data)
-    plan = Plan(_numbers(rates, float), _numbers(ranks or str(base.host.rank), int), questions, per_cell)
+    learning_rates = _numbers(rates, float) if rates else usual_rates(base)
+    plan = Plan(learning_rates, _numbers(ranks or str(base.host.rank), int), questions, per_cell)
     for rank in plan.ranks:
         check(sft_config(base, plan.rates[0], rank, questions))
     folder = out or free_folder("sft")
@@ -77,6 +87,14 @@ def sft(
     print(f"next:   {typed()} evaluate --adapter {folder / ADAPTER} --holdout FILE")
     if match is not None:
         print(f"        {typed()} evaluate {match} --sft {folder / ADAPTER}")
+
+
+def usual_rates(config: RunConfig) -> list[float]:
+    """Half, once and twice the learning rate of the config's strategy, which says what suits its host."""
+    from symbiont_ecology.strategies import strategies
+
+    rate = getattr(strategies.build(config.strategy), "learning_rate", None)
+    return list(RATES) if rate is None else [rate / 2, rate, 2 * rate]
 
 
 def _fine_tune(base: RunConfig, spend: Budget, plan: Plan, folder: Path) -> None:
@@ -127,6 +145,8 @@ def _plan(
     from symbiont_ecology.evaluation.sft import MEASURES, Budget, budget_of
     from symbiont_ecology.tasks import task_sources
 
+    if config is not None and "=" in config:  # with --match, the first change stands in the config's place
+        overrides, config = [config, *overrides], None
     if (config is None) == (match is None):
         raise ConfigError("sft: expected either a config or --match RUN")
     if match is not None:
