@@ -3,6 +3,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -18,6 +19,7 @@ from said import Symbiont
 from symbiont_ecology.cli.live import Brake
 from symbiont_ecology.config import load_config, presets
 from symbiont_ecology.engine.build import check
+from symbiont_ecology.evaluation.shifts import SHIFTS
 
 COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
 
@@ -185,6 +187,12 @@ def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
         (["run", "demo", "run.final_holdout=/no/such/file"], "cannot read questions from /no/such/file"),
         (["evaluate"], "expected either a run folder or --adapter"),
         (["evaluate", "--adapter", "/no/such/adapter"], "expected --holdout FILE"),
+        (
+            ["evaluate", "--adapter", "x", "--sft", "y", "--per-cell", "20"],
+            "--adapter: expected nothing but --holdout, --routing, --json, --host, --chat, --dry-run, "
+            "got --sft, --per-cell: leave it out",
+        ),
+        (["evaluate", "x", "--again", "--json", "-"], "--again: expected nothing but --host, got --json"),
         (["list", "operaters"], "did you mean 'operators'?"),
         (["explain", "strategies", "ecolgy"], "did you mean 'ecology'?"),
         (["explain", "strategies"], "expected a name too"),
@@ -244,6 +252,14 @@ def test_json_on_stdout_is_nothing_but_json(symbiont: Symbiont, copied: Path, ho
     said = symbiont("evaluate", copied, "--holdout", holdout, "--json", "-")
     assert [item["id"] for item in json.loads(said.out)["items"]] == ["a", f"{holdout} line 2"]
     assert "trivia" in said.err
+    said = symbiont("transfer", copied, "--per-cell", 2, "--json", "-")
+    assert set(json.loads(said.out)) == {"organelles", "host", "accuracy", "gain"}
+    assert "gain over the host" in said.err
+
+
+@pytest.mark.parametrize("command", ["evaluate", "transfer", "compare"])
+def test_help_names_every_shift(symbiont: Symbiont, command: str) -> None:
+    assert set(SHIFTS) <= set(re.findall(r"[a-z-]+", symbiont(command, "--help").out))
 
 
 def test_a_run_ends_with_its_final_holdout(
@@ -363,6 +379,20 @@ def test_the_demo_compares_three_systems_and_goes_on(
     second = json.loads((tmp_path / "demo" / "summary.json").read_text())
     assert {**second, "seconds": 0} == {**first, "seconds": 0}
     assert "another config" in symbiont(*words, "--seed", 1).error
+
+
+def test_an_interrupted_demo_says_how_it_goes_on(small: list[str], tmp_path: Path) -> None:
+    words = ["demo", *small, "run.generations=100000", "--out", tmp_path / "demo", "--per-cell", "3"]
+    with subprocess.Popen(
+        [*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # it lives
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "go on with: symbiont demo seed=0 " in err
+    assert f"run.generations=100000 --out {tmp_path / 'demo'} --per-cell 3\n" in err
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

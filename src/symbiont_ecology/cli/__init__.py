@@ -2,8 +2,7 @@
 
 What a command needs it imports when it is called, so that help answers before torch could be loaded. Data
 goes to stdout, everything else to stderr where the two could mix. Exit codes: 0 fine, 1 a run failed,
-2 usage or config, 3 a missing package,
-4 a gate that was not met, 130 interrupted.
+2 usage or config, 3 a missing package, 4 a calibration that is sick, 130 interrupted.
 """
 
 from __future__ import annotations

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 ARMS = {"ecology": "demo", "single": "demo_single"}
 """Folder of each arm below the demo's, and its preset."""
+PER_CELL = 40
+"""Holdout questions per cell, unless told otherwise."""
 TOLERANCE = 0.02
 """Part by which the arms' useful FLOPs may differ: the last generation's overshoot."""
 
@@ -45,7 +47,7 @@ def demo(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of both arms.")] = 0,
-    per_cell: Annotated[int, typer.Option(min=1, help="Holdout questions per cell at the end.")] = 40,
+    per_cell: Annotated[int, typer.Option(min=1, help="Holdout questions per cell at the end.")] = PER_CELL,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while it runs.")] = False,
 ) -> None:
     """Watch an ecology live beside a single adapter, then compare both with the bare host."""
@@ -56,8 +58,9 @@ def demo(
     if not _can_go_on(folder, configs):
         raise ConfigError(f"{folder} holds a run or a demo with another config: choose another --out")
     with _other_core(folder, changes) as wait_for_single:
-        again = shlex.join(["symbiont", "demo", *changes, "--out", str(folder)])
-        _live_ecology(folder, configs["ecology"], quiet, again)
+        words = [*changes, "--out", str(folder)]
+        words += ["--per-cell", str(per_cell)] if per_cell != PER_CELL else []
+        _live_ecology(folder, configs["ecology"], quiet, f"{typed()} demo {shlex.join(words)}")
         wait_for_single(quiet)
     summary = _compare(folder, per_cell)
     summary["seconds"] = round(time.monotonic() - began, 1)

@@ -1,4 +1,4 @@
-"""``evaluate``: how good a run or an adapter is on questions that no learner met."""
+"""``evaluate`` and ``transfer``: how good a run or an adapter is on questions that no learner met."""
 
 from __future__ import annotations
 
@@ -32,12 +32,26 @@ RoutingOption = Annotated[
         "learned (the label-free router), committed (the same, never the host), vote, cascade."
     ),
 ]
+ShiftOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="What questions are drawn from: in-distribution, depth, wording, shared-families, "
+        "unrelated-families, composition, retention, ceiling, perturbed; repeat it for several.",
+        show_default="in-distribution",
+    ),
+]
 HostOption = Annotated[
     str | None, typer.Option(help="Folder or name of the host.", show_default="the run's own, or embedded")
 ]
+GOES_WITH = {
+    "adapter": ("holdout", "routing", "json_file", "host", "chat", "dry_run"),
+    "again": ("folder", "host"),
+}
+"""What ``evaluate`` heeds beside an option; all else would be ignored, so it is refused."""
 
 
 def evaluate(
+    context: typer.Context,
     folder: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="Folder of a run.", show_default=False)
     ] = None,
@@ -46,10 +60,7 @@ def evaluate(
     holdout: Annotated[
         Path | None, typer.Option(help="JSONL file of questions with prompt, target, family, depth.")
     ] = None,
-    shift: Annotated[
-        list[str] | None,
-        typer.Option(help="Without a file: a shift to draw questions of.", show_default="in-distribution"),
-    ] = None,
+    shift: ShiftOption = None,
     per_cell: Annotated[
         int, typer.Option(min=1, help="Without a file: holdout questions per cell of the run.")
     ] = 20,
@@ -61,7 +72,8 @@ def evaluate(
     ] = None,
     routing: RoutingOption = "learned",
     routing_map: Annotated[
-        Path | None, typer.Option(help="JSON file that says who answers which family or family/depth.")
+        Path | None,
+        typer.Option(help='JSON file {"family" or "family/depth": "candidate"}; the rest is the host\'s.'),
     ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write everything there, each answer included; - is stdout.")
@@ -82,9 +94,9 @@ def evaluate(
 
     if (folder is None) == (adapter is None):
         raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
-    to_stdout = str(json_file) == "-"
-    stream = sys.stderr if to_stdout else sys.stdout
-    if json_file is not None and not to_stdout and not dry_run:
+    _check_together(context)
+    stream = text_stream(json_file)
+    if json_file is not None and not dry_run:
         prepare(json_file)  # now, not when everything has been computed
     asked = Asked(
         holdout=_text(holdout),
@@ -107,6 +119,20 @@ def evaluate(
         evaluation = _evaluate_adapter(adapter, holdout, routing, host, chat)
         tell_evaluation(evaluation, stream)
         _save(json_file, evaluation.record())
+
+
+def _check_together(context: typer.Context) -> None:
+    """Refuses options that another one leaves without meaning."""
+    flags = {str(option.name): option.opts[0] for option in context.command.params}
+    sources = {name: context.get_parameter_source(name) for name in flags}
+    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    for one, heeded in GOES_WITH.items():
+        ignored = [flags[name] for name in given if name not in (one, *heeded)]
+        if one in given and ignored:
+            fine = ", ".join(flags[name] for name in heeded if name != "folder")
+            raise ConfigError(
+                f"evaluate {flags[one]}: expected nothing but {fine}, got {', '.join(ignored)}: leave it out"
+            )
 
 
 def _save(json_file: Path | None, record: dict[str, Any]) -> None:
@@ -156,10 +182,10 @@ def _make_again(folder: Path, host: str | None) -> None:
 def transfer(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")],
     per_cell: Annotated[int, typer.Option(min=1, help="Holdout questions per cell.")] = 20,
-    shift: Annotated[
-        list[str] | None, typer.Option(help="Shifts to ask.", show_default="in-distribution")
+    shift: ShiftOption = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write everything there; - is stdout.")
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything there.")] = None,
     host: HostOption = None,
 ) -> None:
     """Ask every family's best organelle the questions of all families."""
@@ -184,9 +210,11 @@ def transfer(
     for owner, row in {"(host)": found["host"], **found["accuracy"]}.items():
         label = f"{names.index(owner) + 1:2d} {owner}" if owner in names else f"   {owner}"
         table.add_row(label, *(f"{100 * row[name]:.0f}" for name in names))
-    Console().print(table)
+    stream = text_stream(json_file)
+    Console(file=stream).print(table)
     gains = {kind: gain for kind, gain in found["gain"].items() if gain is not None}
-    print("gain over the host: " + ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in gains.items()))
+    shown = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in gains.items())
+    print(f"gain over the host: {shown}", file=stream)
     if json_file is not None:
         write_json(json_file, found)
 
@@ -355,12 +383,19 @@ def on_host(config: RunConfig, host: str | None) -> RunConfig:
     return config.model_copy(update={"host": config.host.model_copy(update={"model": host})})
 
 
+def text_stream(json_file: Path | None) -> TextIO:
+    """Where text goes: not to stdout where that is for JSON alone."""
+    return sys.stderr if str(json_file) == "-" else sys.stdout
+
+
 def prepare(path: Path) -> None:
-    """Makes the folder of a file, and sure that the file can be written.
+    """Makes the folder of a file, and sure that the file can be written; ``-`` can.
 
     Raises:
         RunError: it cannot.
     """
+    if str(path) == "-":
+        return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from symbiont_ecology.cli.live import INTERRUPTED, typed
-from symbiont_ecology.cli.measure import prepare, progress, write_json
+from symbiont_ecology.cli.measure import ShiftOption, prepare, progress, text_stream, write_json
 from symbiont_ecology.cli.stages import stages
 from symbiont_ecology.errors import ConfigError, RunError
 
@@ -75,9 +75,10 @@ def suite(
     plan = load_protocol(name, changes, additions or ())
     check_protocol(plan)
     folder, count = out or Path("artifacts") / plan.name, workers or usual_workers(plan)
-    stream = _stream(json_file)
+    stream = text_stream(json_file)
     if not dry_run:
-        _prepare(json_file)
+        if json_file is not None:
+            prepare(json_file)
         claim(plan, folder)
     tell_plan(plan, folder, count, stream)
     if dry_run:
@@ -102,9 +103,7 @@ def suite(
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of runs of one task mix.")],
-    shift: Annotated[
-        list[str] | None, typer.Option(help="A shift to ask.", show_default="in-distribution")
-    ] = None,
+    shift: ShiftOption = None,
     per_cell: Annotated[int, typer.Option(min=1, help="Holdout questions per cell and shift.")] = 40,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the whole summary there; - is stdout.")
@@ -119,13 +118,14 @@ def compare(
     from symbiont_ecology.analysis.terminal import tell_comparison
     from symbiont_ecology.evaluation.gather import arrange
 
-    stream = _stream(json_file)
+    stream = text_stream(json_file)
     gathered = arrange(runs, tuple(shift or ("in-distribution",)), per_cell, "comparison")
     if dry_run:
         tell_gathered(gathered, stream)
         print("the runs can be compared; nothing was done", file=stream)
         return
-    _prepare(json_file)
+    if json_file is not None:
+        prepare(json_file)
     outcomes = Outcomes(gathered.protocol.model_dump(mode="json"), _as_packed(_asked(gathered)))
     summary = summarise(outcomes)
     tell_comparison(outcomes, summary, Console(file=stream))
@@ -138,7 +138,10 @@ def pack(
         list[Path], typer.Argument(metavar="FOLDER…", help="A suite, or runs, or a pack to be made again.")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the pack.", show_default="docs/paper_packs/<name>")
+        Path | None,
+        typer.Option(
+            help="Folder of the pack; beside it an index is written.", show_default="docs/paper_packs/<name>"
+        ),
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="Name of a pack of runs.", show_default="the folder's")
@@ -152,22 +155,25 @@ def pack(
     from symbiont_ecology.evaluation.suite import PROTOCOL_FILE
 
     first = folders[0]
-    if (first / OUTCOMES).exists():
+    is_pack, is_suite = (first / OUTCOMES).exists(), (first / PROTOCOL_FILE).exists()
+    if len(folders) > 1 and (is_pack or is_suite):
+        found = " ".join(map(str, folders))
+        raise ConfigError(f"pack: expected one suite, one pack or runs, got {found}: pack them one by one")
+    if is_pack:
         if dry_run:
             print(f"{len(read_pack(first)[0].rows)} outcomes in {first} are fine; nothing was done")
             return
         rebuild(first)
         print(f"made again from its own outcomes: {first}")
         return
-    if is_suite := (first / PROTOCOL_FILE).exists():
+    if is_suite:
         protocol, rows, tuned = _of_suite(first)
     else:
         gathered = arrange(folders, ALL_SHIFTS, per_cell, name or (out or first).name)
         protocol = gathered.protocol
         tuned = {"chosen": {arm: {"1": 0} for arm in protocol.arms}, "sweep": []}
     target = out or Path("docs/paper_packs") / protocol.name
-    if is_suite:
-        _check_target(target, protocol)
+    _check_target(target, protocol)
     if dry_run:
         if is_suite:
             print(f"outcomes  {len(rows)} of protocol {protocol.name} ({protocol.digest}) in {first}")
@@ -284,17 +290,6 @@ def _asked(gathered: Gathered) -> list[dict[str, Any]]:
 def _as_packed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Outcomes in the order of keys that a pack keeps: the same bootstrap draws, so the same numbers."""
     return [json.loads(json.dumps(row, sort_keys=True)) for row in rows]
-
-
-def _stream(json_file: Path | None) -> TextIO:
-    """Where text goes: not to stdout where that is for JSON alone."""
-    return sys.stderr if str(json_file) == "-" else sys.stdout
-
-
-def _prepare(json_file: Path | None) -> None:
-    """Makes sure that the file can be written, before anything is computed."""
-    if json_file is not None and str(json_file) != "-":
-        prepare(json_file)
 
 
 @contextmanager
