@@ -8,8 +8,8 @@ In README.md and docs/*.md, outside code blocks, a quotation is
     <!-- pack embedded-v1: accuracy.16.in-distribution.ecology.estimate 100 .1f -->72.4<!-- /pack -->
 
 that is: a pack, the keys on the way to a value of its summary.json, and, where they are wanted, a factor and
-a format of Python's. Lines between ``<!-- excerpt embedded-v1 -->`` and ``<!-- /excerpt -->`` are the pack's
-excerpt.md.
+a format of Python's. Lines between the lines ``<!-- excerpt embedded-v1 -->`` and ``<!-- /excerpt -->`` are
+the pack's excerpt.md.
 """
 
 from __future__ import annotations
@@ -29,10 +29,15 @@ from typing import Any
 from symbiont_ecology.analysis import pack
 from symbiont_ecology.errors import EcologyError
 
-EXCERPT = re.compile(r"(<!-- excerpt (\S+) -->\n)(.*?)(<!-- /excerpt -->\n)", re.DOTALL)
+CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+EXCERPT_MARK = re.compile(r"^<!-- /?excerpt\b.*", re.MULTILINE)
+EXCERPT = re.compile(
+    r"^(<!-- excerpt (\S+) -->\n)((?:(?!<!-- /?excerpt).)*)^(<!-- /excerpt -->)$", re.DOTALL | re.MULTILINE
+)
 MARK = re.compile(r"<!-- pack (\S+): ([^>]+?) -->(.*?)<!-- /pack -->")
 SOURCES = {pack.PROTOCOL, pack.OUTCOMES, pack.TUNED}
 FORM = "<!-- pack NAME: KEYS [[FACTOR] FORMAT] -->VALUE<!-- /pack -->"
+EXCERPT_FORM = "<!-- excerpt NAME --> and <!-- /excerpt --> in lines of their own"
 
 
 def check_packs(home: Path) -> Iterator[str]:
@@ -46,8 +51,8 @@ def check_packs(home: Path) -> Iterator[str]:
             except EcologyError as error:
                 yield f"{folder}: expected {', '.join(sorted(SOURCES))}, found damage: {error}"
                 continue
-            yield from differences(folder / pack.SUMMARY, again / pack.SUMMARY)
-            yield from differences(folder / pack.PAGE, again / pack.PAGE)
+            for name in (pack.SUMMARY, pack.PAGE, pack.EXCERPT):
+                yield from differences(folder / name, again / name)
             yield from check_files(folder, again)
         pack.write_index(Path(elsewhere))
         yield from differences(home / pack.INDEX, Path(elsewhere) / pack.INDEX)
@@ -79,14 +84,21 @@ def check_files(folder: Path, again: Path) -> Iterator[str]:
 
 
 def check_excerpts(page: Path, home: Path) -> Iterator[tuple[str, str]]:
-    """Yields what is wrong with the excerpts of a page, each with the page as it should be."""
+    """Yields what is wrong with the excerpts of a page, each with the page as far as it can be mended."""
     text = page.read_text(encoding="utf-8")
-    for found in EXCERPT.finditer(text):
-        source = home / found[2] / pack.EXCERPT
+    prose = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)  # where everything keeps its place
+    blocks = list(EXCERPT.finditer(prose))
+    paired = {block.start(mark) for block in blocks for mark in (1, 4)}
+    for mark in EXCERPT_MARK.finditer(prose):
+        if mark.start() not in paired:
+            number = prose.count("\n", 0, mark.start()) + 1
+            yield f"{page}:{number}: expected {EXCERPT_FORM}, found {mark[0]:.70}", text
+    for block in reversed(blocks):  # from the end, so that places hold
+        source = home / block[2] / pack.EXCERPT
         if not source.exists():
-            yield f"{page}: expected an excerpt of {found[2]}, found no {source}", text
-        elif (expected := source.read_text(encoding="utf-8")) != found[3]:
-            text = text.replace(found[0], found[1] + expected + found[4])
+            yield f"{page}: expected an excerpt of {block[2]}, found no {source}", text
+        elif (expected := source.read_text(encoding="utf-8")) != text[block.start(3) : block.end(3)]:
+            text = text[: block.start(3)] + expected + text[block.end(3) :]
             yield f"{page}: expected the excerpt that is in {source}, found another", text
 
 

@@ -113,6 +113,30 @@ def test_an_excerpt_is_that_of_its_pack(root: Path, check: Check) -> None:
     assert check().code == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("<!-- excerpt tiny -->\nkeep\n", 3),
+        ("<!-- excerpt tiny -->\nkeep\n<!-- excerpt tiny -->\nold\n<!-- /excerpt -->\n", 3),
+        ("<!-- excerpt tiny -->\nold\n<!-- /excerpt -->\nkeep\n<!-- /excerpt -->\n", 7),
+        ("<!-- excerpt tiny --> keep <!-- /excerpt -->\n", 3),
+    ],
+)
+def test_an_excerpt_without_both_marks_is_named_and_fill_leaves_it_alone(
+    root: Path, check: Check, text: str, line: int
+) -> None:
+    page = root / "docs" / "results.md"
+    page.write_text(f"text\n\n{text}")
+    said = check()
+    assert said.code == 1
+    assert f"{page}:{line}: expected <!-- excerpt NAME --> and <!-- /excerpt -->" in said.err
+    said = check("--fill")
+    assert said.code == 1
+    assert len(said.err.splitlines()) == 1
+    assert "keep" in page.read_text()
+    assert "old" not in page.read_text()
+
+
 WRONG = {
     mark("seeds.singel", "1"): "no singel there, but single",
     mark("seeds", "1"): "more keys are wanted: single",
@@ -135,7 +159,8 @@ def test_a_quotation_that_leads_nowhere_is_one_line(root: Path, check: Check) ->
 
 
 def test_marks_in_code_are_examples(root: Path, check: Check) -> None:
-    (root / "docs" / "results.md").write_text(f"```\n{mark('seeds.single', '72')}\n```\n")
+    excerpt = "<!-- excerpt other -->\nold\n<!-- /excerpt -->\n<!-- excerpt tiny -->"
+    (root / "docs" / "results.md").write_text(f"```\n{mark('seeds.single', '72')}\n{excerpt}\n```\n")
     assert check().code == 0
 
 
@@ -143,6 +168,7 @@ def test_marks_in_code_are_examples(root: Path, check: Check) -> None:
     ("name", "old", "new", "message"),
     [
         ("tiny/README.md", "# tiny", "# teeny", "README.md:1: expected # tiny, found # teeny"),
+        ("tiny/excerpt.md", "| single |", "| double |", "excerpt.md:4: expected | single |"),
         ("tiny/summary.json", '"level": 0.05', '"level": 0.5', 'expected "level": 0.05, found "level": 0.5'),
         ("tiny/tuned.json", '"sweep"', '"sweep" ', "for tuned.json, found "),
         ("tiny/protocol.json", "{", "", "found damage: no paper pack can be read"),
