@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The paper's runs on Qwen3-0.6B, one after the other. Needs a GPU; type it again to go on.
+# The paper's runs on Qwen3-0.6B, one after the other. Needs a GPU; the same words again go on.
 #
 #   scripts/run_paper_ecology_suite.sh all                      # or: frozen, single, ecology, sft, pack
 #   scripts/run_paper_ecology_suite.sh all --dry-run
 #   scripts/run_paper_ecology_suite.sh ecology host.model=path/to/Qwen3-0.6B seed=1
 #
-# OUT=artifacts/paper_qwen3 is where they go, PYTHON what they run on. One seed, untuned: the comparison with
-# tuning and seeds is symbiont suite paper-qwen3.
+# OUT=artifacts/paper_qwen3 is where they go, another seed or model wants another OUT; PYTHON is what they run
+# on. One seed, untuned: the comparison with tuning and seeds is symbiont suite paper-qwen3.
 set -euo pipefail
 
 here=$(dirname "$0")
@@ -17,14 +17,17 @@ OUT=${OUT:-artifacts/paper_qwen3}
 symbiont() { "$PYTHON" -m symbiont_ecology.cli "$@"; }
 
 live() { # ARM [KEY=VALUE]…
-  local arm=$1 folder=$OUT/$1
+  local arm=$1 folder=$OUT/$1 words=$OUT/$1.words
   shift
   if [ ! -e "$folder/config.yaml" ]; then
+    [ -n "$dry" ] || { mkdir -p "$OUT" && echo "$*" >"$words"; }
     symbiont run "experiments/paper_qwen3_$arm" "$@" --out "$folder"
   elif [ -n "$dry" ]; then
     echo "$arm is there: symbiont resume $folder"
-  else
+  elif [ "$*" = "$(cat "$words" 2>/dev/null)" ]; then
     symbiont resume "$folder"
+  else # a change of what can change makes it longer, any other is refused
+    symbiont resume "$folder" "$@"
   fi
 }
 

@@ -144,3 +144,8 @@ def test_a_step_of_the_papers_runs_goes_on_when_it_is_typed_again(tmp_path: Path
     assert "complete" in said.stdout
     assert (tmp_path / "out" / "single" / "state.json").read_bytes() == done
     assert "single is there" in paper("single", "--dry-run", folder=tmp_path / "out").stdout
+    said = paper("single", *tiny, *short, "seed=1", folder=tmp_path / "out")
+    assert said.returncode == 2
+    assert "can only change run.generations" in said.stderr
+    assert paper("single", "run.train_flops=2e9", folder=tmp_path / "out").returncode == 0
+    assert (tmp_path / "out" / "single" / "state.json").read_bytes() != done
