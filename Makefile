@@ -60,7 +60,7 @@ check: setup ## format, lint, types, import order
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/architecture
 
-docs-check: setup ## make every paper pack again, and compare it and the figures that pages quote of it
+docs-check: setup ## rebuild every paper pack and compare it, and the figures that pages quote, with what is committed
 	$(BIN)/python scripts/docs_check.py
 
 all: check test ## check and test
@@ -80,7 +80,7 @@ bench: setup ## time the host kernel against PEFT, fill docs/performance.md, at 
 evidence: setup ## reproduce the figures in docs/results.md, about twenty minutes
 	$(BIN)/python scripts/evidence.py
 
-paper: setup ## run all of protocol PACK, for hours or days, and make its paper pack; run it again to go on
+paper: setup ## run all of protocol PACK and make its paper pack (embedded-v1: at most 90 minutes on two cores); again: goes on
 	$(BIN)/symbiont suite '$(PACK)' --out 'artifacts/$(PACK)'
 	$(BIN)/symbiont pack 'artifacts/$(PACK)' --out 'docs/paper_packs/$(PACK)'
 

@@ -26,9 +26,7 @@ class Single:
     questions: PositiveInt = 4  # per cell and generation
     samples: NonNegativeInt = 4  # rollouts per question; 0 only reads, for supervised plasticity
     learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
-    reset: Share = (
-        0.0  # fall of success, in its worst quarter of cells, from which it starts anew; 0 is never
-    )
+    reset: Share = 0.0  # fall of success in its worst quarter of cells at which it starts anew; 0: never
     patience: PositiveInt = 12  # generations that a new start is left alone
     is_mortal: ClassVar[bool] = False
 
