@@ -243,8 +243,9 @@ def test_evaluate_leaves_the_run_alone_and_a_line_behind(
     assert set(record["items"][0]) == {
         *("id", "family", "depth", "shift", "who", "reply", "target", "right", "flops"),
     }
-    (line,) = (copied / "evaluations.jsonl").read_text().splitlines()
-    assert json.loads(line)["accuracy"] == record["accuracy"]
+    lines = {one["asked"]["routing"]: one for one in map(json.loads, (copied / "evaluations.jsonl").open())}
+    assert set(lines) == set(record["systems"])
+    assert lines[routing]["accuracy"] == record["accuracy"]
     assert books(copied) == before
 
 

@@ -19,8 +19,8 @@ from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import DataError, HostError, RunError
 from symbiont_ecology.evaluation.answers import Answer
 from symbiont_ecology.evaluation.biography import biography
-from symbiont_ecology.evaluation.exam import Asked, again
-from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Candidates, difference, note
+from symbiont_ecology.evaluation.exam import Asked, again, note
+from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Candidates, difference
 from symbiont_ecology.evaluation.questions import (
     Question,
     write_questions,
@@ -82,7 +82,7 @@ def test_evaluating_changes_nothing_of_the_run(run: Path, questions: list[Questi
     assert {path.name for path in run.rglob("*") if path.is_file()} - {p.name for p in before} == {
         ANSWERS_FILE
     }
-    note(evaluation, candidates, Asked(per_cell=60).record())
+    note(evaluation, candidates, Asked(per_cell=60))
     assert (
         json.loads((run / "evaluations.jsonl").read_text())["accuracy"]["estimate"]
         == evaluation.accuracy().estimate
@@ -165,10 +165,10 @@ def test_an_evaluation_can_be_made_again_after_the_run_went_on(tmp_path: Path) -
     start(toy_config(generations=4), folder, host=ToyHost())
     then = Candidates.of_run(folder)
     asked = Asked(per_cell=9, routing="single")
-    note(then.evaluate(asked.questions(then), ToyHost(), "single"), then, asked.record())
+    note(then.evaluate(asked.questions(then), ToyHost(), "single"), then, asked)
     resume(folder, overrides=["run.generations=12"], host=ToyHost())
     now = Candidates.of_run(folder)
-    note(now.evaluate(asked.questions(now), ToyHost(), "single"), now, asked.record())
+    note(now.evaluate(asked.questions(now), ToyHost(), "single"), now, asked)
     found = list(again(folder, ToyHost()))
     assert [(one.generation, one.is_same) for one in found] == [(4, True), (12, True)]
     log = folder / "evaluations.jsonl"
@@ -178,11 +178,28 @@ def test_an_evaluation_can_be_made_again_after_the_run_went_on(tmp_path: Path) -
         Candidates.of_run(folder, 7)
 
 
+def test_an_evaluation_goes_with_its_run_files_and_all(tmp_path: Path) -> None:
+    start(toy_config(generations=4), tmp_path / "run", host=ToyHost())
+    candidates = Candidates.of_run(tmp_path / "run")
+    path = tmp_path / "holdout.jsonl"
+    write_questions(candidates.questions(2), path)
+    asked = Asked(holdout=str(path), selection=str(path), most=3)
+    chosen = candidates.reselected(asked.selected(candidates), ToyHost())
+    with (tmp_path / "run/evaluations.jsonl").open("w") as file:
+        file.write('{"torn')
+    note(asked.answered(chosen, asked.questions(chosen), ToyHost()), chosen, asked)
+    path.unlink()
+    (tmp_path / "run").rename(tmp_path / "moved")
+    (found,) = again(tmp_path / "moved", ToyHost())
+    assert found.is_same, found
+    assert found.line == 2
+
+
 def test_an_evaluation_of_a_file_that_changed_is_not_made_again(run: Path, tmp_path: Path) -> None:
     path = tmp_path / "holdout.jsonl"
     write_questions(Candidates.of_run(run).questions(2), path)
     record = Asked(holdout=str(path)).record()
-    assert Asked.of_record(record) == Asked(holdout=str(path))
+    assert Asked.of_record(record, tmp_path) == Asked(holdout=str(path))
     path.write_text(path.read_text() + "\n")
     with pytest.raises(DataError, match="is not the file that was asked"):
-        Asked.of_record(record)
+        Asked.of_record(record, tmp_path)

@@ -16,9 +16,9 @@ import typer
 from symbiont_ecology.cli.live import (
     Overrides,
     Quiet,
+    check_final_holdout,
     evaluate_at_end,
     live,
-    read_final_questions,
     tell_next,
     typed,
 )
@@ -53,14 +53,14 @@ def calibrate(
 ) -> None:
     """Calibrate, then go on. Exit code 4 says that the run is sick; typed again, it goes on where it was."""
     plan = _plan(config, overrides or (), generations, full, out)
-    questions = read_final_questions(plan.config)
+    check_final_holdout(plan.config)
     if not quiet:
         _tell_plan(plan)
     finished = _live(plan, quiet)
     if not quiet:
         tell_next(finished, plan.until(max(full, finished.state.generation)), plan.folder)
     if not _is_answered(plan, finished.state.generation):
-        evaluate_at_end(plan.folder, questions)
+        evaluate_at_end(plan.folder)
 
 
 @dataclass(frozen=True)
@@ -241,10 +241,10 @@ def _percent(share: Mapping[str, float]) -> str:
 
 
 def _is_answered(plan: _Plan, generation: int) -> bool:
-    """Whether ``run.final_holdout`` was answered at this age already."""
-    from symbiont_ecology.evaluation.measure import EVALUATIONS_FILE
+    """Whether the file of ``run.final_holdout``, as it is now, was answered at this age already."""
+    from symbiont_ecology.evaluation import journal
+    from symbiont_ecology.evaluation.exam import Asked
 
-    path = plan.folder / EVALUATIONS_FILE
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
-    asked = str(plan.config.run.final_holdout)
-    return any(row["asked"]["holdout"] == asked and row["generation"] == generation for row in rows)
+    asked = Asked(holdout=plan.config.run.final_holdout).record()
+    found = ((row["generation"], row["asked"]) for _, row in journal.lines(plan.folder))
+    return (generation, json.loads(json.dumps(asked))) in found

@@ -151,8 +151,8 @@ def _compare(folder: Path, per_cell: int) -> dict[str, Any]:
     """Puts the same holdout questions to all three systems, prints the tables and returns the numbers."""
     from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.evaluation.biography import biography
-    from symbiont_ecology.evaluation.exam import Asked
-    from symbiont_ecology.evaluation.measure import Candidates, difference, interval_values, note
+    from symbiont_ecology.evaluation.exam import Asked, note
+    from symbiont_ecology.evaluation.measure import Candidates, difference, interval_values
     from symbiont_ecology.evaluation.questions import write_questions
     from symbiont_ecology.events import read_events
 
@@ -165,7 +165,7 @@ def _compare(folder: Path, per_cell: int) -> dict[str, Any]:
         """Answers the questions and keeps the evaluation beside the run."""
         evaluation = candidates.evaluate(questions, host, routing)
         asked = Asked(per_cell=per_cell, seed=ecology.config.seed, routing=routing)
-        note(evaluation, candidates, asked.record())
+        note(evaluation, candidates, asked)
         return evaluation
 
     found = {

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from symbiont_ecology.analysis.dashboard import Dashboard, Narrator
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.engine.run import Finished, Watcher
-    from symbiont_ecology.evaluation.questions import Question
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -47,7 +46,7 @@ def run(
 
     resolved = load_config(config, overrides or ())
     check(resolved)
-    questions = read_final_questions(resolved)
+    check_final_holdout(resolved)
     folder = out or free_folder(Path(config).name.removesuffix(".yaml"))
     if dry_run:
         tell_plan(resolved, folder)
@@ -60,7 +59,7 @@ def run(
     finished = live(begin, resolved, folder, quiet)
     if not quiet:
         tell_next(finished, resolved, folder)
-    evaluate_at_end(folder, questions)
+    evaluate_at_end(folder)
 
 
 def resume(
@@ -72,7 +71,7 @@ def resume(
     from symbiont_ecology.engine import run as runs
 
     resolved = runs.extended(folder, overrides or ())
-    questions = read_final_questions(resolved)
+    check_final_holdout(resolved)
 
     def begin(watch: Watcher | None, should_stop: Callable[[], bool]) -> Finished:
         """Goes on with the run."""
@@ -81,7 +80,7 @@ def resume(
     finished = live(begin, resolved, folder, quiet)
     if not quiet:
         tell_next(finished, resolved, folder)
-    evaluate_at_end(folder, questions)
+    evaluate_at_end(folder)
 
 
 class Brake:
@@ -194,25 +193,26 @@ def tell_plan(config: RunConfig, folder: Path) -> None:
     print("the config is fine; nothing was done")
 
 
-def read_final_questions(config: RunConfig) -> list[Question] | None:
-    """The questions of ``run.final_holdout``, read before the run so that a bad file costs nothing."""
-    if config.run.final_holdout is None:
-        return None
-    from symbiont_ecology.evaluation.questions import read_questions
+def check_final_holdout(config: RunConfig) -> None:
+    """Reads ``run.final_holdout`` before the run, so that a bad file costs nothing."""
+    if config.run.final_holdout is not None:
+        from symbiont_ecology.evaluation.questions import read_questions
 
-    return read_questions(Path(config.run.final_holdout))
+        read_questions(Path(config.run.final_holdout))
 
 
-def evaluate_at_end(folder: Path, questions: list[Question] | None) -> None:
-    """Answers ``run.final_holdout`` with the run's router."""
-    if questions is None:
-        return
+def evaluate_at_end(folder: Path) -> None:
+    """Answers ``run.final_holdout``, if there is one, with the run's router."""
     from symbiont_ecology.cli.measure import tell_evaluation
     from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.evaluation.exam import Asked
-    from symbiont_ecology.evaluation.measure import Candidates, note
+    from symbiont_ecology.evaluation.exam import Asked, note
+    from symbiont_ecology.evaluation.measure import Candidates
 
     candidates = Candidates.of_run(folder)
-    evaluation = candidates.evaluate(questions, build_host(candidates.config))
-    note(evaluation, candidates, Asked(holdout=candidates.config.run.final_holdout).record())
+    if (holdout := candidates.config.run.final_holdout) is None:
+        return
+    asked = Asked(holdout=holdout)
+    host = build_host(candidates.config)
+    evaluation = asked.answered(candidates, asked.questions(candidates), host)
+    note(evaluation, candidates, asked)
     tell_evaluation(evaluation, sys.stdout)

@@ -142,38 +142,43 @@ def _save(json_file: Path | None, record: dict[str, Any]) -> None:
 
 def _examine(folder: Path, asked: Asked, sft: Path | None, host: str | None) -> Exam:
     from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.evaluation.exam import sit
-    from symbiont_ecology.evaluation.measure import Candidates, note
+    from symbiont_ecology.evaluation.exam import note, sit
+    from symbiont_ecology.evaluation.measure import Candidates
     from symbiont_ecology.weights.peft_files import stated_rank
 
     candidates = Candidates.of_run(folder, is_kept=True)
     # Before the host is loaded: a wrong word or file costs no time.
     questions, selection = asked.questions(candidates), asked.selected(candidates)
     asked.way(candidates)
-    config = on_host(candidates.config, host)
-    if sft is not None:  # which may be wider than anyone in the run
-        rank = max(config.host.rank, stated_rank(sft))
-        config = config.model_copy(update={"host": config.host.model_copy(update={"rank": rank})})
+    config = _as_wide(on_host(candidates.config, host), stated_rank(sft) if sft else 0)
     world = build_host(config)
     with progress("asking") as watch:
         exam = sit(candidates, asked, questions, world, selection=selection, sft=sft, watch=watch)
-    note(exam.systems[exam.main], candidates, asked.record())
+    for name, evaluation in exam.systems.items():
+        note(evaluation, candidates, exam.asked[name])
     return exam
+
+
+def _as_wide(config: RunConfig, rank: int) -> RunConfig:
+    """The config with room for an adapter that may be wider than anyone in the run."""
+    rank = max(config.host.rank, rank)
+    return config.model_copy(update={"host": config.host.model_copy(update={"rank": rank})})
 
 
 def _make_again(folder: Path, host: str | None) -> None:
     """Makes every evaluation of a run again; exit code 1 where one is not what it was."""
     from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.engine.run import read_config
-    from symbiont_ecology.evaluation.exam import again
+    from symbiont_ecology.evaluation.exam import again, widest_rank
 
+    config = _as_wide(on_host(read_config(folder), host), widest_rank(folder))
     different = 0
-    for one in again(folder, build_host(on_host(read_config(folder), host))):
+    for one in again(folder, build_host(config)):
         different += not one.is_same
-        verdict = "the same" if one.is_same else "DIFFERENT"
+        verdict = one.problem or f"{100 * one.now:.1f} % now, {'the same' if one.is_same else 'DIFFERENT'}"
         print(
-            f"evaluation {one.line}: generation {one.generation}, {one.asked.name}: {100 * one.then:.1f} % "
-            f"then, {100 * one.now:.1f} % now, {verdict}"
+            f"evaluation {one.line}: generation {one.generation}, {one.name}: {100 * one.then:.1f} % then, "
+            f"{verdict}"
         )
     if different:
         raise RunError(f"{different} evaluations of {folder} are not what they were")

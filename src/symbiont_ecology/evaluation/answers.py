@@ -15,7 +15,7 @@ from symbiont_ecology.evaluation.questions import Question
 from symbiont_ecology.types import Decoding, OrganelleId, Row
 from symbiont_ecology.weights import AdapterWeights
 
-PIECE = 4096
+PIECE = 512
 """Questions between two entries in the book: what a killed evaluation loses at most."""
 
 Watch = Callable[[int], None]

@@ -6,19 +6,19 @@ answers, which are counted.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.config import find_data
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.ecology.state import MOMENTS
 from symbiont_ecology.engine.world import Host
-from symbiont_ecology.errors import DataError
+from symbiont_ecology.errors import ConfigError, DataError, EcologyError
+from symbiont_ecology.evaluation import journal
 from symbiont_ecology.evaluation.answers import Watch, quietly
+from symbiont_ecology.evaluation.journal import content_hash
 from symbiont_ecology.evaluation.measure import (
-    EVALUATIONS_FILE,
     Candidates,
     Evaluation,
     difference,
@@ -29,6 +29,7 @@ from symbiont_ecology.evaluation.questions import Question, read_questions, some
 from symbiont_ecology.evaluation.robustness import robustness
 from symbiont_ecology.evaluation.routings import Routing, find_routing, mapped
 from symbiont_ecology.statistics import mcnemar
+from symbiont_ecology.weights.peft_files import stated_rank
 
 RESELECTED = "*"
 """Behind the name of a routing whose candidates were judged on selection questions."""
@@ -50,17 +51,24 @@ class Asked:
     """Selection questions that are used, of those in the file."""
     routing: str = "learned"
     routing_map: str | None = None
+    adapter: str | None = None
+    """A PEFT folder that answers everything, instead of the run's own candidates."""
 
     def questions(self, candidates: Candidates) -> list[Question]:
         """What is asked.
 
         Raises:
             DataError: the file cannot be used.
-            ConfigError: no such shift.
+            ConfigError: no such shift, or nothing in it that this run could be asked.
         """
-        if self.holdout is None:
-            return candidates.questions(self.per_cell, self.shifts, self.seed)
-        return [candidates.asked(one) for one in read_questions(Path(self.holdout))]
+        if self.holdout is not None:
+            return [candidates.asked(one) for one in read_questions(Path(self.holdout))]
+        if drawn := candidates.questions(self.per_cell, self.shifts, self.seed):
+            return drawn
+        raise ConfigError(
+            f"expected a shift with questions for this run's tasks, got {', '.join(self.shifts)}, which have "
+            "none: choose others"
+        )
 
     def selected(self, candidates: Candidates) -> list[Question]:
         """What candidates are judged by; nothing, if practice does."""
@@ -82,25 +90,70 @@ class Asked:
     @property
     def name(self) -> str:
         """What the answers are called by."""
+        if self.adapter is not None:
+            return "adapter"
         return self.routing if self.routing_map is None else "map"
+
+    def answered(
+        self,
+        candidates: Candidates,
+        questions: Sequence[Question],
+        host: Host,
+        watch: Watch = quietly,
+        *,
+        is_fresh: bool = False,
+    ) -> Evaluation:
+        """The answers; ``is_fresh`` asks everything anew, whatever the run's book knows.
+
+        Raises:
+            AdapterError: an adapter cannot be used with this host.
+            HostError: the host is not the one that the run was founded with.
+        """
+        if self.adapter is None:
+            way = self.way(candidates)
+            return candidates.evaluate(questions, host, self.name, way=way, watch=watch, is_fresh=is_fresh)
+        book = None if is_fresh else candidates.book
+        found = evaluate_adapter(Path(self.adapter), questions, host, book=book, watch=watch)
+        return replace(found, generation=candidates.portfolio.state.generation)
+
+    def files(self) -> dict[str, str]:
+        """Every file that decides the answers, with its hash."""
+        named = (self.holdout, self.selection, self.routing_map, self.adapter)
+        return {file: content_hash(file) for file in named if file is not None}
 
     def record(self) -> dict[str, Any]:
         """Plain values for the log, with the hash of every file."""
-        files = [file for file in (self.holdout, self.selection, self.routing_map) if file is not None]
-        return {**asdict(self), "sha256": {file: _hash(file) for file in files}}
+        return {**asdict(self), "sha256": self.files()}
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> Asked:
-        """What ``record`` wrote.
+    def of_record(cls, record: Mapping[str, Any], folder: Path) -> Asked:
+        """What ``record`` wrote, with the files that the run in the folder kept.
 
         Raises:
-            DataError: a file is not what it was.
+            DataError: a file was not kept, and is not what it was.
         """
-        for file, digest in record["sha256"].items():
-            if _hash(file) != digest:
-                raise DataError(f"{file} is not the file that was asked: bring it back")
-        values = {key: value for key, value in record.items() if key != "sha256"}
-        return cls(**{**values, "shifts": tuple(values["shifts"])})
+        values = {"adapter": None, **record, "shifts": tuple(record["shifts"])}
+        digests = values.pop("sha256")
+        for key in ("holdout", "selection", "routing_map", "adapter"):
+            if (file := values[key]) is not None:
+                kept = folder / MOMENTS / digests[file]
+                values[key] = file = str(kept) if kept.exists() else file
+                if content_hash(file) != digests[record[key]]:
+                    raise DataError(f"{file} is not the file that was asked: bring it back")
+        return cls(**values)
+
+
+def note(evaluation: Evaluation, candidates: Candidates, asked: Asked) -> None:
+    """Adds an evaluation to the run's log, and keeps what it takes to make it again: state and files.
+
+    Nothing else of the run changes.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    checkpoint.keep(candidates.portfolio.state, candidates.folder)
+    record = {**evaluation.summary(), "asked": asked.record()}
+    journal.append(candidates.folder, record, asked.files())
 
 
 @dataclass(frozen=True)
@@ -108,6 +161,7 @@ class Exam:
     """Evaluations by the name of what was asked; ``main`` is the one that was asked for."""
 
     systems: Mapping[str, Evaluation]
+    asked: Mapping[str, Asked]
     main: str
     train_flops: int
 
@@ -125,10 +179,10 @@ class Exam:
         }
 
     def break_even(self) -> float | None:
-        """Solved questions after which training has paid off in FLOPs against the host; None is never."""
+        """Right answers after which training and selection have paid off against the host; None is never."""
         costs = [self.systems[name].summary()["flops_per_solved"] for name in ("host", self.main)]
-        saved = costs[0] - costs[1]
-        return self.train_flops / saved if saved > 0 else None
+        saved, spent = costs[0] - costs[1], self.train_flops + self.systems[self.main].selection.flops
+        return spent / saved if saved > 0 else None
 
 
 def sit(
@@ -142,17 +196,20 @@ def sit(
     watch: Watch = quietly,
 ) -> Exam:
     """The exam of a run; ``selection`` questions judge its candidates anew, beside practice."""
-    way, main = asked.way(candidates), asked.name
-    systems = {name: candidates.evaluate(questions, host, name, watch=watch) for name in ("host", "single")}
+    main, practised = asked.name, replace(asked, selection=None, most=None)
+    alone = replace(practised, routing="single", routing_map=None)
+    wanted = {"host": replace(alone, routing="host"), "single": alone}
     if sft is not None:
-        systems["sft"] = evaluate_adapter(sft, questions, host)
-    systems[main] = candidates.evaluate(questions, host, main, way=way, watch=watch)
+        wanted["sft"] = replace(alone, adapter=str(sft))
+    wanted[main] = practised
+    systems = {name: one.answered(candidates, questions, host, watch) for name, one in wanted.items()}
     if selection:
+        one = replace(alone, selection=asked.selection, most=asked.most)
+        anew = {"single" + RESELECTED: one, main + RESELECTED: asked}
         chosen = candidates.reselected(selection, host, watch)
-        systems["single" + RESELECTED] = chosen.evaluate(questions, host, "single", watch=watch)
-        systems[main + RESELECTED] = chosen.evaluate(questions, host, main, way=way, watch=watch)
-        main += RESELECTED
-    return Exam(systems, main, candidates.portfolio.state.budget.train.flops)
+        systems |= {name: one.answered(chosen, questions, host, watch) for name, one in anew.items()}
+        wanted, main = wanted | anew, main + RESELECTED
+    return Exam(systems, wanted, main, candidates.portfolio.state.budget.train.flops)
 
 
 @dataclass(frozen=True)
@@ -161,47 +218,40 @@ class Again:
 
     line: int
     generation: int
-    asked: Asked
+    name: str
     then: float
-    now: float
-    is_same: bool
+    now: float = 0.0
+    is_same: bool = False
     """Whether the questions and every single verdict are what they were."""
+    problem: str = ""
+    """Why it could not be made again."""
+
+
+def widest_rank(folder: Path) -> int:
+    """Of the adapters that were asked beside a run's own candidates; 0 where there are none."""
+    kept = (
+        folder / MOMENTS / record["asked"]["sha256"][adapter]
+        for _, record in journal.lines(folder)
+        if (adapter := record["asked"].get("adapter")) is not None
+    )
+    return max((stated_rank(path) for path in kept if path.exists()), default=0)
 
 
 def again(folder: Path, host: Host) -> Iterator[Again]:
-    """Makes every evaluation in a run's log again, without what its book of answers knows.
-
-    Raises:
-        RunError: a state that was evaluated is gone.
-        DataError: a file that was asked is not what it was.
-    """
-    try:
-        lines = (folder / EVALUATIONS_FILE).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return
-    for number, line in enumerate(lines, 1):
+    """Makes every evaluation in a run's log again, without what its book of answers knows."""
+    for number, record in journal.lines(folder):
+        then, generation = record["accuracy"]["estimate"], record["generation"]
         try:
-            record = json.loads(line)
-        except ValueError:
-            continue  # what a crash tore
-        asked = Asked.of_record(record["asked"])
-        candidates = Candidates.of_run(folder, record["generation"])
-        selection = asked.selected(candidates)
-        if selection:
-            candidates = candidates.reselected(selection, host, is_fresh=True)
-        found = candidates.evaluate(
-            asked.questions(candidates), host, asked.name, way=asked.way(candidates), is_fresh=True
-        )
-        summary = found.summary()
-        is_same = all(summary[key] == record[key] for key in ("questions_digest", "verdicts_digest"))
-        then, now = record["accuracy"]["estimate"], summary["accuracy"]["estimate"]
-        yield Again(number, record["generation"], asked, then, now, is_same)
-
-
-def _hash(file: str) -> str:
-    """Of a file's content; empty where there is none."""
-    path = find_data(Path(file))
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+            asked = Asked.of_record(record["asked"], folder)
+            candidates = Candidates.of_run(folder, generation)
+            if selection := asked.selected(candidates):
+                candidates = candidates.reselected(selection, host, is_fresh=True)
+            found = asked.answered(candidates, asked.questions(candidates), host, is_fresh=True).summary()
+        except EcologyError as error:
+            yield Again(number, generation, record["routing"], then, problem=str(error))
+            continue
+        is_same = all(found[key] == record[key] for key in ("questions_digest", "verdicts_digest"))
+        yield Again(number, generation, asked.name, then, found["accuracy"]["estimate"], is_same)
 
 
 def _difference(main: Evaluation, other: Evaluation) -> dict[str, Any]:

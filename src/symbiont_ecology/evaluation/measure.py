@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import check_host, read_config
 from symbiont_ecology.engine.world import Host
-from symbiont_ecology.errors import RunError
 from symbiont_ecology.evaluation.answers import Answer, Examiner, Watch, quietly
 from symbiont_ecology.evaluation.book import AnswerBook
 from symbiont_ecology.evaluation.portfolio import Portfolio
@@ -28,7 +26,7 @@ from symbiont_ecology.rng import Draw
 from symbiont_ecology.statistics import Interval, bootstrap_interval, wilson
 from symbiont_ecology.weights.peft_files import read_peft
 
-EVALUATIONS_FILE, ANSWERS_FILE = "evaluations.jsonl", "answers.sqlite"
+ANSWERS_FILE = "answers.sqlite"
 NO_COST = Cost()
 SCHEMA = 1
 """Of the JSON that an evaluation leaves; raise it when a key goes or changes its meaning."""
@@ -220,17 +218,29 @@ class Candidates:
 
 
 def evaluate_adapter(
-    folder: Path, questions: Sequence[Question], host: Host, *, is_bare: bool = False
+    folder: Path,
+    questions: Sequence[Question],
+    host: Host,
+    *,
+    is_bare: bool = False,
+    book: Path | None = None,
+    watch: Watch = quietly,
 ) -> Evaluation:
-    """Puts all questions to one PEFT adapter, or to its host without it.
+    """Puts all questions to one PEFT adapter, or to its host without it. Answers are kept in a ``book``.
 
     Raises:
         AdapterError: the folder cannot be used with this host.
     """
-    weights = {"adapter": read_peft(folder, host.layout)}
-    who = HOST if is_bare else "adapter"
-    answers = Examiner(host, weights).ask(questions, [who] * len(questions))
-    return Evaluation(str(folder), who, host.fingerprint(), tuple(answers))
+    who, fingerprint = HOST if is_bare else "adapter", host.fingerprint()
+    examiner = Examiner(
+        host,
+        {"adapter": read_peft(folder, host.layout)},
+        None if book is None else AnswerBook(book),
+        fingerprint,
+        watch,
+    )
+    answers = examiner.ask(questions, [who] * len(questions))
+    return Evaluation(str(folder), who, fingerprint, tuple(answers))
 
 
 def difference(better: Evaluation, worse: Evaluation, seed: int = 0) -> Interval:
@@ -247,24 +257,6 @@ def difference(better: Evaluation, worse: Evaluation, seed: int = 0) -> Interval
     return bootstrap_interval(apart, seed) if len(apart) > 1 else Interval(sum(apart), -1.0, 1.0)
 
 
-def note(evaluation: Evaluation, candidates: Candidates, asked: dict[str, Any]) -> None:
-    """Appends one line to the run's log of evaluations, and keeps the state that was evaluated.
-
-    ``asked`` says what it takes to make the evaluation again. Nothing else of the run changes.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    run_folder = candidates.folder
-    checkpoint.keep(candidates.portfolio.state, run_folder)
-    line = json.dumps({**evaluation.summary(), "asked": asked}) + "\n"
-    try:
-        with (run_folder / EVALUATIONS_FILE).open("a", encoding="utf-8") as file:
-            file.write(line)
-    except OSError as error:
-        raise RunError(f"cannot write {run_folder / EVALUATIONS_FILE}: {error.strerror}") from error
-
-
 def interval_values(interval: Interval) -> dict[str, float]:
     """An interval as plain values."""
     return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
@@ -276,5 +268,5 @@ def _share(verdicts: Sequence[float]) -> Interval:
 
 def _digest(questions: Sequence[Question]) -> str:
     """Equal for equal questions, so that two evaluations can be compared or not."""
-    text = "\n".join(f"{one.id}\t{one.prompt}\t{one.target}" for one in questions)
+    text = "\n".join(f"{one.prompt}\t{one.target}" for one in questions)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

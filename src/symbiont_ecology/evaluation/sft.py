@@ -21,9 +21,10 @@ from symbiont_ecology.engine import run as runs
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.world import Host
 from symbiont_ecology.errors import ConfigError, RunError
-from symbiont_ecology.evaluation.measure import EVALUATIONS_FILE, Candidates
+from symbiont_ecology.evaluation import journal
+from symbiont_ecology.evaluation.measure import Candidates
 from symbiont_ecology.evaluation.shifts import draw_shifts
-from symbiont_ecology.files import write_whole
+from symbiont_ecology.files import read_lines, write_whole
 from symbiont_ecology.weights import AdapterWeights
 
 MEASURES = ("train_flops", "total_flops", "train_tokens", "total_tokens", "wall_clock_seconds")
@@ -89,7 +90,12 @@ def budget_of(folder: Path, measure: str) -> Budget:
     kind = measure.rpartition("_")[2]
     spent = train.flops if kind == "flops" else train.tokens
     if measure.startswith("total"):
-        spent += sum(one.get(f"selection_{kind}", 0) for one in _lines(folder / EVALUATIONS_FILE))
+        # Systems of one evaluation share a selection: its files and its size tell it from others.
+        asked = {
+            (one["generation"], one["asked"]["selection"], one["asked"]["most"]): one[f"selection_{kind}"]
+            for _, one in journal.lines(folder)
+        }
+        spent += sum(asked.values())
     return Budget(measure, float(spent))
 
 
@@ -197,20 +203,4 @@ def _live(
 
 
 def _timings(folder: Path) -> list[float]:
-    return [one["seconds"] for one in _lines(folder / runs.TIMINGS_FILE)]
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a log; none where there is none. A line that a crash tore is left out."""
-    found = []
-    try:
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                found.append(dict(json.loads(line)))
-            except ValueError:
-                continue
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror}") from error
-    return found
+    return [one["seconds"] for _, one in read_lines(folder / runs.TIMINGS_FILE)]
