@@ -92,8 +92,9 @@ def crossed_bootstrap(
     The percentiles are widened as Student's t is wider than the normal, by the number of seeds or of families
     (the smaller one; Hesterberg 2015, expanded percentiles); below ``FEW`` of them it is a t interval with
     the bootstrap's standard error, within the range of the values. A single seed is not drawn: the interval
-    is then about questions alone. Where the noise of single answers decides the interval is too wide, since
-    noise is drawn more than once, while ``sign_flip`` over seeds' means is exact.
+    is then about questions alone, and about a single question it is [-1, 1]. Where the noise of single
+    answers decides the interval is too wide, since noise is drawn more than once, while ``sign_flip`` over
+    seeds' means is exact.
 
     Raises:
         ValueError: less than two families to draw from; lists that do not fit; or a cell with items of two
@@ -129,6 +130,8 @@ def crossed_bootstrap(
     drawn, mean = totals / cell_weights.sum(axis=1), float(np.mean(means))
     few = [len(names)] * is_clustered + [seeds] * (seeds > 1)  # what is drawn, and may be few
     units = min(few, default=data.shape[1])
+    if units < 2:  # one answer bounds nothing
+        return Interval(mean, -1.0, 1.0)
     wider = math.sqrt(units / (units - 1)) * float(stats.t.ppf((1 + level) / 2, units - 1))
     if units < FEW:  # the percentiles would lie beyond the resamples
         half = wider * float(drawn.std())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,8 +122,14 @@ def test_a_wider_sft_adapter_can_be_compared_with_a_run(
 ) -> None:
     words = ["sft", "--match", lived, "--ranks", 3, "--rates", "0.01", "--per-cell", 2, "--amount", "2e9"]
     assert symbiont(*words, "--out", tmp_path / "sft").code == 0
-    said = symbiont("evaluate", lived, "--per-cell", 2, "--sft", tmp_path / "sft" / "adapter")
+    run = tmp_path / "run"
+    shutil.copytree(lived, run)
+    said = symbiont("evaluate", run, "--per-cell", 2, "--sft", tmp_path / "sft" / "adapter")
     assert said.code == 0, said.err
+    shutil.rmtree(tmp_path / "sft")
+    said = symbiont("evaluate", run, "--again")  # the run has kept what was asked beside it
+    assert said.code == 0, said.err
+    assert re.search(r"adapter: .* the same", said.out)
 
 
 def test_sft_learns_from_a_file(symbiont: Symbiont, host: Path, small: list[str], tmp_path: Path) -> None:

@@ -153,6 +153,22 @@ def test_a_page_that_is_none_of_ours_is_left_alone(suite: Path, symbiont: Symbio
     assert (tmp_path / "README.md").read_text() == "keep me"
 
 
+def test_runs_that_cannot_be_compared_are_refused_before_anything_is_asked(
+    suite: Path, symbiont: Symbiont, tmp_path: Path
+) -> None:
+    runs = sorted((suite / "main").glob("*/x1/option-*/seed-*"))
+    said = symbiont("compare", *runs, "--shift", "wording", "--shift", "wording")
+    assert said.code == 2
+    assert "shifts: " in said.error
+    other = tmp_path / "other"
+    shutil.copytree(runs[0], other)
+    config = other / "config.yaml"
+    config.write_text(config.read_text().replace("seed: 0", "seed: 7"))
+    said = symbiont("compare", other, runs[-1])
+    assert said.code == 2
+    assert "seeds in common" in said.error
+
+
 def test_runs_that_are_no_suite_can_be_compared_and_packed(
     suite: Path, symbiont: Symbiont, tmp_path: Path
 ) -> None:

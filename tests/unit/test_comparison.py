@@ -64,7 +64,7 @@ def rows(seeds: int) -> Iterator[dict[str, Any]]:
     generator = np.random.default_rng(0)
     signed = {"schema": 1, "protocol": "0123", "source": "4567"}
     host = system(generator, 0.2)
-    host["bits"] |= {"ceiling": bits(generator, 0.95), "retention": bits(generator, 1.0)}
+    host["bits"] |= {"ceiling": bits(generator, 0.95), "retention": bits(generator, 0.8)}
     alone = {"kind": "host", "arm": "host", "seed": 0, "host": "89ab", "versions": {"numpy": "2"}}
     yield {**signed, **alone, "systems": {"host": host}}
     for seed in range(seeds):
@@ -123,6 +123,28 @@ def test_what_needs_more_seeds_is_not_claimed_from_fewer(summary: dict[str, Any]
     assert not depth["is_claimed"]
     several = summarise(Outcomes(protocol(16), list(rows(16))))
     assert several["differences"]["4"]["depth"]["single"]["is_claimed"]
+
+
+def test_retention_is_of_what_the_host_could_do(whole: Outcomes, summary: dict[str, Any]) -> None:
+    assert summary["accuracy"]["4"]["retention"]["host"]["estimate"] == 1.0
+    assert 0.75 < whole.could.mean() < 0.85
+    for arm, share in TRUE.items():
+        kept = [point[1] for point in summary["retention"]["arms"][arm]["points"]["4"]]
+        assert np.mean(kept) == pytest.approx(summary["accuracy"]["4"]["retention"][arm]["estimate"])
+        assert np.mean(kept) == pytest.approx(share, abs=0.03)
+
+
+def test_nothing_is_claimed_of_families_in_general_from_one_of_them() -> None:
+    """The seeds agree, the families do not: p is small, and the interval holds 0."""
+    found = list(rows(8))
+    for row in found:
+        if row["kind"] == "main" and row["arm"] == "ecology":
+            cells = row["systems"]["learned"]["bits"]["in-distribution"]
+            cells |= {cell: "1" * PER_CELL if cell[0] == "a" else "10" * (PER_CELL // 2) for cell in cells}
+    apart = summarise(Outcomes(protocol(8), found))["differences"]["4"]["in-distribution"]["single"]
+    assert apart["p_adjusted"] < 0.05
+    assert apart["low"] < 0 < apart["high"]
+    assert not apart["is_claimed"]
 
 
 def test_the_peer_is_held_against_its_ceiling(summary: dict[str, Any]) -> None:

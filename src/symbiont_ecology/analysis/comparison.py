@@ -154,22 +154,19 @@ def _peer(outcomes: Outcomes) -> dict[str, Any]:
 
 def _retention(outcomes: Outcomes) -> dict[str, Any]:
     """Skill against retention of what the bare host could do; the area of the frontier over the budgets."""
-    bare, arms = outcomes.verdicts(HOST, 0, "retention"), dict[str, Any]()
-    if bare is None:
-        return {}
-    could = bare.values[0] > 0
-    if not could.any():
+    arms = dict[str, Any]()
+    if not outcomes.could.any():
         return {}
     areas: dict[str, dict[int, float]] = {}
     for arm in outcomes.arms:
         points: dict[str, list[list[float]]] = {}
         by_seed: dict[int, list[tuple[float, float]]] = {}
         for budget in outcomes.budgets:
-            kept = outcomes.verdicts(arm, budget, "retention")
+            kept = look(outcomes, arm, budget, "retention")
             skill = outcomes.verdicts(arm, budget, "in-distribution")
             if kept is None or skill is None:
                 continue
-            pairs = list(zip(skill.by_seed(), kept.where(could).by_seed(), strict=True))
+            pairs = list(zip(skill.by_seed(), kept.by_seed(), strict=True))
             points[f"{budget:g}"] = [list(pair) for pair in pairs]
             for seed, pair in zip(skill.seeds, pairs, strict=True):
                 by_seed.setdefault(seed, []).append(pair)
@@ -288,15 +285,18 @@ def _at_zero(row: Mapping[str, Any], routing: str) -> float:
 def views_of(outcomes: Outcomes) -> list[str]:
     """The rows of the tables: shifts, with in-distribution cells of each kind apart."""
     kinds = [kind for kind in KINDS if outcomes.cells(kind)]
-    return [*outcomes.shifts[:1], *kinds, *outcomes.shifts[1:]]
+    others = [shift for shift in outcomes.shifts[1:] if shift != "retention" or outcomes.could.any()]
+    return [*outcomes.shifts[:1], *kinds, *others]
 
 
 def look(outcomes: Outcomes, arm: str, budget: float, view: str) -> Verdicts | None:
-    """An arm's verdicts in a view."""
-    if view not in KINDS:
-        return outcomes.verdicts(arm, budget, view)
-    found = outcomes.verdicts(arm, budget, "in-distribution")
-    return None if found is None else found.only(outcomes.cells(view))
+    """An arm's verdicts in a view. Retention asks only for what the bare host could do."""
+    found = outcomes.verdicts(arm, budget, "in-distribution" if view in KINDS else view)
+    if found is None:
+        return None
+    if view in KINDS:
+        return found.only(outcomes.cells(view))
+    return found.where(outcomes.could) if view == "retention" else found
 
 
 def interval_of(found: Verdicts) -> Interval:
@@ -352,6 +352,7 @@ def _adjust(outcomes: Outcomes, tests: Mapping[str, dict[str, Any]], view: str =
             adjusted < outcomes.protocol["level"]
             and len(one["seeds"]) >= SEEDS_NEEDED.get(view, 2)
             and abs(one["estimate"]) >= POINTS_NEEDED.get(view, 0.0)
+            and not one["low"] <= 0 <= one["high"]
         )
 
 

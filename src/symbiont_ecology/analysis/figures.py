@@ -95,14 +95,16 @@ def _roi(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
         for row in outcomes.main(arm, budget):
             course = np.array(row.get("course") or np.zeros((0, 5)), dtype=float)
             if len(course) and course[:, 2].any():
-                sums = [np.histogram(course[:, 0], edges, weights=course[:, column])[0] for column in (2, 3)]
-                curves.append(sums[0] / np.maximum(sums[1], 1))
+                xs = np.minimum(course[:, 0], end)  # the last generation may end a rollout later
+                earned, spent = (np.histogram(xs, edges, weights=course[:, one])[0] for one in (2, 3))
+                curves.append(np.divide(earned, spent, out=np.full(PERIODS, np.nan), where=spent > 0))
         if curves:
             colour, grid = _colour(outcomes, arm), (edges[1:] + edges[:-1]) / 2
-            axis.plot(grid, np.mean(curves, axis=0), ".-", color=colour, label=arm, lw=1.4)
-            axis.fill_between(
-                grid, np.min(curves, axis=0), np.max(curves, axis=0), color=colour, alpha=0.12, lw=0
-            )
+            known = ~np.isnan(curves).all(axis=0)  # long generations leave periods without an end
+            grid, stacked = grid[known], np.array(curves)[:, known]
+            axis.plot(grid, np.nanmean(stacked, axis=0), ".-", color=colour, label=arm, lw=1.4)
+            low, high = np.nanmin(stacked, axis=0), np.nanmax(stacked, axis=0)
+            axis.fill_between(grid, low, high, color=colour, alpha=0.12, lw=0)
     if not axis.lines:
         return None
     axis.axhline(1, color="black", ls=":", lw=1)

@@ -122,6 +122,12 @@ class Outcomes:
                 return row
         raise DataError("the outcomes hold no answers of the bare host: run the suite to its end")
 
+    @cached_property
+    def could(self) -> np.ndarray:
+        """Which questions of the shift ``retention`` the bare host answers, ``(questions,)``."""
+        found = self.verdicts(HOST, 0, "retention")
+        return np.zeros(0, dtype=bool) if found is None else found.values[0] > 0
+
     def verdicts(self, arm: str, budget: float, shift: str, routing: str | None = None) -> Verdicts | None:
         """An arm's verdicts; None where it was not asked. The host is one seed, whatever the budget."""
         if arm == HOST:

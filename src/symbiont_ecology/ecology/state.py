@@ -54,6 +54,8 @@ class EcologyState:
     """Moving average of success per cell name, which prices follow."""
     usual: dict[str, float] = field(default_factory=dict)
     """The same over a longer time: where it stands above ``success``, the world may have changed."""
+    effort: dict[str, float] = field(default_factory=dict)
+    """Useful FLOPs that a rollout in a cell took lately, its lessons included."""
     archive: Archive = field(default_factory=Archive)
     budget: ComputeBudget = field(default_factory=ComputeBudget)
 
@@ -61,9 +63,6 @@ class EcologyState:
         """The next organelle id, never used before."""
         self.next_id += 1
         return f"o{self.next_id}"
-
-    effort: dict[str, float] = field(default_factory=dict)
-    """Useful FLOPs that a rollout in a cell took lately, its lessons included."""
 
     def fall(self) -> float:
         """How far success lies below the usual in the quarter of cells that fell the most, on average.

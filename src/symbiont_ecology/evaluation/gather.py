@@ -1,7 +1,8 @@
 """Any runs as a suite: asked the same questions, and brought into the form that packs are made of.
 
-Runs whose configs differ in nothing but the seed are one arm. A suite (``evaluation.suite``) also tunes its
-arms and gives them one budget; here they are as they are, and the tables say what each of them spent.
+Runs whose configs differ in the seed, and in what is no part of a life (how often it was saved, what was
+asked at its end), are one arm. A suite (``evaluation.suite``) also tunes its arms and gives them one budget;
+here they are as they are, and the tables say what each of them spent.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.config import LoopConfig, RunConfig
+from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.world import Host
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.answers import Watch, quietly
-from symbiont_ecology.evaluation.jobs import bare_host, outcome_of_run, signed
+from symbiont_ecology.evaluation.jobs import bare_host, outcome_of_run, questions_of, signed
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Candidates
 from symbiont_ecology.evaluation.protocol import Arm, Protocol
 from symbiont_ecology.evaluation.shifts import find_shift
 from symbiont_ecology.plasticity import plasticities
+from symbiont_ecology.registry import validate
 from symbiont_ecology.tasks import reward_rules
 
 
@@ -57,7 +59,11 @@ def arrange(folders: Sequence[Path], shifts: Sequence[str], per_cell: int, name:
                 "asked the same questions can be compared"
             )
     arms = _arms(runs)
-    return Gathered(_protocol(name, arms, runs, tuple(shifts), per_cell), runs, arms)
+    protocol = _protocol(name, arms, runs, tuple(shifts), per_cell)
+    if not questions_of(protocol, first.config, shifts[:1]):
+        raise ConfigError(f"expected a shift with questions for these tasks, got {shifts[0]}, which has none")
+    _check_pairs(protocol.main, arms, runs)
+    return Gathered(protocol, runs, arms)
 
 
 def ask(
@@ -79,7 +85,8 @@ def _arms(runs: Mapping[Path, Candidates]) -> dict[str, list[Path]]:
     """Folders by the name of their arm: the strategy's, numbered where configs of one strategy differ."""
     alike: dict[str, list[Path]] = defaultdict(list)
     for folder, one in runs.items():
-        but_seed = one.config.model_copy(update={"seed": 0, "run": LoopConfig()})
+        length = one.config.run.model_copy(update={"checkpoint_every": 1, "final_holdout": None})
+        but_seed = one.config.model_copy(update={"seed": 0, "run": length})
         alike[but_seed.model_dump_json()].append(folder)
     arms: dict[str, list[Path]] = {}
     for members in alike.values():
@@ -92,6 +99,17 @@ def _arms(runs: Mapping[Path, Candidates]) -> dict[str, list[Path]]:
         if len(set(seeds)) < len(seeds):
             raise ConfigError(f"arm {arm!r} has a seed twice: {', '.join(map(str, members))}")
     return arms
+
+
+def _check_pairs(main: str, arms: Mapping[str, Sequence[Path]], runs: Mapping[Path, Candidates]) -> None:
+    """Arms are compared seed by seed."""
+    seeds = {arm: {runs[folder].config.seed for folder in members} for arm, members in arms.items()}
+    for arm, own in seeds.items():
+        if not own & seeds[main]:
+            raise ConfigError(
+                f"expected runs with seeds in common, got {sorted(seeds[main])} of {main!r} and "
+                f"{sorted(own)} of {arm!r}: arms are compared seed by seed"
+            )
 
 
 def _sees(config: RunConfig) -> str:
@@ -114,15 +132,16 @@ def _protocol(
         is_one = len(runs[members[0]].portfolio.elites) == 1 or arm.startswith("single")
         about = ", ".join(sorted(str(folder) for folder in members))
         sides[arm] = Arm(about=about, sees=_sees(config), routing="single" if is_one else "learned")
-    return Protocol(
-        name=name,
-        question="how do these runs compare?",
-        base=(),
-        unit_flops=float(max(spent)),
-        budgets=(1.0,),
-        seeds=tuple(sorted({one.config.seed for one in runs.values()})),
-        arms=sides,
-        main="ecology" if "ecology" in sides else next(iter(sides)),
-        shifts=shifts,
-        per_cell=per_cell,
-    )
+    facts = {
+        "name": name,
+        "question": "how do these runs compare?",
+        "base": (),
+        "unit_flops": float(max(spent)),
+        "budgets": (1.0,),
+        "seeds": tuple(sorted({one.config.seed for one in runs.values()})),
+        "arms": sides,
+        "main": "ecology" if "ecology" in sides else next(iter(sides)),
+        "shifts": shifts,
+        "per_cell": per_cell,
+    }
+    return validate(Protocol, facts, "comparison")

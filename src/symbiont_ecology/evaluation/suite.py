@@ -53,8 +53,9 @@ def check_protocol(protocol: Protocol) -> None:
 def _check_alike(protocol: Protocol) -> None:
     """Arms that met other questions, hosts or prices could not be compared."""
     first = protocol.config(protocol.own_arms[0], protocol.budgets[0], 0)
-    for name in protocol.own_arms:
-        config = protocol.config(name, protocol.budgets[0], 0)
+    tuned = [(name, option) for name in protocol.own_arms for option in protocol.arms[name].tune]
+    for name, option in tuned:
+        config = protocol.config(name, protocol.budgets[0], 0, option)
         for part in ("tasks", "economy"):
             if getattr(config, part) != getattr(first, part):
                 raise ConfigError(f"arms.{name}: expected the {part} of {protocol.own_arms[0]!r}, got others")

@@ -48,8 +48,9 @@ class Lexical:
 
         def promise(prompts: Sequence[str]) -> np.ndarray:
             """Success beyond the host's mean."""
-            pieces = [prompts[start : start + PIECE] for start in range(0, len(prompts), PIECE)]
-            promised = np.concatenate([self._embed(piece, known) @ heads.T for piece in pieces])
+            promised = np.zeros((len(prompts), len(heads)))
+            for start in range(0, len(prompts), PIECE):
+                promised[start : start + PIECE] = self._embed(prompts[start : start + PIECE], known) @ heads.T
             promised[:, 0] += self.margin
             return promised
 
