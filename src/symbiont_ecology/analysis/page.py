@@ -81,8 +81,8 @@ def _reading(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
         "shift, the same for every arm and seed; every cell weighs the same. Brackets are 95 % intervals by "
         "bootstrap over seeds and questions, clustered by family; p is an exact sign-flip test over seeds, "
         "adjusted for false discoveries among the arms of a row (q). *Elicitation* cells are those in which "
-        f"the bare host is right at least {100 * outcomes.protocol['elicitation']:.0f} % of the time when the wanted "
-        f"convention is told ({len(cells['elicitation'])} of them), *capability* cells the others "
+        f"the bare host is right at least {100 * outcomes.protocol['elicitation']:.0f} % of the time when the "
+        f"wanted convention is told ({len(cells['elicitation'])} of them), *capability* cells the others "
         f"({len(cells['capability'])})."
     )
 
@@ -300,7 +300,7 @@ def _tuning(outcomes: Outcomes, tuned: Mapping[str, Any]) -> str:
     seeds = len({one["seed"] for one in tuned["sweep"]})
     budgets = [_budget(outcomes, f"{budget:g}") for budget in outcomes.budgets]
     return (
-        f"Percent right on selection questions, with {seeds} seed{'s' * (seeds > 1)} that no result uses, and "
+        f"Percent right on selection questions, with {seeds} seed{'s' * (seeds > 1)} that no result uses and "
         "runs of their own for every budget; bold is what was chosen.\n\n"
         + _table(["arm", "config", *budgets], rows)
     )
