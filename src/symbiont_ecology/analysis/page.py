@@ -81,8 +81,8 @@ def _reading(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
         "shift, the same for every arm and seed; every cell weighs the same. Brackets are 95 % intervals by "
         "bootstrap over seeds and questions, clustered by family; p is an exact sign-flip test over seeds, "
         "adjusted for false discoveries among the arms of a row (q). *Elicitation* cells are those in which "
-        f"the bare host is right at least {100 * outcomes.protocol['elicitation']:.0f} % of the time when the "
-        f"wanted convention is told ({len(cells['elicitation'])} of them), *capability* cells the others "
+        f"the bare host is right at least {100 * outcomes.protocol['elicitation']:.0f} % of the time when "
+        f"the wanted convention is told ({len(cells['elicitation'])} of them), *capability* cells the others "
         f"({len(cells['capability'])})."
     )
 
