@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from symbiont_ecology.analysis.learning_curve import draw
+from symbiont_ecology.engine.run import source
 from symbiont_ecology.statistics import Interval, paired_interval, wilson
 
 ROOT = Path(__file__).parents[1]
@@ -149,7 +150,7 @@ def main() -> None:
     """Runs what was asked for and fills the pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--folder", type=Path, default=ROOT / "artifacts/evidence")
+    parser.add_argument("--folder", type=Path, default=ROOT / "artifacts/evidence" / source())
     parser.add_argument("--only", choices=("demo", "kills", "transfer"))
     arguments = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
