@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,3 +43,27 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, dict(json.loads(line))
         except ValueError:
             continue
+
+
+def append_line(path: Path, record: Mapping[str, Any]) -> None:
+    """Adds a JSON object to a log; half a line that a crash left does not take it along.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    try:
+        with path.open("a+b") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
+            is_torn = file.read(1) not in (b"", b"\n")
+            file.write(b"\n" * is_torn + json.dumps(record).encode() + b"\n")
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from error
+
+
+def content_hash(path: Path) -> str:
+    """Of a file, or of the adapter in a PEFT folder; empty where there is none."""
+    parts = sorted(path.glob("adapter_*")) if path.is_dir() else [path] if path.is_file() else []
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.read_bytes())
+    return digest.hexdigest() if parts else ""

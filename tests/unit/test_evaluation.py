@@ -18,8 +18,9 @@ from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import DataError, HostError, RunError
 from symbiont_ecology.evaluation.answers import Answer
+from symbiont_ecology.evaluation.asked import Asked
 from symbiont_ecology.evaluation.biography import biography
-from symbiont_ecology.evaluation.exam import Asked, again, note
+from symbiont_ecology.evaluation.journal import again, note
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Candidates, difference
 from symbiont_ecology.evaluation.questions import (
     Question,

@@ -243,7 +243,7 @@ def _percent(share: Mapping[str, float]) -> str:
 def _is_answered(plan: _Plan, generation: int) -> bool:
     """Whether the file of ``run.final_holdout``, as it is now, was answered at this age already."""
     from symbiont_ecology.evaluation import journal
-    from symbiont_ecology.evaluation.exam import Asked
+    from symbiont_ecology.evaluation.asked import Asked
 
     asked = Asked(holdout=plan.config.run.final_holdout).record()
     found = ((row["generation"], row["asked"]) for _, row in journal.lines(plan.folder))

@@ -150,8 +150,9 @@ def _last_line(path: Path) -> str:
 def _compare(folder: Path, per_cell: int) -> dict[str, Any]:
     """Puts the same holdout questions to all three systems, prints the tables and returns the numbers."""
     from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.evaluation.asked import Asked
     from symbiont_ecology.evaluation.biography import biography
-    from symbiont_ecology.evaluation.exam import Asked, note
+    from symbiont_ecology.evaluation.journal import note
     from symbiont_ecology.evaluation.measure import Candidates, difference, interval_values
     from symbiont_ecology.evaluation.questions import write_questions
     from symbiont_ecology.events import read_events

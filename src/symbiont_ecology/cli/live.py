@@ -205,7 +205,8 @@ def evaluate_at_end(folder: Path) -> None:
     """Answers ``run.final_holdout``, if there is one, with the run's router."""
     from symbiont_ecology.cli.measure import tell_evaluation
     from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.evaluation.exam import Asked, note
+    from symbiont_ecology.evaluation.asked import Asked
+    from symbiont_ecology.evaluation.journal import note
     from symbiont_ecology.evaluation.measure import Candidates
 
     candidates = Candidates.of_run(folder)

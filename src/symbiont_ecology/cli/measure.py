@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.evaluation.answers import Watch
-    from symbiont_ecology.evaluation.exam import Asked, Exam
+    from symbiont_ecology.evaluation.asked import Asked
+    from symbiont_ecology.evaluation.exam import Exam
     from symbiont_ecology.evaluation.measure import Evaluation
     from symbiont_ecology.evaluation.questions import Question
     from symbiont_ecology.statistics import Interval
@@ -90,7 +91,7 @@ def evaluate(
     ] = False,
 ) -> None:
     """Ask holdout questions. The run itself is not changed, its evaluations.jsonl gets a line."""
-    from symbiont_ecology.evaluation.exam import Asked
+    from symbiont_ecology.evaluation.asked import Asked
 
     if (folder is None) == (adapter is None):
         raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
@@ -142,7 +143,8 @@ def _save(json_file: Path | None, record: dict[str, Any]) -> None:
 
 def _examine(folder: Path, asked: Asked, sft: Path | None, host: str | None) -> Exam:
     from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.evaluation.exam import note, sit
+    from symbiont_ecology.evaluation.exam import sit
+    from symbiont_ecology.evaluation.journal import note
     from symbiont_ecology.evaluation.measure import Candidates
     from symbiont_ecology.weights.peft_files import stated_rank
 
@@ -169,7 +171,7 @@ def _make_again(folder: Path, host: str | None) -> None:
     """Makes every evaluation of a run again; exit code 1 where one is not what it was."""
     from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.engine.run import read_config
-    from symbiont_ecology.evaluation.exam import again, widest_rank
+    from symbiont_ecology.evaluation.journal import again, widest_rank
 
     config = _as_wide(on_host(read_config(folder), host), widest_rank(folder))
     different = 0

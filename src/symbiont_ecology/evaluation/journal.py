@@ -6,17 +6,21 @@ of its content: a run can be moved, and its evaluations go with it.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.config import find_data
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.files import read_lines
+from symbiont_ecology.ecology.state import MOMENTS
+from symbiont_ecology.engine.world import Host
+from symbiont_ecology.errors import EcologyError, RunError
+from symbiont_ecology.evaluation.asked import Asked
+from symbiont_ecology.evaluation.measure import Candidates, Evaluation
+from symbiont_ecology.files import append_line, read_lines
+from symbiont_ecology.weights.peft_files import stated_rank
 
 EVALUATIONS_FILE = "evaluations.jsonl"
 
@@ -26,32 +30,64 @@ def lines(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     return read_lines(folder / EVALUATIONS_FILE)
 
 
-def append(folder: Path, record: dict[str, Any], files: dict[str, str]) -> None:
-    """Adds a line, and keeps the files that it names, by name and hash.
+def note(evaluation: Evaluation, candidates: Candidates, asked: Asked) -> None:
+    """Adds an evaluation to the run's log, and keeps what it takes to make it again: state and files.
+
+    Nothing else of the run changes.
 
     Raises:
-        RunError: something cannot be written.
+        RunError: it cannot be written.
     """
-    path = folder / EVALUATIONS_FILE
+    folder = candidates.folder
+    checkpoint.keep(candidates.portfolio.state, folder)
     try:
-        for name, digest in files.items():
-            _keep(find_data(Path(name)), folder / checkpoint.MOMENTS / digest)
-        with path.open("a+b") as file:
-            file.seek(max(file.seek(0, 2) - 1, 0))
-            torn = file.read(1) not in (b"", b"\n")  # a crash left half a line, which must not take this one
-            file.write(b"\n" * torn + json.dumps(record).encode() + b"\n")
+        for name, digest in asked.files().items():
+            _keep(find_data(Path(name)), folder / MOMENTS / digest)
     except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from error
+        raise RunError(f"cannot keep what was asked in {folder / MOMENTS}: {error.strerror}") from error
+    append_line(folder / EVALUATIONS_FILE, {**evaluation.summary(), "asked": asked.record()})
 
 
-def content_hash(name: str) -> str:
-    """Of a file's content, or of all files of a folder; empty where there is none."""
-    path = find_data(Path(name))
-    parts = sorted(path.glob("adapter_*")) if path.is_dir() else [path] if path.is_file() else []
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part.read_bytes())
-    return digest.hexdigest() if parts else ""
+@dataclass(frozen=True)
+class Again:
+    """An evaluation that was made again from its run's folder: what was right then, and is now."""
+
+    line: int
+    generation: int
+    name: str
+    then: float
+    now: float = 0.0
+    is_same: bool = False
+    """Whether the questions and every single verdict are what they were."""
+    problem: str = ""
+    """Why it could not be made again."""
+
+
+def widest_rank(folder: Path) -> int:
+    """Of the adapters that were asked beside a run's own candidates; 0 where there are none."""
+    kept = (
+        folder / MOMENTS / record["asked"]["sha256"][adapter]
+        for _, record in lines(folder)
+        if (adapter := record["asked"].get("adapter")) is not None
+    )
+    return max((stated_rank(path) for path in kept if path.exists()), default=0)
+
+
+def again(folder: Path, host: Host) -> Iterator[Again]:
+    """Makes every evaluation in a run's log again, without what its book of answers knows."""
+    for number, record in lines(folder):
+        then, generation = record["accuracy"]["estimate"], record["generation"]
+        try:
+            asked = Asked.of_record(record["asked"], folder / MOMENTS)
+            candidates = Candidates.of_run(folder, generation)
+            if selection := asked.selected(candidates):
+                candidates = candidates.reselected(selection, host, is_fresh=True)
+            found = asked.answered(candidates, asked.questions(candidates), host, is_fresh=True).summary()
+        except EcologyError as error:
+            yield Again(number, generation, record["routing"], then, problem=str(error))
+            continue
+        is_same = all(found[key] == record[key] for key in ("questions_digest", "verdicts_digest"))
+        yield Again(number, generation, asked.name, then, found["accuracy"]["estimate"], is_same)
 
 
 def _keep(source: Path, target: Path) -> None:
