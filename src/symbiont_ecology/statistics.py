@@ -221,6 +221,7 @@ def detectable(differences: Sequence[float], level: float = 0.05, power: float =
     critical = float(stats.t.ppf(1 - level / 2, n - 1))
 
     def missing(shift: float) -> float:
+        """Power beyond what is asked for, where the true mean lies so many standard errors from 0."""
         # The square of a noncentral t is a noncentral F: both tails in one, and no NaN far out.
         return float(stats.ncf.sf(critical**2, 1, n - 1, shift**2)) - power
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -120,21 +121,24 @@ def test_a_run_finds_a_folder_of_its_own(
     assert sorted(path.name for path in Path("artifacts").iterdir()) == ["demo-1", "demo-2"]
 
 
-def test_ctrl_c_finishes_the_generation_and_says_how_to_go_on(
-    symbiont: Symbiont, small: list[str], tmp_path: Path
-) -> None:
-    words = ["run", "demo", *small, "run.generations=100000", "run.checkpoint_every=1000"]
+def interrupted(words: Sequence[str | Path]) -> str:
+    """What a command says on stderr when Ctrl-C comes as soon as it lives."""
     with subprocess.Popen(
-        [*COMMAND, *words, "--out", tmp_path / "run"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None
         child.stdout.readline()  # it lives
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=60)
     assert child.returncode == 130
+    return err
+
+
+def test_ctrl_c_finishes_the_generation_and_says_how_to_go_on(
+    symbiont: Symbiont, small: list[str], tmp_path: Path
+) -> None:
+    words = ["run", "demo", *small, "run.generations=100000", "run.checkpoint_every=1000"]
+    err = interrupted([*words, "--out", tmp_path / "run"])
     assert f"go on with: symbiont resume {tmp_path / 'run'}" in err
     done = json.loads((tmp_path / "run" / "state.json").read_text())["generation"]
     longer = f"run.generations={done + 1}"
@@ -384,14 +388,7 @@ def test_the_demo_compares_three_systems_and_goes_on(
 
 def test_an_interrupted_demo_says_how_it_goes_on(small: list[str], tmp_path: Path) -> None:
     words = ["demo", *small, "run.generations=100000", "--out", tmp_path / "demo", "--per-cell", "3"]
-    with subprocess.Popen(
-        [*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        child.stdout.readline()  # it lives
-        child.send_signal(signal.SIGINT)
-        _, err = child.communicate(timeout=60)
-    assert child.returncode == 130
+    err = interrupted(words)
     assert "go on with: symbiont demo seed=0 " in err
     assert f"run.generations=100000 --out {tmp_path / 'demo'} --per-cell 3\n" in err
 

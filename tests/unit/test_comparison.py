@@ -80,7 +80,7 @@ def rows(seeds: int) -> Iterator[dict[str, Any]]:
                     "coverage": 5,
                     "selection_flops": 0,
                     "life": {**life, "earned": 10.0, "spent": 5.0},
-                    "train": {"flops": 1e9 * budget},
+                    "train": {"flops": 1e9 * budget, "executed": 5e8 * budget},
                     "systems": {way: system(generator, share) for way in ("learned", "committed")},
                 }
             legs = [

@@ -75,7 +75,7 @@ def _course(outcomes: Outcomes, arm: str) -> Iterator[tuple[str, dict[str, Any]]
             "roi": _mean([one["earned"] / one["spent"] if one["spent"] else 0.0 for one in life]),
             "coverage": _mean([row["coverage"] for row in rows]),
             "train_flops": _mean(_flops(rows)),
-            "executed_flops": _mean([row["train"].get("executed", 0) for row in rows]),
+            "executed_flops": _mean([row["train"]["executed"] for row in rows]),
             "off_budget": max(abs(one / target - 1) for one in _flops(rows)),
             "select_flops": _mean([row["selection_flops"] for row in rows]),
             "flops_per_solved": cost,

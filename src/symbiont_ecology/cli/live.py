@@ -205,15 +205,16 @@ def evaluate_at_end(folder: Path) -> None:
     """Answers ``run.final_holdout``, if there is one, with the run's router."""
     from symbiont_ecology.cli.measure import tell_evaluation
     from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.evaluation.asked import Asked
     from symbiont_ecology.evaluation.journal import note
     from symbiont_ecology.evaluation.measure import Candidates
 
-    candidates = Candidates.of_run(folder)
-    if (holdout := candidates.config.run.final_holdout) is None:
+    config = read_config(folder)
+    if config.run.final_holdout is None:
         return
-    asked = Asked(holdout=holdout)
-    host = build_host(candidates.config)
+    candidates, asked = Candidates.of_run(folder), Asked(holdout=config.run.final_holdout)
+    host = build_host(config)
     evaluation = asked.answered(candidates, asked.questions(candidates), host)
     note(evaluation, candidates, asked)
     tell_evaluation(evaluation, sys.stdout)

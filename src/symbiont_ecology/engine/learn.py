@@ -85,9 +85,12 @@ def _learn_wave(
         batch = LearningBatch(tuple(one.lesson for one in taught), rates)
         weights, memory, statistics = world.host.learn(batch, weights, memory)
         state.budget.charge("train", Cost(calls=1))
+    lessons: dict[OrganelleId, list[_Taught]] = defaultdict(list)
+    for one in taught:
+        lessons[one.who].append(one)
     updates = []
     for who, slot in slots.items():
-        own = [one for one in taught if one.who == who]
+        own = lessons[who]
         is_sick = slot in statistics.sick
         cost = _together(own, world.lora_parameters(state.population[who].genome.rank), world)
         state.budget.charge("train", cost)

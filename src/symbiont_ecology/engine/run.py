@@ -32,7 +32,7 @@ from symbiont_ecology.engine.ration import moments, stage
 from symbiont_ecology.engine.world import Host, World
 from symbiont_ecology.errors import ConfigError, HostError, LockedError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
-from symbiont_ecology.files import write_whole
+from symbiont_ecology.files import append_line, write_whole
 from symbiont_ecology.types import BlobRef
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
@@ -217,7 +217,7 @@ def _live(
         if is_stopping or is_complete(config, state) or state.generation % config.run.checkpoint_every == 0:
             _checkpoint(state, world, log, folder)
         seconds = time.perf_counter() - began
-        _note_time(folder, summary.generation, seconds)
+        append_line(folder / TIMINGS_FILE, {"generation": summary.generation, "seconds": round(seconds, 4)})
         if watch is not None:
             watch(state, summary, seconds)
         if is_stopping:
@@ -277,14 +277,6 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
-
-
-def _note_time(folder: Path, generation: int, seconds: float) -> None:
-    try:
-        with (folder / TIMINGS_FILE).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"generation": generation, "seconds": round(seconds, 4)}) + "\n")
-    except OSError as error:
-        raise RunError(f"cannot write {folder / TIMINGS_FILE}: {error.strerror}") from error
 
 
 @contextmanager

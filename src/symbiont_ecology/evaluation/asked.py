@@ -114,12 +114,12 @@ class Asked:
         Raises:
             DataError: a file was not kept, and is not what it was.
         """
-        values = {"adapter": None, **record, "shifts": tuple(record["shifts"])}
+        values = {**record, "shifts": tuple(record["shifts"])}
         digests = values.pop("sha256")
         for key in ("holdout", "selection", "routing_map", "adapter"):
             if (file := values[key]) is not None:
                 copy = kept / digests[file]
                 values[key] = file = str(copy) if copy.exists() else file
-                if content_hash(Path(file)) != digests[record[key]]:
+                if content_hash(find_data(Path(file))) != digests[record[key]]:
                     raise DataError(f"{file} is not the file that was asked: bring it back")
         return cls(**values)

@@ -68,7 +68,7 @@ def widest_rank(folder: Path) -> int:
     kept = (
         folder / MOMENTS / record["asked"]["sha256"][adapter]
         for _, record in lines(folder)
-        if (adapter := record["asked"].get("adapter")) is not None
+        if (adapter := record["asked"]["adapter"]) is not None
     )
     return max((stated_rank(path) for path in kept if path.exists()), default=0)
 
