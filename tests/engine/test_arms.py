@@ -240,7 +240,7 @@ def test_a_flip_that_the_prompts_would_tell_is_refused(tmp_path: Path) -> None:
 
 
 def test_one_that_resets_starts_anew_after_a_change_and_not_without_one(tmp_path: Path) -> None:
-    strategy = {**SINGLE, "questions": 6, "reset": 0.2}
+    strategy = {**SINGLE, "questions": 6, "reset": 8.0}
     calm = live(tmp_path / "calm", generations=60, strategy=strategy)
     assert not [event for event in calm if isinstance(event, Retired)]
     spent = checkpoint.load(tmp_path / "calm").budget.train.flops
@@ -252,6 +252,19 @@ def test_one_that_resets_starts_anew_after_a_change_and_not_without_one(tmp_path
     assert [event.cause for event in gone] == ["reset"]
     assert gone[0].generation < 55
     assert len(checkpoint.load(tmp_path / "changed").population) == 1
+
+
+def test_a_reset_is_not_repeated_for_the_same_change_and_comes_again_with_the_next(tmp_path: Path) -> None:
+    strategy = {**SINGLE, "questions": 6, "reset": 8.0}
+    live(tmp_path / "calm", generations=60, strategy=strategy)
+    spent = checkpoint.load(tmp_path / "calm").budget.train.flops
+    start(flipping(spent, 2 * spent, generations=200, strategy=strategy), tmp_path / "run", host=ToyHost())
+    events = list(read_events(tmp_path / "run/events.jsonl"))
+    flops = {event.generation: event.train_flops for event in events if isinstance(event, GenerationEnded)}
+    resets = [flops[event.generation] / spent for event in events if isinstance(event, Retired)]
+    assert len(resets) == 2
+    assert 1 < resets[0] < 1.5
+    assert 2 < resets[1] < 2.5
 
 
 # Leaks.

@@ -5,6 +5,7 @@ from symbiont_ecology.ecology.decisions import Birth, Decision, Found, Retire
 from symbiont_ecology.ecology.organelle import HOST, Genome, Organelle
 from symbiont_ecology.ecology.state import Belief, EcologyState
 from symbiont_ecology.ecology.trials import Outcome, Trial
+from symbiont_ecology.ecology.watch import Watch, alarm
 
 __all__ = [
     "HOST",
@@ -20,5 +21,7 @@ __all__ = [
     "Outcome",
     "Retire",
     "Trial",
+    "Watch",
+    "alarm",
     "cell_name",
 ]

@@ -94,4 +94,6 @@ def _retire(decision: Retire, state: EcologyState) -> Retired:
     gone = state.population.pop(decision.who)
     state.beliefs.pop(decision.who, None)
     rest = state.ledger.close(decision.who)
+    if not state.population:  # what was usual was theirs: who starts anew did not fall from it
+        state.watches.clear()
     return Retired(state.generation, gone.id, decision.cause, state.generation - gone.born, rest)

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.ecology.organelle import Organelle
+from symbiont_ecology.ecology.watch import Watch
 from symbiont_ecology.economics import ComputeBudget, Ledger
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.types import BlobRef, OrganelleId
@@ -52,8 +53,8 @@ class EcologyState:
     beliefs: dict[OrganelleId, dict[str, Belief]] = field(default_factory=dict)
     success: dict[str, float] = field(default_factory=dict)
     """Moving average of success per cell name, which prices follow."""
-    usual: dict[str, float] = field(default_factory=dict)
-    """The same over a longer time: where it stands above ``success``, the world may have changed."""
+    watches: dict[str, Watch] = field(default_factory=dict)
+    """The last verdicts per cell name: by them a change of the world is noticed."""
     effort: dict[str, float] = field(default_factory=dict)
     """Useful FLOPs that a rollout in a cell took lately, its lessons included."""
     archive: Archive = field(default_factory=Archive)
@@ -63,15 +64,6 @@ class EcologyState:
         """The next organelle id, never used before."""
         self.next_id += 1
         return f"o{self.next_id}"
-
-    def fall(self) -> float:
-        """How far success lies below the usual in the quarter of cells that fell the most, on average.
-
-        A change that concerns half of the cells shows in full; the noise of single cells cancels.
-        """
-        falls = sorted((self.usual[cell] - self.success[cell] for cell in self.usual), reverse=True)
-        worst = falls[: max(len(falls) // 4, 1)]
-        return sum(worst) / len(worst) if worst else 0.0
 
     def reachable(self) -> set[BlobRef]:
         """Every blob that must be kept."""

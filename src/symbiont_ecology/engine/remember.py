@@ -6,15 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from symbiont_ecology.ecology import Belief, EcologyState, Elite, Outcome, cell_name
+from symbiont_ecology.ecology import Belief, EcologyState, Elite, Outcome, Watch, cell_name
 from symbiont_ecology.ecology.population import quarantine
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.learn import Update
 from symbiont_ecology.events import Archived, Event
 from symbiont_ecology.routing.allocators import Allocator
-
-SLOW = 0.25
-"""How much slower the usual success of a cell moves than its success."""
 
 
 def remember(
@@ -40,9 +37,8 @@ def remember(
         if state.archive.add(cell, elite):
             events.append(Archived(state.generation, who, name, elite.score, elite.weights))
     for name, rewards in verdicts.items():
-        usual = state.usual.get(name, state.success[name])
         state.success[name] = prices.update_success(state.success[name], rewards)
-        state.usual[name] = usual + SLOW * prices.beta * (state.success[name] - usual)
+        state.watches[name] = state.watches.get(name, Watch()).after(rewards)
     _note_effort(state, outcomes, updates)
     return events
 

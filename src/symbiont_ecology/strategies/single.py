@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Retire, Trial
-from symbiont_ecology.registry import Share
+from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Retire, Trial, alarm
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Scene, strategies
 
@@ -26,7 +25,7 @@ class Single:
     questions: PositiveInt = 4  # per cell and generation
     samples: NonNegativeInt = 4  # rollouts per question; 0 only reads, for supervised plasticity
     learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
-    reset: Share = 0.0  # fall of success in its worst quarter of cells at which it starts anew; 0: never
+    reset: NonNegativeFloat = 0.0  # alarm (ecology.watch) at which it starts anew; 0: never
     patience: PositiveInt = 12  # generations that a new start is left alone
     is_mortal: ClassVar[bool] = False
 
@@ -49,6 +48,6 @@ class Single:
         decisions: list[Decision] = []
         for organelle in state.population.values():
             is_settled = state.generation - organelle.born >= self.patience
-            if self.reset and is_settled and state.fall() >= self.reset:
+            if self.reset and is_settled and alarm(state.watches.values()) >= self.reset:
                 decisions.append(Retire(organelle.id, "reset"))
         return [*decisions, *self.found(scene)] if decisions or not state.population else []
