@@ -1,4 +1,4 @@
-"""The alarm: rare while nothing changes, however noisy verdicts are, and soon there when half the cells do."""
+"""The alarm: rare while nothing changes, however noisy verdicts are, and soon there when half of it does."""
 
 from __future__ import annotations
 
