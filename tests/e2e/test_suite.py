@@ -97,6 +97,26 @@ def test_a_killed_suite_goes_on_and_leaves_what_one_left_alone_leaves(
     assert books(folder) == books(suite)
 
 
+def test_workers_do_not_outlive_a_suite_that_was_killed(protocol: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "suite", protocol, "--out", tmp_path / "suite", "--workers", "2"],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    time.sleep(7.0)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.5)
+    pytest.fail("there still are processes of the suite")
+
+
 def test_an_outcome_holds_every_answer_and_what_was_spent(suite: Path) -> None:
     for path in (suite / "main").rglob("outcome.json"):
         outcome = json.loads(path.read_text())

@@ -73,6 +73,8 @@ def _accuracy(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
         if host is not None:
             axis.axhline(100 * host["estimate"], color="black", ls=":", lw=1, label="bare host")
         axis.set(title=view, xscale="log", ylim=(0, 100))
+        axis.set_xticks(flops, [f"{one:.3g}" for one in flops])
+        axis.set_xticks([], minor=True)
         axis.grid(alpha=0.3)
     for axis in axes[len(views) :]:
         axis.axis("off")
@@ -110,7 +112,7 @@ def _roi(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
     axis.axhline(1, color="black", ls=":", lw=1)
     axis.set(xlabel="useful training FLOPs", ylabel="revenue ÷ cost (ROI)", ylim=(0, None))
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
+    axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 

@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -196,12 +197,23 @@ def _do(
 
 _stop: list[Callable[[], bool]] = []
 """In a worker: what says that it should end."""
+_busy = threading.Lock()
+"""In a worker: held by the job that it does."""
 
 
 def _begin(stop: Event, parent: int) -> None:
     """A worker leaves Ctrl-C to its parent, and does not outlive it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _stop[:] = [lambda: stop.is_set() or os.getppid() != parent]
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process after its parent did: it would wait for work for ever. A job checkpoints before."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    with _busy:
+        os._exit(1)
 
 
 def _work(job: Job, protocol: str, folder: Path) -> float:
@@ -209,7 +221,8 @@ def _work(job: Job, protocol: str, folder: Path) -> float:
     began, (should_stop,) = time.monotonic(), _stop
     while True:
         try:
-            carry_out(job, Protocol.model_validate_json(protocol), folder, should_stop)
+            with _busy:
+                carry_out(job, Protocol.model_validate_json(protocol), folder, should_stop)
             return time.monotonic() - began
         except LockedError as error:
             # A suite that was killed a moment ago may still be finishing its generation there.
