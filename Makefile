@@ -6,7 +6,7 @@ TORCH_INDEX ?=
 # What calibrate-resume runs. OUTPUT, SEED, CHECKPOINT_EVERY, DEVICE, BATCH_SIZE (questions per cell and
 # generation) and FINAL_HOLDOUT are as CONFIG has them where they are not given.
 CONFIG ?= demo
-CALIB_GENS ?= 10
+CALIB_GENS ?= 30
 FULL_GENS ?= 50
 # The protocol that paper runs: its suite goes to artifacts/$(PACK), its pack to docs/paper_packs/$(PACK).
 PACK ?= embedded-v1
@@ -16,14 +16,14 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo calibrate-resume test check docs-check all host bench evidence paper clean
+.PHONY: help setup demo calibrate-resume test check docs-check all host bench evidence paper ablate clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  PYTHON=python3.12       another interpreter (3.11 or newer)"
 	@echo "  TORCH_INDEX=URL         another package index for torch"
-	@echo "  CONFIG=demo CALIB_GENS=10 FULL_GENS=50 OUTPUT= SEED= CHECKPOINT_EVERY= DEVICE= BATCH_SIZE= FINAL_HOLDOUT="
+	@echo "  CONFIG=demo CALIB_GENS=30 FULL_GENS=50 OUTPUT= SEED= CHECKPOINT_EVERY= DEVICE= BATCH_SIZE= FINAL_HOLDOUT="
 	@echo "                          what calibrate-resume runs"
 	@echo "  PACK=embedded-v1        the protocol that paper runs: symbiont list protocols"
 
@@ -60,7 +60,7 @@ check: setup ## format, lint, types, import order
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/architecture
 
-docs-check: setup ## rebuild every paper pack and compare it, and the figures that pages quote, with what is committed
+docs-check: setup ## rebuild paper packs and the ablations' page, compare them and what pages quote with what is committed
 	$(BIN)/python scripts/docs_check.py
 
 all: check test ## check and test
@@ -83,6 +83,9 @@ evidence: setup ## reproduce the figures in docs/results.md, about twenty minute
 paper: setup ## run all of protocol PACK and make its paper pack (embedded-v1: at most 90 minutes on two cores); again: goes on
 	$(BIN)/symbiont suite '$(PACK)' --out 'artifacts/$(PACK)'
 	$(BIN)/symbiont pack 'artifacts/$(PACK)' --out 'docs/paper_packs/$(PACK)'
+
+ablate: setup ## run the default ecology with and without each mechanism, make docs/ablations.md; again: goes on
+	$(BIN)/symbiont ablate
 
 clean: ## remove what was built, but not artifacts/
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Compares what pages say of paper packs with the packs, and the packs with their own outcomes.
+"""Compares what pages say of paper packs with the packs, and the packs and the ablations with their numbers.
 
     python scripts/docs_check.py            # a line for every mismatch, and exit code 1 if there is one
     python scripts/docs_check.py --fill     # writes the packs' values into the pages
@@ -26,7 +26,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.analysis import pack
+from symbiont_ecology.analysis import ablation, pack
 from symbiont_ecology.errors import EcologyError
 
 CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
@@ -37,6 +37,7 @@ EXCERPT = re.compile(
 MARK = re.compile(r"<!-- pack (\S+): ([^>]+?) -->(.*?)<!-- /pack -->")
 SOURCES = {pack.PROTOCOL, pack.OUTCOMES, pack.TUNED}
 FORM = "<!-- pack NAME: KEYS [[FACTOR] FORMAT] -->VALUE<!-- /pack -->"
+ABLATIONS = "ablations.md"
 EXCERPT_FORM = "<!-- excerpt NAME --> and <!-- /excerpt --> in lines of their own"
 
 
@@ -81,6 +82,19 @@ def check_files(folder: Path, again: Path) -> Iterator[str]:
         said, found = hashes.get(name), hashlib.sha256((folder / name).read_bytes()).hexdigest()
         if said != found:
             yield f"{manifest}: expected the hash {found:.16} for {name}, found {said or 'none':.16}"
+
+
+def check_ablations(page: Path) -> Iterator[str]:
+    """Makes the page of the ablations again elsewhere, from its numbers, and yields what differs."""
+    numbers = ablation.results_file(page)
+    if not numbers.exists():
+        if page.exists():
+            yield f"{page}: expected its numbers in {numbers}, found none: symbiont ablate makes both"
+        return
+    with tempfile.TemporaryDirectory() as elsewhere:
+        again = Path(elsewhere) / page.name
+        again.write_text(ablation.render(json.loads(numbers.read_text(encoding="utf-8"))), encoding="utf-8")
+        yield from differences(page, again)
 
 
 def check_excerpts(page: Path, home: Path) -> Iterator[tuple[str, str]]:
@@ -159,6 +173,7 @@ def main() -> None:
         wrong += check_packs(home)
     else:
         print(f"no packs in {home} yet: nothing to make again")
+    wrong += check_ablations(arguments.root / "docs" / ABLATIONS)
     for page in sorted([arguments.root / "README.md", *(arguments.root / "docs").glob("*.md")]):
         for line, whole in check_excerpts(page, home):
             wrong += [] if arguments.fill and whole != page.read_text(encoding="utf-8") else [line]

@@ -23,6 +23,7 @@ from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import task_families
 from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, LearningStatistics, Rollouts, Row
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
+from symbiont_ecology.weights.traces import Traces
 
 FEATURES, OPTIONS = 12, 4
 END = 1
@@ -63,7 +64,7 @@ class ToyHost:
     shape: ToyShape = field(default_factory=ToyShape)
     rolled: list[int] = field(default_factory=list)
     learned: list[int] = field(default_factory=list)
-    _placed: dict[int, np.ndarray] = field(default_factory=dict)
+    _placed: dict[int, AdapterWeights] = field(default_factory=dict)
 
     def fingerprint(self) -> str:
         """Two toys with different habits are different hosts."""
@@ -80,26 +81,35 @@ class ToyHost:
     def place(self, slot: int, weights: AdapterWeights) -> None:
         """Copies an adapter into a slot."""
         assert 0 <= slot < self.slots
-        self._placed[slot] = weights.delta("policy").astype(np.float64)
+        self._placed[slot] = weights
 
     def rollout(
-        self, rows: Sequence[Row], draws: Sequence[np.random.Generator] | None, decoding: Decoding
+        self, rows: Sequence[Row], draws: Sequence[np.random.Generator | None] | None, decoding: Decoding
     ) -> Rollouts:
-        """One of four replies for every row; greedy when the temperature is 0."""
+        """One of four replies for every row; greedy when the temperature is 0, or the row has no generator.
+
+        A reply is one decision, so its trace has one step.
+        """
         self._count(self.rolled, len(rows))
         replies, chances = [], []
+        rank = max((self._placed[row.slot].rank for row in rows if row.slot != HOST_SLOT), default=0)
+        read, noise = np.zeros((len(rows), 1, FEATURES)), np.zeros((len(rows), 1, rank))
         for index, row in enumerate(rows):
+            draw = None if draws is None else draws[index]
             texts, logits, features = _scene(row.prompt, self.seed)
             if row.slot != HOST_SLOT:
-                logits = logits + self._placed[row.slot] @ features
+                weights = self._placed[row.slot]
+                logits = logits + weights.delta("policy").astype(np.float64) @ features
+                if decoding.perturbation and draw is not None:
+                    ((_, _, b),) = weights.factors()
+                    pushed = decoding.perturbation * draw.standard_normal(weights.rank)
+                    read[index], noise[index, 0, : weights.rank] = features, pushed
+                    logits = logits + weights.scaling * b @ pushed
             log_p = _log_softmax(logits)
-            if decoding.temperature == 0:
+            if decoding.temperature == 0 or draw is None:
                 option = int(np.argmax(log_p))
             else:
-                assert draws is not None
-                option = min(
-                    int(np.searchsorted(np.cumsum(np.exp(log_p)), draws[index].random())), OPTIONS - 1
-                )
+                option = min(int(np.searchsorted(np.cumsum(np.exp(log_p)), draw.random())), OPTIONS - 1)
             replies.append(_tokens(texts[option], row.max_new_tokens))
             chances.append(log_p[option])
         width = max(map(len, replies), default=0)
@@ -116,6 +126,9 @@ class ToyHost:
             log_probabilities,
             np.array([len(reply) for reply in replies]),
             np.array([len(row.prompt) + 1 for row in rows]),
+            Traces(self.layout, decoding.perturbation, {"policy": (read, noise)})
+            if decoding.perturbation
+            else None,
         )
 
     def learn(
@@ -176,23 +189,31 @@ def toy_config(
     **components: Any,
 ) -> RunConfig:
     """A run in which organelles learn, breed and die within a dozen generations."""
-    if economy is None:
-        economy = Prices(dowry=12_000, grace=1, cap=40_000)
-    components.setdefault("strategy", toy_ecology())
+    economy = economy or toy_prices(dowry=12_000, grace=1, cap=40_000)
+    usual = {"strategy": toy_ecology(), "plasticity": "policy_gradient", "allocator": "thompson"}
     loop = LoopConfig(generations=generations, checkpoint_every=checkpoint_every, train_flops=train_flops)
     tasks = TasksConfig(families=tuple(families), depths=("short",))
-    return RunConfig(seed=seed, tasks=tasks, economy=economy, run=loop, **components)
+    return RunConfig(seed=seed, tasks=tasks, economy=economy, run=loop, **(usual | components))
 
 
-def toy_ecology(**fields: Any) -> dict[str, Any]:
-    """The ecology in small; fields as in ``strategies.ecology``."""
+def toy_prices(**fields: int) -> Prices:
+    """Prices at which a toy lives from hand to mouth, so that there are births and deaths."""
+    dear = {"ticket": 500, "rent": 10_000, "lowest": 600, "cap": 120_000, "dowry": 30_000}
+    return Prices(**(dear | fields))
+
+
+def toy_ecology(breed_at: int = 20_000, least: int = 4, **fields: Any) -> dict[str, Any]:
+    """The ecology in small, everybody asked alike; other fields as in ``strategies.ecology``."""
     small = {
         "founders": 4,
         "capacity": 7,
         "questions": 3,
         "samples": 3,
-        "breed_at": 20_000,
+        "curriculum": "even",
+        "probes": 1,
+        "mechanisms": {"breeding": {"at": breed_at}, "refounding": {"least": least}, "thrift": False},
         "learning_rate": 0.1,
+        "aging": 0.0,
     }
     return {"kind": "ecology", **small, **fields}
 

@@ -23,7 +23,7 @@ from yaml import YAMLError  # type: ignore[import-untyped, unused-ignore]
 
 from symbiont_ecology.economics.prices import Prices
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.registry import Spec, did_you_mean, validate
+from symbiont_ecology.registry import PositiveShare, Spec, did_you_mean, validate
 from symbiont_ecology.types import Depth
 
 Positive = Annotated[int, Field(ge=1)]
@@ -96,6 +96,22 @@ class TasksConfig(BaseModel):
     sources: Sources = ()  # where loading puts the mappings among the families
 
 
+class Climate(BaseModel):
+    """What befalls everyone, whatever the strategy: catastrophes and seasons, by generation."""
+
+    model_config = _Schema
+
+    catastrophes: tuple[Annotated[int, Field(ge=0)], ...] = ()  # generations that begin with one
+    toll: PositiveShare = 0.5  # part of the living that a catastrophe kills, rounded up
+    year: Annotated[int, Field(ge=0)] = 0  # generations; the second half of it is winter; 0: no seasons
+    winter: Annotated[float, Field(ge=0)] = 0.5  # what an answer pays in winter, by its price in summer
+
+    def payment(self, generation: int) -> float:
+        """What an answer pays in a generation, by its price in summer."""
+        is_winter = self.year > 0 and 2 * (generation % self.year) >= self.year
+        return self.winter if is_winter else 1.0
+
+
 class LoopConfig(BaseModel):
     """How long a run goes on and what it leaves behind."""
 
@@ -117,11 +133,12 @@ class RunConfig(BaseModel):
     host: HostConfig = HostConfig()
     tasks: TasksConfig
     strategy: Spec = "ecology"
-    plasticity: Spec = "policy_gradient"
+    plasticity: Spec = "expert_iteration"
     reward: Spec = "verdict"
-    allocator: Spec = "thompson"
+    allocator: Spec = "epsilon_greedy"
     router: Spec = "lexical"
     economy: Prices = Prices()
+    climate: Climate = Climate()
     run: LoopConfig = LoopConfig()
 
 
@@ -170,7 +187,7 @@ def presets() -> dict[str, Path]:
     files = {
         path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.yaml"))
     }
-    return {name: path for name, path in files.items() if not name.startswith("protocols/")}
+    return {name: path for name, path in files.items() if not name.startswith(("protocols/", "ablations/"))}
 
 
 def config_folder() -> Path:

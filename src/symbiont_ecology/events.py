@@ -118,6 +118,53 @@ class Archived(Event):
 
 
 @dataclass(frozen=True)
+class Proposed(Event):
+    """A child of several parents went on probation."""
+
+    id: OrganelleId
+    operator: str
+    parents: tuple[OrganelleId, ...]
+    weights: BlobRef
+
+
+@dataclass(frozen=True)
+class Gated(Event):
+    """A child's probation ended: ``verdict`` is admit or reject. Paired questions against the better parent
+    everywhere (``wins``, ``ties``, ``losses``); the admitted is ``Born`` in the same generation."""
+
+    id: OrganelleId
+    verdict: str
+    wins: int
+    ties: int
+    losses: int
+
+
+@dataclass(frozen=True)
+class Restored(Event):
+    """An organelle that had lost its way became what it was before, with these weights."""
+
+    id: OrganelleId
+    weights: BlobRef
+
+
+@dataclass(frozen=True)
+class Resized(Event):
+    """An organelle has another rank. ``kept`` is the share of ‖ΔW‖² that is left: 1 when it grew."""
+
+    id: OrganelleId
+    rank: int
+    kept: float
+    weights: BlobRef
+
+
+@dataclass(frozen=True)
+class Upheaved(Event):
+    """The world was taken to have changed in some cells, ``"family/depth"``; their elites sleep now."""
+
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Quarantined(Event):
     """An organelle was taken out of its slot, for example because its weights became NaN."""
 

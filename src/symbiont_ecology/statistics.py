@@ -255,3 +255,31 @@ def area_under(xs: Sequence[float], ys: Sequence[float]) -> float:
     if len(xs) != len(ys) or len(xs) < 2 or (np.diff(across) <= 0).any():
         raise ValueError(f"expected two lists of one length >= 2 with rising xs, got {len(xs)} and {len(ys)}")
     return float(np.trapezoid(np.asarray(ys, dtype=float), across) / (across[-1] - across[0]))
+
+
+BETS = 32
+"""Stakes that are played side by side: their mean wealth is nearly that of the best of them."""
+
+
+def evidence(wins: int, ties: int, losses: int, margin: float = 0.0) -> float:
+    """E-value, whenever it is looked at, that the mean of paired differences exceeds a margin.
+
+    A pair is a win (+1), a tie (0) or a loss (−1). Where the true mean is at most ``margin``, in (−1, 1), the
+    chance that this *ever* reaches 1/α, with pairs coming one after the other, is at most α: so a test may
+    stop as soon as it does (Ville 1939; betting with a mixture of stakes, Waudby-Smith & Ramdas 2023,
+    arXiv:2010.09686). Below 1 it is evidence of nothing.
+
+    Raises:
+        ValueError: counts below zero, or a margin out of range.
+    """
+    if min(wins, ties, losses) < 0 or not -1 < margin < 1:
+        raise ValueError(
+            f"expected counts and a margin in (-1, 1), got {wins}, {ties}, {losses} and {margin}"
+        )
+    stakes = (np.arange(BETS) + 0.5) / BETS / (1 + margin)  # no stake can lose more than there is
+    wealth = (
+        wins * np.log1p(stakes * (1 - margin))
+        + ties * np.log1p(-stakes * margin)
+        + losses * np.log1p(-stakes * (1 + margin))
+    )
+    return float(np.exp(np.minimum(wealth, 700)).mean())

@@ -100,6 +100,11 @@ class Rollouts:
         """The token ids that were produced for one row, end-of-answer included."""
         return tuple(int(token) for token in self.ids[row, : self.lengths[row]])
 
+    def confidence(self, row: int) -> float:
+        """Mean log-probability of the tokens of one row, in nats; 0 where there are none."""
+        length = int(self.lengths[row])
+        return float(self.log_probabilities[row, :length].mean()) if length else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Lesson:

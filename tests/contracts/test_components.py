@@ -21,7 +21,7 @@ from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import Candidates
 from symbiont_ecology.events import Acted, Born, Learned, read_events
-from symbiont_ecology.operators import operators
+from symbiont_ecology.operators import Parent, operators
 from symbiont_ecology.plasticity import Lived, plasticities
 from symbiont_ecology.registry import Registry, knobs, validate
 from symbiont_ecology.rng import Draw
@@ -30,7 +30,7 @@ from symbiont_ecology.routing.routers import Observation, routers
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks import prompt_styles, reward_rules, task_families
 from symbiont_ecology.types import Cell
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
 from toy import LAYOUT, ToyHost, toy_config, toy_world
 
 # Operators.
@@ -38,11 +38,14 @@ from toy import LAYOUT, ToyHost, toy_config, toy_world
 WIDER = AdapterLayout((("up", 6, 3), ("down", 3, 6), ("zero", 2, 2)))
 
 
-def parents_of(name: str, layout: AdapterLayout, seed: int) -> list[AdapterWeights]:
-    return [
-        AdapterWeights.random(layout, 3, 1.0, np.random.default_rng([seed, k]), b_std=0.1)
-        for k in range(operators[name].arity)
-    ]
+def parents_of(name: str, layout: AdapterLayout, seed: int) -> list[Parent]:
+    parents = []
+    for k in range(operators[name].arity):
+        generator = np.random.default_rng([seed, k])
+        made = AdapterWeights.random(layout, 3 - k, 1.0 + k, generator, b_std=0.1)
+        memory = Memory(1, made.vector, generator.random(made.vector.shape, dtype=np.float32))
+        parents.append(Parent(**vars(made), memory=memory))
+    return parents
 
 
 @pytest.mark.parametrize("name", operators.names())
@@ -63,7 +66,8 @@ def test_an_operator_is_pure_seeded_and_keeps_shape(name: str, seed: int, layout
 
 
 def test_gaussian_noise_has_the_size_it_says_and_leaves_zeros() -> None:
-    parent = AdapterWeights.random(AdapterLayout((("big", 400, 400),)), 4, 1.0, np.random.default_rng(0))
+    layout = AdapterLayout((("big", 400, 400),))
+    parent = Parent(**vars(AdapterWeights.random(layout, 4, 1.0, np.random.default_rng(0))))
     child = operators.build({"kind": "gaussian", "sigma": 0.1})([parent], np.random.default_rng(1))
     ((_, a, b, _, _),) = parent.layout.blocks(4)
     moved = child.vector - parent.vector
@@ -152,7 +156,7 @@ def test_policy_gradient_praises_the_right_and_blames_the_wrong(lived: Lived) ->
 
 @given(lived=lives())
 def test_policy_gradient_weights_sum_to_zero_before_there_is_a_history(lived: Lived) -> None:
-    rule = plasticities.build({"kind": "policy_gradient", "least": 1e-12})
+    rule = plasticities.build("policy_gradient")
     for outcome in lived.outcomes:
         teachings, notes = rule.learn(Lived((outcome,), (outcome.rewards,), {}))
         assert sum(one.weight for one in teachings) == pytest.approx(0, abs=1e-9)
@@ -208,6 +212,14 @@ def test_thompson_sends_questions_to_whom_it_believes_in() -> None:
         [("math.add", "short")] * 200, believed, {"o1": 500, "o2": 500}, np.random.default_rng(0)
     )
     assert Counter(who for who, _ in assigned)["o1"] > 190
+
+
+def test_uniform_asks_all_alike_whatever_it_believes_of_them() -> None:
+    believed = {"o1": {"math.add/short": Belief(40, 2)}, "o2": {"math.add/short": Belief(2, 40)}}
+    assigned = allocators.build("uniform").assign(
+        [("math.add", "short")] * 400, believed, {"o1": 500, "o2": 500}, np.random.default_rng(0)
+    )
+    assert 160 < Counter(who for who, _ in assigned)["o1"] < 240
 
 
 def test_thompson_explores_whom_it_does_not_know() -> None:

@@ -22,8 +22,11 @@ COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
 SMALL = [
     "tasks.families=[math.add,string.sort,logic.bool]",
     "tasks.depths=[short]",
-    "strategy={founders: 4, capacity: 7, questions: 3, samples: 3, breed_at: 20000, learning_rate: 0.1}",
+    "strategy={founders: 4, capacity: 7, questions: 3, samples: 3, learning_rate: 0.1, "
+    "mechanisms: {breeding: {at: 20000}, refounding: {least: 4}}}",
     "economy={dowry: 12000, grace: 1, cap: 40000}",
+    "--generations",
+    "10",
 ]
 
 
@@ -57,7 +60,7 @@ def test_what_is_sick_on_purpose_is_said_in_words(symbiont: Symbiont, tmp_path: 
     assert said.code == 4
     assert f"sick: {name}\n  seen  " in said.out
     (line,) = said.err.strip().splitlines()
-    assert line.startswith(f"error: sick after 10 generations ({name}): mend the config")
+    assert line.startswith(f"error: sick after 30 generations ({name}): mend the config")
     assert line.endswith(f"symbiont resume {folder} run.generations=50")
     (finding,) = verdict(folder)["findings"]
     assert finding["severity"] == "sick"
@@ -66,9 +69,9 @@ def test_what_is_sick_on_purpose_is_said_in_words(symbiont: Symbiont, tmp_path: 
 
 @pytest.mark.parametrize("preset", ["demo", "demo_single", "demo_frozen"])
 def test_the_demo_and_its_controls_are_healthy(symbiont: Symbiont, tmp_path: Path, preset: str) -> None:
-    said = symbiont("calibrate", preset, "--full", 10, "--out", tmp_path / "run")
+    said = symbiont("calibrate", preset, "--full", 30, "--out", tmp_path / "run")
     assert said.code == 0, said.err
-    assert "healthy after 10 generations" in said.out
+    assert "healthy after 30 generations" in said.out
     assert verdict(tmp_path / "run")["findings"] == []
 
 
@@ -77,7 +80,7 @@ def test_a_healthy_run_equals_one_that_never_stopped(symbiont: Symbiont, tmp_pat
     words = ["calibrate", "demo", *few, "--generations", 3, "--full", 5, "--out", tmp_path / "run"]
     said = symbiont(*words)
     assert said.code == 0, said.err
-    assert "run.train_flops=1.2e+12 is lifted" in said.out
+    assert "run.train_flops=6e+11 is lifted" in said.out
     whole = ["run.generations=5", "run.train_flops=null"]
     assert symbiont("run", "demo", *few, *whole, "--out", tmp_path / "whole", "-q").code == 0
     assert books(tmp_path / "run") == books(tmp_path / "whole")

@@ -315,6 +315,22 @@ def test_export_writes_adapters_that_can_be_evaluated(
     assert json.loads((tmp_path / "e.json").read_text())["choices"] == {"adapter": 2}
 
 
+def test_phylogeny_writes_a_line_for_everyone_who_lived(
+    symbiont: Symbiont, copied: Path, tmp_path: Path
+) -> None:
+    said = symbiont("phylogeny", copied)
+    born = (copied / "events.jsonl").read_text().count('"kind":"Born"')
+    assert said.out == f"{born} organelles in {copied / 'phylogeny.csv'}\n"
+    assert symbiont("phylogeny", copied, "--out", tmp_path / "tree.csv", "--tree").code == 0
+    assert len((tmp_path / "tree.csv").read_text().splitlines()) == born + 1
+
+
+def test_the_phylogeny_of_no_run_is_one_line(symbiont: Symbiont, tmp_path: Path) -> None:
+    said = symbiont("phylogeny", tmp_path)
+    assert said.code == 1
+    assert "cannot read events" in said.error
+
+
 def test_a_damaged_adapter_is_one_line(
     symbiont: Symbiont, lived: Path, host: Path, holdout: Path, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import shutil
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from ablated import made_up
 from said import Said
+from symbiont_ecology.analysis.ablation import render, results_file
 from symbiont_ecology.analysis.pack import write_index, write_pack
 from symbiont_ecology.engine.build import build_host
 from symbiont_ecology.evaluation.jobs import carry_out
@@ -192,3 +195,19 @@ def test_a_figure_that_is_missing_is_named(root: Path, check: Check) -> None:
     assert said.code == 1
     (line,) = said.err.splitlines()
     assert "expected the figures accuracy.png" in line
+
+
+def test_the_page_of_the_ablations_is_what_its_numbers_make(tmp_path: Path, check: Check) -> None:
+    (tmp_path / "README.md").write_text("# It is\n")
+    page, results = tmp_path / "docs" / "ablations.md", made_up({"helps": {"accuracy": 0.05}})
+    results_file(page).parent.mkdir(parents=True)
+    page.write_text(render(results))
+    assert "expected its numbers in " in check().err
+    results_file(page).write_text(json.dumps(results))
+    assert check().code == 0
+    results["measured"]["ecology"]["accuracy"][0] += 0.1
+    results_file(page).write_text(json.dumps(results))
+    said = check()
+    assert said.code == 1
+    assert f"{page}:" in said.err
+    assert "found | *all of them* |" in said.err

@@ -70,7 +70,9 @@ def test_an_ecology_learns_from_verdicts_alone_and_wastes_few_calls(
     kernel: HostKernel, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
-    start(load_config("demo", ["run.train_flops=3e11", "seed=11"]), folder, host=kernel)
+    # What thrift asks is no practice, and most of it comes early in a life: it has tests of its own.
+    words = ["run.train_flops=3e11", "seed=11", "strategy.mechanisms.thrift=false"]
+    start(load_config("demo", words), folder, host=kernel)
     candidates = Candidates.of_run(folder)
     questions = candidates.questions(15)
 

@@ -26,7 +26,7 @@ from symbiont_ecology.events import (
     read_events,
 )
 from symbiont_ecology.tasks import task_families
-from toy import ToyHost, toy_config, toy_ecology
+from toy import ToyHost, toy_config, toy_ecology, toy_prices
 
 prices = st.builds(
     lambda lowest, span, **fields: Prices(lowest=lowest, highest=lowest + span, **fields),
@@ -37,8 +37,6 @@ prices = st.builds(
     rent=st.integers(0, 200_000),
     base=st.integers(-500, 4000),
     slope=st.integers(-2000, 4000),
-    target=st.floats(0, 1),
-    beta=st.floats(0.01, 1),
     cap=st.integers(0, 60_000),
     dowry=st.integers(0, 25_000),
     grace=st.integers(0, 3),
@@ -52,7 +50,6 @@ ecologies = st.builds(
     probes=st.integers(0, 2),
     breed_at=st.integers(1000, 30_000),
     learning_rate=st.floats(0.001, 0.3),
-    spread=st.floats(0, 1),
 )
 small = {"questions": 2, "samples": 2}
 strategies = ecologies | st.sampled_from(
@@ -142,7 +139,7 @@ def test_nobody_acts_without_energy(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_bankrupt_die_after_grace_and_not_before(seed: int, tmp_path: Path) -> None:
-    economy = Prices(dowry=6000, base=900, slope=200, grace=2)
+    economy = toy_prices(dowry=6000, base=900, slope=200, grace=2)
     events, _ = history(tmp_path / "run", seed=seed, generations=25, economy=economy)
     overdrawn: dict[str, int] = {}
     deaths = 0

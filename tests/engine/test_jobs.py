@@ -10,6 +10,7 @@ import pytest
 from symbiont_ecology.evaluation.jobs import HOST_JOB, Job, Stopped, carry_out, choose
 from symbiont_ecology.evaluation.protocol import Arm, FlipPlan, Protocol
 from symbiont_ecology.evaluation.suite import reported_jobs, tuning_jobs
+from symbiont_ecology.events import Settled, read_events
 from toy import Crash, ToyHost
 
 SINGLE = ("strategy={kind: single, questions: 2, samples: 2, learning_rate: 0.1}",)
@@ -133,6 +134,20 @@ def test_tuning_chooses_the_best_mean_and_the_first_of_equals() -> None:
     assert choose(tried((0, 0.2), (0, 0.4), (1, 0.35), (1, 0.35))) == 1
     assert choose(tried((0, 0.9), (0, 0.7), (1, 0.8), (1, 0.8))) == 0
     assert choose([]) == 0
+
+
+def test_paying_more_for_every_answer_moves_nothing_that_tuning_compares(tmp_path: Path) -> None:
+    """A tuner that compared return on energy would raise the prices and call it progress."""
+    dear = ("economy.base=3000", "economy.slope=4000", "economy.lowest=1200", "economy.highest=4800")
+    plan = protocol(arms={"single": Arm(about="one", set=SINGLE, routing="single", tune=((), dear))})
+    found, earned = [], []
+    for option in (0, 1):
+        job = Job("tune", "single", 9, 0.5, option)
+        found.append(carry_out(job, plan, tmp_path, lambda: False, ToyHost())["accuracy"])
+        events = read_events(tmp_path / job.name / "events.jsonl")
+        earned.append(sum(event.revenue for event in events if isinstance(event, Settled)))
+    assert found[0] == found[1]
+    assert earned[1] > 1.9 * earned[0] > 0
 
 
 def test_what_tuning_measures_is_what_is_reported(tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ def test_the_archive_keeps_the_weights_that_acted_not_those_after_learning(tmp_p
 
 
 def test_a_run_calls_the_host_twice_a_generation_and_wastes_few_rows(tmp_path: Path) -> None:
-    host = ToyHost()
-    events = live(tmp_path / "run", host, generations=25, strategy={"kind": "ecology"})
+    host, strategy = ToyHost(), toy_ecology(founders=8, capacity=16, questions=4, samples=4)
+    events = live(tmp_path / "run", host, generations=25, strategy=strategy)
     ended = [event for event in events if isinstance(event, GenerationEnded)]
     assert max(event.calls for event in ended) <= 2
     assert len(host.rolled) == len(ended) + 1  # and one to found the run

@@ -91,7 +91,7 @@ def test_a_crash_at_any_call_of_the_host_loses_nothing(
 
 def tiny() -> RunConfig:
     """Short enough to be run once for every file operation in it."""
-    strategy = toy_ecology(founders=2, questions=1, samples=2)
+    strategy = toy_ecology(least=2, founders=2, questions=1, samples=2)
     return toy_config(seed=1, generations=3, checkpoint_every=2, strategy=strategy, families=["math.add"])
 
 

@@ -25,6 +25,7 @@ from symbiont_ecology.types import BlobRef
 
 SAMPLES = 4
 REF = BlobRef("0" * 64)
+CAP = Prices().cap
 CELLS = ("math.add/short", "math.add/medium", "string.sort/short")
 
 
@@ -114,6 +115,27 @@ def test_what_rises_and_falls_again_is_a_learning_rate_too_high() -> None:
     found = examine(events, Design())
     assert names(found) == [("sick", "learning rate too high")]
     assert "in the last" in found.findings[0].seen
+
+
+def test_who_is_founded_anew_has_learned_what_its_elite_had() -> None:
+    asked = ("math.add/short", ("a",) * 20)
+    right, wrong = (1.0,) * 20, (0.0,) * 20
+    learned, traits = BlobRef("1" * 64), {"learning_rate": 0.5}
+    events = [
+        Born(0, "o1", "founder", (), REF, traits),
+        Acted(0, "o1", *asked, right, 1, 99, 50, 10**6, "practice"),
+        Learned(0, "o1", 5, 20, 10**6, 0.1, 0.05, learned),
+        Life().end(0),
+        Born(1, "o2", "refounded", (), REF, traits),
+        Born(1, "o3", "refounded", (), learned, traits),
+        Acted(1, "o2", *asked, right, 1, 99, 50, 10**6, "practice"),
+        Acted(1, "o3", *asked, wrong, 1, 99, 50, 10**6, "practice"),
+        Life().end(1),
+    ]
+    found = examine(events, Design())
+    assert names(found) == [("sick", "learning rate too high")]
+    assert found.measured["right_before_learning"]["estimate"] == 1
+    assert found.measured["right_after_learning"]["estimate"] == 0
 
 
 def test_a_collapse_hides_what_follows_from_it() -> None:
@@ -211,7 +233,7 @@ def test_where_nobody_solves_anything_the_prompt_is_suspected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chance", "hint"), [(0.4, "plasticity.least"), (1.0, "harder tasks"), (0.0, "easier tasks")]
+    ("chance", "hint"), [(0.4, "plasticity.accept"), (1.0, "harder tasks"), (0.0, "easier tasks")]
 )
 def test_plasticity_that_teaches_nothing_is_sick(chance: float, hint: str) -> None:
     found = health(Life(generations=1, organelles=2, lessons=0, chance=chance))
@@ -228,17 +250,17 @@ def test_what_is_solved_from_the_start_leaves_nothing_to_learn() -> None:
 
 
 def test_everyone_at_the_cap_for_long_is_a_standstill() -> None:
-    rich = Life(balance=120_000)
-    assert names(health(rich, breed_at=60_000)) == [("sick", "no energy differences")]
+    rich = Life(balance=CAP)
+    assert names(health(rich, breed_at=CAP // 2)) == [("sick", "no energy differences")]
     assert names(health(rich)) == []  # nobody is meant to breed
-    assert names(health(Life(balance=119_999), breed_at=60_000)) == []
+    assert names(health(Life(balance=CAP - 1), breed_at=CAP // 2)) == []
     born = Born(5, "o9", "gaussian", ("o1",), REF, {"learning_rate": 0.01})
-    assert names(health(rich, more=[born], breed_at=60_000)) == []
+    assert names(health(rich, more=[born], breed_at=CAP // 2)) == []
 
 
 def test_a_threshold_above_the_cap_lets_nobody_breed() -> None:
-    assert names(health(Life(), breed_at=120_001)) == [("sick", "nobody can breed")]
-    assert names(health(Life(), breed_at=120_000)) == []
+    assert names(health(Life(), breed_at=CAP + 1)) == [("sick", "nobody can breed")]
+    assert names(health(Life(), breed_at=CAP)) == []
 
 
 def test_quarantines_are_a_warning_until_they_are_many() -> None:

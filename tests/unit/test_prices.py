@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symbiont_ecology.economics import Prices, rollout_flops
+from symbiont_ecology.economics.prices import TARGET
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.host.shape import HostShape
 from symbiont_ecology.registry import validate
@@ -21,9 +22,9 @@ def test_the_bare_hosts_mean_rollout_costs_a_quarter_of_an_atp_on_any_host() -> 
         assert Prices().cost(mean - 1, mean) == 249  # rounded down, the rest stays with the world
 
 
-def test_an_untried_cell_pays_its_base_price() -> None:
+def test_a_cell_where_half_of_the_answers_are_right_pays_its_base_price() -> None:
     prices = Prices()
-    assert prices.price(prices.target) == prices.base
+    assert prices.price(TARGET) == prices.base
 
 
 @given(SHARE, SHARE)
@@ -66,7 +67,6 @@ def test_rent_is_in_proportion_to_the_share_of_the_host_that_is_held() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"beta": 0.0}, "beta: expected a weight in"),
         ({"rollout": 0}, "rollout: expected a cost > 0"),
         ({"lowest": 3000}, r"lowest: expected at most highest \(2400\), got 3000"),
         ({"grace": -1}, "grace: expected >= 0, got -1"),

@@ -110,6 +110,28 @@ def test_a_cascade_asks_on_while_nobody_is_sure_and_keeps_the_surest(
     assert [one.confidence for one in answers] == [second, 0.0] * 5
 
 
+def test_the_surest_of_everyone_speaks_and_everyone_is_paid(
+    candidates: Candidates, questions: list[Question]
+) -> None:
+    portfolio, asked = candidates.portfolio, set[str]()
+
+    def ask(some: Sequence[Question], whom: Sequence[str]) -> list[Answer]:
+        asked.update(whom)
+        return [
+            # Who speaks last is surest; and wrong, which must not matter.
+            Answer(one, who, "", float(who != max(whom)), Cost(flops=7), -1.0 + (who == max(whom)))
+            for one, who in zip(some, whom, strict=True)
+        ]
+
+    answers = find_routing("surest")(portfolio, questions[:10], ask)
+    assert {who.partition("@")[0] for who in portfolio.elites} == {
+        who.partition("@")[0] for who in asked - {HOST}
+    }
+    assert len({who.partition("@")[0] for who in asked}) == len(asked)  # each of them once
+    assert [one.question for one in answers] == questions[:10]
+    assert {(one.who, one.verdict, one.flops) for one in answers} == {(max(asked), 0.0, 7 * len(asked))}
+
+
 def test_a_routing_map_names_who_answers_and_is_checked(
     candidates: Candidates, questions: list[Question], tmp_path: Path
 ) -> None:

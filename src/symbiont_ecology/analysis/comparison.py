@@ -65,8 +65,8 @@ def _course(outcomes: Outcomes, arm: str) -> Iterator[tuple[str, dict[str, Any]]
             continue
         life, target = [row["life"] for row in rows], budget * outcomes.protocol["unit_flops"]
         own = [row["systems"][routing] for row in rows]
-        cost = _mean([_per_solved(one, shift) for one in own])
-        saved = _per_solved(outcomes.host["systems"][HOST], shift) - cost
+        cost = _mean([per_solved(one, shift) for one in own])
+        saved = per_solved(outcomes.host["systems"][HOST], shift) - cost
         counts = ("rollouts", "births", "merges", "deaths", "alive")
         net = [(one["earned"] - one["spent"]) / max(one["rollouts"], 1) for one in life]
         found = {
@@ -125,7 +125,7 @@ def _differences(
                 if arm == main or mine is None or theirs is None:
                     continue
                 views.setdefault(view, {})[arm] = difference_of(mine.minus(theirs))
-            _adjust(outcomes, views.get(view, {}), view)
+            adjust(views.get(view, {}), outcomes.protocol["level"], view)
         yield f"{budget:g}", views
 
 
@@ -225,7 +225,7 @@ def _flip(outcomes: Outcomes) -> dict[str, Any]:
         }
         arms[arm] = {
             "curves": {name: _curve(legs) for name, legs in curves.items()},
-            "area": [_area(row, routing) for row in rows],
+            "area": [area(row, routing) for row in rows],
             "at_zero": [_at_zero(row, routing) for row in rows],
             "seeds": [row["seed"] for row in rows],
         }
@@ -242,12 +242,7 @@ def _legs(row: Mapping[str, Any], routing: str, is_flipped: bool) -> list[tuple[
     """``(phase, extra, accuracy)`` over the flipped or over the kept families."""
     found = []
     for leg in row["legs"]:
-        bits = {
-            cell: text
-            for cell, text in _answers(leg, routing).items()
-            if (cell.rpartition("/")[0] in row["families"]) == is_flipped
-        }
-        found.append((leg["phase"], leg["extra"], float(array_of(bits).mean())))
+        found.append((leg["phase"], leg["extra"], _height(row, leg, routing, (is_flipped,))))
     return found
 
 
@@ -263,23 +258,31 @@ def _curve(legs: Sequence[Sequence[tuple[str, float, float]]]) -> list[dict[str,
     return found
 
 
-def _answers(leg: Mapping[str, Any], routing: str) -> dict[str, str]:
-    return dict(leg["systems"][routing]["bits"]["in-distribution"])
+def _height(
+    row: Mapping[str, Any], leg: Mapping[str, Any], routing: str, sides: Sequence[bool] = (True, False)
+) -> float:
+    """Accuracy at a leg over the families that are flipped (True), kept (False), or either."""
+    bits = leg["systems"][routing]["bits"]["in-distribution"].items()
+    chosen = {cell: text for cell, text in bits if (cell.rpartition("/")[0] in row["families"]) in sides}
+    return float(array_of(chosen).mean())
 
 
-def _area(row: Mapping[str, Any], routing: str) -> float:
-    """Mean height over both phases of the accuracy over all families, by the FLOPs that were really spent."""
+def area(row: Mapping[str, Any], routing: str, sides: Sequence[bool] = (True, False)) -> float:
+    """Mean height over both phases of the accuracy, by the FLOPs that were really spent.
+
+    ``sides`` says over which families: those that flipped (True), those that did not (False), or all.
+    """
     heights = []
     for phase in ("flipped", "back"):
         legs = [leg for leg in row["legs"] if leg["phase"] == phase]
-        values = [float(array_of(_answers(leg, routing)).mean()) for leg in legs]
+        values = [_height(row, leg, routing, sides) for leg in legs]
         heights.append(area_under([leg["train_flops"] for leg in legs], values))
     return _mean(heights)
 
 
 def _at_zero(row: Mapping[str, Any], routing: str) -> float:
     legs = [leg for leg in row["legs"] if leg["phase"] != "before" and leg["extra"] == 0]
-    return _mean([float(array_of(_answers(leg, routing)).mean()) for leg in legs])
+    return _mean([_height(row, leg, routing) for leg in legs])
 
 
 def views_of(outcomes: Outcomes) -> list[str]:
@@ -333,30 +336,39 @@ def _against_main(outcomes: Outcomes, values: Mapping[str, Mapping[int, float]])
         if arm == main or len(shared) < 2:
             continue
         mine, theirs = ([numbers[seed] for seed in shared] for numbers in (values[main], others))
-        differences = [one - other for one, other in zip(mine, theirs, strict=True)]
-        found[arm] = {
-            **asdict(paired_interval(mine, theirs)),
-            "p": sign_flip(differences),
-            "detectable": detectable(differences),
-            "seeds": differences,
-        }
-    _adjust(outcomes, found)
+        found[arm] = paired(mine, theirs)
+    adjust(found, outcomes.protocol["level"])
     return found
 
 
-def _adjust(outcomes: Outcomes, tests: Mapping[str, dict[str, Any]], view: str = "") -> None:
+def paired(mine: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
+    """A difference of numbers by seed, as ``difference_of`` gives one of verdicts; its interval is Student's.
+
+    Raises:
+        ValueError: less than two seeds, or not the same number of both.
+    """
+    differences = [one - other for one, other in zip(mine, theirs, strict=True)]
+    return {
+        **asdict(paired_interval(mine, theirs)),
+        "p": sign_flip(differences),
+        "detectable": detectable(differences),
+        "seeds": differences,
+    }
+
+
+def adjust(tests: Mapping[Any, dict[str, Any]], level: float, view: str = "") -> None:
     """Controls the false discoveries of one family of tests, and says which differences are claimed."""
     for one, adjusted in zip(tests.values(), false_discovery([t["p"] for t in tests.values()]), strict=True):
         one["p_adjusted"] = adjusted
         one["is_claimed"] = (
-            adjusted < outcomes.protocol["level"]
+            adjusted < level
             and len(one["seeds"]) >= SEEDS_NEEDED.get(view, 2)
             and abs(one["estimate"]) >= POINTS_NEEDED.get(view, 0.0)
             and not one["low"] <= 0 <= one["high"]
         )
 
 
-def _per_solved(system: Mapping[str, Any], shift: str) -> float:
+def per_solved(system: Mapping[str, Any], shift: str) -> float:
     """Useful FLOPs of answering, for every right answer."""
     right = sum(text.count("1") for text in system["bits"][shift].values())
     return float(system["flops"][shift] / max(right, 1))

@@ -25,9 +25,9 @@ from symbiont_ecology.events import (
 )
 from symbiont_ecology.statistics import Interval, wilson
 
-RARE_ROLLOUTS, RARE_QUESTIONS = 0.05, 0.15
+RARE_ROLLOUTS, RARE_QUESTIONS = 0.06, 0.15
 """Upper bounds of the rollouts that are right, and of the questions that any of their rollouts solves, below
-which a cell is beyond reach."""
+which a cell is beyond reach. Two questions a generation, answered once, are enough in thirty generations."""
 SANE = 0.01  # a learning rate that often is not too high
 
 
@@ -79,6 +79,11 @@ class Tally:
         """Whether practically nobody solves these questions."""
         return self.most < RARE_ROLLOUTS and wilson(self.solved, self.questions).high < RARE_QUESTIONS
 
+    @property
+    def is_telling(self) -> bool:
+        """Whether it is solved, or was asked so often that it is beyond reach."""
+        return self.solved > 0 or self.is_beyond_reach
+
     def solvers(self, what: str) -> str:
         """Who solves them, in words."""
         return f"{'hardly anybody' if self.successes else 'nobody'} solves {what}"
@@ -101,8 +106,8 @@ class Evidence:
         """The first founder's learning rate; None where nobody has one."""
         self.count: Counter[str] = Counter()
         self.answers: dict[int, Cells] = defaultdict(lambda: defaultdict(Tally))
-        """By the updates that whoever answered had in its life, then by cell. 0 are the host and founders
-        before their first; those who were born or refounded with learned weights come in with their own."""
+        """By the updates behind the weights that answered, then by cell: 0 are the host and founders before
+        their first, and who is refounded has those of the elite. A child comes in with its first own."""
         self.history: dict[int, Cells] = defaultdict(lambda: defaultdict(Tally))
         self.losses: dict[int, list[float]] = defaultdict(list)
         self.norms: dict[int, list[float]] = defaultdict(list)
@@ -110,6 +115,7 @@ class Evidence:
         self.shrunk: list[BatchShrunk] = []
         self.balances: dict[str, int] = {}
         self._updates: dict[str, int] = {"host": 0}
+        """By who answers, and by weights."""
 
     def add(self, event: Event) -> None:
         """Adds one event."""
@@ -123,6 +129,7 @@ class Evidence:
                 self.losses[event.generation].append(event.loss)
                 self.norms[event.generation].append(event.gradient_norm)
                 self._updates[event.id] = self._updates.get(event.id, 0) + 1
+                self._updates[event.weights] = self._updates[event.id]
             case Settled():
                 self.count.update(earned=event.revenue, cost=event.cost, rent=event.rent)
                 self.count["tickets"] += event.tickets * self.design.prices.ticket
@@ -144,8 +151,10 @@ class Evidence:
         self.count["births" if event.parents else "founders" if is_first else "refounded"] += 1
         if event.parents:
             self.last_change = event.generation
-        if event.operator == "founder":
-            self._updates[event.id] = 0
+        if event.operator in ("founder", "pioneer"):
+            self._updates[event.weights] = 0
+        if event.weights in self._updates:
+            self._updates[event.id] = self._updates[event.weights]
         self.rate = self.rate or event.traits.get("learning_rate")
 
     def _add_answers(self, event: Acted) -> None:

@@ -17,7 +17,6 @@ from symbiont_ecology.events import Event, GenerationEnded
 from symbiont_ecology.statistics import Interval
 
 LUCKY = 1  # solved questions that are an accident
-ENOUGH = 22  # questions from which the second bound can be met
 SOLVED = 0.95  # lower bound of the questions that the host solves from which nothing is left to learn
 UPDATES = (1, 2, 3)  # after which the learned are compared with those who have learned nothing yet
 MARGIN, MOST = 2, 3  # rollouts that a right answer should pay for, with all that belongs to them
@@ -68,7 +67,8 @@ def examine(events: Iterable[Event], design: Design) -> Health:
     findings += _quarantines(seen)
     if is_learning:
         findings += _no_lessons(seen) if not seen.count["lessons"] else []
-        findings += _nothing_left(seen) + _thin_evidence(seen) if not design.sees_gold else []
+        findings += _nothing_left(seen) if not design.sees_gold else []
+        findings += _thin_evidence(seen) if not (findings or design.sees_gold) else []
     findings += (_standstill(seen) if design.breed_at is not None else []) + _memory(seen)
     findings.sort(key=lambda finding: finding.severity)  # the sick first
     return Health(seen.generations, tuple(findings), seen.measured())
@@ -181,7 +181,7 @@ def _no_lessons(seen: Evidence) -> list[Finding]:
     successes, rollouts = seen.practice.successes, seen.practice.rollouts
     if not seen.count["trials"] or seen.practice.is_beyond_reach:
         return []  # it was said already
-    mend = "lower what a lesson takes (plasticity.least or plasticity.accept), or raise strategy.samples"
+    mend = "lower what a lesson takes (plasticity.accept), or raise strategy.samples"
     if successes == 0:
         mend = "take easier tasks, or give tasks.style the form that the host knows"
     elif successes == rollouts:
@@ -199,10 +199,10 @@ def _nothing_left(seen: Evidence) -> list[Finding]:
 
 
 def _thin_evidence(seen: Evidence) -> list[Finding]:
-    judged = sum(one.questions >= ENOUGH or one.solved > 0 for one in seen.families.values())
+    judged = sum(one.is_telling for one in seen.families.values())
     if 2 * judged >= len(seen.families):
         return []
-    found = f"{judged} of {len(seen.families)} families were solved once or asked {ENOUGH} times"
+    found = f"{judged} of {len(seen.families)} families were solved once or asked often enough to be given up"
     mend = "calibrate for more generations, or raise strategy.questions"
     return [Finding("too little to judge", "warn", found, mend)]
 
@@ -212,7 +212,7 @@ def _standstill(seen: Evidence) -> list[Finding]:
     prices, breed_at = seen.design.prices, seen.design.breed_at or 0
     if breed_at > prices.cap:
         found = f"it takes {breed_at} mATP to breed and nobody can hold more than {prices.cap}"
-        mend = f"lower strategy.breed_at below economy.cap ({prices.cap}), or raise economy.cap"
+        mend = f"lower strategy.mechanisms.breeding.at below economy.cap ({prices.cap}), or raise economy.cap"
         return [Finding("nobody can breed", "sick", found, mend)]
     quiet = seen.generations - 1 - seen.last_change if seen.last_change else seen.generations
     is_rich = bool(seen.balances) and min(seen.balances.values()) >= prices.cap

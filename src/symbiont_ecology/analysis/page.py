@@ -49,7 +49,7 @@ def render(
         "## How the arms were tuned",
         _tuning(outcomes, tuned),
         "## Made with",
-        _made_with(outcomes, summary),
+        made_with(outcomes.rows[0]["protocol"], summary),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -68,7 +68,7 @@ def excerpt(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
             row.append(f"{100 * flips[arm]['mean']['area']:.0f}" if arm in flips else "–")
         rows.append(row)
     head = ["percent right", *(f"{budget:g} ×" for budget in outcomes.budgets), *others]
-    return _table([*head, *(["flip"] if flips else [])], rows) + "\n"
+    return table([*head, *(["flip"] if flips else [])], rows) + "\n"
 
 
 def _reading(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
@@ -123,7 +123,7 @@ def _classic(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
     return (
         f"At {_budget(outcomes, outcomes.budgets[-1])}; means of a run. Net is revenue minus cost per "
         "episode (a rollout), ROI revenue ÷ cost (– where nothing is earned), coverage cells of the archive; "
-        "training pays off against the bare host after so many right answers.\n\n" + _table(head, rows)
+        "training pays off against the bare host after so many right answers.\n\n" + table(head, rows)
     )
 
 
@@ -156,7 +156,7 @@ def _fairness(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
         "answers by",
         "adapters that answered",
     ]
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _accuracies(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
@@ -165,7 +165,7 @@ def _accuracies(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]
             continue
         arms = [arm for arm in (HOST, *outcomes.arms) if any(arm in found for found in views.values())]
         rows = [[view, *(_percent(found.get(arm)) for arm in arms)] for view, found in views.items()]
-        yield f"At {_budget(outcomes, budget)}:\n\n" + _table(["", *arms], rows)
+        yield f"At {_budget(outcomes, budget)}:\n\n" + table(["", *arms], rows)
 
 
 def _second(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
@@ -174,7 +174,7 @@ def _second(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
         yield from _differences(outcomes, summary, "second")
 
 
-def _differences(outcomes: Outcomes, summary: Mapping[str, Any], table: str) -> Iterator[str]:
+def _differences(outcomes: Outcomes, summary: Mapping[str, Any], part: str) -> Iterator[str]:
     needed = ", ".join(f"{view} {count}" for view, count in SEEDS_NEEDED.items() if view in outcomes.shifts)
     yield (
         "In points. Bold is what is claimed: q below the level"
@@ -183,7 +183,7 @@ def _differences(outcomes: Outcomes, summary: Mapping[str, Any], table: str) -> 
         + ". *Detectable* is the difference that so many seeds find four times out of five, the mean over "
         "the table's arms."
     )
-    for budget, views in summary[table].items():
+    for budget, views in summary[part].items():
         arms = [arm for arm in (HOST, *outcomes.arms) if any(arm in found for found in views.values())]
         if not arms:
             continue
@@ -192,7 +192,7 @@ def _differences(outcomes: Outcomes, summary: Mapping[str, Any], table: str) -> 
             least = [one["detectable"] for one in found.values() if one["detectable"] is not None]
             mean = f"{100 * sum(least) / len(least):.1f}" if least else "–"
             rows.append([view, *(_scaled(found.get(arm), 100, 1) for arm in arms), mean])
-        yield f"At {_budget(outcomes, budget)}:\n\n" + _table(["", *arms, "detectable"], rows)
+        yield f"At {_budget(outcomes, budget)}:\n\n" + table(["", *arms, "detectable"], rows)
 
 
 def _peer(summary: Mapping[str, Any]) -> str:
@@ -228,7 +228,7 @@ def _retention(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
             [arm, f"{skill:.1f}", f"{kept:.1f}", f"{one['mean']:.3f}", _scaled(against.get(arm), 1, 3)]
         )
     main = summary["protocol"]["main"]
-    yield _table(["arm", "skill", "retention", "hypervolume", f"{main} minus this"], rows)
+    yield table(["arm", "skill", "retention", "hypervolume", f"{main} minus this"], rows)
 
 
 def _routing(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -255,7 +255,7 @@ def _routing(summary: Mapping[str, Any]) -> Iterator[str]:
             )
             rows.append([shift, *cells, f"{100 * one['abstained']:.0f} %", saved, gaps])
         head = ["", *names, "left to the host", "FLOPs that it saves", f"{names[0]} minus …, points"]
-        yield f"**{arm}**:\n\n{_table(head, rows)}"
+        yield f"**{arm}**:\n\n{table(head, rows)}"
 
 
 def _flip(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
@@ -278,7 +278,7 @@ def _flip(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
             cells += [f"{100 * one['mean'][name]:.1f}", _scaled(difference, 100, 1)]
         rows.append(cells)
     main = summary["protocol"]["main"]
-    yield _table(["arm", "area", f"{main} minus this", "at zero extra", f"{main} minus this"], rows)
+    yield table(["arm", "area", f"{main} minus this", "at zero extra", f"{main} minus this"], rows)
 
 
 def _tuning(outcomes: Outcomes, tuned: Mapping[str, Any]) -> str:
@@ -302,14 +302,15 @@ def _tuning(outcomes: Outcomes, tuned: Mapping[str, Any]) -> str:
     return (
         f"Percent right on selection questions, with {seeds} seed{'s' * (seeds > 1)} that no result uses and "
         "runs of their own for every budget; bold is what was chosen.\n\n"
-        + _table(["arm", "config", *budgets], rows)
+        + table(["arm", "config", *budgets], rows)
     )
 
 
-def _made_with(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
+def made_with(digest: str, summary: Mapping[str, Any]) -> str:
+    """The protocol's hash, and which code, host and packages the outcomes in a summary come from."""
     versions = summary["host"]["versions"]
     packages = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "source")
-    sources, digest = ", ".join(summary["sources"]), outcomes.rows[0]["protocol"]
+    sources = ", ".join(summary["sources"])
     return f"Protocol `{digest}`, code `{sources}`, host `{summary['host']['fingerprint']}`, {packages}."
 
 
@@ -317,7 +318,8 @@ def _picture(name: str, figures: Sequence[str]) -> str:
     return f"![{FIGURES[name]}]({name})" if name in figures else ""
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 

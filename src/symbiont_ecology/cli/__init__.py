@@ -12,6 +12,7 @@ import sys
 
 import typer
 
+from symbiont_ecology.cli.ablate import ablate
 from symbiont_ecology.cli.bench import bench
 from symbiont_ecology.cli.calibrate import calibrate
 from symbiont_ecology.cli.data import data
@@ -22,7 +23,7 @@ from symbiont_ecology.cli.finetune import sft
 from symbiont_ecology.cli.live import INTERRUPTED, resume, run
 from symbiont_ecology.cli.measure import evaluate, transfer
 from symbiont_ecology.cli.study import compare, pack, suite
-from symbiont_ecology.cli.use import export, infer
+from symbiont_ecology.cli.use import export, infer, phylogeny
 from symbiont_ecology.errors import EcologyError
 
 app = typer.Typer(
@@ -35,8 +36,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS = (
-    *(demo, run, resume, calibrate, data, evaluate, transfer, sft, suite, compare, pack),
-    *(infer, export, explain, bench, doctor),
+    *(demo, run, resume, calibrate, data, evaluate, transfer, sft, suite, ablate, compare, pack),
+    *(infer, export, phylogeny, explain, bench, doctor),
 )
 for _command in _COMMANDS:
     app.command()(_command)

@@ -40,7 +40,7 @@ OURS = ("run.generations", "run.train_flops")
 def calibrate(
     config: Annotated[str, typer.Argument(help="A preset (symbiont list presets) or a YAML file.")],
     overrides: Overrides = None,
-    generations: Annotated[int, typer.Option(min=1, help="Generations of the calibration.")] = 10,
+    generations: Annotated[int, typer.Option(min=1, help="Generations of the calibration.")] = 30,
     full: Annotated[int, typer.Option(min=1, help="Generations of the whole run.")] = 50,
     out: Annotated[
         Path | None,
@@ -192,6 +192,7 @@ def design_of(config: RunConfig) -> Design:
     from symbiont_ecology.plasticity import plasticities
     from symbiont_ecology.plasticity.none import NoPlasticity
     from symbiont_ecology.strategies import strategies
+    from symbiont_ecology.strategies.mechanisms.breeding import Breeding
 
     strategy, plasticity = strategies.build(config.strategy), plasticities.build(config.plasticity)
     flip = config.tasks.flip
@@ -200,7 +201,7 @@ def design_of(config: RunConfig) -> Design:
         learns=not isinstance(plasticity, NoPlasticity),
         sees_gold=plasticity.sees_gold,
         is_mortal=strategy.is_mortal,
-        breed_at=getattr(strategy, "breed_at", None),
+        breed_at=next((way.at for way in getattr(strategy, "ways", ()) if isinstance(way, Breeding)), None),
         flip_at=None if flip is None else flip.at_flops,
     )
 

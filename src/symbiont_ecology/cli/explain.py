@@ -23,9 +23,11 @@ REGISTRIES = {
     "rewards": "symbiont_ecology.tasks:reward_rules",
     "operators": "symbiont_ecology.operators:operators",
     "plasticity": "symbiont_ecology.plasticity:plasticities",
+    "curricula": "symbiont_ecology.routing.curricula:curricula",
     "allocators": "symbiont_ecology.routing.allocators:allocators",
     "routers": "symbiont_ecology.routing.routers:routers",
     "strategies": "symbiont_ecology.strategies:strategies",
+    "mechanisms": "symbiont_ecology.strategies.mechanisms:mechanisms",
 }
 FILES = ("presets", "protocols")
 """Kinds that are YAML files: what ``run`` and what ``suite`` takes."""
@@ -131,6 +133,7 @@ def _explain_config() -> None:
         "host": config.HostConfig,
         "tasks": config.TasksConfig,
         "economy": Prices,
+        "climate": config.Climate,
         "run": config.LoopConfig,
     }
     for prefix, schema in sections.items():

@@ -30,7 +30,8 @@ RoutingOption = Annotated[
     str,
     typer.Option(
         help="Who answers: host (bare), single (the best organelle), family or cell (oracles), "
-        "learned (the label-free router), committed (the same, never the host), vote, cascade."
+        "learned (the label-free router), committed (the same, never the host), vote, cascade, "
+        "surest (of everyone)."
     ),
 ]
 ShiftOption = Annotated[

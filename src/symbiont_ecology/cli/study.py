@@ -67,9 +67,8 @@ def suite(
     dry_run: DryRun = False,
 ) -> None:
     """Run the arms of a protocol over its seeds. Ctrl-C is safe, the same command goes on."""
-    from symbiont_ecology.evaluation.jobs import OUTCOME_FILE
     from symbiont_ecology.evaluation.protocol import load_protocol
-    from symbiont_ecology.evaluation.suite import check_protocol, claim, run_suite
+    from symbiont_ecology.evaluation.suite import check_protocol, claim
 
     name, changes = _named(words or [], ci)
     plan = load_protocol(name, changes, additions or ())
@@ -84,20 +83,7 @@ def suite(
     if dry_run:
         print("the protocol is fine; nothing was done", file=stream)
         return
-    stop = multiprocessing.get_context("spawn").Event()
-    before = len(list(folder.rglob(OUTCOME_FILE)))
-    with stages() as watch, _brake(stop):
-        is_complete = run_suite(plan, folder, count, watch, stop)
-    if not is_complete:
-        options = ["--ci"] * ci + [word for one in additions or () for word in ("--set", one)]
-        options += ["--out", str(out)] if out else []
-        again = f"{typed()} suite {shlex.join([*(words or []), *options])}"
-        typer.echo(f"stopped; nothing that was finished is lost. Go on with: {again}", err=True)
-        raise typer.Exit(INTERRUPTED)
-    if len(list(folder.rglob(OUTCOME_FILE))) == before:
-        print(
-            f"all of it had been done before: to do it anew, choose another --out than {folder}", file=stream
-        )
+    work_through(plan, folder, count, stream)
     _tell_result(plan, folder, ci, json_file, stream)
 
 
@@ -185,6 +171,29 @@ def pack(
     write_pack(target, protocol.model_dump(mode="json"), rows if is_suite else _asked(gathered), tuned)
     write_index(target.parent)
     print(f"{target / 'README.md'} is written")
+
+
+def work_through(plan: Protocol, folder: Path, workers: int, stream: TextIO) -> None:
+    """Runs what is missing of a suite; who stops it is told how to go on.
+
+    Raises:
+        typer.Exit: it was stopped.
+    """
+    from symbiont_ecology.evaluation.jobs import OUTCOME_FILE
+    from symbiont_ecology.evaluation.suite import run_suite
+
+    stop = multiprocessing.get_context("spawn").Event()
+    before = len(list(folder.rglob(OUTCOME_FILE)))
+    with stages() as watch, _brake(stop):
+        is_complete = run_suite(plan, folder, workers, watch, stop)
+    if not is_complete:
+        again = f"{typed()} {shlex.join(sys.argv[1:])}"
+        typer.echo(f"stopped; nothing that was finished is lost. Go on with: {again}", err=True)
+        raise typer.Exit(INTERRUPTED)
+    if len(list(folder.rglob(OUTCOME_FILE))) == before:
+        print(
+            f"all of it had been done before: to do it anew, choose another --out than {folder}", file=stream
+        )
 
 
 def usual_workers(plan: Protocol) -> int:

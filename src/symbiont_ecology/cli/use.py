@@ -1,4 +1,4 @@
-"""``infer`` and ``export``: what a run has bred, put to use here or elsewhere."""
+"""``infer``, ``export`` and ``phylogeny``: what a run has bred, put to use here or elsewhere."""
 
 from __future__ import annotations
 
@@ -80,6 +80,24 @@ def export(
     print(f"{len(entries)} adapters in {target}, described in {target / 'index.json'}")
     if entries:
         print(f"next: {typed()} evaluate --adapter {target / best} --holdout FILE")
+
+
+def phylogeny(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")],
+    out: Annotated[Path | None, typer.Option(help="The file.", show_default="DIR/phylogeny.csv")] = None,
+    tree: Annotated[
+        bool, typer.Option("--tree", help="A merge has its first parent alone, for readers of trees.")
+    ] = False,
+) -> None:
+    """Write who descends from whom, in the artificial-life data standard."""
+    from symbiont_ecology.analysis.phylogeny import phylogeny as descent
+    from symbiont_ecology.analysis.phylogeny import write_phylogeny
+    from symbiont_ecology.engine.run import EVENTS_FILE
+    from symbiont_ecology.events import read_events
+
+    taxa, path = descent(read_events(folder / EVENTS_FILE)), out or folder / "phylogeny.csv"
+    write_phylogeny(taxa, path, is_tree=tree)
+    print(f"{len(taxa)} organelles in {path}")
 
 
 def _facts(organelle: Organelle, state: EcologyState) -> dict[str, Any]:

@@ -1,14 +1,19 @@
 """Quality-diversity archive: the best known weights for every cell (MAP-Elites, Mouret & Clune 2015).
 
 An elite is kept with the weights that earned its score, so an ability outlives the organelle that had it:
-the archive is the gene pool that refounded organelles come from.
+the archive is the gene pool that refounded organelles come from. What held a cell before the world changed
+there sleeps in the seed bank, as seeds in the ground outlive a drought (Templeton & Levin 1979).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from symbiont_ecology.types import BlobRef, Cell, OrganelleId
+
+SEEDS = 2
+"""How many former elites of a cell sleep in the seed bank."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,22 @@ class Archive:
     """Elites by cell name (``family/depth``)."""
 
     elites: dict[str, Elite] = field(default_factory=dict)
+    sleeping: dict[str, list[Elite]] = field(default_factory=dict)
+    """The seed bank: who held each cell before an upheaval, the oldest first."""
+
+    def sleep(self, cells: Iterable[str]) -> None:
+        """Empties cells; their elites go to the seed bank, which keeps the last ``SEEDS`` of each."""
+        for name in cells:
+            if (elite := self.elites.pop(name, None)) is not None:
+                self.sleeping[name] = [*self.sleeping.get(name, []), elite][-SEEDS:]
+
+    def seeds(self, cells: Iterable[str]) -> list[Elite]:
+        """The different seeds of some cells, those of most cells first."""
+        found: dict[BlobRef, list[Elite]] = {}
+        for name in cells:
+            for elite in self.sleeping.get(name, []):
+                found.setdefault(elite.weights, []).append(elite)
+        return [same[0] for same in sorted(found.values(), key=lambda same: (-len(same), same[0].who))]
 
     def add(self, cell: Cell, elite: Elite) -> bool:
         """Puts the elite in its cell if that is empty, held by its own earlier self, or held by a worse one.
@@ -39,6 +60,21 @@ class Archive:
             return False
         self.elites[name] = elite
         return held is None or held.who != elite.who
+
+    def follow(self, who: OrganelleId, weights: BlobRef, generation: int) -> None:
+        """Who still holds cells holds them as it is now: what it learned since belongs to it."""
+        for name, elite in self.elites.items():
+            if elite.who == who:
+                self.elites[name] = replace(elite, weights=weights, generation=generation)
+
+    def pass_on(
+        self, holder: OrganelleId, cells: Iterable[str], heir: OrganelleId, weights: BlobRef, rank: int
+    ) -> None:
+        """The heir holds those of the cells that the holder held."""
+        for name in cells:
+            elite = self.elites.get(name)
+            if elite is not None and elite.who == holder:
+                self.elites[name] = replace(elite, who=heir, weights=weights, rank=rank)
 
     @property
     def coverage(self) -> int:

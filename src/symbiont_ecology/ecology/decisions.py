@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
-from symbiont_ecology.ecology.organelle import Genome
+from symbiont_ecology.ecology.nursery import Candidate
+from symbiont_ecology.ecology.organelle import Former, Genome
 from symbiont_ecology.operators import Operator
 from symbiont_ecology.types import OrganelleId
+
+Inheritance = Literal["lamarckian", "darwinian"]
 
 
 @dataclass(frozen=True)
@@ -30,13 +34,63 @@ class Birth:
     """A child of living parents, who pay its dowry in equal parts.
 
     Its weights are ``operator`` applied to the parents' weights; it inherits the first parent's memory and,
-    discounted, what was believed of it.
+    discounted, what was believed of it. In the cells that it takes over it is the other way round: there the
+    child is believed in full, the parent by half, and the child holds what its parent held. What parents
+    learned in their lives is handed down with their memory (Lamarckian) or not at all (Darwinian).
     """
 
     parents: tuple[OrganelleId, ...]
     operator: Operator
     name: str
     traits: dict[str, float]
+    cells: tuple[str, ...] = ()
+    inheritance: Inheritance = "lamarckian"
+
+
+@dataclass(frozen=True)
+class Propose:
+    """A child of several living parents goes on probation. ``cells`` says where each parent is at home."""
+
+    cells: Mapping[OrganelleId, tuple[str, ...]]
+    operator: Operator
+    name: str
+    traits: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Recall:
+    """The former self of an organelle goes on probation against what became of it, in some cells."""
+
+    who: OrganelleId
+    former: Former
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Probation:
+    """What a child on probation has shown since it was last looked at; it goes on, is admitted, or rejected.
+
+    The admitted takes over the cells of its parents, who pay its dowry and live on as long as they can. With
+    ``operator``, the child is made anew of its only parent at every look, and once admitted, is what the
+    parent becomes: nobody is born. An admitted former self takes the place of what became of it.
+    """
+
+    child: Candidate
+    verdict: Literal["go on", "admit", "reject"]
+    operator: Operator | None = None
+
+
+@dataclass(frozen=True)
+class Resize:
+    """An organelle grows or shrinks by rank, if the spectrum of its ΔW says so.
+
+    ``share`` is what the weakest direction must carry at least to grow, or may carry at most to shrink, in
+    units of an even share.
+    """
+
+    who: OrganelleId
+    rank: int
+    share: float
 
 
 @dataclass(frozen=True)
@@ -47,4 +101,15 @@ class Retire:
     cause: str
 
 
-Decision: TypeAlias = Found | Birth | Retire
+@dataclass(frozen=True)
+class Upheaval:
+    """The world is taken to have changed in some cells.
+
+    Nobody living is believed there any more, and the elites go to the seed bank, from which they may come
+    back if the world does.
+    """
+
+    cells: tuple[str, ...]
+
+
+Decision: TypeAlias = Found | Birth | Propose | Recall | Probation | Resize | Retire | Upheaval

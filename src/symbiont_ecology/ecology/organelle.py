@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
+from symbiont_ecology.ecology.belief import Belief
 from symbiont_ecology.types import BlobRef, OrganelleId
 
 HOST: OrganelleId = "host"
@@ -20,8 +22,24 @@ class Genome:
 
 
 @dataclass(frozen=True)
+class Former:
+    """What an organelle was when most was believed of it, and what that was, by cell name."""
+
+    weights: BlobRef
+    rank: int
+    memory: BlobRef
+    beliefs: Mapping[str, Belief]
+
+
+def skill(beliefs: Mapping[str, Belief]) -> float:
+    """Cells' worth of right answers that are believed of an organelle: the sum of its success rates."""
+    return sum(belief.mean for belief in beliefs.values())
+
+
+@dataclass(frozen=True)
 class Organelle:
-    """One living adapter. ``overdrawn`` counts the generations in a row that it ended below zero."""
+    """One living adapter. ``inborn`` are the weights that it was born with, ``overdrawn`` counts the
+    generations in a row that it ended below zero, ``former`` is a self that it could come back to."""
 
     id: OrganelleId
     genome: Genome
@@ -29,4 +47,12 @@ class Organelle:
     parents: tuple[OrganelleId, ...]
     operator: str
     born: int
+    inborn: BlobRef
     overdrawn: int = 0
+    former: Former | None = None
+
+    def noted(self, beliefs: Mapping[str, Belief]) -> Organelle:
+        """The same, with what it is now as its former self unless more was once believed of it."""
+        if self.former is not None and skill(beliefs) < skill(self.former.beliefs):
+            return self
+        return replace(self, former=Former(self.genome.weights, self.genome.rank, self.memory, dict(beliefs)))

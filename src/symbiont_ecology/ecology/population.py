@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
-from symbiont_ecology.ecology.decisions import Birth, Decision, Found, Retire
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from symbiont_ecology.config import Climate
+from symbiont_ecology.ecology.belief import Belief
+from symbiont_ecology.ecology.decisions import (
+    Birth,
+    Decision,
+    Found,
+    Inheritance,
+    Probation,
+    Propose,
+    Recall,
+    Resize,
+    Retire,
+    Upheaval,
+)
+from symbiont_ecology.ecology.nursery import Candidate
 from symbiont_ecology.ecology.organelle import Genome, Organelle
-from symbiont_ecology.ecology.state import Belief, EcologyState
+from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.economics import Prices
-from symbiont_ecology.events import Born, Event, Quarantined, Retired
+from symbiont_ecology.events import (
+    Born,
+    Event,
+    Gated,
+    Proposed,
+    Quarantined,
+    Resized,
+    Restored,
+    Retired,
+    Upheaved,
+)
+from symbiont_ecology.operators import Parent
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import BlobRef
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
 from symbiont_ecology.weights.blobs import BlobStore
+from symbiont_ecology.weights.deltas import grown, grown_memory, shares, truncated
 
 HEARSAY = 0.5
 """How much of what is believed of a parent is believed of its child."""
+
+FALLEN = Belief(0.0, 4.0)
+"""What is believed of everyone living where the world changed: they were just seen to fail."""
 
 
 def execute(
@@ -23,20 +56,39 @@ def execute(
     layout: AdapterLayout,
     prices: Prices,
     draw: Draw,
-) -> Event:
-    """Carries out one decision and returns the event that records it."""
+) -> list[Event]:
+    """Carries out one decision and returns the events that record it."""
     match decision:
         case Found():
-            return _found(decision, state, store, layout, prices, draw)
+            return [_found(decision, state, store, layout, prices, draw)]
         case Birth():
-            return _birth(decision, state, store, prices, draw)
+            return [_birth(decision, state, store, prices, draw)]
+        case Propose():
+            return [_propose(decision, state, store, draw)]
+        case Recall():
+            return [_recall(decision, state)]
+        case Probation():
+            return _look_at(decision, state, store, prices, draw)
+        case Resize():
+            return _resize(decision, state, store, draw)
         case Retire():
-            return _retire(decision, state)
+            return [_retire(decision, state)]
+        case Upheaval():
+            return [_upheave(decision, state)]
 
 
 def bankrupt(state: EcologyState, prices: Prices) -> list[Retire]:
     """Who has been below zero for longer than the grace period."""
     return [Retire(o.id, "bankrupt") for o in state.population.values() if o.overdrawn > prices.grace]
+
+
+def struck(state: EcologyState, climate: Climate, draw: Draw) -> list[Retire]:
+    """Whom a catastrophe takes at the beginning of this generation, if there is one: anyone, by draw."""
+    if state.generation not in climate.catastrophes:
+        return []
+    living = list(state.population)
+    order = draw("catastrophe").permutation(len(living))[: math.ceil(climate.toll * len(living))]
+    return [Retire(living[index], "catastrophe") for index in order]
 
 
 def quarantine(state: EcologyState, who: str, reason: str) -> list[Event]:
@@ -56,30 +108,159 @@ def _found(
     memory = store.put_memory(Memory())
     state.ledger.open(who)
     state.ledger.mint(who, prices.dowry)
-    return _enter(state, Organelle(who, genome, memory, (), decision.operator, state.generation))
+    newborn = Organelle(who, genome, memory, (), decision.operator, state.generation, inborn=genome.weights)
+    return _enter(state, newborn)
 
 
 def _birth(decision: Birth, state: EcologyState, store: BlobStore, prices: Prices, draw: Draw) -> Born:
     who = state.new_id()
     parents = [state.population[parent] for parent in decision.parents]
-    weights = decision.operator([store.weights(p.genome.weights) for p in parents], draw("breed", who))
+    weights = decision.operator(
+        [_as_parent(p, store, decision.inheritance) for p in parents], draw("breed", who)
+    )
     genome = Genome(store.put_weights(weights), weights.rank, decision.traits)
     state.ledger.open(who)
     for parent in parents:
         state.ledger.transfer(parent.id, who, prices.dowry // len(parents))
+    believed = state.beliefs.get(parents[0].id, {})
     state.beliefs[who] = {
-        cell: Belief(HEARSAY * belief.successes, HEARSAY * belief.failures)
-        for cell, belief in state.beliefs.get(parents[0].id, {}).items()
+        cell: belief if cell in decision.cells else belief.discounted(HEARSAY)
+        for cell, belief in believed.items()
     }
+    for cell in set(decision.cells) & set(believed):
+        believed[cell] = believed[cell].discounted(HEARSAY)
+    state.archive.pass_on(parents[0].id, decision.cells, who, genome.weights, genome.rank)
+    memory = _inherited(decision, parents, weights.rank, store)
     child = Organelle(
-        who, genome, _inherited(parents[0], weights, store), decision.parents, decision.name, state.generation
+        who, genome, memory, decision.parents, decision.name, state.generation, inborn=genome.weights
     )
     return _enter(state, child)
 
 
-def _inherited(parent: Organelle, weights: AdapterWeights, store: BlobStore) -> BlobRef:
-    """The parent's memory while the ranks agree (Lamarckian); else a blank one: moments are per parameter."""
-    return parent.memory if weights.rank == parent.genome.rank else store.put_memory(Memory())
+def _propose(decision: Propose, state: EcologyState, store: BlobStore, draw: Draw) -> Proposed:
+    who = state.new_id()
+    parents = [_as_parent(state.population[parent], store) for parent in decision.cells]
+    weights = decision.operator(parents, draw("merge", who))
+    genome = Genome(store.put_weights(weights), weights.rank, decision.traits)
+    state.nursery[who] = Candidate(who, genome, decision.name, state.generation, decision.cells)
+    return Proposed(state.generation, who, decision.name, tuple(decision.cells), genome.weights)
+
+
+def _recall(decision: Recall, state: EcologyState) -> Proposed:
+    who, former, homes = state.new_id(), decision.former, {decision.who: decision.cells}
+    genome = Genome(former.weights, former.rank, state.population[decision.who].genome.traits)
+    state.nursery[who] = Candidate(who, genome, "recall", state.generation, homes, former=former)
+    return Proposed(state.generation, who, "recall", (decision.who,), genome.weights)
+
+
+def _look_at(
+    decision: Probation, state: EcologyState, store: BlobStore, prices: Prices, draw: Draw
+) -> list[Event]:
+    child = decision.child
+    if decision.verdict == "go on":
+        state.nursery[child.id] = child if decision.operator is None else _anew(decision, state, store, draw)
+        return []
+    del state.nursery[child.id]
+    shown = child.against_the_better
+    gated = Gated(state.generation, child.id, decision.verdict, shown.wins, shown.ties, shown.losses)
+    if decision.verdict == "reject":
+        if child.former and (regressed := state.population.get(child.parents[0])):
+            state.population[regressed.id] = replace(regressed, former=None)  # it was no better
+        return [gated]
+    if child.former:
+        return [gated, _restore(child, state)]
+    if decision.operator:
+        return [gated, _become(decision, state, store, draw)]
+    return [gated, _admit(child, state, store, prices)]
+
+
+def _anew(decision: Probation, state: EcologyState, store: BlobStore, draw: Draw) -> Candidate:
+    """The child as the operator makes it of what its only parent is now."""
+    assert decision.operator is not None
+    child, (who,) = decision.child, decision.child.parents
+    weights = decision.operator([_as_parent(state.population[who], store)], draw("anew", child.id))
+    return replace(child, genome=replace(child.genome, weights=store.put_weights(weights), rank=weights.rank))
+
+
+def _become(decision: Probation, state: EcologyState, store: BlobStore, draw: Draw) -> Resized:
+    """The parent changes as the operator says, and is at home where it was."""
+    genome = _anew(decision, state, store, draw).genome
+    (who,) = decision.child.parents
+    state.population[who] = replace(state.population[who], genome=genome, former=None)
+    state.archive.follow(who, genome.weights, state.generation)
+    return Resized(state.generation, who, genome.rank, 1.0, genome.weights)
+
+
+def _restore(child: Candidate, state: EcologyState) -> Restored:
+    """An organelle becomes what it was: weights, memory, and what was believed of it."""
+    (who,), former = child.parents, child.former
+    assert former is not None, "expected a former self on probation"
+    state.population[who] = replace(
+        state.population[who], genome=child.genome, memory=former.memory, former=None
+    )
+    state.beliefs[who] = {**state.beliefs.get(who, {}), **former.beliefs}
+    state.archive.follow(who, former.weights, state.generation)
+    return Restored(state.generation, who, former.weights)
+
+
+def _admit(child: Candidate, state: EcologyState, store: BlobStore, prices: Prices) -> Born:
+    """The child comes to life at the home of its parents, with what was believed of them there."""
+    state.ledger.open(child.id)
+    believed = state.beliefs.setdefault(child.id, {})
+    for parent, cells in child.cells.items():
+        state.ledger.transfer(parent, child.id, prices.dowry // len(child.cells))
+        of_parent = state.beliefs.get(parent, {})
+        for cell in set(cells) & set(of_parent):
+            believed[cell] = of_parent[cell]
+            of_parent[cell] = of_parent[cell].discounted(HEARSAY)
+        state.archive.pass_on(parent, cells, child.id, child.genome.weights, child.genome.rank)
+    memory = store.put_memory(Memory())
+    newborn = Organelle(
+        child.id,
+        child.genome,
+        memory,
+        child.parents,
+        child.operator,
+        state.generation,
+        inborn=child.genome.weights,
+    )
+    return _enter(state, newborn)
+
+
+def _resize(decision: Resize, state: EcologyState, store: BlobStore, draw: Draw) -> list[Event]:
+    organelle = state.population[decision.who]
+    weights, memory = store.weights(organelle.genome.weights), store.memory(organelle.memory)
+    carried = shares(weights)
+    weakest = carried[-1] * len(carried)
+    if decision.rank > weights.rank:
+        if weakest < decision.share:
+            return []
+        kept, resized = 1.0, grown(weights, decision.rank, draw("grow", decision.who))
+        memory = grown_memory(memory, weights, decision.rank)
+    else:
+        if weakest > decision.share:
+            return []
+        kept, resized = float(carried[: decision.rank].sum()), truncated(weights, decision.rank)
+        memory = Memory(notes=memory.notes)  # its moments belong to directions that are no more
+    genome = replace(organelle.genome, weights=store.put_weights(resized), rank=decision.rank)
+    state.population[decision.who] = replace(
+        organelle, genome=genome, memory=store.put_memory(memory), former=None
+    )
+    return [Resized(state.generation, decision.who, decision.rank, kept, genome.weights)]
+
+
+def _as_parent(organelle: Organelle, store: BlobStore, inheritance: Inheritance = "lamarckian") -> Parent:
+    """What it hands down: what it learned, or what it was born with."""
+    if inheritance == "darwinian":
+        return Parent(**vars(store.weights(organelle.inborn)))
+    return Parent(**vars(store.weights(organelle.genome.weights)), memory=store.memory(organelle.memory))
+
+
+def _inherited(decision: Birth, parents: Sequence[Organelle], rank: int, store: BlobStore) -> BlobRef:
+    """An only parent's memory, if learning is inherited and the ranks agree: moments are per parameter."""
+    (first, *others) = parents
+    fits = not others and rank == first.genome.rank and decision.inheritance == "lamarckian"
+    return first.memory if fits else store.put_memory(Memory())
 
 
 def _enter(state: EcologyState, newborn: Organelle) -> Born:
@@ -88,6 +269,15 @@ def _enter(state: EcologyState, newborn: Organelle) -> Born:
     return Born(
         state.generation, newborn.id, newborn.operator, newborn.parents, genome.weights, genome.traits
     )
+
+
+def _upheave(decision: Upheaval, state: EcologyState) -> Upheaved:
+    state.archive.sleep(decision.cells)
+    for who in state.population:
+        state.beliefs.setdefault(who, {}).update(dict.fromkeys(decision.cells, FALLEN))
+    for name in decision.cells:
+        state.watches.pop(name, None)  # what was usual there is so no more
+    return Upheaved(state.generation, decision.cells)
 
 
 def _retire(decision: Retire, state: EcologyState) -> Retired:

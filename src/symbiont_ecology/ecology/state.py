@@ -16,26 +16,15 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from symbiont_ecology.ecology.archive import Archive
-from symbiont_ecology.ecology.organelle import Organelle
+from symbiont_ecology.ecology.belief import Belief
+from symbiont_ecology.ecology.nursery import Candidate
+from symbiont_ecology.ecology.organelle import Genome, Organelle
 from symbiont_ecology.ecology.watch import Watch
 from symbiont_ecology.economics import ComputeBudget, Ledger
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.types import BlobRef, OrganelleId
 
 STATE_FILE, MOMENTS = "state.json", "evaluated"
-
-
-@dataclass(frozen=True)
-class Belief:
-    """Discounted counts of successes and failures of one organelle in one cell."""
-
-    successes: float = 0.0
-    failures: float = 0.0
-
-    @property
-    def mean(self) -> float:
-        """Posterior mean success rate under a uniform prior."""
-        return (self.successes + 1) / (self.successes + self.failures + 2)
 
 
 @dataclass
@@ -58,6 +47,8 @@ class EcologyState:
     effort: dict[str, float] = field(default_factory=dict)
     """Useful FLOPs that a rollout in a cell took lately, its lessons included."""
     archive: Archive = field(default_factory=Archive)
+    nursery: dict[OrganelleId, Candidate] = field(default_factory=dict)
+    """Children on probation."""
     budget: ComputeBudget = field(default_factory=ComputeBudget)
 
     def new_id(self) -> OrganelleId:
@@ -65,10 +56,18 @@ class EcologyState:
         self.next_id += 1
         return f"o{self.next_id}"
 
+    def genome(self, who: OrganelleId) -> Genome:
+        """Of a living organelle, or of a child on probation."""
+        return (self.population.get(who) or self.nursery[who]).genome
+
     def reachable(self) -> set[BlobRef]:
         """Every blob that must be kept."""
-        living = {ref for o in self.population.values() for ref in (o.genome.weights, o.memory)}
-        return living | {elite.weights for elite in self.archive.elites.values()}
+        living = {ref for o in self.population.values() for ref in (o.genome.weights, o.inborn, o.memory)}
+        formers = [o.former for o in self.population.values()] + [c.former for c in self.nursery.values()]
+        gone = {ref for former in formers if former for ref in (former.weights, former.memory)}
+        unborn = {child.genome.weights for child in self.nursery.values()}
+        asleep = {elite.weights for seeds in self.archive.sleeping.values() for elite in seeds}
+        return living | gone | unborn | asleep | {elite.weights for elite in self.archive.elites.values()}
 
 
 _schema = TypeAdapter(EcologyState)

@@ -8,6 +8,7 @@ from symbiont_ecology.economics.flops import (
     learning_flops,
     rollout_flops,
     scoring_flops,
+    tracing_flops,
 )
 from symbiont_ecology.economics.ledger import Ledger, LedgerError
 from symbiont_ecology.economics.prices import Prices
@@ -26,4 +27,5 @@ __all__ = [
     "learning_flops",
     "rollout_flops",
     "scoring_flops",
+    "tracing_flops",
 ]

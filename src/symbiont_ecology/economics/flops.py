@@ -78,6 +78,14 @@ def learning_flops(shape: HostShape, lora_parameters: int, prompt_tokens: int, c
     return scoring_flops(shape, lora_parameters, prompt_tokens, completion_tokens) + backward
 
 
+def tracing_flops(read_parameters: int, tokens: int) -> int:
+    """One lesson from the trace of an answer of so many tokens: an outer product per token and module.
+
+    ``read_parameters`` is the size of all A of the adapter. Noise and its addition cost next to nothing.
+    """
+    return 2 * tokens * read_parameters
+
+
 def _attention(shape: HostShape, pairs: int) -> int:
     """Scores and weighted values of so many (query, key) pairs, in every head of every layer."""
     return 4 * pairs * shape.layers * shape.heads * shape.head_dim

@@ -1,7 +1,7 @@
 """What everything costs and earns: the knobs of the economy and the arithmetic on them, in milli-ATP (mATP).
 
 Scarce skills pay: the price of a full reward in a cell falls as the population's success there rises,
-``clip(base + slope · (target − success), lowest, highest)``, where success is an exponential moving average.
+``clip(base + slope · (½ − success), lowest, highest)``, where success is an exponential moving average.
 Compute is charged at an exchange rate that is fixed at the start of a run: one mean rollout of the bare host
 on the task mix costs ``rollout`` mATP. So the same prices make the same economy on any host.
 
@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+TARGET, NEWEST = 0.5, 0.2
+"""Success at which a cell pays its base price; weight of the newest generation in the success average."""
 
 
 @dataclass(frozen=True)
@@ -20,23 +23,17 @@ class Prices:
     """The economy of a run. Energy in mATP (1000 mATP = 1 ATP)."""
 
     rollout: int = 250  # one mean rollout of the bare host on the task mix: the exchange rate, > 0
-    ticket: int = 500  # to take part in one generation
-    rent: int = 10_000  # per generation, for an adapter as large as the host; smaller ones in proportion
-    base: int = 1500  # a full reward where success is at target
-    slope: int = 2000  # added to the price per unit of success below target
-    lowest: int = 600  # price where everyone succeeds
+    ticket: int = 100  # to take part in one generation
+    rent: int = 60_000  # per generation, for an adapter as large as the host; smaller ones in proportion
+    base: int = 1500  # a full reward where half of the answers are right
+    slope: int = 2000  # added to the price per unit of success below that
+    lowest: int = 1200  # price where everyone succeeds
     highest: int = 2400  # price where nobody does
-    target: float = 0.5  # success at which a cell pays its base price
-    beta: float = 0.2  # weight of the newest generation in the success average, in (0, 1]
-    cap: int = 120_000  # balance above which revenue stays with the world
-    dowry: int = 30_000  # a newborn's first energy, paid by its parents (a founder's by the world)
+    cap: int = 1_200_000  # balance above which revenue stays with the world
+    dowry: int = 150_000  # a newborn's first energy, paid by its parents (a founder's by the world)
     grace: int = 2  # generations that an organelle may stay below zero before it is retired
 
     def __post_init__(self) -> None:
-        if not 0 < self.beta <= 1:
-            raise ValueError(f"beta: expected a weight in (0, 1], got {self.beta}")
-        if not 0 <= self.target <= 1:
-            raise ValueError(f"target: expected a success rate in [0, 1], got {self.target}")
         if self.rollout <= 0:
             raise ValueError(f"rollout: expected a cost > 0 mATP, got {self.rollout}")
         if self.lowest > self.highest:
@@ -48,15 +45,20 @@ class Prices:
     def update_success(self, success: float, rewards: Sequence[float]) -> float:
         """The success average of a cell after one generation's rewards there; unchanged without any.
 
-        Start it at ``target``: a cell that nobody has tried pays its base price.
+        Start it at one half: a cell that nobody has tried pays its base price.
         """
         if not rewards:
             return success
-        return success + self.beta * (math.fsum(rewards) / len(rewards) - success)
+        return success + NEWEST * (math.fsum(rewards) / len(rewards) - success)
 
     def price(self, success: float) -> float:
         """What one full reward pays in a cell with that success average, in mATP."""
-        return min(max(self.base + self.slope * (self.target - success), self.lowest), self.highest)
+        return min(max(self.base + self.slope * (TARGET - success), self.lowest), self.highest)
+
+    def times(self, factor: float) -> Prices:
+        """The same economy in which every answer pays ``factor`` as much, to the nearest mATP."""
+        paid = {name: round(factor * getattr(self, name)) for name in ("base", "slope", "lowest", "highest")}
+        return replace(self, **paid)
 
     def revenue(self, price: float, rewards: Sequence[float]) -> int:
         """What rewards in [0, 1] earn together at that price."""

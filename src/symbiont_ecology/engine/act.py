@@ -10,10 +10,7 @@ from symbiont_ecology.ecology import HOST, EcologyState, Outcome, Trial
 from symbiont_ecology.economics import Cost, executed_flops, rollout_flops
 from symbiont_ecology.engine.world import World
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import HOST_SLOT, Decoding, Item, OrganelleId, Rollouts, Row
-
-SAMPLING = Decoding(temperature=1.0)
-"""Practice is sampled from the organelle's own distribution: the policy that learning improves."""
+from symbiont_ecology.types import HOST_SLOT, Item, OrganelleId, Rollouts, Row
 
 NOTHING = Rollouts((), *(np.zeros(0, np.int64),) * 4)
 
@@ -24,7 +21,7 @@ def act(trials: Sequence[Trial], state: EcologyState, world: World, draw: Draw) 
     for slots in waves({trial.who for trial in trials}, world.host.slots):
         for who, slot in slots.items():
             if who != HOST:
-                world.host.place(slot, world.store.weights(state.population[who].genome.weights))
+                world.host.place(slot, world.store.weights(state.genome(who).weights))
         chosen = [index for index, trial in enumerate(trials) if trial.who in slots]
         rows, draws = [], []
         for index in chosen:
@@ -33,7 +30,7 @@ def act(trials: Sequence[Trial], state: EcologyState, world: World, draw: Draw) 
                 draws.append(generator)
         rollouts = NOTHING
         if rows:  # who only reads gold answers asks for no rollout
-            rollouts = world.host.rollout(rows, draws, SAMPLING)
+            rollouts = world.host.rollout(rows, draws, world.practice)
             state.budget.charge("train", Cost(calls=1))
         start = 0
         for index in chosen:
@@ -55,21 +52,25 @@ def waves(everyone: set[OrganelleId], slots: int) -> Iterator[dict[OrganelleId, 
             yield wave
 
 
-def _rows(trial: Trial, slot: int, world: World, draw: Draw) -> Iterator[tuple[Row, np.random.Generator]]:
-    tasks = world.scene.tasks
+def _rows(
+    trial: Trial, slot: int, world: World, draw: Draw
+) -> Iterator[tuple[Row, np.random.Generator | None]]:
+    """Practice explores; whatever else is asked is answered as it would be in use, by the best answer."""
+    tasks, explores = world.scene.tasks, trial.purpose == "practice"
     for index, item in enumerate(trial.items):
         row = Row(tasks.prompt(item), slot, tasks.reply_limit(item))
         for sample in range(trial.samples):
-            yield row, draw("rollout", trial.who, trial.purpose, item.id, index, sample)
+            yield row, draw("rollout", trial.who, trial.purpose, item.id, index, sample) if explores else None
 
 
 def _judged(trial: Trial, rollouts: Rollouts, places: range, state: EcologyState, world: World) -> Outcome:
     asked: list[Item] = [item for item in trial.items for _ in range(trial.samples)]
     texts = tuple(rollouts.texts[place] for place in places)
     verdicts = tuple(world.scene.tasks.verify(item, text) for item, text in zip(asked, texts, strict=True))
-    rank = 0 if trial.who == HOST else state.population[trial.who].genome.rank
+    rank = 0 if trial.who == HOST else state.genome(trial.who).rank
     cost = sum((_cost(rollouts, place, world, rank) for place in places), Cost())
-    return Outcome(trial, texts, tuple(rollouts.completion(place) for place in places), verdicts, cost)
+    completions = tuple(rollouts.completion(place) for place in places)
+    return Outcome(trial, texts, completions, verdicts, cost, rollouts.traces, places.start)
 
 
 def _cost(rollouts: Rollouts, place: int, world: World, rank: int) -> Cost:

@@ -10,7 +10,6 @@ from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.ration import moments
 from symbiont_ecology.engine.world import Host, World
 from symbiont_ecology.errors import ConfigError, DataError
-from symbiont_ecology.operators import operators
 from symbiont_ecology.plasticity import plasticities
 from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.routing.routers import routers
@@ -28,7 +27,6 @@ def components(config: RunConfig) -> tuple[Any, ...]:
         ConfigError: one line that says which key is wrong and how.
     """
     strategy = strategies.build(config.strategy)
-    mutation = [operators.build(strategy.mutation)] if hasattr(strategy, "mutation") else []
     named = (
         (plasticities, config.plasticity),
         (reward_rules, config.reward),
@@ -36,7 +34,7 @@ def components(config: RunConfig) -> tuple[Any, ...]:
         (allocators, config.allocator),
         (prompt_styles, config.tasks.style),
     )
-    return (strategy, *mutation, *(registry.build(spec) for registry, spec in named))
+    return (strategy, *(registry.build(spec) for registry, spec in named))
 
 
 def check(config: RunConfig) -> None:
@@ -158,4 +156,5 @@ def build_world(config: RunConfig, host: Host, folder: Path) -> World:
         plasticity=plasticities.build(config.plasticity),
         reward=reward_rules.build(config.reward),
         moments=moments(config),
+        climate=config.climate,
     )

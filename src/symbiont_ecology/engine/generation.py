@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from symbiont_ecology.ecology import HOST, Decision, EcologyState, Outcome, Trial, cell_name
-from symbiont_ecology.ecology.population import bankrupt, execute
+from symbiont_ecology.ecology.population import bankrupt, execute, struck
 from symbiont_ecology.engine.act import act
 from symbiont_ecology.engine.learn import learn
 from symbiont_ecology.engine.ration import stage, within_budget
@@ -24,16 +24,19 @@ from symbiont_ecology.rng import Draw
 def run_generation(state: EcologyState, world: World, log: EventLog) -> GenerationEnded:
     """Advances the state by one generation, writes its events and returns the last of them."""
     draw, before = Draw(state.seed, state.generation), state.budget.train
-    world = world.at(*stage(state, world.moments))  # what counts as right may change, and nobody is told
+    # What counts as right may change, and what it pays; nobody is told.
+    world = world.at(*stage(state, world.moments), state.generation)
     scene = world.scene
     memory_mb = world.host.memory_mb
 
     def carry_out(decisions: Iterable[Decision]) -> list[Event]:
-        """Does what was decided; one event each."""
-        return [execute(d, state, world.store, world.host.layout, scene.prices, draw) for d in decisions]
+        """Does what was decided."""
+        done = (execute(d, state, world.store, world.host.layout, scene.prices, draw) for d in decisions)
+        return [event for events in done for event in events]
 
     # Retire first: the dead must not breed, and the newborn need their slots.
     events = carry_out(bankrupt(state, scene.prices) if world.strategy.is_mortal else [])
+    events += carry_out(struck(state, world.climate, draw))
 
     # Ask: the strategy says who faces which questions, within what each can pay and the run may spend.
     trials = within_budget(world.strategy.ask(state, scene, draw), state, world, draw)
@@ -72,7 +75,8 @@ def found(state: EcologyState, world: World, log: EventLog) -> None:
     state.success = {cell_name(cell): success for cell in scene.tasks.cells}
     decisions = world.strategy.found(scene)
     events = settle(state, outcomes, [], world)
-    events += [execute(d, state, world.store, world.host.layout, scene.prices, draw) for d in decisions]
+    for decision in decisions:
+        events += execute(decision, state, world.store, world.host.layout, scene.prices, draw)
     state.next_seq = log.emit(state.next_seq, *events)
 
 

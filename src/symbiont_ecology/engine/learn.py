@@ -1,7 +1,12 @@
-"""Learning: the plasticity rule turns a generation into lessons, one backward pass teaches everyone."""
+"""Learning: the plasticity rule turns a generation into lessons, and one batched step teaches everyone.
+
+The step is a backward pass through the host; or, under a rule that perturbs, none at all: reward and trace
+are all that it takes.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,13 +14,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from symbiont_ecology.ecology import EcologyState, Outcome, cell_name
-from symbiont_ecology.economics import Cost, learning_flops
+from symbiont_ecology.economics import Cost, learning_flops, tracing_flops
 from symbiont_ecology.engine.act import waves
+from symbiont_ecology.engine.climb import climb
 from symbiont_ecology.engine.ration import affordable
 from symbiont_ecology.engine.world import World
 from symbiont_ecology.plasticity import Lived, Teaching
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import BlobRef, LearningBatch, LearningStatistics, Lesson, OrganelleId
+from symbiont_ecology.weights.traces import Trace, awoken, is_deaf
 
 
 @dataclass(frozen=True)
@@ -26,7 +33,7 @@ class Update:
     who: OrganelleId
     weights: BlobRef
     memory: BlobRef
-    cost: Cost
+    cost: Cost = field(default_factory=Cost)
     flops: Mapping[str, int] = field(default_factory=dict)
     """Of the cost, by cell name."""
     lessons: int = 0
@@ -56,6 +63,16 @@ class _Taught:
     cell: str
     lesson: Lesson
     cost: Cost
+    trace: Trace | None
+
+
+def step_size(traits: Mapping[str, float], updates: int) -> float:
+    """Adam's step size after so many updates: it falls with their root, from ``aging`` on.
+
+    The young learn fast, the old keep what they know. Who inherits a memory is as old as its parent.
+    """
+    aging = traits.get("aging", 0.0)
+    return traits.get("learning_rate", 0.0) / math.sqrt(1 + updates / aging if aging else 1)
 
 
 def _learn_wave(
@@ -70,64 +87,92 @@ def _learn_wave(
         genome = state.population[who].genome
         weights[slot] = world.store.weights(genome.weights)
         memory[slot] = world.store.memory(state.population[who].memory)
-        rates[slot] = genome.traits.get("learning_rate", 0.0)
+        rates[slot] = step_size(genome.traits, memory[slot].step)
         if rates[slot]:  # who cannot learn (the frozen control) pays for no lesson
             teachings, notes = world.plasticity.learn(_lived(practised[who], memory[slot].notes, world))
             memory[slot] = replace(memory[slot], notes=notes)
+            if world.practice.perturbation and is_deaf(weights[slot]):  # its traces say nothing
+                weights[slot], teachings = awoken(weights[slot], draw("wake", who)), ()
             taught += _taught(teachings, who, slot, genome.rank, world)
-    costs, left = [one.cost.flops for one in taught], world.until - state.budget.train.flops
-    chosen = affordable(costs, left, draw("lessons", *slots))
-    if costs and left > 0 and not chosen:  # who spent nothing would never get to the end
-        chosen = [int(np.argmin(costs))]
-    taught = [taught[index] for index in chosen]
+    taught = _within_budget(taught, state, world, draw("lessons", *slots))
     statistics = LearningStatistics()
     if taught:
         batch = LearningBatch(tuple(one.lesson for one in taught), rates)
-        weights, memory, statistics = world.host.learn(batch, weights, memory)
-        state.budget.charge("train", Cost(calls=1))
-    lessons: dict[OrganelleId, list[_Taught]] = defaultdict(list)
-    for one in taught:
-        lessons[one.who].append(one)
-    updates = []
-    for who, slot in slots.items():
-        own = lessons[who]
-        is_sick = slot in statistics.sick
-        cost = _together(own, world.lora_parameters(state.population[who].genome.rank), world)
-        state.budget.charge("train", cost)
-        flops = Counter[str]()
-        for one in own:
-            flops[one.cell] += one.cost.flops
-        updates.append(
-            Update(
-                who,
-                world.store.put_weights(weights[slot]),
-                world.store.put_memory(memory[slot]),
-                cost,
-                flops,
-                len(own),
-                statistics.tokens.get(slot, 0),
-                0.0 if is_sick else statistics.loss.get(slot, 0.0),
-                0.0 if is_sick else statistics.gradient_norm.get(slot, 0.0),
-                is_sick,
-            )
+        if world.practice.perturbation:
+            traces = [one.trace for one in taught if one.trace is not None]
+            weights, memory, statistics = climb(batch, traces, weights, memory)
+        else:
+            weights, memory, statistics = world.host.learn(batch, weights, memory)
+            state.budget.charge("train", Cost(calls=1))
+    return [
+        _update(
+            Update(who, world.store.put_weights(weights[slot]), world.store.put_memory(memory[slot])),
+            slot,
+            [one for one in taught if one.who == who],
+            statistics,
+            state,
+            world,
         )
-    return updates
+        for who, slot in slots.items()
+    ]
+
+
+def _update(
+    update: Update,
+    slot: int,
+    lessons: Sequence[_Taught],
+    statistics: LearningStatistics,
+    state: EcologyState,
+    world: World,
+) -> Update:
+    """What the step did to one learner, who pays for it."""
+    cost = _together(lessons, world.lora_parameters(state.genome(update.who).rank), world)
+    state.budget.charge("train", cost)
+    flops = Counter[str]()
+    for one in lessons:
+        flops[one.cell] += one.cost.flops
+    is_sick = slot in statistics.sick
+    return replace(
+        update,
+        cost=cost,
+        flops=flops,
+        lessons=len(lessons),
+        tokens=statistics.tokens.get(slot, 0),
+        loss=0.0 if is_sick else statistics.loss.get(slot, 0.0),
+        gradient_norm=0.0 if is_sick else statistics.gradient_norm.get(slot, 0.0),
+        is_sick=is_sick,
+    )
+
+
+def _within_budget(
+    taught: Sequence[_Taught], state: EcologyState, world: World, generator: np.random.Generator
+) -> list[_Taught]:
+    """The lessons that what is left pays for."""
+    costs, left = [one.cost.flops for one in taught], world.until - state.budget.train.flops
+    chosen = affordable(costs, left, generator)
+    if costs and left > 0 and not chosen:  # who spent nothing would never get to the end
+        chosen = [int(np.argmin(costs))]
+    return [taught[index] for index in chosen]
 
 
 def _taught(
     teachings: Sequence[Teaching], who: OrganelleId, slot: int, rank: int, world: World
 ) -> Iterator[_Taught]:
-    """The lessons of one learner: forward and backward over prompt and completion of each."""
+    """The lessons of one learner: forward and backward over prompt and completion of each, or its trace."""
     asked = [world.scene.tasks.prompt(one.item) for one in teachings]
     prompts = sorted(set(asked))
     read = dict(zip(prompts, map(len, world.host.encode(prompts)), strict=True)) if prompts else {}
     parameters = world.lora_parameters(rank)
     for one, prompt in zip(teachings, asked, strict=True):
         written = len(one.completion)
-        flops = learning_flops(world.host.shape, parameters, read[prompt], written)
         lesson = Lesson(prompt, one.completion, slot, one.weight)
-        cost = Cost(read[prompt], written, flops=flops, executed=flops)
-        yield _Taught(who, cell_name(one.item.cell), lesson, cost)
+        if one.trace is None:
+            flops = learning_flops(world.host.shape, parameters, read[prompt], written)
+            cost = Cost(read[prompt], written, flops=flops, executed=flops)
+        else:  # nothing is read or written again
+            flops = tracing_flops(world.read_parameters(rank), written)
+            cost = Cost(flops=flops, executed=flops)
+        yield _Taught(who, cell_name(one.item.cell), lesson, cost, one.trace)
 
 
 def _together(taught: Sequence[_Taught], parameters: int, world: World) -> Cost:

@@ -48,7 +48,7 @@ def stage(state: EcologyState, moments: Sequence[float]) -> tuple[float, float]:
 def within_budget(trials: Sequence[Trial], state: EcologyState, world: World, draw: Draw) -> Sequence[Trial]:
     """All trials while there is plenty; else the questions that can be paid for, by draw, at least one."""
     left = world.until - state.budget.train.flops
-    efforts = [state.effort.get(cell_name(trial.cell), _usual(trial, state, world)) for trial in trials]
+    efforts = [_effort(trial, state, world) for trial in trials]
     costs = [effort * max(trial.samples, 1) for effort, trial in zip(efforts, trials, strict=True)]
     questions = [(place, index) for place, trial in enumerate(trials) for index in range(len(trial.items))]
     chosen = affordable([costs[place] for place, _ in questions], left, draw("ration"))
@@ -81,10 +81,13 @@ def affordable(costs: Sequence[float], left: float, generator: np.random.Generat
     return sorted(chosen)
 
 
-def _usual(trial: Trial, state: EcologyState, world: World) -> float:
-    """FLOPs of a rollout with its lesson where nobody has been asked yet, at the rank of who is asked."""
+def _effort(trial: Trial, state: EcologyState, world: World) -> float:
+    """FLOPs of a rollout with its lesson: what they were in the cell, or what is usual at the rank of who is
+    asked."""
+    if (known := state.effort.get(cell_name(trial.cell))) is not None:
+        return known
     shape, usual = world.host.shape, ROLLOUT_WITH_LESSON * state.mean_rollout_flops
     if trial.who == HOST:
         return usual
-    own = world.lora_parameters(state.population[trial.who].genome.rank)
+    own = world.lora_parameters(state.genome(trial.who).rank)
     return usual * (1 + own / (shape.layers * shape.linear_parameters))

@@ -36,6 +36,9 @@ def remember(
         elite = Elite(who, genome.weights, genome.rank, beliefs[name].mean, state.generation)
         if state.archive.add(cell, elite):
             events.append(Archived(state.generation, who, name, elite.score, elite.weights))
+    for who in sorted({outcome.trial.who for outcome in outcomes if outcome.trial.purpose == "practice"}):
+        state.archive.follow(who, state.population[who].genome.weights, state.generation)
+        state.population[who] = state.population[who].noted(state.beliefs.get(who, {}))
     for name, rewards in verdicts.items():
         state.success[name] = prices.update_success(state.success[name], rewards)
         state.watches[name] = state.watches.get(name, Watch()).after(rewards)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,12 +24,13 @@ def settle(
         if outcome.trial.purpose == "practice":
             earned[outcome.trial.who].append(outcome)
     learned = {update.who: update for update in updates}
+    exams = _probation(state, outcomes)
     for who, organelle in list(state.population.items()):
         revenue = sum(
             prices.revenue(prices.price(state.success[cell_name(o.trial.cell)]), o.rewards)
             for o in earned[who]
         )
-        flops = sum(outcome.cost.flops for outcome in earned[who])
+        flops = sum(outcome.cost.flops for outcome in earned[who]) + exams[who]
         if who in learned and learned[who].lessons:
             flops += learned[who].cost.flops
             events.append(_learned(state.generation, learned[who]))
@@ -45,6 +46,18 @@ def settle(
         state.population[who] = replace(organelle, overdrawn=overdrawn)
         events.append(Settled(state.generation, who, tickets, arrived, cost, rent, balance))
     return events
+
+
+def _probation(state: EcologyState, outcomes: Sequence[Outcome]) -> Counter[OrganelleId]:
+    """FLOPs of comparisons by who pays: parents for their own answers, and in equal parts for the child's."""
+    flops = Counter[OrganelleId]()
+    for outcome in outcomes:
+        if outcome.trial.purpose == "probation":
+            child = state.nursery.get(outcome.trial.who)
+            payers = child.parents if child else (outcome.trial.who,)
+            for payer in payers:
+                flops[payer] += outcome.cost.flops // len(payers)
+    return flops
 
 
 def _acted(generation: int, outcome: Outcome) -> Acted:

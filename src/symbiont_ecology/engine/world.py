@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
+from symbiont_ecology.config import Climate
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.plasticity import Plasticity
 from symbiont_ecology.strategies import Scene, Strategy
@@ -50,9 +51,9 @@ class Host(Protocol):
         """Copies an adapter into a slot."""
 
     def rollout(
-        self, rows: Sequence[Row], draws: Sequence[np.random.Generator] | None, decoding: Decoding
+        self, rows: Sequence[Row], draws: Sequence[np.random.Generator | None] | None, decoding: Decoding
     ) -> Rollouts:
-        """Answers every row, whichever slots they belong to."""
+        """Answers every row, whichever slots they belong to; a row without a generator greedily."""
 
     def learn(
         self, batch: LearningBatch, weights: Mapping[int, AdapterWeights], memory: Mapping[int, Memory]
@@ -74,12 +75,30 @@ class World:
     """Training FLOPs at which the world changes or the run ends, rising (``engine.ration``)."""
     until: float = math.inf
     """The next of them."""
+    climate: Climate = field(default_factory=Climate)
+    """Catastrophes and seasons."""
 
-    def at(self, reached: float, until: float) -> World:
-        """The world between two moments: what counts as right may have changed at the first."""
-        scene = replace(self.scene, tasks=self.scene.tasks.at(reached))
+    def at(self, reached: float, until: float, generation: int) -> World:
+        """The world between two moments, in a generation: what counts as right may have changed at the first
+        moment, and what it pays depends on the season."""
+        prices = self.scene.prices.times(self.climate.payment(generation))
+        scene = replace(self.scene, tasks=self.scene.tasks.at(reached), prices=prices)
         return replace(self, scene=scene, until=until)
+
+    @property
+    def practice(self) -> Decoding:
+        """How answers are found in practice, which must differ for there to be anything to learn.
+
+        They are sampled from the organelle's own distribution, the policy that learning improves; or, under a
+        rule that perturbs, the best ones in the midst of noise: of other chance its traces know nothing.
+        """
+        perturbation = getattr(self.plasticity, "perturbation", 0.0)
+        return Decoding(perturbation=perturbation) if perturbation else Decoding(temperature=1.0)
 
     def lora_parameters(self, rank: int) -> int:
         """Parameters that an adapter of that rank holds."""
         return self.host.layout.size(rank)
+
+    def read_parameters(self, rank: int) -> int:
+        """Those of them that read inputs: the sizes of all A."""
+        return rank * sum(d_in for _, d_in, _ in self.host.layout.modules)

@@ -93,10 +93,8 @@ class Examiner:
             rows = [Row(questions[i].prompt, slots[choices[i]], questions[i].reply_limit) for i in chosen]
             rollouts = self.host.rollout(rows, None, Decoding())
             for place, index in enumerate(chosen):
-                length = int(rollouts.lengths[place])
-                confidence = float(rollouts.log_probabilities[place, :length].mean()) if length else 0.0
-                read = int(rollouts.prompt_lengths[place])
-                found[index] = Reply(rollouts.texts[place], read, length, confidence)
+                read, written = int(rollouts.prompt_lengths[place]), int(rollouts.lengths[place])
+                found[index] = Reply(rollouts.texts[place], read, written, rollouts.confidence(place))
         return [found[index] for index in range(len(questions))]
 
     def _graded(self, question: Question, who: OrganelleId, reply: Reply) -> Answer:

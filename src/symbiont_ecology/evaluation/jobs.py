@@ -28,7 +28,7 @@ from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Candidates, Evalua
 from symbiont_ecology.evaluation.protocol import Arm, Protocol
 from symbiont_ecology.evaluation.questions import Question
 from symbiont_ecology.evaluation.shifts import draw_shifts
-from symbiont_ecology.events import read_events
+from symbiont_ecology.events import Acted, read_events
 from symbiont_ecology.files import write_whole
 
 OUTCOME_FILE, LEGS_FILE = "outcome.json", "legs.json"
@@ -193,10 +193,12 @@ def outcome_of_run(
     state = candidates.portfolio.state
     # Not beyond the checkpoint: what a killed run did after it will be done again.
     events = list(islice(read_events(candidates.folder / runs.EVENTS_FILE), state.next_seq))
+    practice = [one for one in events if isinstance(one, Acted) and one.purpose == "practice"]
     return {
         "systems": systems,
         "life": asdict(biography(events)),
         "course": [list(astuple(moment)) for moment in chronicle(events)],
+        "solved": sum(sum(one.rewards) for one in practice),
         "coverage": state.archive.coverage,
         "train": asdict(state.budget.train),
         "selection_flops": candidates.selection.flops,

@@ -15,19 +15,21 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST, EcologyState, Elite
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.evaluation.answers import Answer
-from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.events import Acted, Event, Upheaved, read_events
 from symbiont_ecology.routing.routers import Observation, Promise, routers
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Depth, Item, OrganelleId
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.blobs import BlobStore
 
-FADE = 0.8
-"""What a verdict is worth to the router, for each generation that it lies before the candidate's own."""
+HALF_LIFE = 50
+"""Verdicts per cell, of everyone together, after which an older one is worth half as much to the router."""
 
 
 @dataclass(frozen=True)
@@ -116,16 +118,38 @@ def _observations(folder: Path, state: EcologyState, config: RunConfig) -> list[
         moments[elite.who][elite_id(elite)] = elite.generation
     if not moments:  # nobody was judged: the living are the candidates
         moments |= {who: {who: state.generation - 1} for who in state.population}
-    observations = []
     # Not beyond the checkpoint: what a killed run did after it will be done again.
-    for event in islice(read_events(folder / "events.jsonl"), state.next_seq):
+    events = list(islice(read_events(folder / "events.jsonl"), state.next_seq))
+    practised = _practised(events, state.generation)
+    observations, opened = [], _opened(events)
+    for event in events:
         if not isinstance(event, Acted):
             continue
-        known = {who: FADE ** (then - event.generation) for who, then in moments[event.id].items()}
-        for who, weight in {HOST: 1.0}.items() if event.id == HOST else known.items():
-            if 0.01 <= weight <= 1:  # not long before the candidate's moment, and not after it
+        if event.id == HOST:
+            observations += _seen(event, HOST, 1.0, tasks)
+            continue
+        if event.generation <= opened.get(event.cell, -1):  # another world
+            continue
+        for who, then in moments[event.id].items():
+            age = (practised[then] - practised[event.generation]) / len(tasks.cells)
+            weight = 0.5 ** (age / HALF_LIFE)
+            if 0.1 <= weight <= 1:  # not long before the candidate's moment, and not after it
                 observations += _seen(event, who, weight, tasks)
     return observations
+
+
+def _practised(events: Sequence[Event], generations: int) -> np.ndarray:
+    """Rollouts of practice up to each generation, ``(generations + 1,)``."""
+    counts = np.zeros(generations + 1)
+    for event in events:
+        if isinstance(event, Acted) and event.purpose == "practice":
+            counts[event.generation] += len(event.items) * max(event.samples, 1)
+    return counts.cumsum()
+
+
+def _opened(events: Sequence[Event]) -> dict[str, int]:
+    """The last generation in which the world was found to have changed, by cell."""
+    return {cell: event.generation for event in events if isinstance(event, Upheaved) for cell in event.cells}
 
 
 def _seen(event: Acted, who: OrganelleId, weight: float, tasks: TaskMixture) -> list[Observation]:

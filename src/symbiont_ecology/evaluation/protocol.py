@@ -156,7 +156,8 @@ class Protocol(BaseModel):
         for arm in self.own_arms if self.base else ():
             config = self.config(arm, 1.0, 0)
             digest.update(config.model_dump_json().encode())
-            digest.update(repr(components(config)).encode())  # with the defaults of their fields
+            # With the defaults of their fields, and of the parts that they have built for themselves.
+            digest.update(repr([vars(part) for part in components(config)]).encode())
         return digest.hexdigest()[:16]
 
     def config(self, arm: str, budget: float, seed: int, tuned: tuple[str, ...] = ()) -> RunConfig:

@@ -3,7 +3,8 @@
 *host*: the bare host. *single*: the one candidate that is best over all cells. *family* and *cell*: the elite
 with the best record there; oracles, since they read labels. *learned*: the run's label-free router, which may
 abstain to the host; *committed*: the same without abstaining. *vote*: what most of the router's favourites
-say. *cascade*: the router's favourite, and the next one where it is unsure.
+say. *cascade*: the router's favourite, and the next one where it is unsure. *surest*: everyone, and who is
+surest has the say.
 """
 
 from __future__ import annotations
@@ -96,14 +97,21 @@ def cascade(portfolio: Portfolio, questions: Sequence[Question], ask: Ask) -> li
         answers = ask([questions[index] for index in asked], [ranked[index][place] for index in asked])
         for index, one in zip(asked, answers, strict=True):
             found[index].append(one)
-    return [
-        replace(max(some, key=lambda one: one.confidence), cost=sum((one.cost for one in some), Cost()))
-        for some in found
-    ]
+    return [_surest(some) for some in found]
+
+
+def surest(portfolio: Portfolio, questions: Sequence[Question], ask: Ask) -> list[Answer]:
+    """Everyone answers, the host too, and the surest answer stands: neither labels nor a router are needed.
+
+    Of an organelle that holds several cells, only its latest moment is asked.
+    """
+    moments = sorted(portfolio.elites, key=lambda who: int(who.partition("@")[2] or 0))
+    latest = {who.partition("@")[0]: who for who in moments}
+    return _together([HOST, *latest.values()], questions, ask)
 
 
 ROUTINGS: Mapping[str, Routing] = {
-    one.__name__: one for one in (host, single, family, cell, learned, committed, vote, cascade)
+    one.__name__: one for one in (host, single, family, cell, learned, committed, vote, cascade, surest)
 }
 
 
@@ -152,6 +160,16 @@ def _ranked(portfolio: Portfolio, questions: Sequence[Question], most: int) -> l
     order = np.argsort(-portfolio.promise(prompts), axis=1, kind="stable")[:, :most]
     ranked = {prompt: [everyone[place] for place in row] for prompt, row in zip(prompts, order, strict=True)}
     return [ranked[one.prompt] for one in questions]
+
+
+def _together(whom: Sequence[OrganelleId], questions: Sequence[Question], ask: Ask) -> list[Answer]:
+    answers = ask([one for one in questions for _ in whom], [who for _ in questions for who in whom])
+    return [_surest(answers[start : start + len(whom)]) for start in range(0, len(answers), len(whom))]
+
+
+def _surest(some: Sequence[Answer]) -> Answer:
+    """Paid for are all."""
+    return replace(max(some, key=lambda one: one.confidence), cost=sum((one.cost for one in some), Cost()))
 
 
 def _elected(ballot: Sequence[Answer]) -> Answer:

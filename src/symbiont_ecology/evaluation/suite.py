@@ -35,8 +35,10 @@ Watcher = Callable[[Job, float], None]
 """Called with every finished job and its seconds."""
 
 
-def check_protocol(protocol: Protocol) -> None:
+def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy")) -> None:
     """Builds every part of every arm but the host, so that a mistake is found before anything is run.
+
+    ``alike`` are the parts of a config that all arms must have in common.
 
     Raises:
         ConfigError: one line that says which arm and what is wrong.
@@ -48,16 +50,16 @@ def check_protocol(protocol: Protocol) -> None:
             check(protocol.config(name, protocol.budgets[0], 0, tuned))
     for shift in protocol.shifts:
         find_shift(shift)
-    _check_alike(protocol)
+    _check_alike(protocol, alike)
 
 
-def _check_alike(protocol: Protocol) -> None:
+def _check_alike(protocol: Protocol, alike: Sequence[str]) -> None:
     """Arms that met other questions, hosts or prices could not be compared."""
     first = protocol.config(protocol.own_arms[0], protocol.budgets[0], 0)
     tuned = [(name, option) for name in protocol.own_arms for option in protocol.arms[name].tune]
     for name, option in tuned:
         config = protocol.config(name, protocol.budgets[0], 0, option)
-        for part in ("tasks", "economy"):
+        for part in alike:
             if getattr(config, part) != getattr(first, part):
                 raise ConfigError(f"arms.{name}: expected the {part} of {protocol.own_arms[0]!r}, got others")
         if config.host.model != first.host.model:

@@ -31,12 +31,12 @@ WORTH_SHRINKING = 0.75
 
 @dataclass(frozen=True)
 class Request:
-    """What to write, one entry per row. ``uniforms[i]`` has ``limits[i]`` numbers in [0, 1), or greedy."""
+    """What to write, one entry per row. ``uniforms[i]``: ``limits[i]`` numbers in [0, 1); None is greedy."""
 
     prompts: Sequence[np.ndarray]
     slots: Sequence[int]
     limits: Sequence[int]
-    uniforms: Sequence[np.ndarray] | None
+    uniforms: Sequence[np.ndarray | None] | None
     decoding: Decoding
     end_tokens: tuple[int, ...]
     text: Callable[[Sequence[int]], str]  # of token ids, to look for stop texts
@@ -149,9 +149,10 @@ class _Chooser:
         self._ends = torch.tensor(request.end_tokens, dtype=torch.int64, device=device)
         self._uniforms: np.ndarray | None = None
         if request.uniforms is not None:
-            self._uniforms = np.zeros((len(request.uniforms), max(request.limits)))
+            self._uniforms = np.full((len(request.uniforms), max(request.limits)), np.nan)
             for target, numbers in zip(self._uniforms, request.uniforms, strict=True):
-                target[: len(numbers)] = numbers
+                if numbers is not None:
+                    target[: len(numbers)] = numbers
 
     def choose(self, logits: Tensor, time: int, source: np.ndarray) -> tuple[Tensor, Tensor]:
         """Tokens ``(rows,)`` and their log-probabilities under the model itself, from ``(rows, vocab)``."""
@@ -159,11 +160,11 @@ class _Chooser:
         allowed = logits
         if time < self._decoding.min_new_tokens and len(self._ends):
             allowed = logits.index_fill(1, self._ends, -torch.inf)
-        if self._uniforms is None:
-            tokens = allowed.argmax(-1)
-        else:
+        tokens = allowed.argmax(-1)
+        if self._uniforms is not None:
             uniforms = torch.from_numpy(self._uniforms[source, time]).to(logits.device)
-            tokens = _inverse_cdf(allowed, uniforms, self._decoding)
+            drawn = _inverse_cdf(allowed, uniforms.nan_to_num(), self._decoding)
+            tokens = torch.where(uniforms.isnan(), tokens, drawn)
         return tokens, -F.cross_entropy(logits, tokens, reduction="none")
 
 

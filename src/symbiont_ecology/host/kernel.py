@@ -241,14 +241,14 @@ class HostKernel:
         )
 
     def rollout(
-        self, rows: Sequence[Row], draws: Sequence[np.random.Generator] | None, decoding: Decoding
+        self, rows: Sequence[Row], draws: Sequence[np.random.Generator | None] | None, decoding: Decoding
     ) -> Rollouts:
         """Answers every row in one batch, whichever slots they belong to.
 
         Args:
             rows: prompts; ``slot`` may be ``HOST_SLOT``.
-            draws: one generator per row; not read (and may be None) when greedy. A row's text depends on
-                its own generator alone, not on its neighbours.
+            draws: one generator per row; a row without one answers greedily and unperturbed, as all do
+                when the decoding is greedy. A row's text depends on its own generator alone.
             decoding: the rule that picks tokens.
         """
         for row in rows:
@@ -265,7 +265,9 @@ class HostKernel:
             )
         uniforms = tracer = None
         if draws is not None and decoding.temperature > 0:
-            uniforms = [draw.random(limit) for draw, limit in zip(draws, limits, strict=True)]
+            uniforms = [
+                draw.random(limit) if draw else None for draw, limit in zip(draws, limits, strict=True)
+            ]
         if draws is not None and decoding.perturbation > 0:
             tracer = self._tracer(prompts, limits, draws, decoding.perturbation)
         request = writing.Request(
@@ -372,17 +374,18 @@ class HostKernel:
         self,
         prompts: Sequence[np.ndarray],
         limits: Sequence[int],
-        draws: Sequence[np.random.Generator],
+        draws: Sequence[np.random.Generator | None],
         std: float,
     ) -> Tracer:
-        """A tracer with each row's noise drawn from its own generator."""
+        """A tracer with each row's noise drawn from its own generator, if it has one."""
         if min((len(prompt) for prompt in prompts), default=2) < 2:
             raise HostError("expected prompts of two tokens or more to trace, got one of a single token")
         longest = max(limits, default=0)
         tracer = Tracer(self._decoder.sites, self.layout, self.rank, len(prompts), longest)
         for row, (draw, limit) in enumerate(zip(draws, limits, strict=True)):
-            noise = draw.standard_normal((limit, tracer.width), dtype=np.float32)
-            tracer.perturb(row, noise * np.float32(std))
+            if draw is not None:
+                noise = draw.standard_normal((limit, tracer.width), dtype=np.float32)
+                tracer.perturb(row, noise * np.float32(std))
         return tracer
 
     def _within_memory(self, work: Callable[[MemoryBudget], T]) -> T:

@@ -26,7 +26,8 @@ class Tracer:
         self._names = [[name for name, _, _ in site if name in adapted] for site in sites]
         widths = [rank * len(names) for names in self._names]
         self._starts = np.cumsum([0, *widths])
-        self._read = [np.zeros((rows, steps, site[0][1]), dtype=np.float32) for site in sites]
+        reads = [site[0][1] if names else 0 for site, names in zip(sites, self._names, strict=True)]
+        self._read = [np.zeros((rows, steps, d_in), dtype=np.float32) for d_in in reads]
         self._noise = np.zeros((rows, steps, self.width), dtype=np.float32)
         self._rows, self._step = np.zeros(0, dtype=np.int64), 0
 

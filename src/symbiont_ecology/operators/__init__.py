@@ -1,12 +1,20 @@
 """Variation of adapter weights: one mutation, crossover or merge per file. Parents never change."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 import numpy as np
 
 from symbiont_ecology.registry import Registry
-from symbiont_ecology.weights import AdapterWeights
+from symbiont_ecology.weights import AdapterWeights, Memory
+
+
+@dataclass(frozen=True)
+class Parent(AdapterWeights):
+    """A parent's weights, and what its learning left behind; most operators look at the weights alone."""
+
+    memory: Memory = field(default_factory=Memory)
 
 
 class Operator(Protocol):
@@ -15,7 +23,7 @@ class Operator(Protocol):
     arity: ClassVar[int]
     """How many parents it takes."""
 
-    def __call__(self, parents: Sequence[AdapterWeights], generator: np.random.Generator) -> AdapterWeights:
+    def __call__(self, parents: Sequence[Parent], generator: np.random.Generator) -> AdapterWeights:
         """The child; equal draws give equal children."""
 
 

@@ -18,6 +18,8 @@ from symbiont_ecology.weights import AdapterWeights
 class Gaussian:
     """Adds noise to every factor, scaled to that factor's own root mean square (Such et al. 2017,
     arXiv:1712.06567, made scale-free), so that large and small modules are jittered alike.
+
+    What this does to ΔW depends on how it is factored; ``svd_noise`` does not.
     """
 
     sigma: NonNegativeFloat = 0.02  # noise relative to the root mean square of each factor, >= 0

@@ -7,6 +7,7 @@ from typing import ClassVar, Protocol
 from symbiont_ecology.ecology import Outcome
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.types import Item
+from symbiont_ecology.weights.traces import Trace
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,16 @@ class Teaching:
     item: Item
     completion: tuple[int, ...]
     weight: float
+    trace: Trace | None = None
+    """What the rollout left behind; it is then learned from without a backward pass."""
 
 
 class Plasticity(Protocol):
-    """A rule of learning. Frozen; what it must remember goes into the organelle's notes."""
+    """A rule of learning. Frozen; what it must remember goes into the organelle's notes.
+
+    With a field ``perturbation`` above 0 everyone practises under noise of that standard deviation on what A
+    makes of its inputs, and outcomes hold the traces of their rollouts.
+    """
 
     sees_gold: ClassVar[bool]
     """Whether it uses gold answers and not verdicts alone."""

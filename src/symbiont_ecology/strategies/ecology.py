@@ -7,12 +7,12 @@ a lineage that earns less than it costs ends; where the population thins out, th
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
-import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import (
@@ -21,18 +21,21 @@ from symbiont_ecology.ecology import (
     Decision,
     EcologyState,
     Found,
-    Genome,
     Organelle,
     Outcome,
     Trial,
     cell_name,
 )
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
-from symbiont_ecology.operators import operators
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.rng import Draw
+from symbiont_ecology.routing.curricula import curricula
 from symbiont_ecology.strategies import Scene, strategies
+from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.types import Cell, Item, OrganelleId
+
+USUAL = ("upheaval", "thrift", "breeding", "refounding")
+"""The mechanisms of an ecology, in the order in which they act."""
 
 
 @strategies.register("ecology")
@@ -40,49 +43,78 @@ from symbiont_ecology.types import Cell, Item, OrganelleId
 class Ecology:
     """Organelles compete for questions; success is energy, and energy is offspring."""
 
-    founders: PositiveInt = 8  # organelles at the start, and the size below which the archive refounds
+    founders: PositiveInt = 1  # organelles at the start
     capacity: PositiveInt = 16  # most organelles alive
-    questions: PositiveInt = 4  # per cell and generation
-    samples: PositiveInt = 4  # rollouts per question
-    probes: NonNegativeInt = 1  # questions per generation to the bare host, for the router
-    breed_at: NonNegativeInt = 60_000  # balance from which an organelle breeds, in mATP, dowry included
+    ranks: PositiveInt = 64  # most units of LoRA rank over all organelles alive
+    questions: PositiveFloat = 1  # per cell and generation, on average
+    curriculum: Spec = "unmastered"  # which cells they are about
+    samples: PositiveInt = 1  # rollouts per question
+    probes: NonNegativeInt = 0  # questions per generation to the bare host, for the router
     learning_rate: PositiveFloat = 0.005  # founders' mean of the heritable step size, > 0
-    spread: NonNegativeFloat = 0.3  # std of a child's log step size around its parent's, >= 0
-    mutation: Spec = field(default_factory=lambda: {"kind": "gaussian"})  # operator on a child's weights
+    aging: NonNegativeFloat = 100.0  # updates from which on the step size falls with their root; 0: never
+    mechanisms: dict[str, dict[str, object] | bool] = field(default_factory=dict)  # knobs by name, or false
     is_mortal: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _ = self.ways, curricula.build(self.curriculum)  # a mistake shows before a host is loaded
+
+    @cached_property
+    def ways(self) -> tuple[Mechanism, ...]:
+        """The mechanisms, in the order in which they act."""
+        chosen = dict.fromkeys(USUAL, True) | self.mechanisms
+        return tuple(
+            mechanisms.build({"kind": name, **(knobs if isinstance(knobs, dict) else {})})
+            for name, knobs in chosen.items()
+            if knobs is not False
+        )
 
     def found(self, scene: Scene) -> Sequence[Decision]:
         """Founders start as the host itself (B = 0) and differ in A."""
-        return [Found({"learning_rate": self.learning_rate}, scene.rank) for _ in range(self.founders)]
+        return [Found(self._traits, scene.rank) for _ in range(self.founders)]
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """Hands out the questions of all cells among those who can pay for them."""
-        demand = [cell for cell in scene.tasks.cells for _ in range(self.questions)]
+        cells = scene.tasks.cells
+        count = max(round(self.questions * len(cells)), 1)
+        demand = curricula.build(self.curriculum).demand(cells, state.watches, count, draw("demand"))
         allowance = {o.id: self._affordable(o, state, scene) for o in state.population.values()}
         assigned = scene.allocator.assign(demand, state.beliefs, allowance, draw("allocate"))
         taken: dict[tuple[OrganelleId, Cell], list[Item]] = defaultdict(list)
         items = {
-            cell: iter(scene.tasks.draw(cell, self.questions, draw("items", *cell)))
-            for cell in scene.tasks.cells
+            cell: iter(scene.tasks.draw(cell, asked, draw("items", *cell)))
+            for cell, asked in Counter(demand).items()
         }
         for who, cell in assigned:
             taken[who, cell].append(next(items[cell]))
         practice = [
-            Trial(who, tuple(asked), self.samples) for (who, _), asked in sorted(taken.items(), key=_order)
+            Trial(who, tuple(own), self.samples) for (who, _), own in sorted(taken.items(), key=_order)
         ]
-        return practice + self._probe(scene, draw)
+        return (
+            practice
+            + self._probe(scene, draw)
+            + [t for way in self.ways for t in way.ask(state, scene, draw)]
+        )
 
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
     ) -> Sequence[Decision]:
-        """The rich breed while there is room; a thin population is refounded."""
+        """Every mechanism decides in turn, on the room that those before it left."""
         decisions: list[Decision] = []
-        rich = [o for o in state.population.values() if state.ledger.balance(o.id) >= self.breed_at]
-        places = self.capacity - len(state.population)
-        for index in draw("breeders").permutation(len(rich))[: max(places, 0)]:
-            decisions.append(self._child(rich[index], draw))
-        missing = self.founders - len(state.population) - len(decisions)
-        return decisions + [self._refounded(state, scene, draw("refound", k)) for k in range(max(missing, 0))]
+        for way in self.ways:
+            decisions += way.tell(state, outcomes, scene, self._room(state, scene, decisions), draw)
+        return decisions
+
+    def _room(self, state: EcologyState, scene: Scene, decisions: Sequence[Decision]) -> Room:
+        """What is left of places and of rank when those come who are decided on, at full rank."""
+        coming = sum(isinstance(decision, Found | Birth) for decision in decisions)
+        held = sum(organelle.genome.rank for organelle in state.population.values())
+        ranks = max(self.ranks - held - coming * scene.rank, 0)
+        places = max(self.capacity - len(state.population) - coming, 0)
+        return Room(min(places, ranks // scene.rank), ranks, self._traits)
+
+    @property
+    def _traits(self) -> dict[str, float]:
+        return {"learning_rate": self.learning_rate, "aging": self.aging}
 
     def _affordable(self, organelle: Organelle, state: EcologyState, scene: Scene) -> int:
         """Questions that the balance pays for if every rollout is also learned from.
@@ -99,23 +131,6 @@ class Ecology:
         generator, cells = draw("probe"), scene.tasks.cells
         chosen = [cells[index] for index in generator.integers(len(cells), size=self.probes)]
         return [Trial(HOST, scene.tasks.draw(cell, 1, generator), purpose="probe") for cell in chosen]
-
-    def _child(self, parent: Organelle, draw: Draw) -> Birth:
-        step = float(np.exp(self.spread * draw("traits", parent.id).standard_normal()))
-        traits = {"learning_rate": parent.genome.traits["learning_rate"] * step}
-        spec = self.mutation if isinstance(self.mutation, str) else self.mutation["kind"]
-        return Birth((parent.id,), operators.build(self.mutation), str(spec), traits)
-
-    def _refounded(self, state: EcologyState, scene: Scene, generator: np.random.Generator) -> Found:
-        """An elite of a cell drawn by its price, or a fresh founder while the archive is empty."""
-        elites = sorted(state.archive.elites.items())
-        traits = {"learning_rate": self.learning_rate}
-        if not elites:
-            return Found(traits, scene.rank)
-        worth = np.array([scene.prices.price(state.success[name]) for name, _ in elites])
-        worth += not worth.any()  # nothing pays: all alike
-        _, elite = elites[int(generator.choice(len(elites), p=worth / worth.sum()))]
-        return Found(traits, elite.rank, Genome(elite.weights, elite.rank, traits), operator="refounded")
 
 
 def _order(entry: tuple[tuple[OrganelleId, Cell], list[Item]]) -> tuple[OrganelleId, str]:

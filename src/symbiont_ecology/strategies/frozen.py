@@ -24,8 +24,8 @@ class Frozen:
     """
 
     founders: PositiveInt = 8  # organelles at the start
-    questions: PositiveInt = 4  # per cell and generation
-    samples: PositiveInt = 4  # rollouts per question
+    questions: PositiveInt = 1  # per cell and generation
+    samples: PositiveInt = 1  # rollouts per question
     b_std: PositiveFloat = 0.02  # standard deviation of the founders' B, > 0
     is_mortal: ClassVar[bool] = True
 

@@ -26,8 +26,8 @@ class Independent:
     """
 
     learners: PositiveInt | None = None  # how many; None is one for each family
-    questions: PositiveInt = 4  # per cell and generation
-    samples: NonNegativeInt = 4  # rollouts per question; 0 only reads, for supervised plasticity
+    questions: PositiveInt = 1  # per cell and generation
+    samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised plasticity
     learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
     is_mortal: ClassVar[bool] = False
 

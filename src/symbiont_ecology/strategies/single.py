@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Retire, Trial, alarm
 from symbiont_ecology.rng import Draw
+from symbiont_ecology.routing.curricula.even import Even
 from symbiont_ecology.strategies import Scene, strategies
+
+PATIENCE = 12
+"""Generations that a new start is left alone."""
 
 
 @strategies.register("single")
@@ -22,23 +27,25 @@ class Single:
     world, since one that only goes on never recovers. ``samples: 0`` with supervised plasticity is SFT.
     """
 
-    questions: PositiveInt = 4  # per cell and generation
-    samples: NonNegativeInt = 4  # rollouts per question; 0 only reads, for supervised plasticity
+    questions: PositiveFloat = 1  # per cell and generation; below 1 each generation asks in some cells only
+    samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised plasticity
     learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
+    aging: NonNegativeFloat = 0.0  # updates from which on the step size falls with their root; 0: never
     reset: NonNegativeFloat = 0.0  # alarm (ecology.watch) at which it starts anew; 0: never
-    patience: PositiveInt = 12  # generations that a new start is left alone
     is_mortal: ClassVar[bool] = False
 
     def found(self, scene: Scene) -> Sequence[Decision]:
         """The one organelle, which starts as the host itself (B = 0)."""
-        return [Found({"learning_rate": self.learning_rate}, scene.rank)]
+        return [Found({"learning_rate": self.learning_rate, "aging": self.aging}, scene.rank)]
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """All questions of all cells."""
+        cells = scene.tasks.cells
+        demand = Even().demand(cells, {}, max(round(self.questions * len(cells)), 1), draw("demand"))
         return [
-            Trial(who, scene.tasks.draw(cell, self.questions, draw("items", *cell)), self.samples)
+            Trial(who, scene.tasks.draw(cell, asked, draw("items", *cell)), self.samples)
             for who in state.population
-            for cell in scene.tasks.cells
+            for cell, asked in Counter(demand).items()
         ]
 
     def tell(
@@ -47,7 +54,7 @@ class Single:
         """Nothing, unless it was quarantined for a NaN or the world changed: it is then founded anew."""
         decisions: list[Decision] = []
         for organelle in state.population.values():
-            is_settled = state.generation - organelle.born >= self.patience
+            is_settled = state.generation - organelle.born >= PATIENCE
             if self.reset and is_settled and alarm(state.watches.values()) >= self.reset:
                 decisions.append(Retire(organelle.id, "reset"))
         return [*decisions, *self.found(scene)] if decisions or not state.population else []

@@ -103,9 +103,10 @@ class TaskFamily(ABC):
 
         A reply that offers more than one answer (other conventions, other values) scores 0.
         """
-        offers = {line for line in answer_lines(reply) if self.answer_shape.fullmatch(line)}
-        answer = final_answer(reply)
-        if offers - {answer} or (set(answer_lines(reply)) & self.other_offers(item)):
+        lines = answer_lines(reply)
+        answer = lines[-1] if lines else ""
+        offers = {line for line in lines if self.answer_shape.fullmatch(line)}
+        if offers - {answer} or (set(lines) & self.other_offers(item)):
             return 0.0
         return float(answer != "" and self.is_right(item, answer))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -26,7 +27,7 @@ class AdapterLayout:
         """Length of the flat vector at that rank (parameters)."""
         return rank * self.width
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Parameters per unit of rank."""
         return sum(d_in + d_out for _, d_in, d_out in self.modules)

@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -34,11 +35,25 @@ class _Blob:
     @property
     def ref(self) -> BlobRef:
         """160 bits over everything that makes the blob what it is."""
-        digest = hashlib.blake2b(self.header.encode(), digest_size=20)
+        digest = hashlib.sha256(self.header.encode())
         for name, array in sorted(self.arrays.items()):
             digest.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
-            digest.update(array.tobytes())
-        return digest.hexdigest()
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()[:40]
+
+
+@lru_cache(maxsize=256)
+def _header(layout: AdapterLayout, rank: int, scaling: float) -> str:
+    """Of an adapter's blob."""
+    return json.dumps({"layout": layout.modules, "rank": rank, "scaling": scaling})
+
+
+@lru_cache(maxsize=256)
+def _facts(header: str) -> tuple[AdapterLayout, int, float]:
+    """What such a header says."""
+    found = json.loads(header)
+    layout = AdapterLayout(tuple((name, d_in, d_out) for name, d_in, d_out in found["layout"]))
+    return layout, found["rank"], found["scaling"]
 
 
 class BlobStore:
@@ -52,17 +67,15 @@ class BlobStore:
 
     def put_weights(self, weights: AdapterWeights) -> BlobRef:
         """Keeps an adapter and returns its reference."""
-        header = {"layout": weights.layout.modules, "rank": weights.rank, "scaling": float(weights.scaling)}
-        return self._put(_Blob(json.dumps(header), {"vector": weights.vector}))
+        header = _header(weights.layout, weights.rank, float(weights.scaling))
+        return self._put(_Blob(header, {"vector": weights.vector}))
 
     def weights(self, ref: BlobRef) -> AdapterWeights:
         """The adapter of that reference; RunError when it is missing, damaged or no adapter."""
         blob = self._get(ref)
-        header = json.loads(blob.header)
-        if "layout" not in header:
+        if "vector" not in blob.arrays:
             raise RunError(f"blob {ref} in {self.folder} holds a memory, expected adapter weights")
-        layout = AdapterLayout(tuple((name, d_in, d_out) for name, d_in, d_out in header["layout"]))
-        return AdapterWeights(layout, header["rank"], header["scaling"], blob.arrays["vector"])
+        return AdapterWeights(*_facts(blob.header), blob.arrays["vector"])
 
     def put_memory(self, memory: Memory) -> BlobRef:
         """Keeps a memory and returns its reference."""

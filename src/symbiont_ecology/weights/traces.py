@@ -9,14 +9,18 @@ passes only, and a reward that says no more than right or wrong.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from symbiont_ecology.weights.adapter import AdapterLayout
+from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Memory
+
+BETA_FIRST, BETA_SECOND, EPSILON = 0.9, 0.95, 1e-8
+LOUD = 4.0
+"""How much what A says weighs at first: at this, the step sizes that suit a backward pass suit traces too."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Traces:
     """Of every row of a batch, token by token and module by module.
 
@@ -37,3 +41,44 @@ class Traces:
             pushed = (noise[..., :rank] * scale).reshape(-1, rank)
             vector[a] = (pushed.T @ read.reshape(-1, d_in)).reshape(-1)
         return vector
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One row of the traces of a batch."""
+
+    traces: Traces
+    row: int
+
+
+def ascended(
+    weights: AdapterWeights, memory: Memory, credit: np.ndarray, rate: float
+) -> tuple[AdapterWeights, Memory]:
+    """One Adam step of size ``rate`` up a credit ``(layout.size(rank),)`` (Kingma & Ba 2014)."""
+    step = memory.step + 1
+    first, second = (
+        np.zeros_like(credit) if past is None else past for past in (memory.first, memory.second)
+    )
+    first = BETA_FIRST * first + (1 - BETA_FIRST) * credit
+    second = BETA_SECOND * second + (1 - BETA_SECOND) * credit**2
+    spread = np.sqrt(second / (1 - BETA_SECOND**step)) + EPSILON
+    vector = weights.vector + rate / (1 - BETA_FIRST**step) * first / spread
+    return replace(weights, vector=vector.astype(np.float32)), Memory(step, first, second, memory.notes)
+
+
+def is_deaf(weights: AdapterWeights) -> bool:
+    """Whether there is a module with B = 0, as all have at first: what A says then goes unheard."""
+    return not all(b.any() for _, _, b in weights.factors())
+
+
+def awoken(weights: AdapterWeights, generator: np.random.Generator) -> AdapterWeights:
+    """The same function with an A to learn: where B was 0, A is 0 and B ~ N(0, ``LOUD``² ÷ (rank · modules)).
+
+    So noise of one size makes one size of noise in all that the modules write, whatever rank and number.
+    """
+    vector, scale = weights.vector.copy(), LOUD / np.sqrt(weights.rank * len(weights.layout.modules))
+    for _, a, b, _, d_out in weights.layout.blocks(weights.rank):
+        if not vector[b].any():
+            vector[a] = 0.0
+            vector[b] = scale * generator.standard_normal(weights.rank * d_out)
+    return replace(weights, vector=vector)

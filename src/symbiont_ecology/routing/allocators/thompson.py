@@ -45,5 +45,4 @@ class Thompson:
 
     def update(self, belief: Belief, rewards: Sequence[float]) -> Belief:
         """Old counts fade, new verdicts are added."""
-        wins = sum(rewards)
-        return Belief(self.fade * belief.successes + wins, self.fade * belief.failures + len(rewards) - wins)
+        return belief.faded(self.fade, rewards)

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import PositiveInt
 
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.routing.routers import Observation, Promise, routers
 from symbiont_ecology.types import OrganelleId
 
+LONGEST, RIDGE = 6, 1.0
+"""Longest n-gram, in characters; strength of the pull towards the host's mean."""
 PIECE = 1024
 """Prompts that are embedded at once: bounds memory."""
 
@@ -31,8 +33,6 @@ class Lexical:
     """Abstains to the bare host unless an organelle promises ``margin`` more than it."""
 
     features: PositiveInt = 4096  # hash buckets
-    longest: PositiveInt = 6  # longest n-gram, in characters
-    ridge: PositiveFloat = 1.0  # strength of the pull towards the host's mean, > 0
     margin: float = 0.02  # promised gain in success below which the host answers
 
     def fit(self, observations: Sequence[Observation], candidates: Sequence[OrganelleId]) -> Promise:
@@ -43,7 +43,7 @@ class Lexical:
         host = seen.get(HOST, [])
         prior = sum(o.verdict for o in host) / len(host) if host else 0.0
         everyone = [HOST, *candidates]
-        known = np.array(sorted({code for o in observations for code in _ngrams(o.prompt, self.longest)[0]}))
+        known = np.array(sorted({code for o in observations for code in _ngrams(o.prompt, LONGEST)[0]}))
         heads = np.stack([self._head(seen.get(who, []), prior, known) for who in everyone])
 
         def promise(prompts: Sequence[str]) -> np.ndarray:
@@ -69,7 +69,7 @@ class Lexical:
         targets = np.array([total for _, total in sums.values()]) / weights
         # The dual form: an organelle met far fewer prompts than there are features.
         kernel = embedded @ embedded.T
-        kernel[np.diag_indices_from(kernel)] += self.ridge / weights
+        kernel[np.diag_indices_from(kernel)] += RIDGE / weights
         return embedded.T @ np.linalg.solve(kernel, targets)
 
     def _embed(self, prompts: Sequence[str], known: np.ndarray) -> np.ndarray:
@@ -77,7 +77,7 @@ class Lexical:
 
         What nobody ever met must not borrow the evidence of a bucket that it happens to share.
         """
-        found = [_ngrams(prompt, self.longest) for prompt in prompts]
+        found = [_ngrams(prompt, LONGEST) for prompt in prompts]
         codes, counts = (np.concatenate(parts) for parts in zip(*found, strict=True))
         rows = np.repeat(np.arange(len(found)), [len(codes) for codes, _ in found])
         is_known = np.isin(codes, known)

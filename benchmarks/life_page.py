@@ -1,0 +1,386 @@
+"""Makes the figures and the tables of docs/life.md from docs/results/life.json.
+
+python benchmarks/life_page.py
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from symbiont_ecology.analysis.life import longest
+from symbiont_ecology.statistics import paired_interval
+
+ROOT = Path(__file__).parents[1]
+PAGE, RESULT, FIGURES = ROOT / "docs/life.md", ROOT / "docs/results/life.json", ROOT / "docs/figures"
+SHARE = 0.75
+"""Part of the groups that count as a community of specialists."""
+EARLY = 15
+"""Generations after which newcomers are hardly rare any more, where they spread."""
+BLUE, GREEN, ORANGE, GREY = "#1b6ca8", "#17805c", "#b5502b", "#8c8c8c"
+ARMS = {"ecology": GREEN, "independent": ORANGE, "single": BLUE}
+PRICES = {"scarcity": (GREEN, "prices by scarcity"), "flat": (GREY, "one price")}
+INVASIONS = {
+    "scarcity": "prices by scarcity",
+    "flat": "one price",
+    "suited": "one price, questions to whom they suit",
+}
+Record = dict[str, Any]
+
+
+def main() -> None:
+    """Draws and fills."""
+    result = json.loads(RESULT.read_text(encoding="utf-8"))
+    FIGURES.mkdir(parents=True, exist_ok=True)
+    for name, draw in FIGURE.items():
+        draw(result).savefig(FIGURES / f"{name}.png", dpi=110, metadata={"Software": None})
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), result), encoding="utf-8")
+
+
+def filled(text: str, result: Record) -> str:
+    """The page with every block as the results have it."""
+    for mark, block in BLOCKS.items():
+        pattern = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", re.DOTALL)
+        assert pattern.search(text), f"{PAGE} has no block {mark}"
+        content = "\n".join(block(result))
+        text = pattern.sub(lambda match, content=content: f"{match[1]}{content}\n{match[2]}", text)
+    return text
+
+
+def lives(result: Record, prices: str) -> list[Record]:
+    """The long lives with one kind of prices."""
+    return [one for one in result["life"] if one["prices"] == prices]
+
+
+def over_seeds(values: Sequence[float], form: str = ".1f") -> str:
+    """Mean with a 95 % t interval over seeds."""
+    found = paired_interval(values, [0.0] * len(values))
+    return f"{found.estimate:{form}} [{found.low:{form}}, {found.high:{form}}]"
+
+
+def stretch(one: Record) -> int:
+    """The longest time without a judgement that found too few groups held, in generations."""
+    step = int(one["stops"][1] - one["stops"][0])
+    return max(longest([held >= SHARE * one["groups"] for held in one["held"]]) - 1, 0) * step
+
+
+def span(name: str, one: Record, start: int, stop: int) -> np.ndarray:
+    """A curve of a life between two generations; judgements begin when there is a window to judge."""
+    values, (first, second) = np.array(one[name]), one["stops"][:2]
+    at = (first if name in ("held", "effective") else 0) + (second - first) * np.arange(len(values))
+    return values[(start < at) & (at <= stop)]
+
+
+def coexistence(result: Record) -> Iterable[str]:
+    """Specialists through a long life, and at one price while that was lived."""
+    found, flat = lives(result, "scarcity"), lives(result, "flat")
+    groups, end, common = found[0]["groups"], found[0]["stops"][-1], flat[0]["stops"][-1]
+    least = math.ceil(SHARE * groups)
+    times = [stretch(one) for one in found]
+    yield (
+        f"In {len(found)} lives of {end:,} generations, specialists of {least} or more of the {groups} groups lived side "
+        f"by side for **{over_seeds(times, '.0f')}** generations on end, {min(times)} in the worst seed. "
+        f"At one price the longest such time in {common} generations was "
+        f"{over_seeds([stretch(one) for one in flat], '.0f')}."
+    )
+    yield ""
+    columns = ((found, end // 2, end), (found, common // 2, common), (flat, common // 2, common))
+    heads = [
+        f"{'one price' if life is flat else 'scarcity'}, {start} to {stop}" for life, start, stop in columns
+    ]
+    yield f"| generations | {' | '.join(heads)} |"
+    yield "|---|---|---|---|"
+    rows: dict[str, Callable[[Record, int, int], float]] = {
+        "groups with a specialist": lambda *part: span("held", *part).mean(),
+        f"time with {least} groups or more, %": lambda *part: 100 * (span("held", *part) >= least).mean(),
+        "effective specialists": lambda *part: span("effective", *part).mean(),
+        "questions served rightly, %": lambda *part: 100 * span("served", *part).mean(),
+        "alive": lambda *part: span("population", *part).mean(),
+    }
+    for label, value in rows.items():
+        cells = [over_seeds([value(one, start, stop) for one in life]) for life, start, stop in columns]
+        yield f"| {label} | {' | '.join(cells)} |"
+    kin = [100 * one["inheritance"]["same"] for one in found]
+    chance = [100 * one["inheritance"]["chance"] for one in found]
+    by_price = sorted(flat, key=lambda one: -float(one["price"]))
+    yield ""
+    yield (
+        f"Trades run in families: {over_seeds(kin, '.0f')} % of children earned most in the group in which their "
+        f"parent did, where {over_seeds(chance, '.0f')} % would by chance. "
+        f"{sum(one['deaths'] for one in found)} organelles died, and a verified answer paid "
+        f"{over_seeds([one['price'] for one in found], '.0f')} mATP in the end, which is the one price: at "
+        f"{listed([one['price'] for one in by_price], '.0f')} mATP it held specialists of "
+        f"{listed([span('held', one, common // 2, common).mean() for one in by_price], '.1f')} groups."
+    )
+
+
+def listed(values: Iterable[float], form: str) -> str:
+    """One after the other."""
+    return ", ".join(f"{value:{form}}" for value in values)
+
+
+def activities(result: Record) -> Iterable[str]:
+    """Evolutionary activity beside the neutral shadow."""
+    found = [one["activity"] for one in lives(result, "scarcity")]
+    ratio = [one["mean"][-1] / one["shadow"][-1] for one in found]
+    above = sum(one["mean"][-1] > one["high"][-1] for one in found)
+    half = len(found[0]["mean"]) // 2
+    slopes = [
+        (one["mean"][-1] - one["mean"][half]) / (one["shadow"][-1] - one["shadow"][half]) for one in found
+    ]
+    yield (
+        f"At the end mean activity is **{over_seeds(ratio, '.2f')}** times that of the shadow, above 97.5 % of the "
+        f"shadows in {above} of {len(found)} seeds; over the second half it grew "
+        f"{over_seeds(slopes, '.2f')} times as fast as the shadow's."
+    )
+
+
+def novelties(result: Record) -> Iterable[str]:
+    """Change, novelty and diversity, a row per quarter of a life."""
+    found = [one["potentials"] for one in lives(result, "scarcity")]
+    yield "| generations | change, kinds per snapshot | novelty, kinds per snapshot | diversity, nats | lines that persist |"
+    yield "|---|---|---|---|---|"
+    count = len(found[0])
+    for part in range(4):
+        rows = slice(part * count // 4, (part + 1) * count // 4)
+        first, last = (found[0][rows][end]["generation"] for end in (0, -1))
+        cells = [
+            over_seeds([float(np.mean([one[name] for one in life[rows]])) for life in found], ".2f")
+            for name in ("change", "novelty", "diversity", "lines")
+        ]
+        yield f"| {first} to {last} | {' | '.join(cells)} |"
+
+
+def invasions(result: Record) -> Iterable[str]:
+    """How many rare types spread, and how fast, by what may favour them."""
+    yield (
+        "| | newcomers that doubled their share, % of trials | pairs in which either did | by luck, % "
+        "| their growth beyond the residents', % per generation |"
+    )
+    yield "|---|---|---|---|---|"
+    for arm, label in INVASIONS.items():
+        by_seed = [[one for one in seed["trials"] if one["arm"] == arm] for seed in result["invasions"]]
+        doubled = sum(doubles(one) for trials in by_seed for one in trials)
+        count, pairs = sum(map(len, by_seed)), [pair for trials in by_seed for pair in mutual(trials)]
+        cells = [
+            over_seeds([100 * float(np.mean([value(one) for one in trials])) for trials in by_seed], form)
+            for value, form in ((doubles, ".0f"), (lambda one: one["neutral"], ".0f"), (growth, "+.1f"))
+        ]
+        yield (
+            f"| {label} | **{doubled} of {count}**: {cells[0]} | {sum(pairs)} of {len(pairs)} | {cells[1]} | {cells[2]} |"
+        )
+    yield ""
+    every = {
+        arm: [one for seed in result["invasions"] for one in seed["trials"] if one["arm"] == arm]
+        for arm in INVASIONS
+    }
+    less = {arm: [one for one in trials if lead(one) < 0] for arm, trials in every.items()}
+    failed = [one for one in every["scarcity"] if not doubles(one)]
+    skills = [100 * float(np.mean([one[name] for one in failed])) for name in ("skill", "resident skill")]
+    yield (
+        f"Of newcomers that were right less often than the residents, {sum(map(doubles, less['scarcity']))} of "
+        f"{len(less['scarcity'])} doubled by scarcity and {sum(map(doubles, less['flat']))} of {len(less['flat'])} at "
+        f"one price. The {len(failed)} that failed by scarcity were right in {skills[0]:.0f} % of all that they were "
+        f"asked, the residents in {skills[1]:.0f} %."
+    )
+
+
+def doubles(one: Record) -> bool:
+    """Whether newcomers had twice their share in the end."""
+    return bool(one["line"][-1] * one["population"][0] >= 2 * one["line"][0] * one["population"][-1])
+
+
+def mutual(trials: Sequence[Record]) -> list[bool]:
+    """For each pair of types whether either invaded the other."""
+    spread = {(one["resident"], one["newcomer"]): doubles(one) for one in trials}
+    return [spread[pair] and spread[pair[::-1]] for pair in spread if pair < pair[::-1]]
+
+
+def growth(one: Record) -> float:
+    """Of newcomers beyond that of residents, per generation while they are rare: the slope of their log odds."""
+    early, late = (
+        math.log((one["line"][at] + 0.5) / (one["population"][at] - one["line"][at] + 0.5))
+        for at in (0, EARLY)
+    )
+    return (late - early) / EARLY
+
+
+def lead(one: Record) -> float:
+    """By how much newcomers were right more often than residents, in all that either was asked."""
+    return float(one["skill"] - one["resident skill"])
+
+
+def catastrophes(result: Record) -> Iterable[str]:
+    """Drop and recovery, by arm and toll."""
+    yield "| arm | killed | right before, % | drop, points | back after, generations, each life | lost, generations' worth |"
+    yield "|---|---|---|---|---|---|"
+    for arm, toll in strikes(result):
+        found = [one for one in result["catastrophe"] if (one["arm"], one["toll"]) == (arm, toll)]
+        back = [one["recovery"] for one in found]
+        times = sorted(math.inf if one["time"] is None else one["time"] for one in back)
+        when = ", ".join("never" if math.isinf(time) else str(time) for time in times)
+        lost = [one["lost"] / one["before"] for one in back]
+        killed = sorted({one["killed"] for one in found})
+        toll_text = f"{killed[0]} to {killed[-1]}" if len(killed) > 1 else f"{killed[0]}"
+        yield (
+            f"| {arm}, {100 * toll:.0f} % | {toll_text} | {over_seeds([100 * one['before'] for one in back])} "
+            f"| {over_seeds([100 * one['drop'] for one in back])} | {when} | {over_seeds(lost)} |"
+        )
+
+
+def strikes(result: Record) -> list[tuple[str, float]]:
+    """Arms and tolls, in order."""
+    return list(dict.fromkeys((one["arm"], one["toll"]) for one in result["catastrophe"]))
+
+
+def winters(result: Record) -> Iterable[str]:
+    """What winters do, against the summers of the same years, from the second year on."""
+    rows = {"energy, ATP": "energy", "alive": "population", "questions served rightly, %": "served"}
+    yield "| at the end of | summer | winter | difference |"
+    yield "|---|---|---|---|"
+    for label, name in rows.items():
+        scale = 100 if name == "served" else 1
+        ends = {
+            season: [
+                scale * float(np.mean(ends_of(one[name], result["year"], season)))
+                for one in result["seasons"]
+            ]
+            for season in ("summer", "winter")
+        }
+        difference = paired_interval(ends["winter"], ends["summer"])
+        yield (
+            f"| {label} | {over_seeds(ends['summer'])} | {over_seeds(ends['winter'])} "
+            f"| {difference.estimate:+.1f} [{difference.low:+.1f}, {difference.high:+.1f}] |"
+        )
+
+
+def ends_of(curve: Sequence[float], year: int, season: str) -> list[float]:
+    """Means of the last tenth of each summer or winter, from the second year on."""
+    half, tenth = year // 2, max(year // 20, 1)
+    ends = range(year + (half if season == "summer" else year), len(curve) + 1, year)
+    return [float(np.mean(curve[end - tenth : end])) for end in ends]
+
+
+BLOCKS: dict[str, Callable[[Record], Iterable[str]]] = {
+    "coexistence": coexistence,
+    "activity": activities,
+    "modes": novelties,
+    "invasion": invasions,
+    "catastrophe": catastrophes,
+    "seasons": winters,
+}
+
+
+def draw_life(result: Record) -> Figure:
+    """Specialists, activity and novelty through the long lives."""
+    figure = Figure(figsize=(11, 6.4), layout="constrained")
+    (held, effective, active), below = figure.subplots(2, 3)
+    for prices, (colour, label) in PRICES.items():
+        for axis, name in ((held, "held"), (effective, "effective")):
+            curves = np.array([one[name] for one in lives(result, prices)])
+            stops = lives(result, prices)[0]["stops"]
+            axis.plot(stops, curves.T, color=colour, alpha=0.2, lw=0.7)
+            axis.plot(stops, curves.mean(axis=0), color=colour, lw=2.2, label=label)
+    found = lives(result, "scarcity")
+    held.axhline(SHARE * found[0]["groups"], color="black", ls=":", lw=1)
+    held.set(title="groups with a specialist", ylim=(0, found[0]["groups"] + 0.4))
+    effective.set(title="effective number of specialists", ylim=(1, found[0]["groups"]))
+    effective.legend(fontsize=8, loc="lower right")
+    for one in found:
+        course = one["activity"]
+        xs = np.linspace(0, one["stops"][-1], len(course["mean"]))
+        active.plot(xs, course["mean"], color=GREEN, alpha=0.8, lw=1)
+        active.fill_between(xs, course["low"], course["high"], color=GREY, alpha=0.4, lw=0)
+    active.set(title="mean activity (grey: neutral shadows)", ylim=(0, None))
+    for axis, name in zip(below, ("change", "novelty", "diversity"), strict=True):
+        moments = [point["generation"] for point in found[0]["potentials"]]
+        curves = np.array([[point[name] for point in one["potentials"]] for one in found])
+        axis.plot(moments, curves.T, color=GREEN, alpha=0.35, lw=1)
+        axis.plot(moments, curves.mean(axis=0), color=GREEN, lw=2.2)
+        axis.set(title=f"{name}, {'nats' if name == 'diversity' else 'kinds per snapshot'}", ylim=(0, None))
+    return finished(figure, "generation")
+
+
+def draw_invasion(result: Record) -> Figure:
+    """Shares of newcomers' lines, and their growth while they were rare."""
+    figure = Figure(figsize=(11, 3.4), layout="constrained")
+    *axes, slopes = figure.subplots(1, 4)
+    for axis, (arm, label), colour in zip(axes, INVASIONS.items(), (GREEN, GREY, BLUE), strict=True):
+        trials = [one for seed in result["invasions"] for one in seed["trials"] if one["arm"] == arm]
+        shares = np.array([np.divide(one["line"], one["population"]) for one in trials])
+        axis.plot(100 * shares.T, color=colour, alpha=0.3, lw=0.7)
+        axis.plot(100 * shares.mean(axis=0), color="black", lw=2)
+        axis.set(title=label.replace(", ", ",\n"), ylim=(0, 100), xlabel="generations after they came")
+        if arm != "suited":
+            xs, ys = [100 * lead(one) for one in trials], [100 * growth(one) for one in trials]
+            slopes.scatter(xs, ys, s=9, color=colour, label=label)
+    axes[0].set_ylabel("newcomers among the living, %")
+    slopes.axhline(0, color="black", lw=0.8)
+    slopes.set(title="growth beyond the residents',\n% per generation", xlabel="right more often by, points")
+    slopes.legend(fontsize=7)
+    return finished(figure)
+
+
+def draw_shocks(result: Record) -> Figure:
+    """Success through a catastrophe, by toll; and through the years."""
+    tolls = sorted({toll for _, toll in strikes(result)})
+    figure = Figure(figsize=(11, 3.4), layout="constrained")
+    axes = figure.subplots(1, len(tolls) + 1)
+    for axis, toll in zip(axes, tolls, strict=False):
+        for arm, colour in ARMS.items():
+            curves = [
+                smoothed(one["served"])
+                for one in result["catastrophe"]
+                if one["arm"] == arm and (one["toll"] == toll or arm == "single")
+            ]
+            axis.plot(100 * np.mean(curves, axis=0), color=colour, lw=1.6, label=arm)
+            axis.fill_between(
+                range(len(curves[0])),
+                100 * np.min(curves, axis=0),
+                100 * np.max(curves, axis=0),
+                color=colour,
+                alpha=0.15,
+                lw=0,
+            )
+        axis.set(title=f"{100 * toll:.0f} % die", ylim=(0, 100), ylabel="questions served rightly, %")
+    axes[0].legend(fontsize=8, loc="lower right")
+    year = axes[-1]
+    for one in result["seasons"]:
+        year.plot(one["energy"], color=GREEN, alpha=0.7, lw=1)
+    for start in range(result["year"] // 2, len(result["seasons"][0]["energy"]), result["year"]):
+        year.axvspan(start, start + result["year"] // 2, color=BLUE, alpha=0.1, lw=0)
+    year.set(title="winters (shaded)", ylabel="energy of all living, ATP", ylim=(0, None))
+    return finished(figure, "generation")
+
+
+def smoothed(curve: Sequence[float], width: int = 5) -> np.ndarray:
+    """Means over the last few generations."""
+    padded = np.concatenate([np.full(width - 1, curve[0]), curve])
+    return np.convolve(padded, np.ones(width) / width, mode="valid")
+
+
+def finished(figure: Figure, below: str = "") -> Figure:
+    """Grids, and what lies below."""
+    for axis in figure.axes:
+        axis.grid(alpha=0.3)
+        axis.title.set_fontsize(10)
+    figure.supxlabel(below, fontsize=10)
+    return figure
+
+
+FIGURE: dict[str, Callable[[Record], Figure]] = {
+    "life": draw_life,
+    "life_invasion": draw_invasion,
+    "life_shocks": draw_shocks,
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Who descends from whom, and a file of it in the artificial-life data standard (Lalejini et al. 2019).
+
+One line per organelle that ever lived: ``id``, ``ancestor_list`` (a merge has several ancestors, a founder
+``[NONE]``), ``origin_time`` and ``destruction_time`` in generations (``inf`` for the living), and beyond the
+standard the operator that made its weights, what it died of, and their reference.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from symbiont_ecology.errors import RunError
+from symbiont_ecology.events import Born, Event, Learned, Resized, Retired
+from symbiont_ecology.types import BlobRef, OrganelleId
+
+COLUMNS = ("id", "ancestor_list", "origin_time", "destruction_time", "operator", "cause", "weights")
+
+
+@dataclass(frozen=True)
+class Taxon:
+    """One organelle from birth to death, in generations; ``died`` is None for the living."""
+
+    id: OrganelleId
+    ancestors: tuple[OrganelleId, ...]
+    born: int
+    operator: str
+    weights: BlobRef
+    died: int | None = None
+    cause: str = ""
+
+
+def phylogeny(events: Iterable[Event]) -> dict[OrganelleId, Taxon]:
+    """Everyone who ever lived, in the order of birth.
+
+    Ancestors are the parents. Who was refounded or revived has none that live, and descends from whoever had
+    its weights first: weights are named by their content.
+    """
+    taxa: dict[OrganelleId, Taxon] = {}
+    holders: dict[BlobRef, OrganelleId] = {}
+    for event in events:
+        if isinstance(event, Born):
+            holder = holders.setdefault(event.weights, event.id)
+            ancestors = event.parents or ((holder,) if holder != event.id else ())
+            taxa[event.id] = Taxon(event.id, ancestors, event.generation, event.operator, event.weights)
+        elif isinstance(event, Learned | Resized):
+            holders.setdefault(event.weights, event.id)
+        elif isinstance(event, Retired):
+            taxa[event.id] = replace(taxa[event.id], died=event.generation, cause=event.cause)
+    return taxa
+
+
+def write_phylogeny(taxa: Mapping[OrganelleId, Taxon], path: Path, *, is_tree: bool = False) -> None:
+    """Writes one CSV line per organelle. Ids are those of the run without their letter: 7 is ``o7``.
+
+    With ``is_tree`` a merge has its first parent alone for an ancestor: readers of trees, such as
+    phylotrackpy 0.2, refuse several.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(COLUMNS)
+            writer.writerows(_row(taxon, is_tree) for taxon in taxa.values())
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _row(taxon: Taxon, is_tree: bool) -> tuple[str, ...]:
+    ancestors = taxon.ancestors[:1] if is_tree else taxon.ancestors
+    listed = ",".join(_number(who) for who in ancestors) or "NONE"
+    times = str(taxon.born), "inf" if taxon.died is None else str(taxon.died)
+    return _number(taxon.id), f"[{listed}]", *times, taxon.operator, taxon.cause, taxon.weights
+
+
+def _number(who: OrganelleId) -> str:
+    return who.removeprefix("o")

@@ -1,0 +1,34 @@
+"""What is believed of an organelle in a cell: counts of what it showed there, the old ones fading."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Belief:
+    """Discounted counts of successes and failures of one organelle in one cell."""
+
+    successes: float = 0.0
+    failures: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """Posterior mean success rate under a uniform prior."""
+        return (self.successes + 1) / (self.successes + self.failures + 2)
+
+    @property
+    def std(self) -> float:
+        """Posterior standard deviation of the success rate."""
+        return math.sqrt(self.mean * (1 - self.mean) / (self.successes + self.failures + 3))
+
+    def faded(self, fade: float, rewards: Sequence[float]) -> Belief:
+        """After news: old counts count ``fade`` as much, the new verdicts are added."""
+        wins = sum(rewards)
+        return Belief(fade * self.successes + wins, fade * self.failures + len(rewards) - wins)
+
+    def discounted(self, share: float) -> Belief:
+        """The same rate, on part of the evidence."""
+        return Belief(share * self.successes, share * self.failures)

@@ -1,0 +1,58 @@
+"""Optimism: each question goes to whoever could be the best (discounted UCB, Garivier & Moulines 2011)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import NonNegativeFloat
+
+from symbiont_ecology.ecology import Belief, cell_name
+from symbiont_ecology.routing.allocators import allocators
+from symbiont_ecology.types import Cell, OrganelleId
+
+FADE = 0.8
+"""Part of a count that is left after each generation with news."""
+
+
+@allocators.register("ucb")
+@dataclass(frozen=True)
+class UpperBound:
+    """Believed success plus a bonus for what has been tried little, on counts that fade."""
+
+    bonus: NonNegativeFloat = 0.5  # weight of √(log n ÷ nᵢ), >= 0
+
+    def assign(
+        self,
+        cells: Sequence[Cell],
+        beliefs: Mapping[OrganelleId, Mapping[str, Belief]],
+        allowance: Mapping[OrganelleId, int],
+        generator: np.random.Generator,
+    ) -> list[tuple[OrganelleId, Cell]]:
+        """Question by question; one that was just given counts as tried, and ties are drawn."""
+        left = {who: allowance[who] for who in sorted(allowance)}  # the order of a mapping decides nothing
+        tried = {
+            (who, name): belief.successes + belief.failures
+            for who in left
+            for name, belief in beliefs.get(who, {}).items()
+        }
+        assigned = []
+        for index in generator.permutation(len(cells)):
+            name = cell_name(cells[index])
+            able = [who for who, questions in left.items() if questions > 0]
+            if not able:
+                break
+            counts = np.array([1 + tried.get((who, name), 0.0) for who in able])
+            means = np.array([beliefs.get(who, {}).get(name, Belief()).mean for who in able])
+            bounds = means + self.bonus * np.sqrt(np.log(counts.sum()) / counts)
+            bounds += 1e-9 * generator.random(len(able))
+            winner = able[int(np.argmax(bounds))]
+            tried[winner, name] = tried.get((winner, name), 0.0) + 1
+            left[winner] -= 1
+            assigned.append((winner, cells[index]))
+        return assigned
+
+    def update(self, belief: Belief, rewards: Sequence[float]) -> Belief:
+        """Old counts fade, new verdicts are added."""
+        return belief.faded(FADE, rewards)

@@ -1,0 +1,45 @@
+"""Control: anyone who can pay takes a question, whatever is known of anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from symbiont_ecology.ecology import Belief
+from symbiont_ecology.routing.allocators import allocators
+from symbiont_ecology.types import Cell, OrganelleId
+
+FADE = 0.8
+"""Part of a count that is left after each generation with news; beliefs serve the archive alone here."""
+
+
+@allocators.register("uniform")
+@dataclass(frozen=True)
+class Uniform:
+    """Well mixed: skill decides who is right, and never who is asked, so only prices can favour the rare."""
+
+    def assign(
+        self,
+        cells: Sequence[Cell],
+        beliefs: Mapping[OrganelleId, Mapping[str, Belief]],
+        allowance: Mapping[OrganelleId, int],
+        generator: np.random.Generator,
+    ) -> list[tuple[OrganelleId, Cell]]:
+        """A drawn organelle among those that can still pay."""
+        left = {who: allowance[who] for who in sorted(allowance)}  # the order of a mapping decides nothing
+        assigned = []
+        # In random order, so that no cell is always served last when energy runs short.
+        for index in generator.permutation(len(cells)):
+            able = [who for who, questions in left.items() if questions > 0]
+            if not able:
+                break
+            who = able[int(generator.integers(len(able)))]
+            left[who] -= 1
+            assigned.append((who, cells[index]))
+        return assigned
+
+    def update(self, belief: Belief, rewards: Sequence[float]) -> Belief:
+        """Old counts fade, new verdicts are added."""
+        return belief.faded(FADE, rewards)

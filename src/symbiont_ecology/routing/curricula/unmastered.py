@@ -1,0 +1,25 @@
+"""More questions where more is to be won: in proportion to how often answers are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from symbiont_ecology.ecology import Watch, cell_name
+from symbiont_ecology.routing.curricula import curricula, dealt
+from symbiont_ecology.types import Cell
+
+
+@curricula.register("unmastered")
+@dataclass(frozen=True)
+class Unmastered:
+    """In proportion to 1 − p of a cell's success p."""
+
+    def demand(
+        self, cells: Sequence[Cell], watches: Mapping[str, Watch], count: int, generator: np.random.Generator
+    ) -> list[Cell]:
+        """By what was seen lately; one right and one wrong are added, so that nothing is beyond doubt."""
+        known = [watches.get(cell_name(cell), Watch()) for cell in cells]
+        return dealt(cells, np.array([1 - watch.lately for watch in known]), count, generator)

@@ -1,0 +1,82 @@
+"""Canaries: whoever loses what it once mastered is compared with what it was, and may become it again.
+
+Suspicion is free: what practice says of an organelle falls below the best that was ever believed of it. Proof
+is paid for: its former self goes on probation, both answer the same fresh questions, and it comes back only
+if it is proven to be better. Where the world has changed both fail, so nobody is sent back to what is no
+longer right; and questions that are always fresh cannot be known by heart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import PositiveFloat
+
+from symbiont_ecology.ecology import (
+    Belief,
+    Candidate,
+    Decision,
+    EcologyState,
+    Gate,
+    Organelle,
+    Outcome,
+    Probation,
+    Recall,
+    Trial,
+    skill,
+)
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies import Scene
+from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
+from symbiont_ecology.strategies.probation import asked, seen
+
+MASTERED = 0.5
+"""Believed success, then or now, in the cells that a former self is asked about."""
+
+
+@mechanisms.register("canaries")
+@dataclass(frozen=True)
+class Canaries(Mechanism):
+    """Suspect, compare, restore: weights, memory, and what was believed."""
+
+    fall: PositiveFloat = 3.0  # loss of skill that makes an organelle suspect, in standard deviations
+    gate: Gate = field(default_factory=lambda: Gate(level=0.01, most=256))  # what the former self must show
+
+    def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
+        """To every former self on probation and to what became of it the same questions."""
+        return [t for one in _recalled(state) for t in asked(one, 1, state, scene, draw)]
+
+    def tell(
+        self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
+    ) -> Sequence[Decision]:
+        """What became of those on probation; and whoever does much worse than before is suspected."""
+        judged = [self._look_at(one, state, outcomes) for one in _recalled(state)]
+        busy = {probation.child.parents[0] for probation in judged}
+        others = (one for one in state.population.values() if one.id not in busy)
+        recalls = (self._recall(one, state.beliefs.get(one.id, {})) for one in others)
+        return [*judged, *filter(None, recalls)]
+
+    def _recall(self, organelle: Organelle, now: Mapping[str, Belief]) -> Recall | None:
+        """Of who is under suspicion."""
+        former = organelle.former
+        if former is None:
+            return None
+        known = [*now.items(), *former.beliefs.items()]
+        doubt = math.sqrt(sum(belief.std**2 for _, belief in known))
+        cells = {name for name, belief in known if belief.mean >= MASTERED}
+        is_suspect = cells and skill(former.beliefs) - skill(now) > self.fall * doubt
+        return Recall(organelle.id, former, tuple(sorted(cells))) if is_suspect else None
+
+    def _look_at(self, child: Candidate, state: EcologyState, outcomes: Sequence[Outcome]) -> Probation:
+        child, (who,) = seen(child, outcomes), child.parents
+        former = state.population[who].former if who in state.population else None
+        if former is None or former != child.former:  # gone, or as good as ever
+            return Probation(child, "reject")
+        return Probation(child, self.gate.better(child.against_the_better))
+
+
+def _recalled(state: EcologyState) -> list[Candidate]:
+    """The former selves on probation."""
+    return [child for child in state.nursery.values() if child.former]

@@ -1,0 +1,86 @@
+"""Two become one: a child of two organelles goes on probation, and takes over if it holds its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+
+from symbiont_ecology.ecology import (
+    Candidate,
+    Decision,
+    EcologyState,
+    Gate,
+    Outcome,
+    Probation,
+    Propose,
+    Tally,
+    Trial,
+)
+from symbiont_ecology.operators import operators
+from symbiont_ecology.registry import Spec
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies import Scene
+from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
+from symbiont_ecology.strategies.probation import asked, has_parents, homes, seen
+
+
+@mechanisms.register("merging")
+@dataclass(frozen=True)
+class Merging(Mechanism):
+    """Propose, probation, gate, admit (assimilation).
+
+    Child and parents answer the same fresh questions of the cells where the parents are at home. The child is
+    admitted when it is proven to be better than either parent over all of them, and to lose little to each
+    parent where that one is at home.
+    """
+
+    every: PositiveInt = 20  # generations between two proposals
+    at: NonNegativeInt = 400_000  # balance from which an organelle may propose a child, in mATP
+    operator: Spec = "svd"  # parents' weights to the child's
+    questions: PositiveFloat = 1  # per cell and generation
+    gate: Gate = field(default_factory=Gate)  # what the child must show
+
+    def __post_init__(self) -> None:
+        operators.build(self.operator)
+
+    def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
+        """To every child on probation and to its parents the same questions."""
+        return [t for c in self._on_probation(state) for t in asked(c, self.questions, state, scene, draw)]
+
+    def tell(
+        self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
+    ) -> Sequence[Decision]:
+        """What became of those on probation; and now and then a new proposal."""
+        children = self._on_probation(state)
+        decisions: list[Decision] = [self._look_at(child, state, outcomes, room) for child in children]
+        if not children and state.generation % self.every == self.every - 1:
+            decisions += self._propose(state, draw)
+        return decisions
+
+    def _on_probation(self, state: EcologyState) -> list[Candidate]:
+        return [child for child in state.nursery.values() if len(child.parents) > 1]
+
+    def _propose(self, state: EcologyState, draw: Draw) -> list[Propose]:
+        """Two who are at home somewhere and rich enough for a probation, by draw."""
+        rich = [who for who in state.population if state.ledger.balance(who) >= self.at]
+        cells = {who: own for who in sorted(rich) if (own := homes(who, state))}
+        able = list(cells)
+        if len(able) < 2:
+            return []
+        one, other = draw("parents").permutation(len(able))[:2]
+        pair = able[one], able[other]
+        traits = dict(state.population[pair[0]].genome.traits)
+        name = self.operator if isinstance(self.operator, str) else self.operator["kind"]
+        return [Propose({who: cells[who] for who in pair}, operators.build(self.operator), str(name), traits)]
+
+    def _look_at(
+        self, child: Candidate, state: EcologyState, outcomes: Sequence[Outcome], room: Room
+    ) -> Probation:
+        child = seen(child, outcomes)
+        if not has_parents(child, state):
+            return Probation(child, "reject")
+        everywhere = [sum(by_home.values(), Tally()) for by_home in child.tallies.values()]
+        verdict = self.gate.verdict(everywhere, [by_home[home] for home, by_home in child.tallies.items()])
+        return Probation(child, "go on" if verdict == "admit" and not room.places else verdict)

@@ -1,0 +1,41 @@
+"""The gene pool gives back: where the population thins out, elites of the archive are founded anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import PositiveInt
+
+from symbiont_ecology.ecology import Decision, EcologyState, Found, Genome, Outcome
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies import Scene
+from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
+
+
+@mechanisms.register("refounding")
+@dataclass(frozen=True)
+class Refounding(Mechanism):
+    """Below a least size come elites of cells drawn by price, or fresh founders while there are none."""
+
+    least: PositiveInt = 1  # size below which the population is refounded
+
+    def tell(
+        self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
+    ) -> Sequence[Decision]:
+        """As many as are missing."""
+        missing = min(self.least - len(state.population), room.places)
+        return [self._refounded(state, scene, room, draw("refound", k)) for k in range(max(missing, 0))]
+
+    def _refounded(
+        self, state: EcologyState, scene: Scene, room: Room, generator: np.random.Generator
+    ) -> Found:
+        traits = dict(room.traits)
+        elites = sorted(state.archive.elites.items())
+        if not elites:
+            return Found(traits, scene.rank)
+        worth = np.array([scene.prices.price(state.success[name]) for name, _ in elites])
+        worth += not worth.any()  # nothing pays: all alike
+        _, elite = elites[int(generator.choice(len(elites), p=worth / worth.sum()))]
+        return Found(traits, elite.rank, Genome(elite.weights, elite.rank, traits), operator="refounded")

@@ -1,0 +1,73 @@
+"""When the world changes: old claims lapse, pioneers come, and what sleeps in the seed bank may wake."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import NonNegativeInt, PositiveFloat
+
+from symbiont_ecology.ecology import Decision, EcologyState, Found, Genome, Outcome, Upheaval, Watch, alarm
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies import Scene
+from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
+
+FALL, SURE = 0.3, 3.0
+"""How far success falls in a family that counts as fallen, and alarm of its cells that rules out chance."""
+UNREST = 24
+"""Generations after pioneers came in which more families may be found to have fallen."""
+
+
+@mechanisms.register("upheaval")
+@dataclass(frozen=True)
+class Upheavals(Mechanism):
+    """Nobody is told that the world changed; it shows in success that falls in many families at once.
+
+    Whoever is sure of an answer that is no longer right earns nothing to learn from: it goes on being wrong.
+    So the fallen families are opened to a pioneer, a fresh founder, and to their former elites, should the
+    world have changed back. All others keep their owners: that is what a reset of everything cannot do.
+    Not every cell was asked since the world changed, so for a while more families may follow.
+    """
+
+    level: PositiveFloat = 5.0  # alarm (ecology.watch) at which the world is taken to have changed
+    pioneers: NonNegativeInt = 1  # fresh founders that come
+    haste: PositiveFloat = 2.0  # their step size, in units of other founders'
+    seeds: NonNegativeInt = 3  # most former elites that are revived
+
+    def tell(
+        self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
+    ) -> Sequence[Decision]:
+        """Nothing, or the upheaval, the pioneers and the revived. They come however full the world is."""
+        is_shaken = any(
+            one.operator == "pioneer" and state.generation - one.born < UNREST
+            for one in state.population.values()
+        )
+        if not is_shaken and alarm(state.watches.values()) < self.level:
+            return []
+        fallen = _fallen(state.watches)
+        if not fallen:
+            return []
+        traits = dict(room.traits)
+        hasty = {**traits, "learning_rate": self.haste * traits["learning_rate"]}
+        coming = 0 if is_shaken else self.pioneers
+        fresh = [Found(hasty, scene.rank, operator="pioneer") for _ in range(coming)]
+        old = [
+            Found(traits, one.rank, Genome(one.weights, one.rank, traits), operator="revived")
+            for one in state.archive.seeds(fallen)[: self.seeds]
+        ]
+        return [Upheaval(fallen), *fresh, *old]
+
+
+def _fallen(watches: Mapping[str, Watch]) -> tuple[str, ...]:
+    """The cells of the families in which success fell, on the mean of their cells and beyond chance."""
+    families: dict[str, list[str]] = defaultdict(list)
+    for name in watches:
+        families[name.rpartition("/")[0]].append(name)
+    return tuple(
+        name
+        for names in families.values()
+        if sum(watches[one].fall for one in names) >= FALL * len(names)
+        and alarm(watches[one] for one in names) >= SURE
+        for name in names
+    )

@@ -1,0 +1,71 @@
+"""Comparing a child with its parents: the same fresh questions for all, and what came of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from symbiont_ecology.ecology import Candidate, EcologyState, Outcome, Tally, Trial, cell_name
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies import Scene
+from symbiont_ecology.types import Item, OrganelleId
+
+Answers = dict[tuple[str, Item, int], float]
+
+
+def has_parents(child: Candidate, state: EcologyState) -> bool:
+    """Whether all of them are still alive."""
+    return all(parent in state.population for parent in child.parents)
+
+
+def homes(who: OrganelleId, state: EcologyState) -> tuple[str, ...]:
+    """The cells, by name, where an organelle is the archive's elite."""
+    return tuple(name for name, elite in sorted(state.archive.elites.items()) if elite.who == who)
+
+
+def asked(child: Candidate, questions: float, state: EcologyState, scene: Scene, draw: Draw) -> list[Trial]:
+    """To a child on probation and to its parents the same questions, in each cell where one is at home.
+
+    With fewer than one question per cell and generation, the cells take turns.
+    """
+    if not has_parents(child, state):
+        return []
+    names = {name for cells in child.cells.values() for name in cells}
+    cells, turns = (
+        [cell for cell in scene.tasks.cells if cell_name(cell) in names],
+        max(round(1 / questions), 1),
+    )
+    trials = []
+    for cell in cells[state.generation % turns :: turns]:
+        items = scene.tasks.draw(cell, max(round(questions), 1), draw("probation", child.id, *cell))
+        trials += [Trial(who, items, purpose="probation") for who in (child.id, *child.parents)]
+    return trials
+
+
+def seen(child: Candidate, outcomes: Sequence[Outcome]) -> Candidate:
+    """The child with a generation more in its tallies."""
+    answers: dict[OrganelleId, Answers] = defaultdict(dict)
+    for outcome in outcomes:
+        if outcome.trial.purpose == "probation":
+            cell = cell_name(outcome.trial.cell)
+            for place, (item, verdict) in enumerate(zip(outcome.trial.items, outcome.rewards, strict=True)):
+                answers[outcome.trial.who][cell, item, place] = verdict
+    tallies = {}
+    for parent in child.parents:
+        before = child.tallies.get(parent, {})
+        tallies[parent] = {
+            home: before.get(home, Tally()) + _compared(answers[child.id], answers[parent], cells)
+            for home, cells in child.cells.items()
+        }
+    return replace(child, tallies=tallies)
+
+
+def _compared(own: Answers, others: Mapping[tuple[str, Item, int], float], cells: Sequence[str]) -> Tally:
+    """Of the questions of some cells that both were asked: a budget may have left one of them out."""
+    tally = Tally()
+    for key in own.keys() & others.keys():
+        if key[0] in cells:
+            gap = own[key] - others[key]
+            tally += Tally(int(gap > 0), int(gap == 0), int(gap < 0))
+    return tally

@@ -1,0 +1,130 @@
+"""Arithmetic on what adapters do, ΔW = scaling · B · A, and never on A and B apart.
+
+An adapter has many factorings: (B·M, M⁻¹·A) does the same for every invertible M, its *gauge*. So averages
+and sizes of factors mean nothing, and averages and sizes of ΔW do. Everything here is computed in float64,
+and on the factors, except where elements of ΔW are looked at one by one (``dense``, ``from_dense``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Memory
+
+
+def modules(adapters: Sequence[AdapterWeights]) -> Iterator[tuple[str, list[tuple[np.ndarray, np.ndarray]]]]:
+    """Module after module: its name, and every adapter's A ``(r, d_in)`` and scaling · B ``(d_out, r)``.
+
+    Raises:
+        ValueError: the adapters were made for hosts of different layouts.
+    """
+    if len({one.layout for one in adapters}) > 1:
+        raise ValueError("expected adapters of one host, got several layouts: export them and attach them")
+    for parts in zip(*(one.factors() for one in adapters), strict=True):
+        yield (
+            parts[0][0],
+            [
+                (a.astype(np.float64), one.scaling * b.astype(np.float64))
+                for one, (_, a, b) in zip(adapters, parts, strict=True)
+            ],
+        )
+
+
+def combined(
+    adapters: Sequence[AdapterWeights], shares: Sequence[float] | Mapping[str, Sequence[float]]
+) -> AdapterWeights:
+    """Σ share · ΔW, exactly: factors side by side, at the sum of the ranks.
+
+    ``shares`` has one number per adapter, or that for every module name.
+    """
+    factors = {}
+    for name, parts in modules(adapters):
+        own = shares[name] if isinstance(shares, Mapping) else shares
+        factors[name] = (
+            np.concatenate([a for a, _ in parts]),
+            np.concatenate([share * b for share, (_, b) in zip(own, parts, strict=True)], axis=1),
+        )
+    return AdapterWeights.from_factors(adapters[0].layout, sum(one.rank for one in adapters), 1.0, factors)
+
+
+def truncated(adapter: AdapterWeights, rank: int) -> AdapterWeights:
+    """The nearest adapter of that rank in every module (Eckart & Young 1936), balanced: AAᵀ = BᵀB, diagonal.
+
+    Exact where ``rank`` is not below the rank that ΔW really has; what is left over is zero.
+    """
+    factors = {name: _balanced(*spectrum(a, b), rank) for name, [(a, b)] in modules([adapter])}
+    return AdapterWeights.from_factors(adapter.layout, rank, 1.0, factors)
+
+
+def shares(adapter: AdapterWeights) -> np.ndarray:
+    """What part of ‖ΔW‖² each direction carries, the strongest first, on average over modules, ``(rank,)``.
+
+    Modules in which ΔW is zero do not count; all zero where it is zero everywhere.
+    """
+    found = []
+    for _, [(a, b)] in modules([adapter]):
+        energy = np.square(spectrum(a, b)[1])
+        if energy.any():
+            found.append(energy / energy.sum())
+    return np.mean(found, axis=0) if found else np.zeros(adapter.rank)
+
+
+def grown(adapter: AdapterWeights, rank: int, generator: np.random.Generator) -> AdapterWeights:
+    """The same ΔW at a larger rank: new rows of A are drawn, and their columns of B are zero."""
+    factors = {}
+    for name, a, b in adapter.factors():
+        drawn = generator.standard_normal((rank - adapter.rank, a.shape[1]), dtype=np.float32)
+        more = np.zeros((b.shape[0], rank - adapter.rank), dtype=np.float32)
+        factors[name] = (np.concatenate([a, drawn / np.sqrt(a.shape[1])]), np.concatenate([b, more], axis=1))
+    return AdapterWeights.from_factors(adapter.layout, rank, adapter.scaling, factors)
+
+
+def grown_memory(memory: Memory, adapter: AdapterWeights, rank: int) -> Memory:
+    """Adam's moments for an adapter that has grown: zero for what is new."""
+
+    def padded(moments: np.ndarray | None) -> np.ndarray | None:
+        """In the layout of the larger rank."""
+        if moments is None:
+            return None
+        held = AdapterWeights(adapter.layout, adapter.rank, 1.0, moments)
+        parts = {name: (a, b) for name, a, b in held.factors()}
+        return AdapterWeights.from_factors(adapter.layout, rank, 1.0, parts).vector
+
+    return replace(memory, first=padded(memory.first), second=padded(memory.second))
+
+
+def spectrum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Singular value decomposition of B·A from its factors, ``(U (d_out, k), S (k,), Vᵀ (k, d_in))``."""
+    q_out, r_out = np.linalg.qr(b)
+    q_in, r_in = np.linalg.qr(a.T)
+    u, s, v = np.linalg.svd(r_out @ r_in.T, full_matrices=False)
+    return q_out @ u, s, v @ q_in.T
+
+
+def inner(one: AdapterWeights, other: AdapterWeights) -> dict[str, float]:
+    """⟨ΔW, ΔW'⟩ of every module (Frobenius), without making either."""
+    return {
+        name: float(np.sum((b.T @ b_other) * (a @ a_other.T)))
+        for name, [(a, b), (a_other, b_other)] in modules([one, other])
+    }
+
+
+def dense(adapters: Sequence[AdapterWeights]) -> Iterator[tuple[str, np.ndarray]]:
+    """Module after module, its name and ΔW of all adapters, ``(adapters, d_out, d_in)``."""
+    for name, parts in modules(adapters):
+        yield name, np.stack([b @ a for a, b in parts])
+
+
+def from_dense(layout: AdapterLayout, rank: int, deltas: Iterable[tuple[str, np.ndarray]]) -> AdapterWeights:
+    """The nearest adapter of that rank, balanced, to ΔW ``(d_out, d_in)`` of every module, one at a time."""
+    factors = {name: _balanced(*np.linalg.svd(delta, full_matrices=False), rank) for name, delta in deltas}
+    return AdapterWeights.from_factors(layout, rank, 1.0, factors)
+
+
+def _balanced(u: np.ndarray, s: np.ndarray, v: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """A and B of the first ``rank`` singular directions, each with half of their length."""
+    root = np.sqrt(s[:rank])
+    return root[:, None] * v[:rank], u[:, :rank] * root

@@ -1,0 +1,70 @@
+"""A fork begins where another run stands, and without changes has the same future."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from symbiont_ecology.ecology import Found, Retire
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.economics import Prices
+from symbiont_ecology.engine.fork import fork
+from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.errors import RunError
+from symbiont_ecology.events import Born, Retired, Settled, read_events
+from toy import ToyHost, toy_config
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Nine generations, checkpointed at the end."""
+    start(toy_config(2, 9), tmp_path / "run", host=ToyHost())
+    return tmp_path / "run"
+
+
+def test_a_fork_without_changes_lives_as_the_run_would_have(run: Path, tmp_path: Path) -> None:
+    fork(run, tmp_path / "fork", toy_config(2, 15), ToyHost())
+    resume(tmp_path / "fork", host=ToyHost())
+    resume(run, overrides=("run.generations=15",), host=ToyHost())
+    for name in ("events.jsonl", "state.json"):
+        assert (tmp_path / "fork" / name).read_bytes() == (run / name).read_bytes()
+
+
+def test_the_run_that_is_forked_stays_as_it_is(run: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    fork(run, tmp_path / "fork", toy_config(5, 15), ToyHost(), [Retire("o1", "removed")])
+    resume(tmp_path / "fork", host=ToyHost())
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_decisions_are_carried_out_and_logged_before_the_fork_goes_on(run: Path, tmp_path: Path) -> None:
+    state = checkpoint.load(run)
+    gone, genome = next(iter(state.population)), next(iter(state.population.values())).genome
+    decisions = [Retire(gone, "removed"), Found(genome.traits, genome.rank, genome, operator="invader")]
+    fork(run, tmp_path / "fork", toy_config(2, 12), ToyHost(), decisions)
+    resume(tmp_path / "fork", host=ToyHost())
+    common = len(list(read_events(run / "events.jsonl")))
+    events = list(read_events(tmp_path / "fork" / "events.jsonl"))
+    retired, born = events[common : common + 2]
+    assert isinstance(retired, Retired)
+    assert (retired.id, retired.cause) == (gone, "removed")
+    assert isinstance(born, Born)
+    assert (born.operator, born.weights) == ("invader", genome.weights)
+    assert any(isinstance(one, Settled) and one.id == born.id for one in events[common + 2 :])
+    assert checkpoint.load(tmp_path / "fork").ledger.total == 0
+
+
+def test_a_fork_may_have_other_prices_and_another_future(run: Path, tmp_path: Path) -> None:
+    free = Prices(dowry=12_000, grace=1, cap=40_000, ticket=0, rent=0)
+    for name, config in (("free", toy_config(2, 15, economy=free)), ("other", toy_config(3, 15))):
+        fork(run, tmp_path / name, config, ToyHost())
+        resume(tmp_path / name, host=ToyHost())
+    resume(run, overrides=("run.generations=15",), host=ToyHost())
+    logs = {(tmp_path / name / "events.jsonl").read_bytes() for name in ("run", "free", "other")}
+    assert len(logs) == 3
+
+
+def test_a_fork_never_writes_into_a_folder_that_is_there(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="exists already"):
+        fork(run, tmp_path, toy_config(2, 15), ToyHost())

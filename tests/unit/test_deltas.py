@@ -1,0 +1,107 @@
+"""Arithmetic on ΔW by its factors is what it is on ΔW itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights
+from symbiont_ecology.weights.deltas import combined, dense, from_dense, inner, truncated
+
+LAYOUT = AdapterLayout((("wide", 12, 5), ("tall", 5, 12), ("smaller than ranks", 3, 2)))
+NAMES = [name for name, _, _ in LAYOUT.modules]
+SHARE = st.floats(-2, 2)
+
+
+@st.composite
+def adapters(draw: st.DrawFn) -> AdapterWeights:
+    """Of any rank and scaling; some do nothing, some have a smaller rank than they state."""
+    rank, scaling = draw(st.integers(1, 8)), draw(st.sampled_from((0.25, 1.0, 7.0)))
+    b_std, seed = draw(st.sampled_from((0.0, 1.0))), draw(st.integers(0, 2**32))
+    made = AdapterWeights.random(LAYOUT, rank, scaling, np.random.default_rng(seed), b_std)
+    if draw(st.booleans()):
+        return made
+    repeated = {name: (np.tile(a[:1], (rank, 1)), b) for name, a, b in made.factors()}
+    return AdapterWeights.from_factors(LAYOUT, rank, scaling, repeated)
+
+
+def deltas_of(adapter: AdapterWeights) -> Iterator[np.ndarray]:
+    """Straight from the definition, in float64."""
+    for _, a, b in adapter.factors():
+        yield adapter.scaling * b.astype(np.float64) @ a.astype(np.float64)
+
+
+def error(found: AdapterWeights, expected: list[np.ndarray]) -> float:
+    """Largest error of any element, against the largest element."""
+    pairs = zip(deltas_of(found), expected, strict=True)
+    size = max(1.0, *(float(np.abs(one).max()) for one in expected))
+    return max(float(np.abs(one - other).max()) for one, other in pairs) / size
+
+
+@given(adapters(), adapters(), SHARE, SHARE)
+def test_combining_is_arithmetic_on_deltas(
+    one: AdapterWeights, other: AdapterWeights, first: float, second: float
+) -> None:
+    found = combined([one, other], (first, second))
+    pairs = zip(deltas_of(one), deltas_of(other), strict=True)
+    assert error(found, [first * a + second * b for a, b in pairs]) < 1e-5
+    assert found.rank == one.rank + other.rank
+
+
+@given(adapters(), adapters(), st.lists(st.tuples(SHARE, SHARE), min_size=3, max_size=3))
+def test_every_module_may_have_its_own_shares(
+    one: AdapterWeights, other: AdapterWeights, shares: list[tuple[float, float]]
+) -> None:
+    found = combined([one, other], dict(zip(NAMES, shares, strict=True)))
+    triples = zip(shares, deltas_of(one), deltas_of(other), strict=True)
+    assert error(found, [first * a + second * b for (first, second), a, b in triples]) < 1e-5
+
+
+def test_adapters_of_different_hosts_do_not_combine() -> None:
+    one = AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(0))
+    other = AdapterWeights.random(AdapterLayout((("wide", 12, 5),)), 2, 1.0, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="one host"):
+        combined([one, other], (1.0, 1.0))
+
+
+@given(adapters())
+def test_truncating_at_the_rank_that_is_there_changes_nothing(adapter: AdapterWeights) -> None:
+    assert error(truncated(adapter, 8), list(deltas_of(adapter))) < 1e-5
+
+
+@given(adapters(), st.integers(1, 8))
+def test_truncating_loses_the_smallest_singular_values_and_no_more(
+    adapter: AdapterWeights, rank: int
+) -> None:
+    found = truncated(adapter, rank)
+    assert found.rank == rank
+    for after, before in zip(deltas_of(found), deltas_of(adapter), strict=True):
+        lost = np.linalg.svd(before, compute_uv=False)[rank:]
+        assert np.linalg.norm(before - after) == pytest.approx(np.linalg.norm(lost), rel=1e-5, abs=1e-4)
+
+
+@given(adapters(), st.integers(1, 8))
+def test_a_truncated_adapter_is_balanced(adapter: AdapterWeights, rank: int) -> None:
+    for _, a, b in truncated(adapter, rank).factors():
+        lengths = np.diag(np.sum(a * a, axis=1))
+        assert a @ a.T == pytest.approx(lengths, abs=1e-4)
+        assert b.T @ b == pytest.approx(lengths, abs=1e-4)
+
+
+@given(adapters(), adapters())
+def test_inner_products_are_those_of_deltas(one: AdapterWeights, other: AdapterWeights) -> None:
+    expected = [np.sum(a * b) for a, b in zip(deltas_of(one), deltas_of(other), strict=True)]
+    assert list(inner(one, other).values()) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@given(adapters(), adapters())
+def test_dense_deltas_come_back_as_they_went(one: AdapterWeights, other: AdapterWeights) -> None:
+    stacked = list(dense([one, other]))
+    assert [name for name, _ in stacked] == NAMES
+    for place, adapter in enumerate((one, other)):
+        found = from_dense(LAYOUT, 8, [(name, deltas[place]) for name, deltas in stacked])
+        assert error(found, list(deltas_of(adapter))) < 1e-5

@@ -1,0 +1,298 @@
+"""Specialists, activity, novelty and recovery, on logs that were made up so that the truth is known."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from symbiont_ecology.analysis.activity import Course, activity, course_of, shadow
+from symbiont_ecology.analysis.life import (
+    effective_specialists,
+    group_of,
+    inheritance,
+    longest,
+    read_history,
+    recovery,
+    specialists,
+)
+from symbiont_ecology.analysis.modes import potentials
+from symbiont_ecology.events import Acted, Born, Event, Retired, Settled
+
+GROUPS = {"math.add/short": "number", "logic.bool/short": "truth", "json.repair/short": "json.repair"}
+ADD, BOOL, JSON = GROUPS
+Diet = Mapping[str, tuple[int, int]]
+"""Of a generation: cells with rollouts asked and right."""
+
+
+@dataclass
+class Log:
+    """A run made up for a test: who is born of whom, dies, and eats what."""
+
+    events: list[Event] = field(default_factory=list)
+    alive: list[str] = field(default_factory=list)
+    generation: int = 0
+
+    def born(self, who: str, *parents: str, weights: str = "") -> None:
+        """Comes after the generation that was lived last."""
+        at = max(self.generation - 1, 0)
+        operator = "gaussian" if parents else "founder"
+        self.events.append(Born(at, who, operator, parents, weights or f"weights of {who}", {}))
+        self.alive.append(who)
+
+    def dies(self, who: str) -> None:
+        """Before the next generation."""
+        self.events.append(Retired(self.generation, who, "bankrupt", 0, 0))
+        self.alive.remove(who)
+
+    def lives(self, diet: Callable[[str, int], Diet], generations: int = 1) -> None:
+        """Everyone alive eats, for so many generations."""
+        for _ in range(generations):
+            for who in self.alive:
+                for cell, (asked, right) in diet(who, self.generation).items():
+                    rewards = (1.0,) * right + (0.0,) * (asked - right)
+                    items = tuple(str(number) for number in range(asked))
+                    self.events.append(
+                        Acted(self.generation, who, cell, items, rewards, 1, 1, 1, 1, "practice")
+                    )
+            for who in self.alive:
+                self.events.append(Settled(self.generation, who, 1, 0, 0, 0, 0))
+            self.generation += 1
+
+
+def adder(who: str, generation: int) -> Diet:
+    return {ADD: (4, 3)}
+
+
+def by_name(who: str, generation: int) -> Diet:
+    """o1 adds, o2 judges, o3 mends, o4 does a little of everything, o5 fails."""
+    every = dict.fromkeys(GROUPS, (2, 2))
+    return {"o1": {ADD: (4, 3)}, "o2": {BOOL: (4, 4)}, "o3": {JSON: (4, 3), ADD: (1, 1)}, "o4": every}.get(
+        who, {ADD: (9, 2)}
+    )
+
+
+@pytest.fixture
+def five() -> Log:
+    log = Log()
+    for number in range(1, 6):
+        log.born(f"o{number}")
+    log.lives(by_name, 10)
+    return log
+
+
+def test_cells_belong_to_convention_groups() -> None:
+    assert {cell: group_of(cell) for cell in GROUPS} == GROUPS
+    assert group_of("trivia/short") == "written"
+
+
+def test_specialists_are_those_who_earn_most_in_one_group_and_are_right_there(five: Log) -> None:
+    history = read_history(five.events)
+    assert specialists(history, 10, 10) == {"o1": "number", "o2": "truth", "o3": "json.repair"}
+
+
+def test_the_dead_and_those_who_hardly_earned_are_no_specialists(five: Log) -> None:
+    five.dies("o1")
+    five.lives(by_name)
+    found = specialists(read_history(five.events), 11, 10)
+    assert found == {"o2": "truth", "o3": "json.repair"}
+    assert specialists(read_history(five.events), 2, 2, least=7) == {"o2": "truth", "o3": "json.repair"}
+
+
+def test_unanswered_questions_count_as_not_served(five: Log) -> None:
+    history = read_history(five.events)
+    assert history.generations == 10
+    assert history.served(40) == pytest.approx([(3 + 4 + 4 + 6 + 2) / 40] * 10)
+
+
+def test_trades_run_in_families_as_often_as_children_do_what_their_parents_do(five: Log) -> None:
+    children = ("o6", "o1"), ("o7", "o2"), ("o8", "o3"), ("o9", "o3")
+    for child, parent in children:
+        five.born(child, parent)
+    trades = {"o6": ADD, "o7": BOOL, "o8": JSON, "o9": ADD}
+    five.lives(lambda who, _: {trades[who]: (4, 4)} if who in trades else by_name(who, _), 10)
+    found = inheritance(read_history(five.events))
+    assert (found.children, found.same) == (4, 0.75)
+    assert found.chance == pytest.approx((2 * 1 + 1 * 1 + 1 * 2) / 16)
+    assert inheritance(read_history([])).children == 0
+
+
+@given(st.integers(1, 6), st.integers(1, 4))
+def test_as_many_effective_specialists_as_trades_however_many_share_one(trades: int, copies: int) -> None:
+    earned = {
+        f"{trade}.{copy}": Counter({str(trade): 10_000}) for trade in range(trades) for copy in range(copies)
+    }
+    assert effective_specialists(earned) == pytest.approx(trades, rel=0.01)
+
+
+def test_generalists_are_one_effective_specialist_though_samples_are_small() -> None:
+    generator = np.random.default_rng(0)
+    found = []
+    for _ in range(200):
+        counts = generator.multinomial(60, np.full(7, 1 / 7), size=12)
+        earned = {str(who): Counter(dict(zip("abcdefg", row, strict=True))) for who, row in enumerate(counts)}
+        found.append(effective_specialists(earned))
+    assert np.mean(found) == pytest.approx(1, abs=0.02)
+    assert math.isnan(effective_specialists({"o1": Counter()}))
+
+
+def test_the_longest_stretch_is_counted() -> None:
+    assert longest([True, True, False, True, True, True]) == 3
+    assert longest([False]) == longest([]) == 0
+
+
+def test_a_curve_that_falls_and_climbs_back_is_back_when_it_is_back() -> None:
+    curve = [0.8] * 20 + [0.2] * 10 + [0.8] * 30
+    found = recovery(curve, 20, window=10, tolerance=0.0)
+    assert (found.before, found.drop) == pytest.approx((0.8, 0.6))
+    assert found.time == 10
+    assert found.lost == pytest.approx(6.0)
+
+
+def test_a_curve_that_stays_low_never_recovers_and_one_that_stays_high_has_at_once() -> None:
+    assert recovery([0.8] * 20 + [0.2] * 30, 20).time is None
+    calm = recovery([0.8] * 50, 20)
+    assert (calm.drop, calm.time, calm.lost) == (0, 0, 0)
+
+
+@given(st.integers(1, 30))
+def test_a_longer_outage_takes_longer_and_costs_more(outage: int) -> None:
+    short, long = (
+        recovery([1.0] * 10 + [0.0] * duration + [1.0] * 60, 10, tolerance=0.0)
+        for duration in (outage, outage + 1)
+    )
+    assert short.time is not None
+    assert long.time == short.time + 1
+    assert long.lost > short.lost
+
+
+@pytest.mark.parametrize("shock", [3, 95])
+def test_a_shock_without_a_window_on_both_sides_is_refused(shock: int) -> None:
+    with pytest.raises(ValueError, match="on both sides"):
+        recovery([1.0] * 100, shock)
+
+
+def test_a_counter_is_the_use_along_the_line_of_descent() -> None:
+    log = Log()
+    log.born("o1")
+    log.born("o2")
+    log.lives(lambda who, _: {ADD: (5, 5 if who == "o1" else 1)}, 3)
+    log.born("o3", "o1")  # 15 inherited
+    log.born("o4", "o1", "o2")  # a merge: the mean of 15 and 3
+    log.dies("o1")
+    log.lives(lambda *_: {ADD: (2, 2)})
+    log.born("o5", weights="weights of o1")  # refounded from the dead
+    log.lives(lambda *_: {ADD: (1, 1)})
+    counters = course_of(read_history(log.events)).counters()
+    assert counters[2] == {"o1": 15, "o2": 3}
+    assert counters[3] == {"o2": 5, "o3": 17, "o4": 11}
+    assert counters[4] == {"o2": 6, "o3": 18, "o4": 12, "o5": 16}
+
+
+def course(seed: int, is_selected: bool, generations: int = 150, size: int = 12) -> Course:
+    """Births and deaths in every fifth generation; those who are used more have the children, or anyone."""
+    generator, log = np.random.default_rng(seed), Log()
+    talent = {f"o{number}": int(generator.integers(0, 10)) for number in range(1, size + 1)}
+    for who in talent:
+        log.born(who)
+    for step in range(generations // 5):
+        if is_selected:
+            log.lives(lambda who, _: {ADD: (10, talent[who])}, 5)
+        else:
+            log.lives(lambda *_: {ADD: (10, int(generator.integers(0, 10)))}, 5)
+        ranked = sorted(log.alive, key=lambda who: talent[who]) if is_selected else list(log.alive)
+        if not is_selected:
+            generator.shuffle(ranked)
+        child = f"o{size + step + 1}"
+        talent[child] = talent[ranked[-1]]
+        log.born(child, ranked[-1])
+        log.dies(ranked[0])
+    return course_of(read_history(log.events))
+
+
+def test_selection_lifts_activity_above_the_neutral_shadow_and_drift_does_not() -> None:
+    drawn = np.random.default_rng(1)
+    above = []
+    for seed in range(20):
+        found = activity(course(seed, is_selected=False), drawn)
+        above.append(found.mean[-1] > found.high[-1])
+    assert sum(above) <= 3  # 0.5 of 20 expected
+    for seed in range(5):
+        found = activity(course(seed, is_selected=True), drawn)
+        assert found.mean[-1] > found.high[-1]
+        assert found.low[-1] < found.shadow[-1] < found.high[-1]
+
+
+def test_a_shadow_has_the_same_births_deaths_and_uses() -> None:
+    real = course(3, is_selected=True)
+    neutral = shadow(real, np.random.default_rng(0))
+    for before, after, now, replayed in zip(
+        real.uses, real.uses[1:], neutral.uses, neutral.uses[1:], strict=False
+    ):
+        assert sorted(after.values()) == sorted(replayed.values())
+        assert after.keys() - before.keys() == replayed.keys() - now.keys()
+        assert len(before.keys() - after.keys()) == len(now.keys() - replayed.keys())
+    assert {who: len(of) for who, of in neutral.ancestors.items()} == {
+        who: len(real.ancestors[who]) for who in neutral.ancestors
+    }
+
+
+def test_victims_of_a_shadow_are_not_those_of_the_run() -> None:
+    real = course(3, is_selected=True)
+    last = [set(shadow(real, np.random.default_rng(seed)).uses[-1]) for seed in range(5)]
+    assert len({frozenset(one) for one in last}) == 5
+
+
+def novelties(log: Log, interval: int) -> Iterator[tuple[int, int, float]]:
+    for one in potentials(read_history(log.events), interval):
+        yield one.change, one.novelty, round(one.diversity, 3)
+
+
+def test_a_community_that_stays_as_it_is_changes_once_and_keeps_its_diversity() -> None:
+    log = Log()
+    for who in ("o1", "o2", "o3"):
+        log.born(who)
+    log.lives(by_name, 40)
+    assert list(novelties(log, 10)) == [(3, 3, 1.099), (0, 0, 1.099), (0, 0, 1.099)]
+
+
+def test_what_does_not_persist_is_neither_change_nor_novelty() -> None:
+    log = Log()
+    log.born("o1")
+    log.lives(by_name, 10)
+    log.born("o2", "o1")
+    log.lives(by_name, 8)
+    log.dies("o2")  # without offspring
+    log.lives(by_name, 22)
+    assert list(novelties(log, 10)) == [(1, 1, 0.0), (0, 0, 0.0), (0, 0, 0.0)]
+
+
+def test_an_ancestor_counts_while_its_descendants_live() -> None:
+    log = Log()
+    log.born("o1")
+    log.born("o2")
+    log.lives(by_name, 10)
+    log.born("o3", "o2")
+    log.dies("o2")
+    log.lives(by_name, 20)
+    assert list(novelties(log, 10)) == [(2, 2, 0.693), (1, 1, 0.693)]
+
+
+def test_a_kind_that_comes_back_is_a_change_but_no_novelty() -> None:
+    log = Log()
+    log.born("o1")
+    seasons: Sequence[str] = (ADD, BOOL, ADD, ADD)
+    for cell in seasons:
+        log.lives(lambda *_, cell=cell: {cell: (3, 3)}, 10)
+    assert list(novelties(log, 10)) == [(1, 1, 0.0), (1, 1, 0.0), (1, 0, 0.0)]
+
+
+def test_an_interval_below_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="interval"):
+        potentials(read_history([]), 0)

@@ -1,0 +1,423 @@
+"""Operators against arithmetic on dense ΔW, against PEFT, and against the mistakes that are easy to make."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hosts import make_host
+from symbiont_ecology.ecology import Birth, EcologyState, Found, Genome
+from symbiont_ecology.ecology.population import execute
+from symbiont_ecology.economics import Prices
+from symbiont_ecology.operators import Parent, operators
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
+from symbiont_ecology.weights.blobs import BlobStore
+from symbiont_ecology.weights.peft_files import write_peft
+
+LAYOUT = AdapterLayout((("wide", 12, 5), ("tall", 5, 12), ("square", 6, 6)))
+"""No ΔW here has a rank above 6: at rank 8 no operator loses anything by cutting."""
+NAMES = [name for name, _, _ in LAYOUT.modules]
+MERGES = [name for name in operators.names() if operators[name].arity == 2]
+ON_ELEMENTS = {"ties", "dare"}
+
+
+def parent(
+    seed: int, rank: int = 8, scaling: float = 1.0, b_std: float = 0.3, layout: AdapterLayout = LAYOUT
+) -> Parent:
+    made = AdapterWeights.random(layout, rank, scaling, np.random.default_rng(seed), b_std)
+    return Parent(**vars(made))
+
+
+def merged(name: str, parents: Sequence[Parent], seed: int = 0, **knobs: Any) -> AdapterWeights:
+    return operators.build({"kind": name, **knobs})(parents, np.random.default_rng(seed))
+
+
+def deltas(adapter: AdapterWeights) -> dict[str, np.ndarray]:
+    """Straight from the definition, in float64."""
+    return {
+        name: adapter.scaling * b.astype(np.float64) @ a.astype(np.float64)
+        for name, a, b in adapter.factors()
+    }
+
+
+def is_close(found: AdapterWeights, expected: dict[str, np.ndarray], within: float = 1e-5) -> bool:
+    own = deltas(found)
+    return all(np.abs(own[name] - expected[name]).max() <= within for name in expected)
+
+
+def mixed(parents: Sequence[AdapterWeights], shares: Sequence[float]) -> dict[str, np.ndarray]:
+    dense = [deltas(one) for one in parents]
+    return {
+        name: np.asarray(sum(share * one[name] for share, one in zip(shares, dense, strict=True)))
+        for name in dense[0]
+    }
+
+
+@pytest.fixture(params=[(1, 1.0, 8, 1.0), (8, 2.0, 3, 0.25)], ids=str)
+def parents(request: pytest.FixtureRequest) -> list[Parent]:
+    """Two of unequal ranks, once of unequal scalings too."""
+    rank, scaling, other_rank, other_scaling = request.param
+    return [parent(0, rank, scaling), parent(1, other_rank, other_scaling)]
+
+
+# What each of them does.
+
+
+def test_exact_merges_are_what_they_say_on_dense_deltas(parents: list[Parent]) -> None:
+    linear = merged("linear", parents, share=0.3)
+    assert is_close(linear, mixed(parents, (0.3, 0.7)))
+    concatenation = merged("concatenation", parents, decay=0.3)
+    assert is_close(concatenation, mixed(parents, [1 / 2**0.3] * 2))
+    assert linear.rank == concatenation.rank == sum(one.rank for one in parents)
+    svd = merged("svd", parents, share=0.3)
+    assert is_close(svd, mixed(parents, (0.3, 0.7)))
+    assert svd.rank == 8
+
+
+def test_svd_is_the_nearest_of_its_rank_to_the_mean() -> None:
+    parents = [parent(0, 2), parent(1, 3, 2.0)]
+    child, mean = deltas(merged("svd", parents)), mixed(parents, (0.5, 0.5))
+    for name in NAMES:
+        lost = np.linalg.svd(mean[name], compute_uv=False)[3:]
+        assert np.linalg.norm(child[name] - mean[name]) == pytest.approx(np.linalg.norm(lost), rel=1e-5)
+
+
+@pytest.mark.parametrize("at", [0.0, 0.25, 0.5, 1.0])
+def test_slerp_turns_evenly_and_keeps_to_lengths_in_between(at: float, parents: list[Parent]) -> None:
+    one, child, other = map(deltas, (parents[0], merged("slerp", parents, at=at), parents[1]))
+
+    def angle(a: np.ndarray, b: np.ndarray) -> float:
+        cosine = np.sum(a * b) / np.linalg.norm(a) / np.linalg.norm(b)
+        return float(np.arccos(np.clip(cosine, -1, 1)))
+
+    for name in NAMES:
+        whole = angle(one[name], other[name])
+        assert angle(one[name], child[name]) == pytest.approx(at * whole, abs=1e-3)
+        assert angle(child[name], other[name]) == pytest.approx((1 - at) * whole, abs=1e-3)
+        length = (1 - at) * np.linalg.norm(one[name]) + at * np.linalg.norm(other[name])
+        assert np.linalg.norm(child[name]) == pytest.approx(length, rel=1e-5)
+
+
+def test_ties_keeps_what_is_large_and_agreed_upon(parents: list[Parent]) -> None:
+    one, other = map(deltas, parents)
+    expected = {}
+    for name in NAMES:
+        values = [one[name].ravel(), other[name].ravel()]
+        for value in values:
+            value[np.argsort(np.abs(value))[: len(value) - int(0.4 * len(value))]] = 0.0
+        expected[name] = np.zeros_like(values[0])
+        for place, pair in enumerate(zip(*values, strict=True)):
+            agree = [value for value in pair if value * sum(pair) > 0]
+            expected[name][place] = np.mean(agree) if agree else 0.0
+        expected[name] = expected[name].reshape(one[name].shape)
+    assert is_close(merged("ties", parents, density=0.4), expected)
+
+
+def test_dare_keeps_elements_whole_or_not_at_all(parents: list[Parent]) -> None:
+    one, other = map(deltas, parents)
+    children = [deltas(merged("dare", parents, seed, density=0.25)) for seed in range(500)]
+    for name in NAMES:
+        found = np.stack([child[name] for child in children])
+        might = [
+            first * one[name] / 0.5 + second * other[name] / 0.5 for first in (0, 1) for second in (0, 1)
+        ]
+        assert np.abs(found[:, None] - np.stack(might)).min(axis=1).max() < 1e-5
+        error = found.std(axis=0) / np.sqrt(len(children))
+        assert (np.abs(found.mean(axis=0) - (one[name] + other[name]) / 2) <= 5 * error + 1e-5).all()
+    assert is_close(merged("dare", parents, density=1.0), mixed(parents, (0.5, 0.5)))
+
+
+def test_crossover_takes_every_module_whole(parents: list[Parent]) -> None:
+    one, other = map(deltas, parents)
+    from_first = np.zeros(len(NAMES))
+    for seed in range(60):
+        child = deltas(merged("crossover", parents, seed))
+        is_first = [np.allclose(child[name], one[name], atol=1e-5) for name in NAMES]
+        is_second = [np.allclose(child[name], other[name], atol=1e-5) for name in NAMES]
+        assert [a != b for a, b in zip(is_first, is_second, strict=True)] == [True] * len(NAMES)
+        from_first += is_first
+    assert ((from_first > 15) & (from_first < 45)).all()
+
+
+def learned(seed: int, gradients: dict[str, float], scale: float = 1.0, stretch: float = 1.0) -> Parent:
+    """Whose loss had gradients by ΔW of those lengths, in no particular direction.
+
+    ``scale`` is the unit of squared gradients; ``stretch`` makes A longer and B shorter: neither matters.
+    """
+    made = parent(seed)
+    vector, second = made.vector.copy(), np.zeros_like(made.vector)
+    for name, a, b, d_in, d_out in LAYOUT.blocks(8):
+        vector[a] *= stretch
+        vector[b] /= stretch
+        of_an_element = gradients[name] ** 2 / (d_in * d_out)
+        rows = np.sum(vector[a].reshape(8, d_in) ** 2, axis=1)  # the gradient by B is that by ΔW times Aᵀ
+        second[b] = scale * np.repeat(of_an_element * rows, d_out)
+    return Parent(LAYOUT, 8, 1.0, vector, Memory(9, None, second))
+
+
+@pytest.mark.parametrize(("scale", "stretch"), [(1.0, 1.0), (1e-6, 1.0), (1.0, 30.0)])
+def test_fisher_listens_in_every_module_to_the_parent_that_depends_on_it(
+    scale: float, stretch: float
+) -> None:
+    parents = [
+        learned(0, {"wide": 3.0, "tall": 1.0, "square": 0.0}, scale, stretch),
+        learned(1, {"wide": 1.0, "tall": 2.0, "square": 0.0}),
+    ]
+    one, other = map(deltas, parents)
+    shares = {"wide": 0.9 / (0.9 + 0.2), "tall": 0.1 / (0.1 + 0.8), "square": 0.5}
+    expected = {name: share * one[name] + (1 - share) * other[name] for name, share in shares.items()}
+    assert is_close(merged("fisher", parents), expected)
+
+
+def test_fisher_without_memories_is_the_mean() -> None:
+    parents = [parent(0, 1), parent(1, 8, 2.0)]
+    assert is_close(merged("fisher", parents), mixed(parents, (0.5, 0.5)))
+
+
+def test_svd_noise_changes_how_much_and_not_what() -> None:
+    one = parent(0, 4, 2.0, layout=AdapterLayout((("big", 80, 60),)))
+    child = merged("svd_noise", [one], sigma=0.1)
+    ((_, a, b, _, _),) = one.layout.blocks(4)
+    assert np.array_equal(child.vector[a], one.vector[a])
+    assert not np.array_equal(child.vector[b], one.vector[b])
+    u, s, v = np.linalg.svd(one.delta("big").astype(np.float64), full_matrices=False)
+    within = u[:, :4].T @ child.delta("big") @ v[:4].T
+    assert np.abs(within - np.diag(np.diag(within))).max() < 1e-5
+    assert np.linalg.norm(within) == pytest.approx(np.linalg.norm(child.delta("big")), rel=1e-6)
+    ratios = [
+        np.log(
+            np.diag(u[:, :4].T @ merged("svd_noise", [one], seed, sigma=0.1).delta("big") @ v[:4].T) / s[:4]
+        )
+        for seed in range(300)
+    ]
+    assert np.mean(ratios) == pytest.approx(0.0, abs=0.01)
+    assert np.std(ratios) == pytest.approx(0.1, rel=0.1)
+    assert np.array_equal(merged("svd_noise", [one], sigma=0.0).vector, one.vector)
+
+
+# What all of them keep to.
+
+
+@pytest.mark.parametrize("name", MERGES)
+@pytest.mark.parametrize("ranks", [(1, 8), (8, 1), (3, 3)])
+def test_ranks_and_scalings_may_differ(name: str, ranks: tuple[int, int]) -> None:
+    """An earlier system crashed on mixed ranks."""
+    child = merged(name, [parent(0, ranks[0], 2.0), parent(1, ranks[1], 0.5)])
+    assert np.isfinite(child.vector).all()
+    assert child.rank in (max(ranks), sum(ranks))
+
+
+@pytest.mark.parametrize("name", sorted({*MERGES, "svd_noise"} - ON_ELEMENTS))
+def test_a_merge_of_equals_is_their_equal(name: str) -> None:
+    twins = [parent(0, 3, 2.0)] * operators[name].arity
+    knobs = {"concatenation": {"decay": 1.0}, "svd_noise": {"sigma": 0.0}}
+    operator = operators.build({"kind": name, **knobs.get(name, {})})
+    assert is_close(operator(twins, np.random.default_rng(0)), deltas(twins[0]))
+
+
+@pytest.mark.parametrize("name", operators.names())
+def test_of_parents_that_do_nothing_comes_a_child_that_does_nothing(name: str) -> None:
+    nothing = [parent(seed, 2, b_std=0.0) for seed in range(operators[name].arity)]
+    assert is_close(merged(name, nothing), mixed(nothing[:1], (0.0,)), within=0.0)
+
+
+def test_opposites_have_a_middle() -> None:
+    """No great circle is determined between them."""
+    one = parent(0)
+    other = Parent(**vars(AdapterWeights(LAYOUT, 8, -3.0, one.vector)))
+    assert is_close(merged("slerp", [one, other], at=0.25), {name: 0 * d for name, d in deltas(one).items()})
+
+
+@pytest.mark.parametrize("name", MERGES)
+def test_a_parent_that_does_nothing_leaves_a_part_of_the_other(name: str) -> None:
+    one, nothing = parent(0, 8), parent(1, 2, b_std=0.0)
+    child, whole = deltas(merged(name, [one, nothing])), deltas(one)
+    if name not in ON_ELEMENTS:
+        for module in NAMES:
+            share = np.sum(child[module] * whole[module]) / np.sum(whole[module] ** 2)
+            assert 0 <= share <= 1 + 1e-6
+            assert np.abs(child[module] - share * whole[module]).max() < 1e-5
+
+
+def in_other_coordinates(one: Parent, seed: int) -> Parent:
+    """The same ΔW as (B·M, M⁻¹·A), with another well-conditioned M for every module."""
+    generator, factors = np.random.default_rng(seed), {}
+    for name, a, b in one.factors():
+        turn, _ = np.linalg.qr(generator.standard_normal((one.rank, one.rank)))
+        m = turn * np.geomspace(0.2, 5, one.rank)
+        factors[name] = (np.linalg.solve(m, a), b @ m)
+    return Parent(**vars(AdapterWeights.from_factors(one.layout, one.rank, one.scaling, factors)))
+
+
+@pytest.mark.parametrize("name", sorted({*operators.names()} - {"gaussian"}))
+@pytest.mark.parametrize("seed", range(3))
+def test_a_child_does_not_depend_on_how_its_parents_are_factored(name: str, seed: int) -> None:
+    parents = [parent(seed, 3, 2.0), parent(seed + 9, 5)][: operators[name].arity]
+    others = [in_other_coordinates(one, seed) for one in parents]
+    child, other = merged(name, parents, seed), merged(name, others, seed)
+    assert not np.allclose(parents[0].vector, others[0].vector, atol=0.1)
+    assert is_close(other, deltas(child))
+
+
+def test_gaussian_noise_does_depend_on_it() -> None:
+    one = parent(0, 3)
+    child = merged("gaussian", [one], sigma=0.1)
+    other = merged("gaussian", [in_other_coordinates(one, 0)], sigma=0.1)
+    assert not is_close(other, deltas(child), within=1e-2)
+
+
+def peak(make: Callable[[], object]) -> int:
+    """Bytes that numpy held at most."""
+    tracemalloc.start()
+    make()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return most
+
+
+@pytest.mark.parametrize("name", sorted({*operators.names()} - ON_ELEMENTS))
+def test_operators_on_factors_never_make_a_dense_delta(name: str) -> None:
+    large = AdapterLayout((("large", 8000, 8000),))
+    parents = [parent(seed, 2, layout=large) for seed in range(operators[name].arity)]
+    assert peak(lambda: merged(name, parents)) < 8000 * 8000 * 4 / 20
+
+
+@pytest.mark.parametrize("name", sorted(ON_ELEMENTS))
+def test_operators_on_elements_hold_one_dense_module_at_a_time(name: str) -> None:
+    def held(count: int) -> int:
+        layout = AdapterLayout(tuple((f"module {index}", 64, 64) for index in range(count)))
+        parents = [parent(seed, 1, layout=layout) for seed in range(2)]
+        return peak(lambda: merged(name, parents))
+
+    assert held(40) - held(2) < 38 * 64 * 64 * 8 / 4
+
+
+# Mistakes of earlier systems.
+
+
+def test_averages_of_factors_are_not_averages() -> None:
+    """An earlier system averaged A and B apart; the error was 71 % of what it was to make."""
+    layout = AdapterLayout((("big", 300, 300),))
+    parents = [parent(seed, 4, layout=layout) for seed in range(2)]
+    apart = AdapterWeights(layout, 4, 1.0, (parents[0].vector + parents[1].vector) / 2)
+    mean = mixed(parents, (0.5, 0.5))["big"]
+
+    def error(child: AdapterWeights) -> float:
+        return float(np.linalg.norm(deltas(child)["big"] - mean) / np.linalg.norm(mean))
+
+    assert error(apart) == pytest.approx(0.71, abs=0.03)
+    assert error(merged("linear", parents)) < 1e-6
+
+
+def family(parents: Sequence[Parent], name: str, children: int, folder: Path) -> list[AdapterWeights]:
+    """What a store holds of two parents, o1 and o2, and of the children that they had, read from disk."""
+    state, store = EcologyState(seed=0), BlobStore(folder)
+    for who, one in zip(("o1", "o2"), parents, strict=True):
+        genome = Genome(store.put_weights(one), one.rank, {})
+        execute(Found({}, one.rank, genome), state, store, LAYOUT, Prices(), Draw(0))
+        state.population[who] = replace(state.population[who], memory=store.put_memory(one.memory))
+    for _ in range(children):
+        birth = Birth(("o1", "o2"), operators.build(name), name, {})
+        execute(birth, state, store, LAYOUT, Prices(), Draw(0))
+    store.flush()
+    return [BlobStore(folder).weights(one.genome.weights) for one in state.population.values()]
+
+
+@pytest.mark.parametrize("name", MERGES)
+def test_a_merged_child_stays_as_it_was_made(name: str, tmp_path: Path) -> None:
+    """In an earlier system a child lost its weights again: its slot was set up anew after the merge."""
+    parents = [
+        learned(0, {"wide": 3.0, "tall": 1.0, "square": 2.0}),
+        learned(1, {"wide": 1.0, "tall": 2.0, "square": 2.0}),
+    ]
+    *kept, child, _ = family(parents, name, 2, tmp_path)
+    expected = operators.build(name)(parents, Draw(0)("breed", "o3"))
+    assert child.rank == expected.rank
+    assert np.array_equal(child.vector, expected.vector)
+    for one, before in zip(kept, parents, strict=True):
+        assert np.array_equal(one.vector, before.vector)
+    with pytest.raises(ValueError, match="read-only"):
+        child.vector[:] = 0
+
+
+# PEFT.
+
+
+Peft = tuple[list[Parent], Callable[..., dict[str, np.ndarray]]]
+
+
+@pytest.fixture(scope="module")
+def on_peft(tmp_path_factory: pytest.TempPathFactory) -> Peft:
+    """Two adapters of unequal rank and scaling on a small Llama, and what PEFT makes of them."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    folder = tmp_path_factory.mktemp("merging")
+    make_host(folder / "host", "llama", layers=1, hidden_size=32, intermediate_size=48, head_dim=8)
+    model = AutoModelForCausalLM.from_pretrained(folder / "host")
+    layout = AdapterLayout(
+        tuple(
+            (name, module.in_features, module.out_features)
+            for name, module in model.named_modules()
+            if name.endswith(("q_proj", "down_proj"))
+        )
+    )
+    parents = [parent(0, 2, 2.0, layout=layout), parent(1, 5, 0.5, layout=layout)]
+    for name, one in zip("ab", parents, strict=True):
+        write_peft(folder / name, one, base_model="host")
+    hosted = PeftModel.from_pretrained(model, folder / "a", adapter_name="a")
+    hosted.load_adapter(folder / "b", adapter_name="b")
+
+    def add(kind: str, weights: list[float], adapters: str = "ab", **knobs: Any) -> dict[str, np.ndarray]:
+        torch.manual_seed(knobs.pop("seed", 0))
+        hosted.add_weighted_adapter(list(adapters), weights, "merged", combination_type=kind, **knobs)
+        made = {
+            name: hosted.get_submodule(f"base_model.model.{name}").get_delta_weight("merged")
+            for name, _, _ in layout.modules
+        }
+        hosted.delete_adapter("merged")
+        return {name: delta.detach().double().numpy() for name, delta in made.items()}
+
+    return parents, add
+
+
+def test_peft_agrees_where_it_is_exact(on_peft: Peft) -> None:
+    parents, add = on_peft
+    assert is_close(merged("linear", parents, share=0.3), add("cat", [0.3, 0.7]))
+    assert is_close(merged("concatenation", parents, decay=0.0), add("cat", [1.0, 1.0]))
+    assert is_close(merged("svd", parents, share=0.3), add("svd", [0.3, 0.7]))
+    assert is_close(merged("ties", parents, density=0.3), add("ties_svd", [1.0, 1.0], density=0.3))
+    assert is_close(merged("dare", parents, density=1.0), add("dare_linear_svd", [0.5, 0.5], density=1.0))
+
+
+def test_peft_drops_elements_as_often_as_dare_and_rescales_them_alike(on_peft: Peft) -> None:
+    """Its draws are others: compared are means and spreads over many."""
+    parents, add = on_peft
+    rank = {"svd_rank": 32}  # nothing is cut
+    theirs = [add("dare_linear_svd", [0.5, 0.5], density=0.5, seed=seed, **rank) for seed in range(60)]
+    ours = mixed(parents, (0.5, 0.5))
+    for name in ours:
+        drawn = np.stack([one[name] for one in theirs])
+        spread = np.sqrt(sum(deltas(one)[name] ** 2 for one in parents)) / 2  # of kept / density, halved
+        assert (drawn.mean(axis=0) - ours[name]).std() == pytest.approx(
+            np.sqrt(np.mean(spread**2) / 60), rel=0.2
+        )
+        assert np.sqrt(drawn.var(axis=0).mean()) == pytest.approx(np.sqrt(np.mean(spread**2)), rel=0.1)
+
+
+def test_peft_linear_averages_factors_and_so_is_far_from_linear(on_peft: Peft) -> None:
+    """It needs equal ranks, and makes an adapter's double of two halves of it."""
+    parents, add = on_peft
+    with pytest.raises(ValueError, match="same r"):
+        add("linear", [0.5, 0.5])
+    one = parents[0]
+    assert is_close(merged("linear", [one, one]), deltas(one))
+    assert is_close(merged("concatenation", [one, one], decay=0.0), add("linear", [0.5, 0.5], adapters="aa"))
