@@ -1,8 +1,8 @@
 """The ecology: a bandit hands out the questions, energy decides who breeds and who dies.
 
-Every cell asks the same number of questions in each generation. An organelle takes as many as it can pay
-for, earns the cell's price for every verified answer and pays for its compute. Who can pay a dowry breeds;
-a lineage that earns less than it costs ends; where the population thins out, the archive refounds it.
+A curriculum says what is asked about, and an allocator who is asked. An organelle takes as many questions as
+it can pay for, earns the cell's price for every verified answer and pays for its compute; a lineage that
+earns less than it costs ends. What else happens between organelles are mechanisms, one file each.
 """
 
 from __future__ import annotations
