@@ -245,6 +245,16 @@ def test_a_child_that_is_no_better_is_rejected_and_leaves_nothing(tmp_path: Path
     assert not {event.id for event in gated} & set(state.ledger.balances)
 
 
+def test_elites_follow_who_grew_in_rank_too_where_it_is_not_asked(tmp_path: Path) -> None:
+    state, world = founded(tmp_path, [adapter(1, rank=2)], FAMILIES[:1])
+    elsewhere = Elite("o1", state.population["o1"].genome.weights, 2, 0.9, 0)
+    state.archive.elites["word.count/short"] = elsewhere
+    carry_out(Resize("o1", 3, share=0.0), state, world)
+    generations(1, state, world, tmp_path / "events.jsonl")
+    elite = state.archive.elites["word.count/short"]
+    assert world.store.weights(elite.weights).rank == elite.rank == 3
+
+
 # Thrift.
 
 

@@ -61,11 +61,11 @@ class Archive:
         self.elites[name] = elite
         return held is None or held.who != elite.who
 
-    def follow(self, who: OrganelleId, weights: BlobRef, generation: int) -> None:
+    def follow(self, who: OrganelleId, weights: BlobRef, rank: int, generation: int) -> None:
         """Who still holds cells holds them as it is now: what it learned since belongs to it."""
         for name, elite in self.elites.items():
             if elite.who == who:
-                self.elites[name] = replace(elite, weights=weights, generation=generation)
+                self.elites[name] = replace(elite, weights=weights, rank=rank, generation=generation)
 
     def pass_on(
         self, holder: OrganelleId, cells: Iterable[str], heir: OrganelleId, weights: BlobRef, rank: int

@@ -187,7 +187,7 @@ def _become(decision: Probation, state: EcologyState, store: BlobStore, draw: Dr
     genome = _anew(decision, state, store, draw).genome
     (who,) = decision.child.parents
     state.population[who] = replace(state.population[who], genome=genome, former=None)
-    state.archive.follow(who, genome.weights, state.generation)
+    state.archive.follow(who, genome.weights, genome.rank, state.generation)
     return Resized(state.generation, who, genome.rank, 1.0, genome.weights)
 
 
@@ -199,7 +199,7 @@ def _restore(child: Candidate, state: EcologyState) -> Restored:
         state.population[who], genome=child.genome, memory=former.memory, former=None
     )
     state.beliefs[who] = {**state.beliefs.get(who, {}), **former.beliefs}
-    state.archive.follow(who, former.weights, state.generation)
+    state.archive.follow(who, former.weights, former.rank, state.generation)
     return Restored(state.generation, who, former.weights)
 
 

@@ -37,7 +37,8 @@ def remember(
         if state.archive.add(cell, elite):
             events.append(Archived(state.generation, who, name, elite.score, elite.weights))
     for who in sorted({outcome.trial.who for outcome in outcomes if outcome.trial.purpose == "practice"}):
-        state.archive.follow(who, state.population[who].genome.weights, state.generation)
+        genome = state.population[who].genome
+        state.archive.follow(who, genome.weights, genome.rank, state.generation)
         state.population[who] = state.population[who].noted(state.beliefs.get(who, {}))
     for name, rewards in verdicts.items():
         state.success[name] = prices.update_success(state.success[name], rewards)

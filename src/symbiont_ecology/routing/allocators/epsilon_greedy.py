@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.ecology import Belief, cell_name
+from symbiont_ecology.ecology import Belief
 from symbiont_ecology.registry import Share
-from symbiont_ecology.routing.allocators import allocators
+from symbiont_ecology.routing.allocators import allocators, believed, dealt, sampled
 from symbiont_ecology.types import Cell, OrganelleId
 
 
@@ -34,23 +34,17 @@ class EpsilonGreedy:
         generator: np.random.Generator,
     ) -> list[tuple[OrganelleId, Cell]]:
         """The owner, or with some luck one of the others, among those who can still pay."""
-        left = {who: allowance[who] for who in sorted(allowance)}  # the order of a mapping decides nothing
-        assigned = []
-        # In random order, so that no cell is always served last when energy runs short.
-        for index in generator.permutation(len(cells)):
-            cell = cells[index]
-            able = [who for who, questions in left.items() if questions > 0]
-            if not able:
-                break
-            known = [beliefs.get(who, {}).get(cell_name(cell), Belief()) for who in able]
+
+        def pick(able: Sequence[OrganelleId], cell: Cell) -> int:
+            known = believed(able, cell, beliefs)
             owner = int(np.argmax([belief.mean - belief.std for belief in known]))
-            if len(able) > 1 and generator.random() < self.explore:
-                draws = generator.beta([1 + b.successes for b in known], [1 + b.failures for b in known])
-                draws[owner] = -1.0
-                owner = int(np.argmax(draws))
-            left[able[owner]] -= 1
-            assigned.append((able[owner], cell))
-        return assigned
+            if len(able) == 1 or generator.random() >= self.explore:
+                return owner
+            draws = sampled(known, generator)
+            draws[owner] = -1.0
+            return int(np.argmax(draws))
+
+        return dealt(cells, allowance, generator, pick)
 
     def update(self, belief: Belief, rewards: Sequence[float]) -> Belief:
         """Old counts fade, new verdicts are added."""

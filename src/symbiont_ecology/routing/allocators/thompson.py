@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.ecology import Belief, cell_name
+from symbiont_ecology.ecology import Belief
 from symbiont_ecology.registry import Share
-from symbiont_ecology.routing.allocators import allocators
+from symbiont_ecology.routing.allocators import allocators, believed, dealt, sampled
 from symbiont_ecology.types import Cell, OrganelleId
 
 
@@ -28,20 +28,11 @@ class Thompson:
         generator: np.random.Generator,
     ) -> list[tuple[OrganelleId, Cell]]:
         """One Beta draw per (question, organelle that can still pay); the highest takes the question."""
-        left = {who: allowance[who] for who in sorted(allowance)}  # the order of a mapping decides nothing
-        assigned = []
-        # In random order, so that no cell is always served last when energy runs short.
-        for index in generator.permutation(len(cells)):
-            cell = cells[index]
-            able = [who for who, questions in left.items() if questions > 0]
-            if not able:
-                break
-            known = [beliefs.get(who, {}).get(cell_name(cell), Belief()) for who in able]
-            draws = generator.beta([1 + b.successes for b in known], [1 + b.failures for b in known])
-            winner = able[int(np.argmax(draws))]
-            left[winner] -= 1
-            assigned.append((winner, cell))
-        return assigned
+
+        def pick(able: Sequence[OrganelleId], cell: Cell) -> int:
+            return int(np.argmax(sampled(believed(able, cell, beliefs), generator)))
+
+        return dealt(cells, allowance, generator, pick)
 
     def update(self, belief: Belief, rewards: Sequence[float]) -> Belief:
         """Old counts fade, new verdicts are added."""

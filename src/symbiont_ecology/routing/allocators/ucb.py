@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import NonNegativeFloat
 
 from symbiont_ecology.ecology import Belief, cell_name
-from symbiont_ecology.routing.allocators import allocators
+from symbiont_ecology.routing.allocators import allocators, believed, dealt
 from symbiont_ecology.types import Cell, OrganelleId
 
 FADE = 0.8
@@ -31,27 +31,23 @@ class UpperBound:
         generator: np.random.Generator,
     ) -> list[tuple[OrganelleId, Cell]]:
         """Question by question; one that was just given counts as tried, and ties are drawn."""
-        left = {who: allowance[who] for who in sorted(allowance)}  # the order of a mapping decides nothing
         tried = {
             (who, name): belief.successes + belief.failures
-            for who in left
+            for who in allowance
             for name, belief in beliefs.get(who, {}).items()
         }
-        assigned = []
-        for index in generator.permutation(len(cells)):
-            name = cell_name(cells[index])
-            able = [who for who, questions in left.items() if questions > 0]
-            if not able:
-                break
+
+        def pick(able: Sequence[OrganelleId], cell: Cell) -> int:
+            name = cell_name(cell)
             counts = np.array([1 + tried.get((who, name), 0.0) for who in able])
-            means = np.array([beliefs.get(who, {}).get(name, Belief()).mean for who in able])
+            means = np.array([belief.mean for belief in believed(able, cell, beliefs)])
             bounds = means + self.bonus * np.sqrt(np.log(counts.sum()) / counts)
             bounds += 1e-9 * generator.random(len(able))
-            winner = able[int(np.argmax(bounds))]
-            tried[winner, name] = tried.get((winner, name), 0.0) + 1
-            left[winner] -= 1
-            assigned.append((winner, cells[index]))
-        return assigned
+            winner = int(np.argmax(bounds))
+            tried[able[winner], name] = tried.get((able[winner], name), 0.0) + 1
+            return winner
+
+        return dealt(cells, allowance, generator, pick)
 
     def update(self, belief: Belief, rewards: Sequence[float]) -> Belief:
         """Old counts fade, new verdicts are added."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from symbiont_ecology.ecology import Belief
-from symbiont_ecology.routing.allocators import allocators
+from symbiont_ecology.routing.allocators import allocators, dealt
 from symbiont_ecology.types import Cell, OrganelleId
 
 FADE = 0.8
@@ -28,17 +28,7 @@ class Uniform:
         generator: np.random.Generator,
     ) -> list[tuple[OrganelleId, Cell]]:
         """A drawn organelle among those that can still pay."""
-        left = {who: allowance[who] for who in sorted(allowance)}  # the order of a mapping decides nothing
-        assigned = []
-        # In random order, so that no cell is always served last when energy runs short.
-        for index in generator.permutation(len(cells)):
-            able = [who for who, questions in left.items() if questions > 0]
-            if not able:
-                break
-            who = able[int(generator.integers(len(able)))]
-            left[who] -= 1
-            assigned.append((who, cells[index]))
-        return assigned
+        return dealt(cells, allowance, generator, lambda able, _: int(generator.integers(len(able))))
 
     def update(self, belief: Belief, rewards: Sequence[float]) -> Belief:
         """Old counts fade, new verdicts are added."""
