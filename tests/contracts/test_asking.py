@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from items import every_family, families, family_of, items
 from symbiont_ecology.host.embedded.habits import draw_line, pretrained_families
-from symbiont_ecology.tasks import prompt_styles, reward_rules, task_families
+from symbiont_ecology.tasks import RewardRule, TaskFamily, prompt_styles, reward_rules, task_families
 from symbiont_ecology.tasks.family import FRAMES
 from symbiont_ecology.tasks.splits import split_of
-from symbiont_ecology.types import DEPTHS
+from symbiont_ecology.types import DEPTHS, Item
 
 # Prompt styles.
 
@@ -146,12 +146,17 @@ def test_a_composition_asks_for_what_pretraining_never_showed(lines: list[tuple[
 # Rewards.
 
 
+def rewarded(rule: RewardRule, family: TaskFamily, item: Item, reply: str) -> float:
+    """What a rule makes of a reply and its verdict."""
+    return rule(item, reply, family.verify(item, reply))
+
+
 @pytest.mark.parametrize("rule", reward_rules.names())
 @every_family
 def test_a_reward_is_one_for_right_and_less_for_anything_else(rule: str, name: str) -> None:
     reward, family = reward_rules.build(rule), family_of(name)
     for item in items(name, "medium", 4):
-        assert reward(family, item, item.answer) == 1.0
+        assert rewarded(reward, family, item, item.answer) == 1.0
         for reply in (
             "",
             "?",
@@ -160,7 +165,7 @@ def test_a_reward_is_one_for_right_and_less_for_anything_else(rule: str, name: s
             *family.answers(item.payload),
             "x" * 50_000,
         ):
-            worth = reward(family, item, reply)
+            worth = rewarded(reward, family, item, reply)
             assert 0.0 <= worth <= 1.0
             assert (worth == 1.0) == (family.verify(item, reply) == 1.0), (item, reply)
 
@@ -178,7 +183,7 @@ def test_a_reward_without_gold_equals_the_verdict(rule: str, name: str) -> None:
     reward, family = reward_rules.build(rule), family_of(name)
     for item in items(name, "short", 4):
         for reply in ("", item.answer, item.answer + "~", *family.answers(item.payload)):
-            assert reward(family, item, reply) == family.verify(item, reply)
+            assert rewarded(reward, family, item, reply) == family.verify(item, reply)
 
 
 @every_family
@@ -189,12 +194,12 @@ def test_a_wrong_reply_never_earns_more_than_the_ceiling(name: str, reply: str) 
     reward, family = reward_rules.build({"kind": "shaped", "ceiling": 0.3}), family_of(name)
     (item,) = items(name, "short", 1)
     if not family.verify(item, reply):
-        assert 0.0 <= reward(family, item, reply) <= 0.3
+        assert 0.0 <= rewarded(reward, family, item, reply) <= 0.3
 
 
 def test_a_nearer_reply_earns_more_when_shaped() -> None:
     reward, family = reward_rules.build("shaped"), family_of("string.reverse")
     item = family.item("kqa", "short")
-    earned = [reward(family, item, reply) for reply in ("zzzzz", "AZZ", "AQZ", "AQK")]
+    earned = [rewarded(reward, family, item, reply) for reply in ("zzzzz", "AZZ", "AQZ", "AQK")]
     assert earned == sorted(earned)
     assert len(set(earned)) == 4

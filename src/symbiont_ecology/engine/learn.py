@@ -187,10 +187,9 @@ def _together(taught: Sequence[_Taught], parameters: int, world: World) -> Cost:
 
 
 def _lived(outcomes: list[Outcome], notes: Mapping[str, float], world: World) -> Lived:
-    tasks = world.scene.tasks
     rewards = tuple(
         tuple(
-            world.reward(tasks.families[item.family], item, outcome.texts[place])
+            world.reward(item, outcome.texts[place], outcome.rewards[place])
             for item, places in outcome.groups()
             for place in places
         )

@@ -27,6 +27,7 @@ EMBEDDED_FOLDER = Path(__file__).parent / "embedded" / "model"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 _PLAIN_TOKENIZERS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
 _INCIDENTAL = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"})
+_MOST_KNOWN = 4096
 """Keys of a ``config.json`` that say nothing about what is computed."""
 
 
@@ -156,6 +157,7 @@ class TextCodec:
         self._backend = self._plain_backend() if is_plain else self.tokenizer.backend_tokenizer
         self._backend.no_padding()
         self._backend.no_truncation()
+        self._known: dict[bool, dict[str, np.ndarray]] = {True: {}, False: {}}
         self.end_tokens = self._find_ends(settings, config)
 
     @property
@@ -188,9 +190,21 @@ class TextCodec:
         return json.dumps(facts, sort_keys=True, default=str).encode()
 
     def encode(self, texts: Sequence[str], *, special: bool) -> list[np.ndarray]:
-        """Token ids of each text, with or without the tokenizer's own special tokens around it."""
-        found = self._backend.encode_batch_fast(list(texts), add_special_tokens=special)
-        return [np.array(one.ids, dtype=np.int64) for one in found]
+        """Token ids of each text, with or without the tokenizer's own special tokens around it; read only.
+
+        What was encoded lately is remembered: a prompt is priced, answered and learned from.
+        """
+        known = self._known[special]
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        if len(known) + len(new) > _MOST_KNOWN:
+            known.clear()
+            new = list(dict.fromkeys(texts))
+        for text, found in zip(
+            new, self._backend.encode_batch_fast(new, add_special_tokens=special), strict=True
+        ):
+            known[text] = np.array(found.ids, dtype=np.int64)
+            known[text].setflags(write=False)
+        return [known[text] for text in texts]
 
     def chat(self, prompt: str) -> str:
         """The prompt as a user's only turn in the host's chat template, up to where the answer begins.

@@ -29,7 +29,7 @@ from symbiont_ecology.ecology import (
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.routing.curricula import curricula
+from symbiont_ecology.routing.curricula import Curriculum, curricula
 from symbiont_ecology.strategies import Scene, strategies
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.types import Cell, Item, OrganelleId
@@ -56,7 +56,12 @@ class Ecology:
     is_mortal: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _ = self.ways, curricula.build(self.curriculum)  # a mistake shows before a host is loaded
+        _ = self.ways, self.dealer  # a mistake shows before a host is loaded
+
+    @cached_property
+    def dealer(self) -> Curriculum:
+        """Who says which cells a generation's questions are about."""
+        return curricula.build(self.curriculum)
 
     @cached_property
     def ways(self) -> tuple[Mechanism, ...]:
@@ -76,7 +81,7 @@ class Ecology:
         """Hands out the questions of all cells among those who can pay for them."""
         cells = scene.tasks.cells
         count = max(round(self.questions * len(cells)), 1)
-        demand = curricula.build(self.curriculum).demand(cells, state.watches, count, draw("demand"))
+        demand = self.dealer.demand(cells, state.watches, count, draw("demand"))
         allowance = {o.id: self._affordable(o, state, scene) for o in state.population.values()}
         assigned = scene.allocator.assign(demand, state.beliefs, allowance, draw("allocate"))
         taken: dict[tuple[OrganelleId, Cell], list[Item]] = defaultdict(list)

@@ -53,8 +53,8 @@ class RewardRule(Protocol):
     sees_gold: ClassVar[bool]
     """Whether it uses more of the gold answer than the verdict."""
 
-    def __call__(self, family: TaskFamily, item: Item, reply: str) -> float:
-        """The reward of one reply."""
+    def __call__(self, item: Item, reply: str, verdict: float) -> float:
+        """The reward of one reply that the verifier has judged."""
 
 
 task_families: Registry[TaskFamily] = Registry("task family", "symbiont_ecology.tasks.families")

@@ -36,9 +36,12 @@ class EpsilonGreedy:
         """The owner, or with some luck one of the others, among those who can still pay."""
 
         def pick(able: Sequence[OrganelleId], cell: Cell) -> int:
+            if len(able) == 1:
+                return 0
             known = believed(able, cell, beliefs)
-            owner = int(np.argmax([belief.mean - belief.std for belief in known]))
-            if len(able) == 1 or generator.random() >= self.explore:
+            bounds = [belief.mean - belief.std for belief in known]
+            owner = bounds.index(max(bounds))
+            if generator.random() >= self.explore:
                 return owner
             draws = sampled(known, generator)
             draws[owner] = -1.0

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from symbiont_ecology.tasks import TaskFamily, reward_rules
+from symbiont_ecology.tasks import reward_rules
 from symbiont_ecology.types import Item
 
 
@@ -22,10 +22,10 @@ class Shaped:
     ceiling: Annotated[float, Field(ge=0, lt=1)] = 0.4  # most that a wrong reply can earn, in [0, 1)
     sees_gold: ClassVar[bool] = True
 
-    def __call__(self, family: TaskFamily, item: Item, reply: str) -> float:
+    def __call__(self, item: Item, reply: str, verdict: float) -> float:
         """The shaped reward."""
-        if family.verify(item, reply):
-            return 1.0
+        if verdict:
+            return verdict
         reply = reply.strip()[: 2 * len(item.answer) + 4]
         longest = max(len(reply), len(item.answer), 1)
         return self.ceiling * (1 - edit_distance(reply, item.answer) / longest)

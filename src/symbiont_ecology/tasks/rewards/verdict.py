@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from symbiont_ecology.tasks import TaskFamily, reward_rules
+from symbiont_ecology.tasks import reward_rules
 from symbiont_ecology.types import Item
 
 
@@ -16,6 +16,6 @@ class Verdict:
 
     sees_gold: ClassVar[bool] = False
 
-    def __call__(self, family: TaskFamily, item: Item, reply: str) -> float:
+    def __call__(self, item: Item, reply: str, verdict: float) -> float:
         """The verdict."""
-        return family.verify(item, reply)
+        return verdict
