@@ -34,6 +34,7 @@ from symbiont_ecology.events import (
 )
 from symbiont_ecology.operators import operators
 from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies.mechanisms import thrift
 from symbiont_ecology.types import Decoding, Row
 from symbiont_ecology.weights import AdapterWeights, Memory
 from toy import LAYOUT, ToyHost, toy_config, toy_prices, toy_world
@@ -313,17 +314,20 @@ def test_what_needs_all_that_it_is_stays_as_it_is(expert: AdapterWeights, tmp_pa
 
 
 def test_nobody_tries_before_its_time_and_each_time_at_twice_the_age(
-    expert: AdapterWeights, tmp_path: Path
+    expert: AdapterWeights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, _, events = thrifty(tmp_path, expert, 50, first=3, most=1)
+    monkeypatch.setattr(thrift, "MOST", 1)
+    _, _, events = thrifty(tmp_path, expert, 50, first=3)
     tries = [event.generation for event in events if isinstance(event, Proposed)]
     assert tries == [3, 6, 12, 24, 48]
 
 
-def test_nobody_tries_without_skill(expert: AdapterWeights, tmp_path: Path) -> None:
-    homes, thrift = ("math.add", "string.sort"), {"first": 20, "most": 1}
-    unable = adapter(1, b_std=0.0)
-    state, world = founded(tmp_path, [expert, unable], homes, thrift=thrift, plasticity="none")
+def test_nobody_tries_without_skill(
+    expert: AdapterWeights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thrift, "MOST", 1)
+    unable, homes = adapter(1, b_std=0.0), ("math.add", "string.sort")
+    state, world = founded(tmp_path, [expert, unable], homes, thrift={"first": 20}, plasticity="none")
     events = generations(45, state, world, tmp_path / "events.jsonl")
     assert state.archive.elites["string.sort/short"].score < 0.5
     assert [event.parents for event in events if isinstance(event, Proposed)] == [("o1",)] * 2

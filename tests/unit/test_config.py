@@ -331,7 +331,7 @@ def registries() -> dict[str, Registry[Any]]:
     return found
 
 
-def test_a_run_of_the_default_ecology_has_at_most_75_knobs() -> None:
+def test_a_run_of_the_default_ecology_has_at_most_70_knobs() -> None:
     found, config = registries(), RunConfig(tasks=TasksConfig(families=("math.add",)))
     ecology = found["strategy"].build(config.strategy)
     (mutation,) = (way.mutation for way in ecology.ways if isinstance(way, Breeding))
@@ -345,14 +345,14 @@ def test_a_run_of_the_default_ecology_has_at_most_75_knobs() -> None:
         "operator": mutation,
     }
     parts = [config, ecology, *ecology.ways, *(found[kind].build(spec) for kind, spec in chosen.items())]
-    assert sum(map(values_of, parts)) <= 75
+    assert sum(map(values_of, parts)) <= 70
 
 
-def test_all_knobs_together_are_fewer_than_130() -> None:
+def test_all_knobs_together_are_fewer_than_127() -> None:
     found = registries()
     assert {"task family", "task source", "prompt style"} <= set(found)
     components = sum(knobs_of(entry[name]) for entry in found.values() for name in entry.names())
-    assert knobs_of(RunConfig) + components < 130
+    assert knobs_of(RunConfig) + components < 127
 
 
 def test_the_schema_can_be_shown() -> None:

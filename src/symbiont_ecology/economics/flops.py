@@ -12,8 +12,6 @@ host.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from symbiont_ecology.economics.shape import HostShape
 
 ROLLOUT_WITH_LESSON = 4
@@ -31,7 +29,6 @@ def forward_flops(
     return linear + _attention(shape, tokens * (context + tokens)) + _head(shape, head_positions)
 
 
-@lru_cache(maxsize=4096)
 def rollout_flops(shape: HostShape, lora_parameters: int, prompt_tokens: int, new_tokens: int) -> int:
     """Reads a prompt and writes ``new_tokens``, end-of-answer included, with a key-value cache.
 
@@ -43,7 +40,6 @@ def rollout_flops(shape: HostShape, lora_parameters: int, prompt_tokens: int, ne
     return executed_flops(shape, lora_parameters, prompt_tokens, prompt_tokens, new_tokens - 1)
 
 
-@lru_cache(maxsize=4096)
 def executed_flops(
     shape: HostShape, lora_parameters: int, prompt_tokens: int, read_tokens: int, steps: int
 ) -> int:

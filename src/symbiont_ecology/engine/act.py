@@ -68,17 +68,17 @@ def _judged(trial: Trial, rollouts: Rollouts, places: range, state: EcologyState
     texts = tuple(rollouts.texts[place] for place in places)
     verdicts = tuple(world.scene.tasks.verify(item, text) for item, text in zip(asked, texts, strict=True))
     rank = 0 if trial.who == HOST else state.genome(trial.who).rank
-    cost = sum((_cost(rollouts, place, world, rank) for place in places), Cost())
+    cost = _cost(rollouts, slice(places.start, places.stop), world, rank)
     completions = tuple(rollouts.completion(place) for place in places)
     return Outcome(trial, texts, completions, verdicts, cost, rollouts.traces, places.start)
 
 
-def _cost(rollouts: Rollouts, place: int, world: World, rank: int) -> Cost:
-    """What one rollout took."""
+def _cost(rollouts: Rollouts, places: slice, world: World, rank: int) -> Cost:
+    """What some rollouts took."""
     shape, parameters = world.host.shape, world.lora_parameters(rank)
-    read, written = int(rollouts.prompt_lengths[place]), int(rollouts.lengths[place])
-    useful = executed = rollout_flops(shape, parameters, read, written)
+    read, written = rollouts.prompt_lengths[places].tolist(), rollouts.lengths[places].tolist()
+    useful = executed = sum(rollout_flops(shape, parameters, *row) for row in zip(read, written, strict=True))
     if rollouts.read is not None and rollouts.fed is not None:
-        really = int(rollouts.read[place]), int(rollouts.fed[place])
-        executed = executed_flops(shape, parameters, read, *really)
-    return Cost(read, written, rows=1, flops=useful, executed=executed)
+        really = zip(read, rollouts.read[places].tolist(), rollouts.fed[places].tolist(), strict=True)
+        executed = sum(executed_flops(shape, parameters, *row) for row in really)
+    return Cost(sum(read), sum(written), rows=len(read), flops=useful, executed=executed)

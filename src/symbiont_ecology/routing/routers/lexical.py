@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from pydantic import PositiveInt
 
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.routing.routers import Observation, Promise, routers
 from symbiont_ecology.types import OrganelleId
 
-LONGEST, RIDGE = 6, 1.0
-"""Longest n-gram, in characters; strength of the pull towards the host's mean."""
+FEATURES, LONGEST, RIDGE = 4096, 6, 1.0
+"""Hash buckets; longest n-gram, in characters; strength of the pull towards the host's mean."""
 PIECE = 1024
 """Prompts that are embedded at once: bounds memory."""
 
@@ -32,7 +31,6 @@ PIECE = 1024
 class Lexical:
     """Abstains to the bare host unless an organelle promises ``margin`` more than it."""
 
-    features: PositiveInt = 4096  # hash buckets
     margin: float = 0.02  # promised gain in success below which the host answers
 
     def fit(self, observations: Sequence[Observation], candidates: Sequence[OrganelleId]) -> Promise:
@@ -58,7 +56,7 @@ class Lexical:
 
     def _head(self, observations: Sequence[Observation], prior: float, known: np.ndarray) -> np.ndarray:
         if not observations:
-            return np.zeros(self.features)
+            return np.zeros(FEATURES)
         # One line per prompt and verdict mean: repeated prompts add weight, not rows.
         sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         for o in observations:
@@ -81,9 +79,9 @@ class Lexical:
         codes, counts = (np.concatenate(parts) for parts in zip(*found, strict=True))
         rows = np.repeat(np.arange(len(found)), [len(codes) for codes, _ in found])
         is_known = np.isin(codes, known)
-        places = rows * self.features + codes % self.features
-        size = len(found) * self.features
-        embedded = np.bincount(places[is_known], counts[is_known], size).reshape(len(found), self.features)
+        places = rows * FEATURES + codes % FEATURES
+        size = len(found) * FEATURES
+        embedded = np.bincount(places[is_known], counts[is_known], size).reshape(len(found), FEATURES)
         # A letter said ten times is not ten times the evidence: square roots, here and in the length.
         lengths = np.sqrt(np.maximum(np.bincount(rows, counts, len(found)), 1))
         return np.asarray(np.sqrt(embedded) / lengths[:, None])

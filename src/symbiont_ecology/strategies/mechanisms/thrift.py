@@ -20,12 +20,17 @@ from symbiont_ecology.ecology import (
     Trial,
 )
 from symbiont_ecology.operators.shrink import Shrink
-from symbiont_ecology.registry import PositiveShare, Share
+from symbiont_ecology.registry import PositiveShare
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Scene
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.strategies.probation import asked, homes, seen
 from symbiont_ecology.types import OrganelleId
+
+ABLE = 0.5
+"""Believed success in its cells from which an organelle tries."""
+MOST = 260
+"""Questions to both selves after which it is undecided for good."""
 
 
 @mechanisms.register("thrift")
@@ -39,11 +44,9 @@ class Thrift(Mechanism):
     """
 
     first: PositiveInt = 40  # age in generations at the first try; each later one comes at twice the age
-    skill: Share = 0.5  # believed success rate in its cells from which an organelle tries
     share: PositiveShare = 0.7  # of its ΔW that the leaner self has
     questions: PositiveFloat = 0.5  # per cell and generation
     loss: PositiveShare = 0.05  # share of its right answers that the leaner self must be proven not to lose
-    most: PositiveInt = 260  # questions to both selves after which it is undecided for good
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """The same questions to both selves, where the organelle is at home."""
@@ -66,7 +69,7 @@ class Thrift(Mechanism):
         if who in busy or rest or count.bit_count() != 1:
             return False
         own = [state.beliefs[who].get(name, Belief()).mean for name in homes(who, state)]
-        return bool(own) and sum(own) >= self.skill * len(own)
+        return bool(own) and sum(own) >= ABLE * len(own)
 
     def _try(self, who: OrganelleId, state: EcologyState) -> Propose:
         traits = dict(state.population[who].genome.traits)
@@ -77,5 +80,5 @@ class Thrift(Mechanism):
         lost = set(child.cells[who]) - set(homes(who, state))
         if who not in state.population or 3 * len(lost) > len(child.cells[who]):  # it is about another home
             return Probation(child, "reject")
-        verdict = Gate(loss=self.loss, most=self.most).kept(child.tallies[who].get(who, Tally()))
+        verdict = Gate(loss=self.loss, most=MOST).kept(child.tallies[who].get(who, Tally()))
         return Probation(child, verdict, Shrink(self.share))
