@@ -74,6 +74,7 @@ bench: setup ## time the host kernel against PEFT, fill docs/performance.md, at 
 	$(BIN)/python benchmarks/kernel.py --json $$out.json || status=1; \
 	$(BIN)/python benchmarks/ragged.py --json $${out}_ragged.json || status=1; \
 	$(BIN)/python benchmarks/breakdown.py --json $${out}_breakdown.json || status=1; \
+	$(BIN)/python benchmarks/overhead.py --json docs/results/overhead.json || status=1; \
 	$(BIN)/python benchmarks/growth.py --json $${out}_growth.json --plot docs/figures/kernel_growth.png || status=1; \
 	$(BIN)/python benchmarks/page.py || status=1; exit $$status
 

@@ -13,7 +13,7 @@ import json
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ class Clocks:
     """Seconds by part; who is called by a part pauses its clock."""
 
     def __init__(self) -> None:
-        self.seconds = Counter[str]()
+        self.seconds: dict[str, float] = defaultdict(float)
         self._paused: list[float] = []
 
     def around(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,10 +91,10 @@ class TimedHost:
 def measure(seed: int, *extra: str) -> dict[str, Any]:
     """Milliseconds of a generation by part, and the share that is not the host's, over one whole run."""
     config = load_config("demo", [f"seed={seed}", *extra])
-    host, clocks, marks = build_host(config), Clocks(), list[tuple[float, Counter[str]]]()
+    host, clocks, marks = build_host(config), Clocks(), list[tuple[float, dict[str, float]]]()
 
     def watch(state: EcologyState, summary: GenerationEnded, seconds: float) -> None:
-        marks.append((seconds, clocks.seconds.copy()))
+        marks.append((seconds, dict(clocks.seconds)))
 
     with tempfile.TemporaryDirectory() as folder:
         for (owner, name), part in PARTS.items():
@@ -104,15 +104,15 @@ def measure(seed: int, *extra: str) -> dict[str, Any]:
         finally:
             patch.stopall()
     count, total = len(marks) - 1, sum(seconds for seconds, _ in marks[1:])  # the first warms up
-    parts = marks[-1][1] - marks[0][1]
+    (_, first), (_, last) = marks[0], marks[-1]
+    parts = {part: seconds - first.get(part, 0.0) for part, seconds in last.items()}
     others = total - parts[ANSWERING] - parts[LEARNING]
-    known = sum(parts.values())
-    parts["everything else"] += total - known
+    parts["everything else"] += total - sum(parts.values())
     return {
         "seed": seed,
         "generations": count,
         "share": others / total,
-        "milliseconds": {part: 1e3 * seconds / count for part, seconds in parts.most_common()},
+        "milliseconds": {part: 1e3 * seconds / count for part, seconds in parts.items()},
     }
 
 
@@ -124,8 +124,8 @@ def main() -> None:
     found = [measure(seed, *extra) for seed in (SEEDS[:1] if options.quick else SEEDS)]
     share = sum(one["share"] for one in found) / len(found)
     table = Table("part", *(f"seed {one['seed']}, ms" for one in found))
-    for part in found[0]["milliseconds"]:
-        table.add_row(part, *(f"{one['milliseconds'].get(part, 0):.2f}" for one in found))
+    for part in (ANSWERING, LEARNING, *dict.fromkeys(PARTS.values())):
+        table.add_row(part, *(f"{one['milliseconds'][part]:.2f}" for one in found))
     table.add_row("not the host", *(f"{one['share']:.1%}" for one in found))
     Console().print(table)
     if options.json:

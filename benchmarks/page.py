@@ -156,6 +156,20 @@ def _rates(phase: dict[str, Any], report: dict[str, Any], kind: str = "") -> str
     return " / ".join(shares)
 
 
+def overhead(report: dict[str, Any]) -> str:
+    """What a generation of the demo spends where, in milliseconds, one column per run."""
+    runs = report["runs"]
+    counts = ", ".join(str(one["generations"]) for one in runs)
+    parts = sorted(runs[0]["milliseconds"], key=lambda part: -runs[0]["milliseconds"][part])
+    rows = [[part, *(f"{one['milliseconds'][part]:.2f}" for one in runs)] for part in parts]
+    rows.append(
+        [f"**not the host, at most {report['limit']:.0%}**", *(f"{one['share']:.1%}" for one in runs)]
+    )
+    head = ["ms per generation", *(f"seed {one['seed']}" for one in runs)]
+    lines = [f"{place(report)}. Whole runs of {counts} generations.", "", f"| {' | '.join(head)} |"]
+    return "\n".join([*lines, f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows)])
+
+
 def gpu(reports: list[dict[str, Any]]) -> str:
     """The latest report of a CUDA device; of a CPU while there is none."""
     report = max(
@@ -177,6 +191,7 @@ def main() -> None:
         "ragged": ("kernel_ragged", ragged),
         "growth": ("kernel_growth", growth),
         "breakdown": ("kernel_breakdown", breakdown),
+        "overhead": ("overhead", overhead),
     }.items():
         file = RESULTS / f"{name}.json"
         if file.exists():
