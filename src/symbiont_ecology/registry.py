@@ -125,6 +125,11 @@ class Registry(Generic[T]):
         return self._entries
 
 
+def kind_of(spec: str | Mapping[str, Any]) -> str:
+    """The name in a spec."""
+    return spec if isinstance(spec, str) else str(spec["kind"])
+
+
 @dataclass(frozen=True)
 class Knob:
     """One field of a schema as a reader sees it; ``default`` is None when the field is required."""

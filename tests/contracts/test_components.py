@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from symbiont_ecology.ecology import HOST, Belief, Outcome, Trial, cell_name
 from symbiont_ecology.ecology import state as checkpoint
@@ -191,6 +192,19 @@ def test_an_allocator_hands_out_what_can_be_paid_for(
     assert assigned == allocator.assign(cells, believed, allowance, np.random.default_rng(seed))
     shuffled = dict(reversed(allowance.items())), dict(reversed(believed.items()))
     assert assigned == allocator.assign(cells, shuffled[1], shuffled[0], np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("known", [Belief(), Belief(3.0, 1.0)])
+@pytest.mark.parametrize("name", allocators.names())
+def test_an_allocator_favours_nobody_by_name(name: str, known: Belief) -> None:
+    everyone, cells = ("o9", "o10", "o100"), [("math.add", "short")] * 10
+    believed = {who: {"math.add/short": known} for who in everyone}
+    asked = Counter[str]()
+    for seed in range(100):
+        generator = np.random.default_rng(seed)
+        dealt = allocators.build(name).assign(cells, believed, dict.fromkeys(everyone, 10), generator)
+        asked[dealt[0][0]] += 1  # one of each deal: questions of a generation are not independent
+    assert stats.chisquare([asked[who] for who in everyone]).pvalue > 0.001
 
 
 @pytest.mark.parametrize("name", allocators.names())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +12,16 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.config import Flip, RunConfig
-from symbiont_ecology.ecology import Birth, Elite, Genome, Organelle, Resize
-from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.ecology import HOST, Birth, Elite, Genome, Organelle, Propose, Resize
+from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.ecology.belief import Belief
 from symbiont_ecology.ecology.population import execute
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.engine.generation import run_generation
-from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.engine.build import check
+from symbiont_ecology.engine.generation import found, run_generation
+from symbiont_ecology.engine.run import is_complete, resume, start
 from symbiont_ecology.engine.world import World
+from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.events import (
     Acted,
     Born,
@@ -175,25 +178,6 @@ def test_what_parents_learned_is_handed_down_or_not(inheritance: Any, tmp_path: 
     assert born.weights == (learned if is_lamarckian else parent.inborn)
     steps = world.store.memory(state.population[born.id].memory).step
     assert steps == (3 if is_lamarckian else 0)
-
-
-def test_a_child_takes_over_families_from_its_parent_and_holds_them(tmp_path: Path) -> None:
-    state, world = founded(tmp_path, [adapter(1)])
-    cells = ("a/short", "a/medium", "b/short")
-    for cell in cells:
-        state.beliefs.setdefault("o1", {})[cell] = Belief(8.0, 2.0)
-        state.archive.elites[cell] = Elite("o1", state.population["o1"].genome.weights, 4, 0.8, 0)
-    decision = Birth(("o1",), operators.build("gaussian"), "gaussian", {}, cells[:2])
-    (born,) = carry_out(decision, state, world)
-    assert isinstance(born, Born)
-    assert {cell: elite.who for cell, elite in state.archive.elites.items()} == {
-        "a/short": born.id,
-        "a/medium": born.id,
-        "b/short": "o1",
-    }
-    assert state.beliefs[born.id]["a/short"] == Belief(8.0, 2.0) == state.beliefs["o1"]["b/short"]
-    assert state.beliefs["o1"]["a/short"] == Belief(4.0, 1.0) == state.beliefs[born.id]["b/short"]
-    assert state.ledger.total == 0
 
 
 # Merging.
@@ -386,23 +370,78 @@ def test_a_body_that_uses_what_it_has_does_not_shrink_nor_one_that_does_not_grow
     assert carry_out(Resize("o2", 3, share=0.3), state, world) == []
 
 
-def test_the_budget_of_ranks_binds_whatever_happens(tmp_path: Path) -> None:
+def test_the_budget_of_ranks_and_places_binds_whatever_happens(tmp_path: Path) -> None:
     mechanisms: dict[str, Any] = {
-        "breeding": {"at": 16_000},
+        "upheaval": {"pioneers": 2, "level": 3.0},
+        "breeding": {"at": 14_000},
+        "merging": {"every": 2, "at": 4_000, "questions": 4, "gate": {"level": 0.5, "most": 16}},
         "morphogenesis": {"every": 2, "rich": 14_000, "poor": 6_000, "full": 0.01},
     }
-    plan = config(80, 3, **mechanisms)
-    plan = plan.model_copy(update={"strategy": {**plan.strategy, "ranks": 9}})  # type: ignore[dict-item]
+    most, fullest, seen = 13, 0, set[str]()
+    for seed in range(3):
+        plan = flipping(tmp_path / str(seed), 80, seed, questions=4, **mechanisms)
+        plan = plan.model_copy(update={"strategy": {**plan.strategy, "ranks": most, "capacity": 4}})  # type: ignore[dict-item]
+        host, log = ToyHost(), EventLog(tmp_path / f"{seed}.jsonl")
+        world, state = toy_world(tmp_path / f"{seed}-run", plan, host), EcologyState(seed)
+        found(state, world, log)
+        while not is_complete(plan, state):
+            run_generation(state, world, log)
+            ranks = [organelle.genome.rank for organelle in state.population.values()]
+            assert len(ranks) <= 4
+            assert sum(ranks) <= most
+            fullest = max(fullest, sum(ranks))
+        events = read_events(tmp_path / f"{seed}.jsonl")
+        seen |= {getattr(event, "operator", type(event).__name__) for event in events}
+    assert fullest == most
+    assert {"pioneer", "svd_noise", "svd", "Resized", "Upheaved"} <= seen
+
+
+# What is refused, and where everything ends.
+
+
+@pytest.mark.parametrize(
+    ("mechanisms", "said"),
+    [
+        ({"merging": {"operator": "gaussian"}}, "expected an operator of 2 parents"),
+        ({"breeding": {"mutation": "svd"}}, "expected an operator of 1 parent ("),
+        ({"thirft": False}, "did you mean 'thrift'"),
+        ({"thirft": True}, "did you mean 'thrift'"),
+    ],
+    ids=str,
+)
+def test_what_cannot_work_is_refused_before_anything_runs(mechanisms: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        check(config(3, **mechanisms))
+
+
+@pytest.mark.parametrize("operator", ["linear", SUM, "svd"])
+def test_a_merged_child_is_no_larger_than_a_slot(operator: Any, tmp_path: Path) -> None:
+    state, world = founded(tmp_path, [adapter(1), adapter(2)])
+    cells = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
+    carry_out(Propose(cells, operators.build(operator), "merged", {}, 4), state, world)
+    (child,) = state.nursery.values()
+    assert child.genome.rank == world.store.weights(child.genome.weights).rank == 4
+
+
+def test_a_world_in_which_nobody_lives_comes_to_its_end(tmp_path: Path) -> None:
+    plan = config(500, refounding=False)
+    plan = plan.model_copy(
+        update={
+            "economy": toy_prices(dowry=0, grace=0, rent=10**7),
+            "run": plan.run.model_copy(update={"train_flops": 3e7}),
+        }
+    )
     state, events = lived(tmp_path / "run", plan)
-    ranks: dict[str, int] = {}
-    for event in events:
-        if isinstance(event, Born):
-            parents = [ranks[parent] for parent in event.parents]
-            ranks[event.id] = max(parents, default=plan.host.rank)
-        elif isinstance(event, Resized):
-            ranks[event.id] = event.rank
-        elif type(event).__name__ == "Retired":
-            ranks.pop(event.id)  # type: ignore[attr-defined]
-        assert sum(ranks.values()) <= 9
-    assert ranks == {who: organelle.genome.rank for who, organelle in state.population.items()}
-    assert checkpoint.load(tmp_path / "run") == state
+    assert not state.population
+    assert state.generation < 500
+    assert {event.id for event in events if isinstance(event, Acted) and event.generation > 2} == {HOST}
+
+
+def test_who_died_lucky_gives_way_to_who_is_able() -> None:
+    archive, cell = Archive(), ("math.add", "short")
+    assert archive.add(cell, Elite("o1", "lucky", 4, 0.9, 0))
+    assert not archive.add(cell, Elite("o2", "able", 4, 0.8, 1))
+    archive.follow("o1", "lucky", 4, 20)  # as long as it is asked, it is believed
+    assert not archive.add(cell, Elite("o2", "able", 4, 0.8, 21))
+    assert archive.add(cell, Elite("o2", "able", 4, 0.8, 40))
+    assert archive.elites["math.add/short"].who == "o2"

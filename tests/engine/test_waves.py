@@ -38,9 +38,17 @@ def test_waves_serve_everyone_once_within_the_slots(
     assert len(found) <= max(-(-len(organelles) // slots), int(is_host_asked))
 
 
+BUDGETS = (None, 40_000_000, 78_620_000)
+"""FLOPs: where they bind, questions and lessons are left out."""
+
+
+@pytest.mark.parametrize("flops", BUDGETS)
 @pytest.mark.parametrize("slots", [1, 2, 3, 5])
-def test_few_slots_and_many_waves_give_the_same_history(slots: int, tmp_path: Path) -> None:
+def test_few_slots_and_many_waves_give_the_same_history(
+    slots: int, flops: int | None, tmp_path: Path
+) -> None:
     config = toy_config(generations=12)
+    config = config.model_copy(update={"run": config.run.model_copy(update={"train_flops": flops})})
     start(config, tmp_path / "many", host=ToyHost(slots=32))
     start(config, tmp_path / "few", host=ToyHost(slots=slots))
     few, many = (list(read_events(tmp_path / name / "events.jsonl")) for name in ("few", "many"))

@@ -22,7 +22,7 @@ TRUTH = {
     "helps": {"accuracy": 0.05},
     "idles": {},
     "harms": {"accuracy": -0.05, "kept": -0.06},
-    "saves": {"energy": -60.0, "flops": -6e6},
+    "saves": {"energy": -6e6, "flops": -6e6},
 }
 
 
@@ -75,7 +75,7 @@ def answers(right: str) -> dict[str, Any]:
 def lived(arm: str, seed: int) -> Iterator[dict[str, Any]]:
     """What a run left; family a flips, and nobody is right there until it flips back."""
     head = {"source": "4567", "arm": arm, "seed": seed, "budget": 1.0}
-    life = {"life": {"spent": 900}, "solved": 3.0, "coverage": 2, "train": {"flops": 99}}
+    life = {"solved": 3.0, "train": {"flops": 99}}
     yield {**head, "kind": "main", **life, "systems": answers(RIGHT[arm])}
     legs = [
         {"phase": phase, "extra": extra, "train_flops": extra, "systems": answers(right)}
@@ -93,7 +93,7 @@ def test_everything_is_measured_by_seed_from_what_the_runs_left() -> None:
     host = {"kind": "host", "arm": "host", "host": "89ab", "versions": {}, "source": "4567"}
     runs = [row for seed in (0, 1) for arm in RIGHT for row in lived(arm, seed)]
     found = results_of(Outcomes(plan, [{**host, "protocol": "0123"}, *runs]), [])
-    same = {"coverage": [2.0, 2.0], "energy": [300.0, 300.0], "kept": [1.0, 1.0]}
+    same = {"coverage": [2.0, 2.0], "energy": [33.0, 33.0], "kept": [1.0, 1.0]}
     full = {"accuracy": [1.0, 1.0], "flops": [300.0, 300.0], "flipped": [0.5, 0.5], **same}
     half = {"accuracy": [0.75, 0.75], "flops": [400.0, 400.0], "flipped": [0.25, 0.25], **same}
     assert found["measured"] == {"ecology": full, "less": half}

@@ -159,3 +159,13 @@ def test_a_full_disk_is_one_line_and_loses_nothing(store: BlobStore, monkeypatch
     assert same(store.weights(first), adapter(0))
     store.flush()
     assert same(BlobStore(store.folder).weights(second), adapter(1))
+
+
+def test_what_nobody_can_reach_is_forgotten_before_it_is_written(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path / "blobs")
+    kept, gone = (store.put_memory(Memory(step=step)) for step in (1, 2))
+    store.forget([kept])
+    assert store.memory(kept).step == 1
+    with pytest.raises(RunError, match="missing"):
+        store.memory(gone)
+    assert not (tmp_path / "blobs").exists()

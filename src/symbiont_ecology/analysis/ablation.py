@@ -19,6 +19,8 @@ from symbiont_ecology.analysis.page import made_with, table
 
 Values = Mapping[str, Mapping[str, Sequence[float]]]
 """By arm and measure: one number per seed."""
+SOLVED = 0.5
+"""Held-out accuracy from which a cell counts as covered."""
 Effects = dict[str, dict[str, dict[str, Any]]]
 """By mechanism and measure: a difference as ``comparison.paired`` gives it, adjusted and maybe claimed."""
 
@@ -41,7 +43,7 @@ MEASURES = {
     "accuracy": Measure("held-out accuracy, points", "accuracy", "accuracy"),
     "retention": Measure("retention, points", "retention", "retention"),
     "coverage": Measure("coverage, cells", "coverage", "coverage", 1),
-    "energy": Measure("mATP per solved task", "energy", "energy", 1, ".3g", is_cost=True),
+    "energy": Measure("training MFLOPs per solved task", "energy", "energy", 1e-6, ".3g", is_cost=True),
     "flops": Measure("MFLOPs per right answer", "compute", "energy", 1e-6, ".3g", is_cost=True),
     "flipped": Measure("flipped families, points", "resilience where the world flips", "resilience"),
     "kept": Measure("kept families, points", "resilience where it stays", "resilience"),
@@ -81,8 +83,8 @@ def _measured(outcomes: Outcomes, arm: str) -> Iterator[tuple[str, list[float]]]
     yield "accuracy", verdicts.by_seed()
     if (retained := outcomes.verdicts(arm, budget, "retention")) is not None:
         yield "retention", retained.by_seed()
-    yield "coverage", [float(row["coverage"]) for row in rows]
-    yield "energy", [row["life"]["spent"] / max(row["solved"], 1.0) for row in rows]
+    yield "coverage", [float(count) for count in (verdicts.by_cell() >= SOLVED).sum(axis=0)]
+    yield "energy", [row["train"]["flops"] / max(row["solved"], 1.0) for row in rows]
     yield "flops", [per_solved(row["systems"][routing], shift) for row in rows]
     if flips:
         yield "flipped", [area(row, routing, (True,)) for row in flips]
@@ -174,9 +176,9 @@ def _introduction(results: Mapping[str, Any]) -> str:
         f"{protocol['per_cell']} held-out questions per cell. Nothing was tuned: all was fixed, "
         "under the hash below, before any of these seeds ran. An effect is *with minus without*, a mean over "
         "paired seeds with its 95 % interval (Student's t); bold is what holds: q below "
-        f"{protocol['level']:g} and an interval without 0. *mATP per solved task*: what the population spent "
-        "in its life for every practice answer that was right. *MFLOPs per right answer*: what answering "
-        "held-out questions took. Less of either is better."
+        f"{protocol['level']:g} and an interval without 0. *Coverage*: cells with half of the held-out "
+        "answers right. *Training MFLOPs per solved task*: what every practice answer that was right took. "
+        "*MFLOPs per right answer*: what answering held-out questions took. Less of either is better."
     )
     if flip is not None:
         text += (

@@ -33,11 +33,14 @@ class Verdicts:
         """The family of each question."""
         return [cell.rpartition("/")[0] for cell in self.cells]
 
+    def by_cell(self) -> np.ndarray:
+        """The share that is right in every cell, ``(cells, seeds)``."""
+        names = np.array(self.cells)
+        return np.array([self.values[:, names == cell].mean(axis=1) for cell in dict.fromkeys(self.cells)])
+
     def by_seed(self) -> list[float]:
         """Mean over cells of the share that is right, for each seed."""
-        names = np.array(self.cells)
-        means = [self.values[:, names == cell].mean(axis=1) for cell in dict.fromkeys(self.cells)]
-        return [float(value) for value in np.mean(means, axis=0)]
+        return [float(value) for value in np.mean(self.by_cell(), axis=0)]
 
     def minus(self, other: Verdicts) -> Verdicts:
         """The differences on the same questions and the seeds that both have; the host's stand for all.

@@ -167,12 +167,13 @@ def free_folder(name: str) -> Path:
 def tell_plan(config: RunConfig, folder: Path) -> None:
     """What a run would do, from its config alone."""
     from symbiont_ecology.engine.build import mixture
+    from symbiont_ecology.registry import kind_of
     from symbiont_ecology.strategies import strategies
 
     strategy = strategies.build(config.strategy)
     cells = mixture(config).cells
     knobs = ", ".join(f"{name}={value}" for name, value in vars(strategy).items())
-    kind = config.strategy if isinstance(config.strategy, str) else config.strategy["kind"]
+    kind = kind_of(config.strategy)
     host, loop = config.host, config.run
     length = f"{loop.generations} generations"
     if loop.train_flops is not None:

@@ -14,6 +14,8 @@ from symbiont_ecology.types import BlobRef, Cell, OrganelleId
 
 SEEDS = 2
 """How many former elites of a cell sleep in the seed bank."""
+HALF_LIFE = 50
+"""Generations after which a score counts half as much, if its holder is no longer there to confirm it."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +49,20 @@ class Archive:
         for name in cells:
             for elite in self.sleeping.get(name, []):
                 found.setdefault(elite.weights, []).append(elite)
-        return [same[0] for same in sorted(found.values(), key=lambda same: (-len(same), same[0].who))]
+        return [same[0] for same in sorted(found.values(), key=len, reverse=True)]
 
     def add(self, cell: Cell, elite: Elite) -> bool:
         """Puts the elite in its cell if that is empty, held by its own earlier self, or held by a worse one.
 
-        Returns whether somebody else (or nobody) held the cell before.
+        Who died lucky must not hold a cell for ever: the score of who is no longer asked fades (no winner's
+        curse). Returns whether somebody else (or nobody) held the cell before.
         """
         name = cell_name(cell)
         held = self.elites.get(name)
-        if held is not None and held.who != elite.who and held.score >= elite.score:
-            return False
+        if held is not None and held.who != elite.who:
+            faded = 0.5 ** ((elite.generation - held.generation) / HALF_LIFE)
+            if held.score * faded >= elite.score:
+                return False
         self.elites[name] = elite
         return held is None or held.who != elite.who
 

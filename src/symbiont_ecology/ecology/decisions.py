@@ -33,28 +33,35 @@ class Found:
 class Birth:
     """A child of living parents, who pay its dowry in equal parts.
 
-    Its weights are ``operator`` applied to the parents' weights; it inherits the first parent's memory and,
-    discounted, what was believed of it. In the cells that it takes over it is the other way round: there the
-    child is believed in full, the parent by half, and the child holds what its parent held. What parents
-    learned in their lives is handed down with their memory (Lamarckian) or not at all (Darwinian).
+    Its weights are ``operator`` applied to the parents' weights; it inherits, discounted, what was believed
+    of the first. What parents learned in their lives is handed down (Lamarckian), with the memory of an only
+    parent of equal rank, or not at all (Darwinian).
     """
 
     parents: tuple[OrganelleId, ...]
     operator: Operator
     name: str
     traits: dict[str, float]
-    cells: tuple[str, ...] = ()
     inheritance: Inheritance = "lamarckian"
 
 
 @dataclass(frozen=True)
 class Propose:
-    """A child of several living parents goes on probation. ``cells`` says where each parent is at home."""
+    """A child of living parents goes on probation. ``cells`` says where each parent is at home, ``rank`` how
+    large the child may be: what its operator makes beyond that is cut off."""
 
     cells: Mapping[OrganelleId, tuple[str, ...]]
     operator: Operator
     name: str
     traits: dict[str, float]
+    rank: int
+
+
+@dataclass(frozen=True)
+class Note:
+    """What an organelle is now is kept as its former self, unless more was once believed of it."""
+
+    who: OrganelleId
 
 
 @dataclass(frozen=True)
@@ -112,4 +119,4 @@ class Upheaval:
     cells: tuple[str, ...]
 
 
-Decision: TypeAlias = Found | Birth | Propose | Recall | Probation | Resize | Retire | Upheaval
+Decision: TypeAlias = Found | Birth | Propose | Note | Recall | Probation | Resize | Retire | Upheaval

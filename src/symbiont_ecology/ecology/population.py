@@ -13,6 +13,7 @@ from symbiont_ecology.ecology.decisions import (
     Decision,
     Found,
     Inheritance,
+    Note,
     Probation,
     Propose,
     Recall,
@@ -65,6 +66,9 @@ def execute(
             return [_birth(decision, state, store, prices, draw)]
         case Propose():
             return [_propose(decision, state, store, draw)]
+        case Note(who):
+            state.population[who] = state.population[who].noted(state.beliefs.get(who, {}))
+            return []
         case Recall():
             return [_recall(decision, state)]
         case Probation():
@@ -123,13 +127,7 @@ def _birth(decision: Birth, state: EcologyState, store: BlobStore, prices: Price
     for parent in parents:
         state.ledger.transfer(parent.id, who, prices.dowry // len(parents))
     believed = state.beliefs.get(parents[0].id, {})
-    state.beliefs[who] = {
-        cell: belief if cell in decision.cells else belief.discounted(HEARSAY)
-        for cell, belief in believed.items()
-    }
-    for cell in set(decision.cells) & set(believed):
-        believed[cell] = believed[cell].discounted(HEARSAY)
-    state.archive.pass_on(parents[0].id, decision.cells, who, genome.weights, genome.rank)
+    state.beliefs[who] = {cell: belief.discounted(HEARSAY) for cell, belief in believed.items()}
     memory = _inherited(decision, parents, weights.rank, store)
     child = Organelle(
         who, genome, memory, decision.parents, decision.name, state.generation, inborn=genome.weights
@@ -141,6 +139,8 @@ def _propose(decision: Propose, state: EcologyState, store: BlobStore, draw: Dra
     who = state.new_id()
     parents = [_as_parent(state.population[parent], store) for parent in decision.cells]
     weights = decision.operator(parents, draw("merge", who))
+    if weights.rank > decision.rank:
+        weights = truncated(weights, decision.rank)
     genome = Genome(store.put_weights(weights), weights.rank, decision.traits)
     state.nursery[who] = Candidate(who, genome, decision.name, state.generation, decision.cells)
     return Proposed(state.generation, who, decision.name, tuple(decision.cells), genome.weights)
@@ -164,7 +164,8 @@ def _look_at(
     shown = child.against_the_better
     gated = Gated(state.generation, child.id, decision.verdict, shown.wins, shown.ties, shown.losses)
     if decision.verdict == "reject":
-        if child.former and (regressed := state.population.get(child.parents[0])):
+        regressed = state.population.get(child.parents[0])
+        if child.former and regressed and regressed.former == child.former:
             state.population[regressed.id] = replace(regressed, former=None)  # it was no better
         return [gated]
     if child.former:
@@ -208,7 +209,8 @@ def _admit(child: Candidate, state: EcologyState, store: BlobStore, prices: Pric
     state.ledger.open(child.id)
     believed = state.beliefs.setdefault(child.id, {})
     for parent, cells in child.cells.items():
-        state.ledger.transfer(parent, child.id, prices.dowry // len(child.cells))
+        owned = max(state.ledger.balance(parent), 0)  # it may have lost some since it proposed
+        state.ledger.transfer(parent, child.id, min(prices.dowry // len(child.cells), owned))
         of_parent = state.beliefs.get(parent, {})
         for cell in set(cells) & set(of_parent):
             believed[cell] = of_parent[cell]
@@ -241,7 +243,8 @@ def _resize(decision: Resize, state: EcologyState, store: BlobStore, draw: Draw)
         if weakest > decision.share:
             return []
         kept, resized = float(carried[: decision.rank].sum()), truncated(weights, decision.rank)
-        memory = Memory(notes=memory.notes)  # its moments belong to directions that are no more
+        # Its moments belong to directions that are no more, its age is its own.
+        memory = Memory(step=memory.step, notes=memory.notes)
     genome = replace(organelle.genome, weights=store.put_weights(resized), rank=decision.rank)
     state.population[decision.who] = replace(
         organelle, genome=genome, memory=store.put_memory(memory), former=None

@@ -22,6 +22,7 @@ from symbiont_ecology.engine.world import World
 from symbiont_ecology.plasticity import Lived, Teaching
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import BlobRef, LearningBatch, LearningStatistics, Lesson, OrganelleId
+from symbiont_ecology.weights import AdapterWeights, Memory
 from symbiont_ecology.weights.traces import Trace, awoken, is_deaf
 
 
@@ -49,10 +50,15 @@ def learn(outcomes: Sequence[Outcome], state: EcologyState, world: World, draw: 
     for outcome in outcomes:
         if outcome.trial.purpose == "practice":
             practised[outcome.trial.who].append(outcome)
-    updates = []
-    for slots in waves(set(practised), world.host.slots):
-        updates += _learn_wave(slots, practised, state, world, draw)
-    return updates
+    slots_by_wave = list(waves(set(practised), world.host.slots))
+    pupils = {
+        who: _pupil(who, slot, practised[who], state, world, draw)
+        for slots in slots_by_wave
+        for who, slot in slots.items()
+    }
+    taught = [one for pupil in pupils.values() for one in pupil.lessons]
+    taught = _within_budget(taught, state, world, draw("lessons"))
+    return [u for slots in slots_by_wave for u in _learn_wave(slots, pupils, taught, state, world)]
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,16 @@ class _Taught:
     trace: Trace | None
 
 
+@dataclass(frozen=True)
+class _Pupil:
+    """Who is to learn, with what its rule would teach it if the budget allowed."""
+
+    weights: AdapterWeights
+    memory: Memory
+    rate: float
+    lessons: Sequence[_Taught] = ()
+
+
 def step_size(traits: Mapping[str, float], updates: int) -> float:
     """Adam's step size after so many updates: it falls with their root, from ``aging`` on.
 
@@ -75,26 +91,32 @@ def step_size(traits: Mapping[str, float], updates: int) -> float:
     return traits.get("learning_rate", 0.0) / math.sqrt(1 + updates / aging if aging else 1)
 
 
+def _pupil(
+    who: OrganelleId, slot: int, outcomes: list[Outcome], state: EcologyState, world: World, draw: Draw
+) -> _Pupil:
+    genome = state.population[who].genome
+    weights, memory = world.store.weights(genome.weights), world.store.memory(state.population[who].memory)
+    rate = step_size(genome.traits, memory.step)
+    if not rate:  # who cannot learn (the frozen control) pays for no lesson
+        return _Pupil(weights, memory, rate)
+    teachings, notes = world.plasticity.learn(_lived(outcomes, memory.notes, world))
+    memory = replace(memory, notes=notes)
+    if world.practice.perturbation and is_deaf(weights):  # its traces say nothing
+        return _Pupil(awoken(weights, draw("wake", who)), memory, rate)
+    return _Pupil(weights, memory, rate, list(_taught(teachings, who, slot, genome.rank, world)))
+
+
 def _learn_wave(
-    slots: dict[OrganelleId, int],
-    practised: dict[OrganelleId, list[Outcome]],
+    slots: Mapping[OrganelleId, int],
+    pupils: Mapping[OrganelleId, _Pupil],
+    taught: Sequence[_Taught],
     state: EcologyState,
     world: World,
-    draw: Draw,
 ) -> list[Update]:
-    weights, memory, rates, taught = {}, {}, {}, list[_Taught]()
-    for who, slot in slots.items():
-        genome = state.population[who].genome
-        weights[slot] = world.store.weights(genome.weights)
-        memory[slot] = world.store.memory(state.population[who].memory)
-        rates[slot] = step_size(genome.traits, memory[slot].step)
-        if rates[slot]:  # who cannot learn (the frozen control) pays for no lesson
-            teachings, notes = world.plasticity.learn(_lived(practised[who], memory[slot].notes, world))
-            memory[slot] = replace(memory[slot], notes=notes)
-            if world.practice.perturbation and is_deaf(weights[slot]):  # its traces say nothing
-                weights[slot], teachings = awoken(weights[slot], draw("wake", who)), ()
-            taught += _taught(teachings, who, slot, genome.rank, world)
-    taught = _within_budget(taught, state, world, draw("lessons", *slots))
+    weights = {slot: pupils[who].weights for who, slot in slots.items()}
+    memory = {slot: pupils[who].memory for who, slot in slots.items()}
+    rates = {slot: pupils[who].rate for who, slot in slots.items()}
+    taught = [one for one in taught if one.who in slots]
     statistics = LearningStatistics()
     if taught:
         batch = LearningBatch(tuple(one.lesson for one in taught), rates)

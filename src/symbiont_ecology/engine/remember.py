@@ -39,7 +39,6 @@ def remember(
     for who in sorted({outcome.trial.who for outcome in outcomes if outcome.trial.purpose == "practice"}):
         genome = state.population[who].genome
         state.archive.follow(who, genome.weights, genome.rank, state.generation)
-        state.population[who] = state.population[who].noted(state.beliefs.get(who, {}))
     for name, rewards in verdicts.items():
         state.success[name] = prices.update_success(state.success[name], rewards)
         state.watches[name] = state.watches.get(name, Watch()).after(rewards)

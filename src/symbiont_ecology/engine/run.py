@@ -213,6 +213,7 @@ def _live(
     while not is_complete(config, state):
         began = time.perf_counter()
         summary = run_generation(state, world, log)
+        world.store.forget(state.reachable())
         is_stopping = should_stop()
         if is_stopping or is_complete(config, state) or state.generation % config.run.checkpoint_every == 0:
             _checkpoint(state, world, log, folder)

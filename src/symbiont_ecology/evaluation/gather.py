@@ -22,7 +22,7 @@ from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Candidates
 from symbiont_ecology.evaluation.protocol import Arm, Protocol
 from symbiont_ecology.evaluation.shifts import find_shift
 from symbiont_ecology.plasticity import plasticities
-from symbiont_ecology.registry import validate
+from symbiont_ecology.registry import kind_of, validate
 from symbiont_ecology.tasks import reward_rules
 
 
@@ -91,7 +91,7 @@ def _arms(runs: Mapping[Path, Candidates]) -> dict[str, list[Path]]:
     arms: dict[str, list[Path]] = {}
     for members in alike.values():
         spec = runs[members[0]].config.strategy
-        kind = spec if isinstance(spec, str) else str(spec["kind"])
+        kind = kind_of(spec)
         same = sum(name == kind or name.startswith(f"{kind}-") for name in arms)
         arms[f"{kind}-{same + 1}" if same else kind] = members
     for arm, members in arms.items():

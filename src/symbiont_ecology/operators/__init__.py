@@ -6,7 +6,8 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from symbiont_ecology.registry import Registry
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.registry import Registry, Spec, kind_of
 from symbiont_ecology.weights import AdapterWeights, Memory
 
 
@@ -28,3 +29,15 @@ class Operator(Protocol):
 
 
 operators: Registry[Operator] = Registry("operator", "symbiont_ecology.operators")
+
+
+def with_arity(spec: Spec, arity: int) -> Operator:
+    """The operator of a spec; ConfigError unless it takes so many parents."""
+    operator = operators.build(spec)
+    if operator.arity != arity:
+        fit = ", ".join(name for name in operators.names() if operators[name].arity == arity)
+        raise ConfigError(
+            f"expected an operator of {arity} parent{'s' * (arity > 1)} ({fit}), "
+            f"got {kind_of(spec)!r}, which takes {operator.arity}"
+        )
+    return operator

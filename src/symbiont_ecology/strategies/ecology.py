@@ -23,8 +23,9 @@ from symbiont_ecology.ecology import (
     Found,
     Organelle,
     Outcome,
+    Probation,
+    Resize,
     Trial,
-    cell_name,
 )
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.registry import Spec
@@ -67,8 +68,10 @@ class Ecology:
     def ways(self) -> tuple[Mechanism, ...]:
         """The mechanisms, in the order in which they act."""
         chosen = dict.fromkeys(USUAL, True) | self.mechanisms
+        for name in chosen:
+            mechanisms[name]  # also one that is switched off is looked up: a typo must not leave it on
         return tuple(
-            mechanisms.build({"kind": name, **(knobs if isinstance(knobs, dict) else {})})
+            mechanisms.build({**(knobs if isinstance(knobs, dict) else {}), "kind": name})
             for name, knobs in chosen.items()
             if knobs is not False
         )
@@ -91,12 +94,10 @@ class Ecology:
         }
         for who, cell in assigned:
             taken[who, cell].append(next(items[cell]))
-        practice = [
-            Trial(who, tuple(own), self.samples) for (who, _), own in sorted(taken.items(), key=_order)
-        ]
+        practice = [Trial(who, tuple(own), self.samples) for (who, _), own in taken.items()]
         return (
             practice
-            + self._probe(scene, draw)
+            + self._probe(state, scene, draw)
             + [t for way in self.ways for t in way.ask(state, scene, draw)]
         )
 
@@ -110,12 +111,19 @@ class Ecology:
         return decisions
 
     def _room(self, state: EcologyState, scene: Scene, decisions: Sequence[Decision]) -> Room:
-        """What is left of places and of rank when those come who are decided on, at full rank."""
-        coming = sum(isinstance(decision, Found | Birth) for decision in decisions)
-        held = sum(organelle.genome.rank for organelle in state.population.values())
-        ranks = max(self.ranks - held - coming * scene.rank, 0)
-        places = max(self.capacity - len(state.population) - coming, 0)
-        return Room(min(places, ranks // scene.rank), ranks, self._traits)
+        """What is left of places and of rank when all is done that is decided on; births at full rank."""
+        held = {organelle.id: organelle.genome.rank for organelle in state.population.values()}
+        coming = list[int]()
+        for decision in decisions:
+            match decision:
+                case Found() | Birth():
+                    coming.append(scene.rank)
+                case Probation(child, "admit") if len(child.parents) > 1:
+                    coming.append(child.genome.rank)
+                case Resize(who, rank):
+                    held[who] = max(held[who], rank)
+        places, ranks = self.capacity - len(held) - len(coming), self.ranks - sum(held.values()) - sum(coming)
+        return Room(max(min(places, ranks // scene.rank), 0), max(ranks, 0), self._traits)
 
     @property
     def _traits(self) -> dict[str, float]:
@@ -131,13 +139,12 @@ class Ecology:
         per_question = self.samples * scene.prices.rollout * ROLLOUT_WITH_LESSON
         return max((balance - scene.prices.ticket) // per_question, int(balance > 0))
 
-    def _probe(self, scene: Scene, draw: Draw) -> list[Trial]:
-        """A few questions to the bare host: the router must know when to leave a prompt alone."""
+    def _probe(self, state: EcologyState, scene: Scene, draw: Draw) -> list[Trial]:
+        """A few questions to the bare host: the router must know when to leave a prompt alone.
+
+        In a world where nobody lives any more the host alone spends what is left to be spent.
+        """
         generator, cells = draw("probe"), scene.tasks.cells
-        chosen = [cells[index] for index in generator.integers(len(cells), size=self.probes)]
+        count = self.probes if state.population else len(cells)
+        chosen = [cells[index] for index in generator.integers(len(cells), size=count)]
         return [Trial(HOST, scene.tasks.draw(cell, 1, generator), purpose="probe") for cell in chosen]
-
-
-def _order(entry: tuple[tuple[OrganelleId, Cell], list[Item]]) -> tuple[OrganelleId, str]:
-    (who, cell), _ = entry
-    return who, cell_name(cell)

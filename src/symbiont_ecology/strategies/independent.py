@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Trial
+from symbiont_ecology.registry import Spec
 from symbiont_ecology.rng import Draw
+from symbiont_ecology.routing.curricula import curricula
 from symbiont_ecology.strategies import Scene, strategies
 
 NICHE = "niche"
@@ -26,10 +29,15 @@ class Independent:
     """
 
     learners: PositiveInt | None = None  # how many; None is one for each family
-    questions: PositiveInt = 1  # per cell and generation
+    questions: PositiveFloat = 1  # per cell and generation, on average
+    curriculum: Spec = "unmastered"  # which cells they are about
     samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised plasticity
     learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
+    aging: NonNegativeFloat = 100.0  # updates from which on the step size falls with their root; 0: never
     is_mortal: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        curricula.build(self.curriculum)  # a mistake shows before a host is loaded
 
     def found(self, scene: Scene) -> Sequence[Decision]:
         """All learners, each of which starts as the host itself (B = 0)."""
@@ -39,9 +47,12 @@ class Independent:
         """To everyone all questions of their own families."""
         owner = {int(o.genome.traits[NICHE]): o.id for o in state.population.values()}
         niches = {name: index % self._count(scene) for index, name in enumerate(scene.tasks.names)}
+        cells, curriculum = scene.tasks.cells, curricula.build(self.curriculum)
+        count = max(round(self.questions * len(cells)), 1)
+        demand = Counter(curriculum.demand(cells, state.watches, count, draw("demand")))
         return [
-            Trial(owner[niche], scene.tasks.draw(cell, self.questions, draw("items", *cell)), self.samples)
-            for cell in scene.tasks.cells
+            Trial(owner[niche], scene.tasks.draw(cell, asked, draw("items", *cell)), self.samples)
+            for cell, asked in demand.items()
             if (niche := niches[cell[0]]) in owner
         ]
 
@@ -56,4 +67,5 @@ class Independent:
         return min(self.learners or len(scene.tasks.names), len(scene.tasks.names))
 
     def _learner(self, niche: int, scene: Scene) -> Found:
-        return Found({"learning_rate": self.learning_rate, NICHE: float(niche)}, scene.rank)
+        traits = {"learning_rate": self.learning_rate, "aging": self.aging, NICHE: float(niche)}
+        return Found(traits, scene.rank)

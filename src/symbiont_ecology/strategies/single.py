@@ -10,8 +10,9 @@ from typing import ClassVar
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Retire, Trial, alarm
+from symbiont_ecology.registry import Spec
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.routing.curricula.even import Even
+from symbiont_ecology.routing.curricula import curricula
 from symbiont_ecology.strategies import Scene, strategies
 
 PATIENCE = 12
@@ -27,12 +28,16 @@ class Single:
     world, since one that only goes on never recovers. ``samples: 0`` with supervised plasticity is SFT.
     """
 
-    questions: PositiveFloat = 1  # per cell and generation; below 1 each generation asks in some cells only
+    questions: PositiveFloat = 1  # per cell and generation, on average
+    curriculum: Spec = "unmastered"  # which cells they are about
     samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised plasticity
     learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
-    aging: NonNegativeFloat = 0.0  # updates from which on the step size falls with their root; 0: never
+    aging: NonNegativeFloat = 100.0  # updates from which on the step size falls with their root; 0: never
     reset: NonNegativeFloat = 0.0  # alarm (ecology.watch) at which it starts anew; 0: never
     is_mortal: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        curricula.build(self.curriculum)  # a mistake shows before a host is loaded
 
     def found(self, scene: Scene) -> Sequence[Decision]:
         """The one organelle, which starts as the host itself (B = 0)."""
@@ -40,8 +45,9 @@ class Single:
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """All questions of all cells."""
-        cells = scene.tasks.cells
-        demand = Even().demand(cells, {}, max(round(self.questions * len(cells)), 1), draw("demand"))
+        cells, curriculum = scene.tasks.cells, curricula.build(self.curriculum)
+        count = max(round(self.questions * len(cells)), 1)
+        demand = curriculum.demand(cells, state.watches, count, draw("demand"))
         return [
             Trial(who, scene.tasks.draw(cell, asked, draw("items", *cell)), self.samples)
             for who in state.population

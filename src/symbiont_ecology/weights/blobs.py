@@ -119,12 +119,17 @@ class BlobStore:
             what = "no space left" if error.errno == errno.ENOSPC else error.strerror
             raise RunError(f"cannot write blobs to {self.folder}: {what}; nothing written is lost") from error
 
-    def collect(self, reachable: Iterable[BlobRef]) -> None:
-        """Forgets every blob that is not ``reachable``, on disk and in memory, and files a crash left."""
+    def forget(self, reachable: Iterable[BlobRef]) -> None:
+        """Lets go of every blob in memory that is not ``reachable``: the weights of every generation pile up."""
         keep = set(reachable)
         self._new, self._latest = (
             {ref: blob for ref, blob in held.items() if ref in keep} for held in (self._new, self._latest)
         )
+
+    def collect(self, reachable: Iterable[BlobRef]) -> None:
+        """Forgets every blob that is not ``reachable``, on disk and in memory, and files a crash left."""
+        keep = set(reachable)
+        self.forget(keep)
         for path in self.folder.glob("*.safetensors*"):
             if path.name.removesuffix(".safetensors") not in keep:
                 path.unlink()

@@ -40,7 +40,8 @@ class EpsilonGreedy:
                 return 0
             known = believed(able, cell, beliefs)
             bounds = [belief.mean - belief.std for belief in known]
-            owner = bounds.index(max(bounds))
+            best = np.flatnonzero(np.equal(bounds, max(bounds)))  # of equals by draw: no name is favoured
+            owner = int(best[0] if len(best) == 1 else generator.choice(best))
             if generator.random() >= self.explore:
                 return owner
             draws = sampled(known, generator)

@@ -20,6 +20,7 @@ from symbiont_ecology.ecology import (
     Decision,
     EcologyState,
     Gate,
+    Note,
     Organelle,
     Outcome,
     Probation,
@@ -56,7 +57,7 @@ class Canaries(Mechanism):
         busy = {probation.child.parents[0] for probation in judged}
         others = (one for one in state.population.values() if one.id not in busy)
         recalls = (self._recall(one, state.beliefs.get(one.id, {})) for one in others)
-        return [*judged, *filter(None, recalls)]
+        return [*judged, *filter(None, recalls), *map(Note, state.population)]
 
     def _recall(self, organelle: Organelle, now: Mapping[str, Belief]) -> Recall | None:
         """Of who is under suspicion."""

@@ -18,8 +18,8 @@ from symbiont_ecology.ecology import (
     Tally,
     Trial,
 )
-from symbiont_ecology.operators import operators
-from symbiont_ecology.registry import Spec
+from symbiont_ecology.operators import with_arity
+from symbiont_ecology.registry import Spec, kind_of
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Scene
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
@@ -43,7 +43,7 @@ class Merging(Mechanism):
     gate: Gate = field(default_factory=Gate)  # what the child must show
 
     def __post_init__(self) -> None:
-        operators.build(self.operator)
+        with_arity(self.operator, 2)
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """To every child on probation and to its parents the same questions."""
@@ -56,13 +56,13 @@ class Merging(Mechanism):
         children = self._on_probation(state)
         decisions: list[Decision] = [self._look_at(child, state, outcomes, room) for child in children]
         if not children and state.generation % self.every == self.every - 1:
-            decisions += self._propose(state, draw)
+            decisions += self._propose(state, scene.rank, draw)
         return decisions
 
     def _on_probation(self, state: EcologyState) -> list[Candidate]:
         return [child for child in state.nursery.values() if len(child.parents) > 1]
 
-    def _propose(self, state: EcologyState, draw: Draw) -> list[Propose]:
+    def _propose(self, state: EcologyState, rank: int, draw: Draw) -> list[Propose]:
         """Two who are at home somewhere and rich enough for a probation, by draw."""
         rich = [who for who in state.population if state.ledger.balance(who) >= self.at]
         cells = {who: own for who in sorted(rich) if (own := homes(who, state))}
@@ -72,8 +72,8 @@ class Merging(Mechanism):
         one, other = draw("parents").permutation(len(able))[:2]
         pair = able[one], able[other]
         traits = dict(state.population[pair[0]].genome.traits)
-        name = self.operator if isinstance(self.operator, str) else self.operator["kind"]
-        return [Propose({who: cells[who] for who in pair}, operators.build(self.operator), str(name), traits)]
+        homes_of = {who: cells[who] for who in pair}
+        return [Propose(homes_of, with_arity(self.operator, 2), kind_of(self.operator), traits, rank)]
 
     def _look_at(
         self, child: Candidate, state: EcologyState, outcomes: Sequence[Outcome], room: Room
@@ -83,4 +83,5 @@ class Merging(Mechanism):
             return Probation(child, "reject")
         everywhere = [sum(by_home.values(), Tally()) for by_home in child.tallies.values()]
         verdict = self.gate.verdict(everywhere, [by_home[home] for home, by_home in child.tallies.items()])
-        return Probation(child, "go on" if verdict == "admit" and not room.places else verdict)
+        is_full = not room.places or room.ranks < child.genome.rank
+        return Probation(child, "go on" if verdict == "admit" and is_full else verdict)

@@ -72,8 +72,10 @@ class Thrift(Mechanism):
         return bool(own) and sum(own) >= ABLE * len(own)
 
     def _try(self, who: OrganelleId, state: EcologyState) -> Propose:
-        traits = dict(state.population[who].genome.traits)
-        return Propose({who: homes(who, state)}, Shrink(self.share), "thrift", traits)
+        genome = state.population[who].genome
+        return Propose(
+            {who: homes(who, state)}, Shrink(self.share), "thrift", dict(genome.traits), genome.rank
+        )
 
     def _look_at(self, child: Candidate, state: EcologyState, outcomes: Sequence[Outcome]) -> Probation:
         child, (who,) = seen(child, outcomes), child.parents

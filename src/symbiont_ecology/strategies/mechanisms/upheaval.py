@@ -8,7 +8,16 @@ from dataclasses import dataclass
 
 from pydantic import NonNegativeInt, PositiveFloat
 
-from symbiont_ecology.ecology import Decision, EcologyState, Found, Genome, Outcome, Upheaval, Watch, alarm
+from symbiont_ecology.ecology import (
+    Decision,
+    EcologyState,
+    Found,
+    Genome,
+    Outcome,
+    Upheaval,
+    Watch,
+    alarm,
+)
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Scene
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
@@ -38,7 +47,7 @@ class Upheavals(Mechanism):
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
     ) -> Sequence[Decision]:
-        """Nothing, or the upheaval, the pioneers and the revived. They come however full the world is."""
+        """Nothing, or the upheaval, and pioneers and revived as far as there is room."""
         is_shaken = any(
             one.operator == "pioneer" and state.generation - one.born < UNREST
             for one in state.population.values()
@@ -56,7 +65,7 @@ class Upheavals(Mechanism):
             Found(traits, one.rank, Genome(one.weights, one.rank, traits), operator="revived")
             for one in state.archive.seeds(fallen)[: self.seeds]
         ]
-        return [Upheaval(fallen), *fresh, *old]
+        return [Upheaval(fallen), *[*fresh, *old][: room.places]]
 
 
 def _fallen(watches: Mapping[str, Watch]) -> tuple[str, ...]:
