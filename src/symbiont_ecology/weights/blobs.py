@@ -120,7 +120,7 @@ class BlobStore:
             raise RunError(f"cannot write blobs to {self.folder}: {what}; nothing written is lost") from error
 
     def forget(self, reachable: Iterable[BlobRef]) -> None:
-        """Lets go of every blob in memory that is not ``reachable``: the weights of every generation pile up."""
+        """Lets go of the blobs in memory that are not ``reachable``: every generation makes new ones."""
         keep = set(reachable)
         self._new, self._latest = (
             {ref: blob for ref, blob in held.items() if ref in keep} for held in (self._new, self._latest)
