@@ -67,12 +67,10 @@ def start(
         RunError: the folder holds a run already, or the disk is full.
     """
     check(config)
-    if (folder / CONFIG_FILE).exists():
-        raise RunError(
-            f"{folder} holds a run already: resume it (symbiont resume {folder}) or choose another --out"
-        )
+    _check_free(folder)
     host = host or build_host(config)  # first of all: a model that is not there leaves no half-made run
     with _locked(folder):
+        _check_free(folder)  # again: loading takes long, and another process may have founded one meanwhile
         write_whole(folder / CONFIG_FILE, dump_config(config))
         return _live(config, folder, watch, should_stop, host)
 
@@ -192,6 +190,13 @@ def check_data(config: RunConfig, folder: Path) -> None:
                 f"{family.source} is not what the run in {folder} was founded with: bring the old lines "
                 "back, or start a new run"
             )
+
+
+def _check_free(folder: Path) -> None:
+    if (folder / CONFIG_FILE).exists():
+        raise RunError(
+            f"{folder} holds a run already: resume it (symbiont resume {folder}) or choose another --out"
+        )
 
 
 def _live(
