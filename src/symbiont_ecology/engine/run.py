@@ -208,7 +208,8 @@ def _live(
     if (folder / checkpoint.STATE_FILE).exists():
         state = checkpoint.load(folder)
         log.rewind(state.next_seq)
-        world.store.collect(_needed(state, folder))  # what a crash left behind
+        with checkpoint.alone(folder):  # a fork may be copying
+            world.store.collect(_needed(state, folder))  # what a crash left behind
     else:
         state = EcologyState(config.seed)
         log.rewind(0)
