@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,37 @@ def test_a_fork_may_have_other_prices_and_another_future(run: Path, tmp_path: Pa
 def test_a_fork_never_writes_into_a_folder_that_is_there(run: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="exists already"):
         fork(run, tmp_path, toy_config(2, 15), ToyHost())
+
+
+def test_forks_of_a_run_that_goes_on_meanwhile_are_whole(run: Path, tmp_path: Path) -> None:
+    longer = ("run.generations=40", "run.checkpoint_every=1")
+    with ThreadPoolExecutor(1) as other:
+        going = other.submit(resume, run, overrides=longer, host=ToyHost())
+        count = 0
+        while not going.done():
+            fork(run, tmp_path / f"fork-{count}", toy_config(2, 90), ToyHost())
+            count += 1
+    assert going.result().is_complete
+    for number in range(count):
+        state = checkpoint.load(tmp_path / f"fork-{number}")
+        blobs = {path.stem for path in (tmp_path / f"fork-{number}" / "blobs").iterdir()}
+        assert state.reachable() <= blobs
+    assert count > 1
+
+
+def test_a_fork_that_fails_leaves_nothing_behind_and_can_be_tried_again(run: Path, tmp_path: Path) -> None:
+    before = set(tmp_path.iterdir())
+    living = list(checkpoint.load(run).population)
+    decisions = [Retire(living[0], "removed"), Retire("o99", "removed")]
+    with pytest.raises(RunError, match=rf"got 'o99': name one of {living[1]}, ") as refused:
+        fork(run, tmp_path / "fork", toy_config(2, 12), ToyHost(), decisions)
+    assert "\n" not in str(refused.value)
+    assert set(tmp_path.iterdir()) == before
+    fork(run, tmp_path / "fork", toy_config(2, 12), ToyHost())
+    assert resume(tmp_path / "fork", host=ToyHost()).is_complete
+
+
+def test_a_fork_of_what_is_no_run_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no run in"):
+        fork(tmp_path / "nowhere", tmp_path / "fork", toy_config(2, 12), ToyHost())
+    assert not list(tmp_path.iterdir())

@@ -280,6 +280,20 @@ def test_a_folder_with_a_run_is_not_founded_again(tmp_path: Path) -> None:
     assert trace(tmp_path / "run") == before
 
 
+def test_a_run_that_another_process_founds_and_ends_meanwhile_is_not_founded_again(
+    tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loaded(_: RunConfig) -> ToyHost:
+        """Takes as long as the other needs."""
+        start(config(), tmp_path / "run", host=ToyHost())
+        return ToyHost()
+
+    monkeypatch.setattr("symbiont_ecology.engine.run.build_host", loaded)
+    with pytest.raises(RunError, match="holds a run already: resume it"):
+        start(toy_config(seed=4, generations=GENERATIONS), tmp_path / "run")
+    assert trace(tmp_path / "run") == whole
+
+
 def test_a_folder_without_a_run_is_not_resumed(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no run in"):
         resume(tmp_path / "nowhere", host=ToyHost())

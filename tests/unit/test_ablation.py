@@ -139,9 +139,35 @@ def test_what_the_default_is_without_cannot_be_left_out() -> None:
         check_ablation(ablation)
 
 
+def row_of(row: str, folder: Path) -> Path:
+    """A file of ablations with one row; its purpose is accuracy where none is given."""
+    purpose = "" if "purpose" in row else ", purpose: accuracy"
+    path = folder / "mine.yaml"
+    path.write_text(f"extends: plain\nrows: [{{{row}{purpose}, about: it}}]\n")
+    plain = "name: mine\nquestion: what?\nbase: [base]\nunit_flops: 1.0e+9\nbudgets: [1]\nseeds: [0, 1]\n"
+    (folder / "plain.yaml").write_text(plain)
+    return path
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "climate.year=20",
+        "strategy.curriculum=even",
+        "strategy.mechanisms.breeding.at=999999",
+        "allocator=uniform",
+    ],
+)
+def test_whatever_changes_what_happens_is_a_row(override: str, tmp_path: Path) -> None:
+    check_ablation(load_ablation(row_of(f"mechanism: it, add: [{override}]", tmp_path)))
+
+
 MISTAKES = {
     "mechanism: breading": "no mechanism 'breading'; did you mean 'breeding'?",
     "mechanism: prices, change: [economy.slope=2000]": "slope=2000 is what the default ecology has already",
+    "mechanism: breeding, change: [strategy.mechanisms.breeding.at=1000000]": "has already",
+    "mechanism: thrift, add: [strategy.mechanisms.thrift=true]": "has already",
+    "mechanism: curriculum, change: ['strategy.curriculum={kind: unmastered}']": "has already",
     "mechanism: prices, change: [economy.slop=1]": "did you mean 'economy.slope'?",
     "mechanism: tasks, change: ['tasks.depths=[long]']": "expected the tasks of 'ecology'",
     "mechanism: ecology": "none called ecology",
@@ -154,11 +180,6 @@ MISTAKES = {
 
 @pytest.mark.parametrize(("row", "message"), MISTAKES.items())
 def test_a_mistake_in_a_row_is_one_line(row: str, message: str, tmp_path: Path) -> None:
-    purpose = "" if "purpose" in row else ", purpose: accuracy"
-    path = tmp_path / "mine.yaml"
-    path.write_text(f"extends: plain\nrows: [{{{row}{purpose}, about: it}}]\n")
-    plain = "name: mine\nquestion: what?\nbase: [base]\nunit_flops: 1.0e+9\nbudgets: [1]\nseeds: [0, 1]\n"
-    (tmp_path / "plain.yaml").write_text(plain)
     with pytest.raises(ConfigError) as error:
-        check_ablation(load_ablation(path))
+        check_ablation(load_ablation(row_of(row, tmp_path)))
     assert message in str(error.value)

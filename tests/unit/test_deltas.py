@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights
-from symbiont_ecology.weights.deltas import combined, dense, from_dense, inner, truncated
+from symbiont_ecology.weights.deltas import combined, dense, from_dense, inner, shares, truncated
 
 LAYOUT = AdapterLayout((("wide", 12, 5), ("tall", 5, 12), ("smaller than ranks", 3, 2)))
 NAMES = [name for name, _, _ in LAYOUT.modules]
@@ -54,10 +54,10 @@ def test_combining_is_arithmetic_on_deltas(
 
 @given(adapters(), adapters(), st.lists(st.tuples(SHARE, SHARE), min_size=3, max_size=3))
 def test_every_module_may_have_its_own_shares(
-    one: AdapterWeights, other: AdapterWeights, shares: list[tuple[float, float]]
+    one: AdapterWeights, other: AdapterWeights, pairs: list[tuple[float, float]]
 ) -> None:
-    found = combined([one, other], dict(zip(NAMES, shares, strict=True)))
-    triples = zip(shares, deltas_of(one), deltas_of(other), strict=True)
+    found = combined([one, other], dict(zip(NAMES, pairs, strict=True)))
+    triples = zip(pairs, deltas_of(one), deltas_of(other), strict=True)
     assert error(found, [first * a + second * b for (first, second), a, b in triples]) < 1e-5
 
 
@@ -90,6 +90,17 @@ def test_a_truncated_adapter_is_balanced(adapter: AdapterWeights, rank: int) -> 
         lengths = np.diag(np.sum(a * a, axis=1))
         assert a @ a.T == pytest.approx(lengths, abs=1e-4)
         assert b.T @ b == pytest.approx(lengths, abs=1e-4)
+
+
+@given(adapters())
+def test_shares_are_those_of_the_singular_values_of_deltas(adapter: AdapterWeights) -> None:
+    expected, counted = np.zeros(8), 0
+    for delta in deltas_of(adapter):
+        if delta.any():
+            energy = np.square(np.linalg.svd(delta, compute_uv=False))[: adapter.rank]
+            expected[: len(energy)] += energy / energy.sum()
+            counted += 1
+    assert shares(adapter) == pytest.approx(expected[: adapter.rank] / max(counted, 1), abs=1e-6)
 
 
 @given(adapters(), adapters())

@@ -5,16 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from symbiont_ecology.config import RunConfig, dump_config
-from symbiont_ecology.ecology import Decision
+from symbiont_ecology.ecology import Decision, EcologyState
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.population import execute
 from symbiont_ecology.engine.build import build_world, check
-from symbiont_ecology.engine.run import CONFIG_FILE, EVENTS_FILE
-from symbiont_ecology.engine.world import Host
+from symbiont_ecology.engine.run import CONFIG_FILE, EVENTS_FILE, PROVENANCE_FILE
+from symbiont_ecology.engine.world import Host, World
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.events import EventLog
+from symbiont_ecology.events import Event, EventLog
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.weights import AdapterWeights
@@ -32,26 +33,56 @@ def fork(
 
     ``weights`` are adapters from elsewhere, for decisions that found organelles with them. The config
     may differ from the run's in all that its state does not depend on: prices, climate, plasticity, strategy,
-    length; another seed makes another future. The log keeps the common past.
+    length; another seed makes another future. The log keeps the common past. The run may be going on
+    meanwhile, and a fork that fails leaves nothing behind.
 
     Raises:
         ConfigError: the config does not fit together.
-        RunError: no run in the folder, or ``to`` is taken.
+        RunError: no run in the folder, ``to`` is taken or cannot be written, or a decision is about an
+            organelle that is not there.
     """
     check(config)
     if to.exists():
         raise RunError(f"cannot fork to {to}: it exists already, choose another folder")
-    state = checkpoint.load(folder)
-    shutil.copytree(folder, to, ignore=shutil.ignore_patterns("lock", checkpoint.MOMENTS))
-    write_whole(to / CONFIG_FILE, dump_config(config))
-    world, log = build_world(config, host, to), EventLog(to / EVENTS_FILE)
-    state.seed = config.seed
-    for one in weights:
-        world.store.put_weights(one)
-    draw = Draw(state.seed, state.generation)
-    done = [execute(one, state, world.store, host.layout, config.economy, draw) for one in decisions]
-    log.rewind(state.next_seq)
-    state.next_seq = log.emit(state.next_seq, *(event for events in done for event in events))
-    log.sync()
-    world.store.flush(state.reachable())
-    checkpoint.save(state, to)
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f"{to.name}.", suffix=".new", dir=to.parent) as around:
+            half_made = Path(around) / to.name
+            state = _copied(folder, half_made)
+            write_whole(half_made / CONFIG_FILE, dump_config(config))
+            world, log = build_world(config, host, half_made), EventLog(half_made / EVENTS_FILE)
+            state.seed = config.seed
+            for one in weights:
+                world.store.put_weights(one)
+            events = _carried_out(decisions, state, world)
+            log.rewind(state.next_seq)
+            state.next_seq = log.emit(state.next_seq, *events)
+            log.sync()
+            world.store.flush(state.reachable())
+            checkpoint.save(state, half_made)
+            half_made.replace(to)
+    except OSError as error:
+        raise RunError(f"cannot fork {folder} to {to}: {error}") from error
+
+
+def _copied(folder: Path, to: Path) -> EcologyState:
+    """The last checkpoint of a run, with all that it needs; another process may be writing there."""
+    with checkpoint.alone(folder):  # until it is copied, nothing that it names is deleted
+        state = checkpoint.load(folder)
+        shutil.copytree(folder / "blobs", to / "blobs", ignore=shutil.ignore_patterns("*.tmp"))
+        for name in (PROVENANCE_FILE, EVENTS_FILE):
+            shutil.copyfile(folder / name, to / name)
+    return state
+
+
+def _carried_out(decisions: Sequence[Decision], state: EcologyState, world: World) -> list[Event]:
+    draw, events = Draw(state.seed, state.generation), list[Event]()
+    for one in decisions:
+        try:
+            events += execute(one, state, world.store, world.host.layout, world.scene.prices, draw)
+        except KeyError as error:
+            raise RunError(
+                f"cannot carry out {type(one).__name__}: expected an organelle that is there, got {error}: "
+                f"name one of {', '.join(state.population) or 'nobody'}, who live at that moment"
+            ) from error
+    return events

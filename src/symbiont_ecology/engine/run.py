@@ -67,12 +67,10 @@ def start(
         RunError: the folder holds a run already, or the disk is full.
     """
     check(config)
-    if (folder / CONFIG_FILE).exists():
-        raise RunError(
-            f"{folder} holds a run already: resume it (symbiont resume {folder}) or choose another --out"
-        )
+    _check_free(folder)
     host = host or build_host(config)  # first of all: a model that is not there leaves no half-made run
     with _locked(folder):
+        _check_free(folder)  # again: loading takes long, and another process may have founded one meanwhile
         write_whole(folder / CONFIG_FILE, dump_config(config))
         return _live(config, folder, watch, should_stop, host)
 
@@ -194,6 +192,13 @@ def check_data(config: RunConfig, folder: Path) -> None:
             )
 
 
+def _check_free(folder: Path) -> None:
+    if (folder / CONFIG_FILE).exists():
+        raise RunError(
+            f"{folder} holds a run already: resume it (symbiont resume {folder}) or choose another --out"
+        )
+
+
 def _live(
     config: RunConfig, folder: Path, watch: Watcher | None, should_stop: Callable[[], bool], host: Host | None
 ) -> Finished:
@@ -203,7 +208,8 @@ def _live(
     if (folder / checkpoint.STATE_FILE).exists():
         state = checkpoint.load(folder)
         log.rewind(state.next_seq)
-        world.store.collect(_needed(state, folder))  # what a crash left behind
+        with checkpoint.alone(folder):  # a fork may be copying
+            world.store.collect(_needed(state, folder))  # what a crash left behind
     else:
         state = EcologyState(config.seed)
         log.rewind(0)

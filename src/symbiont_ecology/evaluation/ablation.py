@@ -31,6 +31,8 @@ from symbiont_ecology.strategies.mechanisms import mechanisms
 
 DEFAULT = "ecology"
 """The arm that has everything."""
+SPECS = ("curriculum", "mechanisms")
+"""Knobs of a strategy that name parts; what it has built by them stands beside them."""
 Purpose = Literal["accuracy", "retention", "coverage", "energy", "resilience"]
 
 
@@ -127,6 +129,10 @@ def check_ablation(ablation: Ablation) -> None:
     check_protocol(protocol, alike=("tasks",))
 
 
-def _parts(config: RunConfig) -> tuple[object, ...]:
-    """What could make a difference."""
-    return (*components(config), config.economy, config.host, config.tasks)
+def _parts(config: RunConfig) -> list[object]:
+    """What could make a difference: every part as it was built, and all of the config that names none."""
+    built = [
+        (type(part), {name: value for name, value in vars(part).items() if name not in SPECS})
+        for part in components(config)
+    ]
+    return [built, *(value for _, value in config if not isinstance(value, str | dict))]

@@ -68,7 +68,8 @@ def shares(adapter: AdapterWeights) -> np.ndarray:
     for _, [(a, b)] in modules([adapter]):
         energy = np.square(spectrum(a, b)[1])
         if energy.any():
-            found.append(energy / energy.sum())
+            idle = adapter.rank - len(energy)  # directions that a narrow module has no room for
+            found.append(np.pad(energy / energy.sum(), (0, idle)))
     return np.mean(found, axis=0) if found else np.zeros(adapter.rank)
 
 
