@@ -184,7 +184,8 @@ class BatchShrunk(Event):
 
 @dataclass(frozen=True)
 class GenerationEnded(Event):
-    """The generation in one line. Energy in mATP; ``rows`` and ``calls`` count the host's work."""
+    """The generation in one line. Energy in mATP; ``rows`` and ``calls`` count the host's work in it,
+    ``train_flops`` are those of the whole run so far."""
 
     population: int
     births: int

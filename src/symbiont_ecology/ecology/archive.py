@@ -1,6 +1,6 @@
 """Quality-diversity archive: the best known weights for every cell (MAP-Elites, Mouret & Clune 2015).
 
-An elite is kept with the weights that earned its score, so an ability outlives the organelle that had it:
+An elite is kept with the weights that it acted with last, so an ability outlives the organelle that had it:
 the archive is the gene pool that refounded organelles come from. What held a cell before the world changed
 there sleeps in the seed bank, as seeds in the ground outlive a drought (Templeton & Levin 1979).
 """

@@ -1,8 +1,9 @@
-"""One generation, top to bottom: retire, ask, act, learn, settle, remember, tell.
+"""One generation, top to bottom: retire, ask, act, learn, settle, remember, grow, tell.
 
-This is artificial life on a language model. Organelles are LoRA adapters on one frozen host. They pay
-energy to answer questions, earn energy when a verifier accepts the answer, learn from the verdicts, breed
-when they are rich and die when they are broke. All of them act in one batched call and learn in another.
+This is artificial life on a language model. An organelle is a LoRA adapter on one frozen host, with an
+account of energy. An answer costs its FLOPs; one that a verifier accepts earns the price of its cell (a task
+family at a depth), which falls as the cell gets easy. Weights and step size are heredity, mutated copies are
+offspring, debt is death. All organelles answer in one batched call, and learn in another.
 """
 
 from __future__ import annotations
@@ -24,19 +25,13 @@ from symbiont_ecology.rng import Draw
 def run_generation(state: EcologyState, world: World, log: EventLog) -> GenerationEnded:
     """Advances the state by one generation, writes its events and returns the last of them."""
     draw, before = Draw(state.seed, state.generation), state.budget.train
-    # What counts as right may change, and what it pays; nobody is told.
+    # What counts as right may have changed, and what it pays: organelles see it in their verdicts alone.
     world = world.at(*stage(state, world.moments), state.generation)
-    scene = world.scene
-    memory_mb = world.host.memory_mb
-
-    def carry_out(decisions: Iterable[Decision]) -> list[Event]:
-        """Does what was decided."""
-        done = (execute(d, state, world.store, world.host.layout, scene.prices, draw) for d in decisions)
-        return [event for events in done for event in events]
+    scene, memory_mb = world.scene, world.host.memory_mb
 
     # Retire first: the dead must not breed, and the newborn need their slots.
-    events = carry_out(bankrupt(state, scene.prices) if world.strategy.is_mortal else [])
-    events += carry_out(struck(state, world.climate, draw))
+    events = carry_out(bankrupt(state, scene.prices) if world.strategy.is_mortal else [], state, world, draw)
+    events += carry_out(struck(state, world.climate, draw), state, world, draw)
 
     # Ask: the strategy says who faces which questions, within what each can pay and the run may spend.
     trials = within_budget(world.strategy.ask(state, scene, draw), state, world, draw)
@@ -44,25 +39,34 @@ def run_generation(state: EcologyState, world: World, log: EventLog) -> Generati
     # Act: the population is the batch. Verifiers have the only say on what was right.
     outcomes = act(trials, state, world, draw)
 
-    # Learn: one gradient step for everyone. The new weights wait: the old ones earned the verdicts.
+    # Learn: one step for everyone who practised. The new weights wait: the old ones earned the verdicts.
     updates = learn(outcomes, state, world, draw)
     if world.host.memory_mb < memory_mb:
         events.append(BatchShrunk(state.generation, world.host.memory_mb))
 
-    # Settle: verified answers are energy, compute costs energy, and nothing else moves any.
+    # Settle: verified answers are energy, and compute, rent and tickets cost it.
     events += settle(state, outcomes, updates, world)
 
-    # Remember: beliefs, prices and the archive, which keeps the weights that acted. Then grow.
+    # Remember: beliefs, prices and the archive, which knows the weights that acted.
     events += remember(state, outcomes, updates, scene.prices, scene.allocator)
+
+    # Grow: what was learned takes the place of what acted.
     events += grow(state, updates)
 
-    # Tell: the strategy sees what came of it, and decides who breeds and who is founded anew.
-    events += carry_out(world.strategy.tell(state, outcomes, scene, draw))
+    # Tell: the strategy sees what came of it and decides, in an ecology by its mechanisms: who breeds, who is
+    # founded anew, who tries to be leaner, whether the world has changed (strategies/mechanisms).
+    events += carry_out(world.strategy.tell(state, outcomes, scene, draw), state, world, draw)
 
     summary = _summary(state, outcomes, events, before.rows, before.calls)
     state.next_seq = log.emit(state.next_seq, *events, summary)
     state.generation += 1
     return summary
+
+
+def carry_out(decisions: Iterable[Decision], state: EcologyState, world: World, draw: Draw) -> list[Event]:
+    """Does what was decided, in that order."""
+    store, layout, prices = world.store, world.host.layout, world.scene.prices
+    return [event for one in decisions for event in execute(one, state, store, layout, prices, draw)]
 
 
 def found(state: EcologyState, world: World, log: EventLog) -> None:
@@ -73,10 +77,8 @@ def found(state: EcologyState, world: World, log: EventLog) -> None:
     state.mean_rollout_flops = state.budget.train.flops // state.budget.train.rows
     success = sum(outcome.mean_reward for outcome in outcomes) / len(outcomes)
     state.success = {cell_name(cell): success for cell in scene.tasks.cells}
-    decisions = world.strategy.found(scene)
     events = settle(state, outcomes, [], world)
-    for decision in decisions:
-        events += execute(decision, state, world.store, world.host.layout, scene.prices, draw)
+    events += carry_out(world.strategy.found(scene), state, world, draw)
     state.next_seq = log.emit(state.next_seq, *events)
 
 

@@ -17,7 +17,7 @@ NEWEST = 0.2
 @plasticities.register("expert_iteration")
 @dataclass(frozen=True)
 class ExpertIteration:
-    """Every rollout with a reward of at least ``accept`` becomes a supervised target, once per item.
+    """Every rollout with a reward of at least ``accept`` becomes a supervised target, equal ones once.
 
     What is always right teaches little and costs a lesson: with ``skip`` above 0, a cell in which the share p
     of rollouts was right lately teaches only the share 1 − skip · p of its accepted answers.

@@ -17,7 +17,7 @@ from symbiont_ecology.types import Cell, OrganelleId
 @dataclass(frozen=True)
 class EpsilonGreedy:
     """A cell belongs to whoever has the highest lower bound of success there: a standard deviation below the
-    mean (exploring by ε: Sutton & Barto 2018, 2.2).
+    mean. The ε of questions that explores (Sutton & Barto 2018, 2.2) does so by Thompson sampling.
 
     Learners that share a cell learn half as fast each, so there is one owner at a time; a newcomer takes over
     by what it shows in the questions that are set aside for exploring.

@@ -46,7 +46,7 @@ class Thrift(Mechanism):
     first: PositiveInt = 40  # age in generations at the first try; each later one comes at twice the age
     share: PositiveShare = 0.7  # of its ΔW that the leaner self has
     questions: PositiveFloat = 0.5  # per cell and generation
-    loss: PositiveShare = 0.05  # share of its right answers that the leaner self must be proven not to lose
+    loss: PositiveShare = 0.05  # share of questions that the leaner self must be proven not to lose
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """The same questions to both selves, where the organelle is at home."""
