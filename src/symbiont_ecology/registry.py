@@ -103,6 +103,10 @@ class Registry(Generic[T]):
             raise ConfigError(f"{self.kind}: expected a name or a mapping with the key 'kind', got {spec!r}")
         return validate(self[name], parts, f"{self.kind} {name!r}")
 
+    def name_of(self, entry: T) -> str:
+        """Under which name the class of an instance is registered."""
+        return next(name for name, cls in self._all().items() if cls is type(entry))
+
     def describe(self, name: str) -> Description:
         """What ``symbiont explain`` prints: docstring, module and knobs of one entry."""
         cls = self[name]

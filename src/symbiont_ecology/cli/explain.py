@@ -55,6 +55,11 @@ def explain(
     if kind == "config":
         return _explain_config()
     kind = _plural(kind)
+    if name is None and kind not in (*REGISTRIES, *FILES):
+        named = [one for one in REGISTRIES if kind in registry(one).names()]
+        if named:
+            raise ConfigError(f"{kind!r} is one of the {named[0]}: symbiont explain {named[0]} {kind}")
+        registry(kind)  # says which kinds there are
     if name is None:
         raise ConfigError(f"explain {kind}: expected a name too, see symbiont list {kind}")
     if kind in FILES:

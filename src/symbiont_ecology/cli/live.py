@@ -167,13 +167,15 @@ def free_folder(name: str) -> Path:
 def tell_plan(config: RunConfig, folder: Path) -> None:
     """What a run would do, from its config alone."""
     from symbiont_ecology.engine.build import mixture
-    from symbiont_ecology.registry import kind_of
+    from symbiont_ecology.registry import kind_of, knobs
     from symbiont_ecology.strategies import strategies
+    from symbiont_ecology.strategies.mechanisms import mechanisms
 
     strategy = strategies.build(config.strategy)
     cells = mixture(config).cells
-    knobs = ", ".join(f"{name}={value}" for name, value in vars(strategy).items())
+    names = [knob.name for knob in knobs(type(strategy)) if knob.name != "mechanisms"]
     kind = kind_of(config.strategy)
+    ways = [mechanisms.name_of(way) for way in getattr(strategy, "ways", ())]
     host, loop = config.host, config.run
     length = f"{loop.generations} generations"
     if loop.train_flops is not None:
@@ -185,8 +187,10 @@ def tell_plan(config: RunConfig, folder: Path) -> None:
         f"host        {host.model} on {host.device} in {host.dtype}, {host.slots} slots of rank {host.rank}"
     )
     print(f"tasks       {len(cells)} cells: {families}, each {depths}")
-    print(f"strategy    {kind}: {knobs}")
-    print(f"work        at most {rows} practice rollouts per generation")
+    print(f"strategy    {kind}: {', '.join(f'{name}={getattr(strategy, name)}' for name in names)}")
+    if ways:
+        print(f"mechanisms  {', '.join(ways)}")
+    print(f"work        at most {rows:.0f} practice rollouts per generation")
     print(f"length      {length}")
     print(f"checkpoint  every {loop.checkpoint_every} generations")
     print(f"seed        {config.seed}")

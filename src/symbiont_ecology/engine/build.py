@@ -45,6 +45,8 @@ def check(config: RunConfig) -> None:
     """
     strategy, *_ = components(config)
     mixture(config)
+    if (ranks := vars(strategy).get("ranks", config.host.rank)) < config.host.rank:
+        raise ConfigError(f"strategy.ranks: expected at least host.rank ({config.host.rank}), got {ranks}")
     if vars(strategy).get("samples") == 0 and not plasticities.build(config.plasticity).sees_gold:
         raise ConfigError(
             "strategy.samples: 0 asks for no rollouts, and plasticity "

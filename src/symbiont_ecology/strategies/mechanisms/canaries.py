@@ -40,7 +40,8 @@ MASTERED = 0.5
 @mechanisms.register("canaries")
 @dataclass(frozen=True)
 class Canaries(Mechanism):
-    """Suspect, compare, restore: weights, memory, and what was believed."""
+    """Who loses what it mastered is compared with its former self, and may become that again: weights, memory
+    and what was believed of it."""
 
     fall: PositiveFloat = 3.0  # loss of skill that makes an organelle suspect, in standard deviations
     gate: Gate = field(default_factory=lambda: Gate(level=0.01, most=256))  # what the former self must show

@@ -29,7 +29,7 @@ from symbiont_ecology.strategies.probation import asked, has_parents, homes, see
 @mechanisms.register("merging")
 @dataclass(frozen=True)
 class Merging(Mechanism):
-    """Propose, probation, gate, admit (assimilation).
+    """Two have a child, which lives if it is proven to be better than both (assimilation).
 
     Child and parents answer the same fresh questions of the cells where the parents are at home. The child is
     admitted when it is proven to be better than either parent over all of them, and to lose little to each

@@ -20,7 +20,7 @@ IDLE = 0.1
 @mechanisms.register("morphogenesis")
 @dataclass(frozen=True)
 class Morphogenesis(Mechanism):
-    """One unit of rank at a time, within what the strategy's ``ranks`` leave.
+    """The rich grow in rank where they use all of it, the poor shrink where not, a unit at a time.
 
     Whether a body is used shows in the spectrum of ΔW: growing asks that its weakest direction still carries
     ``full`` of an even share, shrinking that it carries no more than ``IDLE`` of one.

@@ -31,12 +31,13 @@ UNREST = 24
 @mechanisms.register("upheaval")
 @dataclass(frozen=True)
 class Upheavals(Mechanism):
-    """Nobody is told that the world changed; it shows in success that falls in many families at once.
+    """Where success falls in many families at once, the fallen are opened to newcomers and former elites.
 
-    Whoever is sure of an answer that is no longer right earns nothing to learn from: it goes on being wrong.
-    So the fallen families are opened to a pioneer, a fresh founder, and to their former elites, should the
-    world have changed back. All others keep their owners: that is what a reset of everything cannot do.
-    Not every cell was asked since the world changed, so for a while more families may follow.
+    Nobody is told that the world changed. Whoever is sure of an answer that is no longer right earns nothing
+    to learn from: it goes on being wrong. So a pioneer comes for the fallen families, a fresh founder, and
+    with it their former elites, should the world have changed back. All others keep their owners: that is
+    what a reset of everything cannot do. Not every cell was asked since the world changed, so for a while
+    more families may follow.
     """
 
     level: PositiveFloat = 5.0  # alarm (ecology.watch) at which the world is taken to have changed
