@@ -71,7 +71,7 @@ def listed(row: dict[str, str]) -> list[int]:
 def test_the_run_has_founders_births_merges_refoundings_and_deaths(
     events: Sequence[Event], taxa: dict[str, Taxon]
 ) -> None:
-    assert {one.operator for one in taxa.values()} >= {"founder", "gaussian", "slerp", "refounded"}
+    assert {one.operator for one in taxa.values()} >= {"founder", "svd_noise", "slerp", "refounded"}
     assert {len(one.ancestors) for one in taxa.values()} == {0, 1, 2}
     assert sum(one.died is not None for one in taxa.values()) > 3
 
