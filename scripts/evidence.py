@@ -106,6 +106,7 @@ def demo_tables(result: dict[str, Any]) -> str:
         ("founded", "founders", 1),
         ("births", "births", 1),
         ("deaths", "deaths", 1),
+        ("of them bankruptcies", "bankruptcies", 1),
         ("alive at the end", "alive", 1),
         ("energy earned, ATP", "earned", 1000),
         ("energy spent on compute and rent, ATP", "spent", 1000),

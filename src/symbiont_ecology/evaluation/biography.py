@@ -18,6 +18,8 @@ class Biography:
     merges: int = 0
     """Births with two parents or more."""
     deaths: int = 0
+    bankruptcies: int = 0
+    """Deaths of debt."""
     alive: int = 0
     earned: int = 0
     spent: int = 0
@@ -31,7 +33,7 @@ class Biography:
 
 def biography(events: Iterable[Event]) -> Biography:
     """Adds up the events of a run."""
-    founders = births = merges = deaths = earned = spent = rollouts = practice = 0
+    founders = births = merges = deaths = bankruptcies = earned = spent = rollouts = practice = 0
     last: GenerationEnded | None = None
     for event in events:
         match event:
@@ -45,6 +47,7 @@ def biography(events: Iterable[Event]) -> Biography:
                 merges += len(event.parents) > 1
             case Retired():
                 deaths += 1
+                bankruptcies += event.cause == "bankrupt"
             case Settled():
                 earned += event.revenue
                 spent += event.cost + event.rent
@@ -56,6 +59,7 @@ def biography(events: Iterable[Event]) -> Biography:
         births=births,
         merges=merges,
         deaths=deaths,
+        bankruptcies=bankruptcies,
         alive=last.population if last else founders,
         earned=earned,
         spent=spent,
