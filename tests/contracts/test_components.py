@@ -207,17 +207,15 @@ def test_an_allocator_favours_nobody_by_name(name: str, known: Belief) -> None:
     assert stats.chisquare([asked[who] for who in everyone]).pvalue > 0.001
 
 
-@pytest.mark.parametrize("name", allocators.names())
-@given(belief=beliefs, rewards=st.lists(st.sampled_from((0.0, 1.0)), max_size=30))
-def test_a_belief_follows_the_verdicts(name: str, belief: Belief, rewards: list[float]) -> None:
-    allocator = allocators.build(name)
-    after = allocator.update(belief, rewards)
+@given(belief=beliefs, fade=st.floats(0, 1), rewards=st.lists(st.sampled_from((0.0, 1.0)), max_size=30))
+def test_a_belief_follows_the_verdicts(belief: Belief, fade: float, rewards: list[float]) -> None:
+    after = belief.faded(fade, rewards)
     assert after.successes >= 0
     assert after.failures >= 0
     assert 0 < after.mean < 1
-    many = allocator.update(belief, [1.0] * 500)
-    assert many.mean > allocator.update(belief, [0.0] * 500).mean
-    assert allocator.update(belief, list(reversed(rewards))) == after
+    assert belief.faded(fade, [1.0] * 500).mean > belief.faded(fade, [0.0] * 500).mean
+    assert belief.faded(fade, list(reversed(rewards))) == after
+    assert all(0 <= allocators.build(name).fade <= 1 for name in allocators.names())
 
 
 def test_thompson_sends_questions_to_whom_it_believes_in() -> None:

@@ -31,7 +31,7 @@ def remember(
         name = cell_name(cell)
         verdicts[name] += outcome.rewards
         beliefs = state.beliefs.setdefault(who, {})
-        beliefs[name] = allocator.update(beliefs.get(name, Belief()), outcome.rewards)
+        beliefs[name] = beliefs.get(name, Belief()).faded(allocator.fade, outcome.rewards)
         genome = state.population[who].genome
         elite = Elite(who, genome.weights, genome.rank, beliefs[name].mean, state.generation)
         if state.archive.add(cell, elite):

@@ -13,6 +13,10 @@ from symbiont_ecology.types import Cell, OrganelleId
 class Allocator(Protocol):
     """A bandit over (organelle, cell): beliefs in, assignments out."""
 
+    @property
+    def fade(self) -> float:
+        """Part of a belief's counts that is left after each generation with news, in [0, 1]."""
+
     def assign(
         self,
         cells: Sequence[Cell],
@@ -25,9 +29,6 @@ class Allocator(Protocol):
         ``allowance`` is how many questions each organelle can pay for. Questions that nobody can pay for
         are left out.
         """
-
-    def update(self, belief: Belief, rewards: Sequence[float]) -> Belief:
-        """The belief after a generation's verdicts."""
 
 
 def dealt(

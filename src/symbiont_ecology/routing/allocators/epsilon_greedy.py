@@ -49,7 +49,3 @@ class EpsilonGreedy:
             return int(np.argmax(draws))
 
         return dealt(cells, allowance, generator, pick)
-
-    def update(self, belief: Belief, rewards: Sequence[float]) -> Belief:
-        """Old counts fade, new verdicts are added."""
-        return belief.faded(self.fade, rewards)

@@ -33,7 +33,3 @@ class Thompson:
             return int(np.argmax(sampled(believed(able, cell, beliefs), generator)))
 
         return dealt(cells, allowance, generator, pick)
-
-    def update(self, belief: Belief, rewards: Sequence[float]) -> Belief:
-        """Old counts fade, new verdicts are added."""
-        return belief.faded(self.fade, rewards)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from pydantic import NonNegativeFloat
@@ -12,9 +13,6 @@ from symbiont_ecology.ecology import Belief, cell_name
 from symbiont_ecology.routing.allocators import allocators, believed, dealt
 from symbiont_ecology.types import Cell, OrganelleId
 
-FADE = 0.8
-"""Part of a count that is left after each generation with news."""
-
 
 @allocators.register("ucb")
 @dataclass(frozen=True)
@@ -22,6 +20,7 @@ class UpperBound:
     """Believed success plus a bonus for what has been tried little, on counts that fade."""
 
     bonus: NonNegativeFloat = 0.5  # weight of √(log n ÷ nᵢ), >= 0
+    fade: ClassVar[float] = 0.8
 
     def assign(
         self,
@@ -48,7 +47,3 @@ class UpperBound:
             return winner
 
         return dealt(cells, allowance, generator, pick)
-
-    def update(self, belief: Belief, rewards: Sequence[float]) -> Belief:
-        """Old counts fade, new verdicts are added."""
-        return belief.faded(FADE, rewards)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,14 +12,13 @@ from symbiont_ecology.ecology import Belief
 from symbiont_ecology.routing.allocators import allocators, dealt
 from symbiont_ecology.types import Cell, OrganelleId
 
-FADE = 0.8
-"""Part of a count that is left after each generation with news; beliefs serve the archive alone here."""
-
 
 @allocators.register("uniform")
 @dataclass(frozen=True)
 class Uniform:
     """Well mixed: skill decides who is right, and never who is asked, so only prices can favour the rare."""
+
+    fade: ClassVar[float] = 0.8  # beliefs serve the archive alone here
 
     def assign(
         self,
@@ -29,7 +29,3 @@ class Uniform:
     ) -> list[tuple[OrganelleId, Cell]]:
         """A drawn organelle among those that can still pay."""
         return dealt(cells, allowance, generator, lambda able, _: int(generator.integers(len(able))))
-
-    def update(self, belief: Belief, rewards: Sequence[float]) -> Belief:
-        """Old counts fade, new verdicts are added."""
-        return belief.faded(FADE, rewards)
