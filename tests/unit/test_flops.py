@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from hosts import make_host
+from symbiont_ecology.economics import HostShape
 from symbiont_ecology.economics.flops import (
     executed_flops,
     forward_flops,
@@ -21,7 +22,6 @@ from symbiont_ecology.economics.flops import (
 )
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.loading import EMBEDDED_FOLDER
-from symbiont_ecology.host.shape import HostShape
 
 ARCHITECTURES = ("qwen3", "qwen2", "llama", "mistral", "sliding mistral", "gemma3", "gpt2", "embedded")
 SHAPE = HostShape(

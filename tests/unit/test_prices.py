@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symbiont_ecology.economics import Prices, rollout_flops
+from symbiont_ecology.economics import HostShape, Prices, rollout_flops
 from symbiont_ecology.economics.prices import TARGET
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.host.shape import HostShape
 from symbiont_ecology.registry import validate
 
 SHARE = st.floats(0, 1)

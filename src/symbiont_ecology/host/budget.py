@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import torch
 
+from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import HostError
-from symbiont_ecology.host.shape import HostShape
 
 T = TypeVar("T")
 

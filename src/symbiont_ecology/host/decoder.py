@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from symbiont_ecology.economics import HostShape
 from symbiont_ecology.host.bank import Adapters, Site, SlotBank
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.lowrank import Shares
 from symbiont_ecology.host.packing import Packing
-from symbiont_ecology.host.shape import HostShape
 
 
 class Session(Protocol):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.host import decoding as writing
 from symbiont_ecology.host import learning
@@ -27,7 +28,6 @@ from symbiont_ecology.host.budget import MemoryBudget, T, within
 from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.loading import TextCodec, find_folder, load_decoder, read_config
 from symbiont_ecology.host.packing import Text, chunks, pack
-from symbiont_ecology.host.shape import HostShape
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, LearningStatistics, Rollouts, Row
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Memory

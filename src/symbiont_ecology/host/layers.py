@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from symbiont_ecology.economics import HostShape
 from symbiont_ecology.host import native
 from symbiont_ecology.host.bank import Site
 from symbiont_ecology.host.families import Blueprint, View, read_blueprint
 from symbiont_ecology.host.lowrank import Factors, Shares, add_low_rank
 from symbiont_ecology.host.native import Pointers
-from symbiont_ecology.host.shape import HostShape
 from symbiont_ecology.host.tiles import Tiling
 
 Activation = Callable[[Tensor], Tensor]

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.bank import Adapters, Site, SlotBank
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.lowrank import Shares, add_low_rank
 from symbiont_ecology.host.packing import Packing
-from symbiont_ecology.host.shape import HostShape
 
 
 class WrappedDecoder:
