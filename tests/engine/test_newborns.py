@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,12 +47,9 @@ class Youth:
     def __init__(self, folder: Path, seed: int, founders: int) -> None:
         off = dict.fromkeys(("upheaval", "thrift", "breeding", "refounding"), False)
         strategy = {"kind": "ecology", "founders": founders, "mechanisms": off}
-        parts = {"plasticity": "none", "allocator": "epsilon_greedy", "strategy": strategy}
-        self.world, self.state = (
-            toy_world(folder, toy_config(seed, 1, FAMILIES, PRICES, **parts)),
-            EcologyState(seed),
-        )
-        self.path = folder / "events.jsonl"
+        parts: dict[str, Any] = {"plasticity": "none", "allocator": "epsilon_greedy", "strategy": strategy}
+        self.world = toy_world(folder, toy_config(seed, 1, FAMILIES, PRICES, **parts))
+        self.state, self.path = EcologyState(seed), folder / "events.jsonl"
         self.log = EventLog(self.path)
         found(self.state, self.world, self.log)
 
@@ -69,6 +67,7 @@ class Youth:
     def die(self) -> list[Event]:
         """The newborn's whole life."""
         while NEWBORN in self.state.population:
+            assert self.state.generation < 200, "who earns nothing must die"
             run_generation(self.state, self.world, self.log)
         return list(read_events(self.path))
 
