@@ -69,7 +69,6 @@ mechanisms = st.fixed_dictionaries(
         "thrift": perhaps(first=st.integers(1, 3), questions=st.just(2), loss=st.floats(0.3, 0.9)),
         "breeding": perhaps(
             at=st.integers(1000, 30_000),
-            takes=st.floats(0.0, 1.0),
             inheritance=st.sampled_from(("lamarckian", "darwinian")),
         ),
         "refounding": perhaps(least=st.integers(1, 5)),
@@ -221,7 +220,7 @@ def test_energy_sums_to_zero_and_the_events_explain_every_balance_after_any_hist
 EVENTFUL: dict[str, Any] = {
     "upheaval": True,
     "thrift": {"first": 2, "questions": 1, "loss": 0.5},
-    "breeding": {"at": 25_000, "takes": 0.5},
+    "breeding": {"at": 25_000},
     "refounding": {"least": 7},
     "merging": {
         "every": 2,

@@ -120,12 +120,14 @@ def test_who_is_wrong_four_times_and_right_ever_after_lives_on_and_grows_rich(
     youth = Youth(tmp_path, seed, founders=1 + has_rival)  # the rival does as the host would
     youth.become(NEWBORN, times(-1, right))
     unlucky = youth.go_on()
-    assert verdicts(unlucky) == [0.0] * 4
+    while len(verdicts(unlucky)) < 4:  # beside a rival it may be asked less in a generation
+        unlucky += youth.go_on()
+    assert not any(verdicts(unlucky))
     youth.become(NEWBORN, right)
     later = youth.go_on(60)
     assert set(verdicts(later)) == {1.0}
     assert len(verdicts(later)) >= 2 * LEAST
     balances = [book.balance for book in books([*unlucky, *later])]
-    assert len(balances) == 61
+    assert len(balances) == youth.state.generation
     assert min(balances) > 0
     assert balances[-1] > PRICES.dowry

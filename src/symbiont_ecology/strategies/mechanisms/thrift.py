@@ -19,6 +19,7 @@ from symbiont_ecology.ecology import (
     Tally,
     Trial,
 )
+from symbiont_ecology.ecology.gate import Part
 from symbiont_ecology.operators.shrink import Shrink
 from symbiont_ecology.registry import PositiveShare
 from symbiont_ecology.rng import Draw
@@ -46,7 +47,7 @@ class Thrift(Mechanism):
     first: PositiveInt = 40  # age in generations at the first try; each later one comes at twice the age
     share: PositiveShare = 0.7  # of its ΔW that the leaner self has
     questions: PositiveFloat = 0.5  # per cell and generation
-    loss: PositiveShare = 0.05  # share of questions that the leaner self must be proven not to lose
+    loss: Part = 0.05  # share of questions that the leaner self must be proven not to lose
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """The same questions to both selves, where the organelle is at home."""
