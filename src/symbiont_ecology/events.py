@@ -119,7 +119,7 @@ class Archived(Event):
 
 @dataclass(frozen=True)
 class Proposed(Event):
-    """A child of several parents went on probation."""
+    """A candidate went on probation: a child of several parents, or another self of one."""
 
     id: OrganelleId
     operator: str
@@ -129,8 +129,9 @@ class Proposed(Event):
 
 @dataclass(frozen=True)
 class Gated(Event):
-    """A child's probation ended: ``verdict`` is admit or reject. Paired questions against the better parent
-    everywhere (``wins``, ``ties``, ``losses``); the admitted is ``Born`` in the same generation."""
+    """A probation ended: ``verdict`` is admit or reject. Paired questions against the better parent, all
+    together (``wins``, ``ties``, ``losses``). In the same generation an admitted child is ``Born``, a leaner self has
+    its elder ``Resized``, a former self is ``Restored``."""
 
     id: OrganelleId
     verdict: str
@@ -149,7 +150,8 @@ class Restored(Event):
 
 @dataclass(frozen=True)
 class Resized(Event):
-    """An organelle has another rank. ``kept`` is the share of ‖ΔW‖² that is left: 1 when it grew."""
+    """An organelle has another body: another rank, or a leaner ΔW. ``kept`` is the share of ‖ΔW‖² that is
+    left: 1 when it grew."""
 
     id: OrganelleId
     rank: int

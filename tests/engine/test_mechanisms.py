@@ -281,6 +281,7 @@ def test_what_is_larger_than_it_needs_to_be_becomes_leaner_and_answers_as_well(
     assert (gated.verdict, resized.id, resized.generation) == ("admit", "o1", gated.generation)
     leaner = world.store.weights(state.population["o1"].genome.weights)
     assert leaner.scaling == pytest.approx(0.7 * expert.scaling)
+    assert resized.kept == pytest.approx(0.7**2)
     np.testing.assert_array_equal(leaner.vector, expert.vector)  # A and B
     assert world.store.memory(state.population["o1"].memory) == Memory(step=3)
     assert skill(leaner, world) == skill(expert, world) == 1.0

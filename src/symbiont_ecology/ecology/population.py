@@ -41,7 +41,7 @@ from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import BlobRef
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
 from symbiont_ecology.weights.blobs import BlobStore
-from symbiont_ecology.weights.deltas import grown, grown_memory, shares, truncated
+from symbiont_ecology.weights.deltas import grown, grown_memory, inner, shares, truncated
 
 HEARSAY = 0.5
 """How much of what is believed of a parent is believed of its child."""
@@ -187,9 +187,11 @@ def _become(decision: Probation, state: EcologyState, store: BlobStore, draw: Dr
     """The parent changes as the operator says, and is at home where it was."""
     genome = _anew(decision, state, store, draw).genome
     (who,) = decision.child.parents
+    before, after = (store.weights(ref) for ref in (state.genome(who).weights, genome.weights))
+    kept = sum(inner(after, after).values()) / (sum(inner(before, before).values()) or 1.0)
     state.population[who] = replace(state.population[who], genome=genome, former=None)
     state.archive.follow(who, genome.weights, genome.rank, state.generation)
-    return Resized(state.generation, who, genome.rank, 1.0, genome.weights)
+    return Resized(state.generation, who, genome.rank, kept, genome.weights)
 
 
 def _restore(child: Candidate, state: EcologyState) -> Restored:

@@ -19,6 +19,9 @@ from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.weights.blobs import BlobStore
 
+EVALUATED = ("shared", "unrelated")
+"""Roles of families that no adapter may train on."""
+
 
 def components(config: RunConfig) -> tuple[Any, ...]:
     """Every part that a config names, built; equal parts look equal, defaults of their fields included.
@@ -61,15 +64,15 @@ def mixture(config: RunConfig) -> TaskMixture:
         ConfigError: the families do not fit each other, the depths or the flip.
         DataError: data cannot be read, or a split of them is empty.
     """
-    kept = {name: task_families[name].role for name in task_families.names()}
-    trainable = [name for name, role in kept.items() if role not in ("shared", "unrelated")]
+    roles = {name: task_families[name].role for name in task_families.names()}
+    trainable = [name for name, role in roles.items() if role not in EVALUATED]
     written = _written(config)
     for name in config.tasks.families:
         if name in (family.name for family in written):
             continue
-        if task_families[name].role in ("shared", "unrelated"):
+        if task_families[name].role in EVALUATED:
             raise ConfigError(
-                f"tasks.families: {name!r} is kept for evaluation (family shift, {kept[name]}), "
+                f"tasks.families: {name!r} is kept for evaluation (family shift, {roles[name]}), "
                 f"choose among {', '.join(trainable)}"
             )
     flip = config.tasks.flip

@@ -200,9 +200,9 @@ def _check_free(folder: Path) -> None:
 
 
 def _live(
-    config: RunConfig, folder: Path, watch: Watcher | None, should_stop: Callable[[], bool], host: Host | None
+    config: RunConfig, folder: Path, watch: Watcher | None, should_stop: Callable[[], bool], host: Host
 ) -> Finished:
-    world = build_world(config, host or build_host(config), folder)
+    world = build_world(config, host, folder)
     _check_provenance(config, folder, world.host)
     log = EventLog(folder / EVENTS_FILE)
     if (folder / checkpoint.STATE_FILE).exists():
