@@ -109,7 +109,7 @@ def live(config: RunConfig, host: Host) -> Life:
                 resume(folder, overrides=[f"run.train_flops={budget}"], host=host)
             seconds += time.process_time() - began
             accuracy.append(examined(folder, config, host))
-        train = checkpoint.load(folder).budget.train
+        train = checkpoint.load(folder).spent
         learned = sum(
             event.flops for event in read_events(folder / "events.jsonl") if isinstance(event, Learned)
         )

@@ -130,8 +130,8 @@ class Proposed(Event):
 @dataclass(frozen=True)
 class Gated(Event):
     """A probation ended: ``verdict`` is admit or reject. Paired questions against the better parent, all
-    together (``wins``, ``ties``, ``losses``). In the same generation an admitted child is ``Born``, a leaner self has
-    its elder ``Resized``, a former self is ``Restored``."""
+    together (``wins``, ``ties``, ``losses``). In the same generation an admitted child is ``Born``, an
+    organelle becomes a leaner self (``Resized``) or its former one (``Restored``)."""
 
     id: OrganelleId
     verdict: str

@@ -37,7 +37,7 @@ def swept(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_a_budget_is_what_the_run_spent(symbiont: Symbiont, lived: Path) -> None:
-    train = checkpoint.load(lived).budget.train
+    train = checkpoint.load(lived).spent
     before = {measure: budget_of(lived, measure).amount for measure in MEASURES}
     assert before["train_flops"] == before["total_flops"] == train.flops
     assert before["train_tokens"] == before["total_tokens"] == train.tokens > 0

@@ -134,18 +134,16 @@ def test_every_arm_meets_its_budget_within_two_percent(arm: str, part: float, tm
     probe = start(
         toy_config(generations=20, families=FAMILIES, **ARMS["single"]), tmp_path / "probe", host=ToyHost()
     )
-    budget = part * probe.state.budget.train.flops
+    budget = part * probe.state.spent.flops
     config = toy_config(generations=100_000, families=FAMILIES, train_flops=budget, **ARMS[arm])
-    spent = start(config, tmp_path / "run", host=ToyHost()).state.budget.train.flops
+    spent = start(config, tmp_path / "run", host=ToyHost()).state.spent.flops
     assert 0.98 * budget <= spent <= 1.02 * budget
 
 
 def test_a_budget_may_grow_and_is_met_again(tmp_path: Path) -> None:
     config = toy_config(generations=100_000, train_flops=1e8, strategy=SINGLE)
     start(config, tmp_path / "run", host=ToyHost())
-    spent = resume(
-        tmp_path / "run", overrides=["run.train_flops=1.5e8"], host=ToyHost()
-    ).state.budget.train.flops
+    spent = resume(tmp_path / "run", overrides=["run.train_flops=1.5e8"], host=ToyHost()).state.spent.flops
     assert 0.98 * 1.5e8 <= spent <= 1.02 * 1.5e8
 
 
@@ -162,7 +160,7 @@ def test_a_flip_changes_what_is_right_between_its_moments_and_nothing_else(tmp_p
     whole = start(
         toy_config(generations=30, families=FAMILIES, strategy=SINGLE), tmp_path / "whole", host=ToyHost()
     )
-    end = whole.state.budget.train.flops
+    end = whole.state.spent.flops
     start(flipping(end / 3, 2 * end / 3, generations=30, strategy=SINGLE), tmp_path / "run", host=ToyHost())
     spent, met = 0, {True: 0, False: 0}
     for event in read_events(tmp_path / "run/events.jsonl"):
@@ -243,7 +241,7 @@ def test_one_that_resets_starts_anew_after_a_change_and_not_without_one(tmp_path
     strategy = {**SINGLE, "questions": 6, "reset": 8.0}
     calm = live(tmp_path / "calm", generations=60, strategy=strategy)
     assert not [event for event in calm if isinstance(event, Retired)]
-    spent = checkpoint.load(tmp_path / "calm").budget.train.flops
+    spent = checkpoint.load(tmp_path / "calm").spent.flops
     changes = {"generations": 60, "strategy": strategy, "families": FAMILIES}
     config = flipping(spent / 2, None, **{k: v for k, v in changes.items() if k != "families"})
     start(config, tmp_path / "changed", host=ToyHost())
@@ -257,7 +255,7 @@ def test_one_that_resets_starts_anew_after_a_change_and_not_without_one(tmp_path
 def test_a_reset_is_not_repeated_for_the_same_change_and_comes_again_with_the_next(tmp_path: Path) -> None:
     strategy = {**SINGLE, "questions": 6, "reset": 8.0}
     live(tmp_path / "calm", generations=60, strategy=strategy)
-    spent = checkpoint.load(tmp_path / "calm").budget.train.flops
+    spent = checkpoint.load(tmp_path / "calm").spent.flops
     start(flipping(spent, 2 * spent, generations=200, strategy=strategy), tmp_path / "run", host=ToyHost())
     events = list(read_events(tmp_path / "run/events.jsonl"))
     flops = {event.generation: event.train_flops for event in events if isinstance(event, GenerationEnded)}

@@ -116,7 +116,7 @@ def test_the_healthy_are_left_alone(tmp_path: Path) -> None:
 
 def test_nobody_is_sent_back_to_what_is_no_longer_right(tmp_path: Path) -> None:
     calm = start(config(generations=60), tmp_path / "calm", host=ToyHost()).state
-    flip = Flip(families=FAMILIES[:2], at_flops=calm.budget.train.flops / 2)
+    flip = Flip(families=FAMILIES[:2], at_flops=calm.spent.flops / 2)
     plan = config(generations=60)
     plan = plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"flip": flip})})
     start(plan, tmp_path / "flip", host=ToyHost())

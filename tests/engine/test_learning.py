@@ -101,21 +101,20 @@ def test_a_run_calls_the_host_twice_a_generation_and_wastes_few_rows(tmp_path: P
 def test_the_budget_counts_what_the_host_did(tmp_path: Path) -> None:
     host = ToyHost(slots=3)
     config = toy_config(generations=6)
-    budget = start(config, tmp_path / "run", host=host).state.budget
-    assert budget.train.rows == sum(host.rolled)
-    assert budget.train.calls == len(host.rolled) + len(host.learned)
-    assert budget.select.rows == budget.evaluate.rows == 0
+    spent = start(config, tmp_path / "run", host=host).state.spent
+    assert spent.rows == sum(host.rolled)
+    assert spent.calls == len(host.rolled) + len(host.learned)
     events = list(read_events(tmp_path / "run/events.jsonl"))
-    assert budget.train.flops == sum(e.flops for e in events if isinstance(e, Acted | Learned))
+    assert spent.flops == sum(e.flops for e in events if isinstance(e, Acted | Learned))
 
 
 def test_a_run_stops_when_its_flops_are_spent(tmp_path: Path) -> None:
     whole = start(toy_config(generations=12), tmp_path / "whole", host=ToyHost()).state
-    half = whole.budget.train.flops / 2
+    half = whole.spent.flops / 2
     finished = start(toy_config(generations=12, train_flops=half), tmp_path / "half", host=ToyHost())
     assert finished.is_complete
     assert 0 < finished.state.generation < 12
-    assert 0.99 * half <= finished.state.budget.train.flops <= 1.05 * half
+    assert 0.99 * half <= finished.state.spent.flops <= 1.05 * half
 
 
 # A number that is not finite.

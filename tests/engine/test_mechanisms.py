@@ -78,7 +78,7 @@ def flipping(tmp_path: Path, generations: int, seed: int = 0, **mechanisms: Any)
     """Half of the families change after half of the run, and back after three quarters."""
     plan = config(generations, seed, **mechanisms)
     calm, _ = lived(tmp_path / "calm", plan)
-    spent = calm.budget.train.flops
+    spent = calm.spent.flops
     flip = Flip(families=FAMILIES[:2], at_flops=spent / 2, back_flops=0.75 * spent)
     return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"flip": flip})})
 

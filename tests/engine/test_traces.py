@@ -74,7 +74,7 @@ def test_a_lesson_takes_its_outer_products_and_nothing_else(tmp_path: Path) -> N
         assert event.flops == 2 * event.tokens * rank * d_in
         assert event.loss == 0
         assert event.gradient_norm > 0
-    budget = checkpoint.load(tmp_path / "run").budget.train
+    budget = checkpoint.load(tmp_path / "run").spent
     assert budget.flops == sum(event.flops for event in events if isinstance(event, Acted | Learned))
     assert budget.calls == len(host.rolled)
 
@@ -82,9 +82,9 @@ def test_a_lesson_takes_its_outer_products_and_nothing_else(tmp_path: Path) -> N
 @pytest.mark.parametrize("part", [0.3, 1.0])
 def test_it_meets_its_budget_within_two_percent(part: float, tmp_path: Path) -> None:
     probe = toy_config(generations=20, strategy=SINGLE, plasticity=HEBBIAN)
-    budget = part * start(probe, tmp_path / "probe", host=ToyHost()).state.budget.train.flops
+    budget = part * start(probe, tmp_path / "probe", host=ToyHost()).state.spent.flops
     config = toy_config(generations=100_000, strategy=SINGLE, plasticity=HEBBIAN, train_flops=budget)
-    spent = start(config, tmp_path / "run", host=ToyHost()).state.budget.train.flops
+    spent = start(config, tmp_path / "run", host=ToyHost()).state.spent.flops
     assert 0.98 * budget <= spent <= 1.02 * budget
 
 

@@ -59,7 +59,7 @@ def test_few_slots_and_many_waves_give_the_same_history(
     assert without_calls(few) == without_calls(many)
     states = [checkpoint.load(tmp_path / name) for name in ("few", "many")]
     for state in states:
-        state.budget.train = replace(state.budget.train, calls=0)
+        state.spent = replace(state.spent, calls=0)
     assert states[0] == states[1]
     acting: dict[int, set[str]] = {}
     for event in few:

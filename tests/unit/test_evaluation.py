@@ -130,7 +130,7 @@ def test_a_biography_adds_up(run: Path) -> None:
     assert life.founders + life.births == sum(isinstance(event, Born) for event in events)
     assert life.deaths == sum(isinstance(event, Retired) for event in events)
     assert life.held == sum(state.ledger.balances.values())
-    assert life.train_flops == state.budget.train.flops
+    assert life.train_flops == state.spent.flops
     assert life.earned == sum(event.revenue for event in events if isinstance(event, Settled))
 
 

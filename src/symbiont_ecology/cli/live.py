@@ -137,7 +137,7 @@ def tell_next(finished: Finished, config: RunConfig, folder: Path) -> None:
     longer = f"run.generations={2 * max(config.run.generations, 1)}"
     if budget is not None:
         longer += f" run.train_flops={2 * budget:.3g}"
-    print(f"complete: {state.generation} generations, {state.budget.train.flops:.3g} FLOPs, run in {folder}")
+    print(f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, run in {folder}")
     print(f"next:     {typed()} evaluate {folder} --routing learned")
     print(f"          {typed()} resume {folder} {longer}")
 

@@ -20,7 +20,7 @@ from symbiont_ecology.ecology.belief import Belief
 from symbiont_ecology.ecology.nursery import Candidate
 from symbiont_ecology.ecology.organelle import Genome, Organelle
 from symbiont_ecology.ecology.watch import Watch
-from symbiont_ecology.economics import ComputeBudget, Ledger
+from symbiont_ecology.economics import Cost, Ledger
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.types import BlobRef, OrganelleId
 
@@ -49,7 +49,8 @@ class EcologyState:
     archive: Archive = field(default_factory=Archive)
     nursery: dict[OrganelleId, Candidate] = field(default_factory=dict)
     """Children on probation."""
-    budget: ComputeBudget = field(default_factory=ComputeBudget)
+    spent: Cost = field(default_factory=Cost)
+    """All work of the run: evolution, learning, comparisons. Evaluating finished runs is counted apart."""
 
     def new_id(self) -> OrganelleId:
         """The next organelle id, never used before."""

@@ -1,6 +1,6 @@
-"""The physics of energy and compute: ledger, prices, FLOP formulas, compute budget."""
+"""The physics of energy and compute: ledger, prices, FLOP formulas, cost."""
 
-from symbiont_ecology.economics.budget import ComputeBudget, Cost
+from symbiont_ecology.economics.cost import Cost
 from symbiont_ecology.economics.flops import (
     ROLLOUT_WITH_LESSON,
     executed_flops,
@@ -16,7 +16,6 @@ from symbiont_ecology.economics.shape import HostShape
 
 __all__ = [
     "ROLLOUT_WITH_LESSON",
-    "ComputeBudget",
     "Cost",
     "HostShape",
     "Ledger",

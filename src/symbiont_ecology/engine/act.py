@@ -31,12 +31,12 @@ def act(trials: Sequence[Trial], state: EcologyState, world: World, draw: Draw) 
         rollouts = NOTHING
         if rows:  # who only reads gold answers asks for no rollout
             rollouts = world.host.rollout(rows, draws, world.practice)
-            state.budget.charge("train", Cost(calls=1))
+            state.spent += Cost(calls=1)
         start = 0
         for index in chosen:
             stop = start + len(trials[index].items) * trials[index].samples
             outcomes[index] = _judged(trials[index], rollouts, range(start, stop), state, world)
-            state.budget.charge("train", outcomes[index].cost)
+            state.spent += outcomes[index].cost
             start = stop
     return [outcomes[index] for index in range(len(trials))]
 

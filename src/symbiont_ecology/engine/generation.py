@@ -24,7 +24,7 @@ from symbiont_ecology.rng import Draw
 
 def run_generation(state: EcologyState, world: World, log: EventLog) -> GenerationEnded:
     """Advances the state by one generation, writes its events and returns the last of them."""
-    draw, before = Draw(state.seed, state.generation), state.budget.train
+    draw, before = Draw(state.seed, state.generation), state.spent
     # What counts as right may have changed, and what it pays: organelles see it in their verdicts alone.
     world = world.at(*stage(state, world.moments), state.generation)
     scene, memory_mb = world.scene, world.host.memory_mb
@@ -74,7 +74,7 @@ def found(state: EcologyState, world: World, log: EventLog) -> None:
     scene, draw = world.scene, Draw(state.seed, -1)
     probes = [scene.tasks.draw(cell, 2, draw("calibrate", *cell)) for cell in scene.tasks.cells]
     outcomes = act([Trial(HOST, items, purpose="probe") for items in probes], state, world, draw)
-    state.mean_rollout_flops = state.budget.train.flops // state.budget.train.rows
+    state.mean_rollout_flops = state.spent.flops // state.spent.rows
     success = sum(outcome.mean_reward for outcome in outcomes) / len(outcomes)
     state.success = {cell_name(cell): success for cell in scene.tasks.cells}
     events = settle(state, outcomes, [], world)
@@ -86,7 +86,7 @@ def _summary(
     state: EcologyState, outcomes: list[Outcome], events: list[Event], rows: int, calls: int
 ) -> GenerationEnded:
     verdicts = [v for o in outcomes if o.trial.purpose == "practice" for v in o.rewards]
-    train = state.budget.train
+    train = state.spent
     return GenerationEnded(
         state.generation,
         len(state.population),

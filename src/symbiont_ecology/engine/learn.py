@@ -125,7 +125,7 @@ def _learn_wave(
             weights, memory, statistics = climb(batch, traces, weights, memory)
         else:
             weights, memory, statistics = world.host.learn(batch, weights, memory)
-            state.budget.charge("train", Cost(calls=1))
+            state.spent += Cost(calls=1)
     return [
         _update(
             Update(who, world.store.put_weights(weights[slot]), world.store.put_memory(memory[slot])),
@@ -149,7 +149,7 @@ def _update(
 ) -> Update:
     """What the step did to one learner, who pays for it."""
     cost = _together(lessons, world.lora_parameters(state.genome(update.who).rank), world)
-    state.budget.charge("train", cost)
+    state.spent += cost
     flops = Counter[str]()
     for one in lessons:
         flops[one.cell] += one.cost.flops
@@ -170,7 +170,7 @@ def _within_budget(
     taught: Sequence[_Taught], state: EcologyState, world: World, generator: np.random.Generator
 ) -> list[_Taught]:
     """The lessons that what is left pays for."""
-    costs, left = [one.cost.flops for one in taught], world.until - state.budget.train.flops
+    costs, left = [one.cost.flops for one in taught], world.until - state.spent.flops
     chosen = affordable(costs, left, generator)
     if costs and left > 0 and not chosen:  # who spent nothing would never get to the end
         chosen = [int(np.argmin(costs))]
@@ -199,7 +199,7 @@ def _taught(
 
 def _together(taught: Sequence[_Taught], parameters: int, world: World) -> Cost:
     """What the lessons of one learner take together: a prompt of several is read once."""
-    total, seen = Cost(updates=int(bool(taught))), set[str]()
+    total, seen = Cost(), set[str]()
     for one in taught:
         total += one.cost
         if one.lesson.prompt in seen:

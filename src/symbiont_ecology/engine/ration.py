@@ -36,7 +36,7 @@ def stage(state: EcologyState, moments: Sequence[float]) -> tuple[float, float]:
 
     A moment is reached when what is left pays for no question any more, or is next to nothing.
     """
-    spent, reached = state.budget.train.flops, 0.0
+    spent, reached = state.spent.flops, 0.0
     least = min(state.effort.values(), default=ROLLOUT_WITH_LESSON * state.mean_rollout_flops)
     for moment in moments:
         if spent + max(least, NEAR * (moment - reached)) < moment:
@@ -47,7 +47,7 @@ def stage(state: EcologyState, moments: Sequence[float]) -> tuple[float, float]:
 
 def within_budget(trials: Sequence[Trial], state: EcologyState, world: World, draw: Draw) -> Sequence[Trial]:
     """All trials while there is plenty; else the questions that can be paid for, by draw, at least one."""
-    left = world.until - state.budget.train.flops
+    left = world.until - state.spent.flops
     efforts = [_effort(trial, state, world) for trial in trials]
     costs = [effort * max(trial.samples, 1) for effort, trial in zip(efforts, trials, strict=True)]
     questions = [(place, index) for place, trial in enumerate(trials) for index in range(len(trial.items))]

@@ -141,7 +141,7 @@ def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
 
 def is_complete(config: RunConfig, state: EcologyState) -> bool:
     """Whether a run has had its generations or spent its FLOPs."""
-    train, loop = state.budget.train, config.run
+    train, loop = state.spent, config.run
     return (
         state.generation >= loop.generations
         or (loop.train_flops is not None and stage(state, moments(config))[0] >= loop.train_flops)

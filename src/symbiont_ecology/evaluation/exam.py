@@ -81,7 +81,7 @@ def sit(
         chosen = candidates.reselected(selection, host, watch)
         systems |= {name: one.answered(chosen, questions, host, watch) for name, one in anew.items()}
         wanted, main = wanted | anew, main + RESELECTED
-    return Exam(systems, wanted, main, candidates.portfolio.state.budget.train.flops)
+    return Exam(systems, wanted, main, candidates.portfolio.state.spent.flops)
 
 
 def _difference(main: Evaluation, other: Evaluation) -> dict[str, Any]:

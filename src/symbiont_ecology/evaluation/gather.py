@@ -125,7 +125,7 @@ def _protocol(
     shifts: tuple[str, ...],
     per_cell: int,
 ) -> Protocol:
-    spent = [one.portfolio.state.budget.train.flops for one in runs.values()]
+    spent = [one.portfolio.state.spent.flops for one in runs.values()]
     sides = {}
     for arm, members in arms.items():
         config = runs[members[0]].config

@@ -200,7 +200,7 @@ def outcome_of_run(
         "course": [list(astuple(moment)) for moment in chronicle(events)],
         "solved": sum(sum(one.rewards) for one in practice),
         "coverage": state.archive.coverage,
-        "train": asdict(state.budget.train),
+        "train": asdict(state.spent),
         "selection_flops": candidates.selection.flops,
     }
 
@@ -230,7 +230,7 @@ def _flip(task: Task) -> dict[str, Any]:
             routing: _bits(candidates.evaluate(questions, task.host, routing))
             for routing in task.protocol.routings(task.job.arm)
         }
-        spent = candidates.portfolio.state.budget.train.flops
+        spent = candidates.portfolio.state.spent.flops
         legs.append({"phase": phase, "extra": extra, "train_flops": spent, "systems": systems})
         write_whole(path, json.dumps(legs) + "\n")
     return {"families": list(config.tasks.flip.families), "legs": legs}

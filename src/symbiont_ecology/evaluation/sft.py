@@ -84,7 +84,7 @@ def budget_of(folder: Path, measure: str) -> Budget:
     """
     if measure not in MEASURES:
         raise ConfigError(f"--budget: expected one of {', '.join(MEASURES)}, got {measure!r}")
-    train = checkpoint.load(folder).budget.train
+    train = checkpoint.load(folder).spent
     if measure == "wall_clock_seconds":
         return Budget(measure, sum(_timings(folder)))
     kind = measure.rpartition("_")[2]
@@ -133,7 +133,7 @@ def sweep(
                 return
             candidates = Candidates.of_run(place / "run")
             accuracy = candidates.evaluate(selection, host, "single").accuracy().estimate
-            spent = candidates.portfolio.state.budget.train.flops
+            spent = candidates.portfolio.state.spent.flops
             trial = Trial(rate, rank, part, accuracy, spent, round(time.monotonic() - began, 2))
             keep(host, candidates.portfolio.weights[candidates.portfolio.best()], trial, note.parent)
             write_whole(note, json.dumps(asdict(trial)) + "\n")  # last: now it is done
