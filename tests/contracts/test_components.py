@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from symbiont_ecology.ecology import HOST, Belief, Outcome, Trial, cell_name
+from symbiont_ecology.ecology import HOST, RULE, Belief, Outcome, Trial, cell_name
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Cost, Prices
 from symbiont_ecology.engine.build import check
@@ -142,6 +142,14 @@ def test_expert_iteration_imitates_accepted_answers_alone(lived: Lived) -> None:
     }
     assert {(one.item, one.completion) for one in teachings} == accepted
     assert all(one.weight == 1.0 for one in teachings)
+
+
+@given(lived=lives(), share=st.floats(0, 1, exclude_max=True))
+def test_heritable_teaches_what_the_rule_teaches_that_the_trait_names(lived: Lived, share: float) -> None:
+    rules = ["none", "expert_iteration", "policy_gradient"]
+    whole = plasticities.build({"kind": "heritable", "rules": rules})
+    own = plasticities.build(rules[int(3 * share)])
+    assert whole.learn(replace(lived, traits={RULE: share})) == own.learn(lived)
 
 
 @given(lived=lives())

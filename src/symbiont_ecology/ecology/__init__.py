@@ -17,13 +17,14 @@ from symbiont_ecology.ecology.decisions import (
 )
 from symbiont_ecology.ecology.gate import Gate, Tally, Verdict
 from symbiont_ecology.ecology.nursery import Candidate
-from symbiont_ecology.ecology.organelle import HOST, Former, Genome, Organelle, skill
+from symbiont_ecology.ecology.organelle import HOST, RULE, Former, Genome, Organelle, skill
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.trials import Outcome, Trial
 from symbiont_ecology.ecology.watch import Watch, alarm
 
 __all__ = [
     "HOST",
+    "RULE",
     "Archive",
     "Belief",
     "Birth",

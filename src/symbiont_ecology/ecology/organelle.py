@@ -11,6 +11,9 @@ from symbiont_ecology.types import BlobRef, OrganelleId
 HOST: OrganelleId = "host"
 """The id under which the bare host appears in trials and events; it owns no account and never learns."""
 
+RULE = "rule"
+"""The trait in [0, 1) that says by which of several rules an organelle learns (plasticity ``heritable``)."""
+
 
 @dataclass(frozen=True)
 class Genome:

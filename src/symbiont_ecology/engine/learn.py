@@ -99,7 +99,7 @@ def _pupil(
     rate = step_size(genome.traits, memory.step)
     if not rate:  # who cannot learn (the frozen control) pays for no lesson
         return _Pupil(weights, memory, rate)
-    teachings, notes = world.plasticity.learn(_lived(outcomes, memory.notes, world))
+    teachings, notes = world.plasticity.learn(_lived(outcomes, memory.notes, genome.traits, world))
     memory = replace(memory, notes=notes)
     if world.practice.perturbation and is_deaf(weights):  # its traces say nothing
         return _Pupil(awoken(weights, draw("wake", who)), memory, rate)
@@ -208,7 +208,9 @@ def _together(taught: Sequence[_Taught], parameters: int, world: World) -> Cost:
     return total
 
 
-def _lived(outcomes: list[Outcome], notes: Mapping[str, float], world: World) -> Lived:
+def _lived(
+    outcomes: list[Outcome], notes: Mapping[str, float], traits: Mapping[str, float], world: World
+) -> Lived:
     rewards = tuple(
         tuple(
             world.reward(item, outcome.texts[place], outcome.rewards[place])
@@ -223,4 +225,4 @@ def _lived(outcomes: list[Outcome], notes: Mapping[str, float], world: World) ->
             tuple(world.host.encode_answers([item.answer for item in outcome.trial.items]))
             for outcome in outcomes
         )
-    return Lived(tuple(outcomes), rewards, notes, golds)
+    return Lived(tuple(outcomes), rewards, notes, golds, traits)

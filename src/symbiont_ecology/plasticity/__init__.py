@@ -1,7 +1,7 @@
 """Learning within a life: rules that turn outcomes into one batch of lessons. One rule per file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from symbiont_ecology.ecology import Outcome
@@ -21,6 +21,8 @@ class Lived:
     golds: tuple[tuple[tuple[int, ...], ...], ...] = ()
     """Per outcome, the gold answer of each item as token ids, end of answer included; empty unless the rule
     sees gold."""
+    traits: Mapping[str, float] = field(default_factory=dict)
+    """Of the organelle's genome."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Plasticity(Protocol):
 
     With a field ``perturbation`` above 0 everyone practises under noise of that standard deviation on what A
     makes of its inputs, and outcomes hold the traces of their rollouts.
+    With a field ``rules`` everyone learns by a rule of their own, by the trait ``ecology.RULE`` that whoever
+    comes without parents is given.
     """
 
     sees_gold: ClassVar[bool]

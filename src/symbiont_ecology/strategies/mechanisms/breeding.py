@@ -8,12 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from symbiont_ecology.ecology import Birth, Decision, EcologyState, Inheritance, Organelle, Outcome
+from symbiont_ecology.ecology import RULE, Birth, Decision, EcologyState, Inheritance, Organelle, Outcome
 from symbiont_ecology.operators import operators, with_arity
 from symbiont_ecology.registry import Spec, kind_of
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Scene
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
+
+MUTANTS = 0.1
+"""Share of children whose rule of learning is drawn anew, where there are several."""
 
 
 @mechanisms.register("breeding")
@@ -38,7 +41,9 @@ class Breeding(Mechanism):
         return [self._child(rich[index], draw) for index in order]
 
     def _child(self, parent: Organelle, draw: Draw) -> Birth:
-        step = float(np.exp(self.spread * draw("traits", parent.id).standard_normal()))
-        traits = {**parent.genome.traits, "learning_rate": parent.genome.traits["learning_rate"] * step}
+        generator, traits = draw("traits", parent.id), dict(parent.genome.traits)
+        traits["learning_rate"] *= float(np.exp(self.spread * generator.standard_normal()))
+        if RULE in traits and generator.random() < MUTANTS:
+            traits[RULE] = generator.random()
         operator, name = operators.build(self.mutation), kind_of(self.mutation)
         return Birth((parent.id,), operator, name, traits, self.inheritance)
