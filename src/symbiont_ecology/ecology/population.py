@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from symbiont_ecology.config import Climate
 from symbiont_ecology.ecology.belief import Belief
@@ -22,7 +24,7 @@ from symbiont_ecology.ecology.decisions import (
     Upheaval,
 )
 from symbiont_ecology.ecology.nursery import Candidate
-from symbiont_ecology.ecology.organelle import Genome, Organelle
+from symbiont_ecology.ecology.organelle import RULE, Genome, Organelle
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.events import (
@@ -48,6 +50,17 @@ HEARSAY = 0.5
 
 FALLEN = Belief(0.0, 4.0)
 """What is believed of everyone living where the world changed: they were just seen to fail."""
+
+
+def endowed(decisions: Sequence[Decision], generator: np.random.Generator) -> Iterator[Decision]:
+    """Newcomers with a rule to learn by, as far as they bring none: evenly spread, from a random one on."""
+    count, first = sum(isinstance(one, Found) for one in decisions), generator.random()
+    shares = iter((first + place / count) % 1 for place in range(count))
+    for one in decisions:
+        if isinstance(one, Found):
+            traits = {RULE: next(shares), **one.traits}
+            one = replace(one, traits=traits, genome=one.genome and replace(one.genome, traits=traits))
+        yield one
 
 
 def execute(

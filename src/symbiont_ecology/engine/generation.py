@@ -8,13 +8,10 @@ offspring, debt is death. All organelles answer in one batched call, and learn i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 
-import numpy as np
-
-from symbiont_ecology.ecology import HOST, RULE, Decision, EcologyState, Found, Outcome, Trial, cell_name
-from symbiont_ecology.ecology.population import bankrupt, execute, struck
+from symbiont_ecology.ecology import HOST, Decision, EcologyState, Outcome, Trial, cell_name
+from symbiont_ecology.ecology.population import bankrupt, endowed, execute, struck
 from symbiont_ecology.engine.act import act
 from symbiont_ecology.engine.learn import learn
 from symbiont_ecology.engine.ration import stage, within_budget
@@ -70,7 +67,7 @@ def carry_out(decisions: Iterable[Decision], state: EcologyState, world: World, 
     """Does what was decided, in that order."""
     store, layout, prices = world.store, world.host.layout, world.scene.prices
     if hasattr(world.plasticity, "rules"):
-        decisions = _endowed(list(decisions), draw("rules"))
+        decisions = endowed(list(decisions), draw("rules"))
     return [event for one in decisions for event in execute(one, state, store, layout, prices, draw)]
 
 
@@ -85,17 +82,6 @@ def found(state: EcologyState, world: World, log: EventLog) -> None:
     events = settle(state, outcomes, [], world)
     events += carry_out(world.strategy.found(scene), state, world, draw)
     state.next_seq = log.emit(state.next_seq, *events)
-
-
-def _endowed(decisions: Sequence[Decision], generator: np.random.Generator) -> Iterator[Decision]:
-    """Newcomers with a rule to learn by, as far as they bring none: evenly spread, from a random one on."""
-    count, first = sum(isinstance(one, Found) for one in decisions), generator.random()
-    shares = iter((first + place / count) % 1 for place in range(count))
-    for one in decisions:
-        if isinstance(one, Found):
-            traits = {RULE: next(shares), **one.traits}
-            one = replace(one, traits=traits, genome=one.genome and replace(one.genome, traits=traits))
-        yield one
 
 
 def _summary(
