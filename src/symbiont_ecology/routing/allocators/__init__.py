@@ -1,7 +1,8 @@
 """Who meets which task during a run: bandits over (organelle, cell). One allocator per file."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,12 +11,21 @@ from symbiont_ecology.registry import Registry
 from symbiont_ecology.types import Cell, OrganelleId
 
 
-class Allocator(Protocol):
-    """A bandit over (organelle, cell): beliefs in, assignments out."""
+class Allocator(ABC):
+    """A bandit over (organelle, cell), frozen: beliefs in, assignments out. Each has its own ``pick``."""
 
     @property
+    @abstractmethod
     def fade(self) -> float:
         """Part of a belief's counts that is left after each generation with news, in [0, 1]."""
+
+    @abstractmethod
+    def pick(self, known: Sequence[Belief], given: Sequence[int], generator: np.random.Generator) -> int:
+        """Who takes a question of a cell, by place among those who can still pay.
+
+        ``known`` is what is believed of each of them there (of the unknown, nothing), ``given`` how many
+        questions of the cell each of them was given in this generation.
+        """
 
     def assign(
         self,
@@ -27,38 +37,22 @@ class Allocator(Protocol):
         """Who takes each of the demanded questions (``cells`` names one cell per question).
 
         ``allowance`` is how many questions each organelle can pay for. Questions that nobody can pay for
-        are left out.
+        are left out. In random order, so that no cell is always served last when energy runs short; who can
+        pay is in the order of ids, so that the order of a mapping decides nothing.
         """
-
-
-def dealt(
-    cells: Sequence[Cell],
-    allowance: Mapping[OrganelleId, int],
-    generator: np.random.Generator,
-    pick: Callable[[Sequence[OrganelleId], Cell], int],
-) -> list[tuple[OrganelleId, Cell]]:
-    """Question by question to whom ``pick`` says, by place among those who can still pay.
-
-    In random order, so that no cell is always served last when energy runs short; who can pay is in the
-    order of ids, so that the order of a mapping decides nothing.
-    """
-    left = {who: allowance[who] for who in sorted(allowance)}
-    assigned = []
-    for index in generator.permutation(len(cells)):
-        able = [who for who, questions in left.items() if questions > 0]
-        if not able:
-            break
-        who = able[pick(able, cells[index])]
-        left[who] -= 1
-        assigned.append((who, cells[index]))
-    return assigned
-
-
-def believed(
-    able: Sequence[OrganelleId], cell: Cell, beliefs: Mapping[OrganelleId, Mapping[str, Belief]]
-) -> list[Belief]:
-    """What is believed of each of them in a cell; of the unknown, nothing."""
-    return [beliefs.get(who, {}).get(cell_name(cell), Belief()) for who in able]
+        left, given = {who: allowance[who] for who in sorted(allowance)}, Counter[tuple[OrganelleId, Cell]]()
+        assigned = []
+        for index in generator.permutation(len(cells)):
+            able = [who for who, questions in left.items() if questions > 0]
+            if not able:
+                break
+            cell = cells[index]
+            known = [beliefs.get(who, {}).get(cell_name(cell), Belief()) for who in able]
+            who = able[self.pick(known, [given[who, cell] for who in able], generator)]
+            left[who] -= 1
+            given[who, cell] += 1
+            assigned.append((who, cell))
+        return assigned
 
 
 def sampled(known: Sequence[Belief], generator: np.random.Generator) -> np.ndarray:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from symbiont_ecology.ecology import Belief
 from symbiont_ecology.registry import Share
-from symbiont_ecology.routing.allocators import allocators, believed, dealt, sampled
-from symbiont_ecology.types import Cell, OrganelleId
+from symbiont_ecology.routing.allocators import Allocator, allocators, sampled
 
 
 @allocators.register("epsilon_greedy")
 @dataclass(frozen=True)
-class EpsilonGreedy:
+class EpsilonGreedy(Allocator):
     """A cell belongs to whoever has the highest lower bound of success there: a standard deviation below the
     mean. The ε of questions that explores (Sutton & Barto 2018, 2.2) does so by Thompson sampling.
 
@@ -26,26 +25,15 @@ class EpsilonGreedy:
     explore: Share = 0.1  # part of the questions that goes to others than the owner, by Thompson sampling
     fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
-    def assign(
-        self,
-        cells: Sequence[Cell],
-        beliefs: Mapping[OrganelleId, Mapping[str, Belief]],
-        allowance: Mapping[OrganelleId, int],
-        generator: np.random.Generator,
-    ) -> list[tuple[OrganelleId, Cell]]:
-        """The owner, or with some luck one of the others, among those who can still pay."""
-
-        def pick(able: Sequence[OrganelleId], cell: Cell) -> int:
-            if len(able) == 1:
-                return 0
-            known = believed(able, cell, beliefs)
-            bounds = [belief.mean - belief.std for belief in known]
-            best = np.flatnonzero(np.equal(bounds, max(bounds)))  # of equals by draw: no name is favoured
-            owner = int(best[0] if len(best) == 1 else generator.choice(best))
-            if generator.random() >= self.explore:
-                return owner
-            draws = sampled(known, generator)
-            draws[owner] = -1.0
-            return int(np.argmax(draws))
-
-        return dealt(cells, allowance, generator, pick)
+    def pick(self, known: Sequence[Belief], given: Sequence[int], generator: np.random.Generator) -> int:
+        """The owner, or with some luck one of the others."""
+        if len(known) == 1:
+            return 0
+        bounds = [belief.mean - belief.std for belief in known]
+        best = np.flatnonzero(np.equal(bounds, max(bounds)))  # of equals by draw: no name is favoured
+        owner = int(best[0] if len(best) == 1 else generator.choice(best))
+        if generator.random() >= self.explore:
+            return owner
+        draws = sampled(known, generator)
+        draws[owner] = -1.0
+        return int(np.argmax(draws))

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from symbiont_ecology.ecology import Belief
-from symbiont_ecology.routing.allocators import allocators, dealt
-from symbiont_ecology.types import Cell, OrganelleId
+from symbiont_ecology.routing.allocators import Allocator, allocators
 
 
 @allocators.register("uniform")
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Allocator):
     """Well mixed: skill decides who is right, and never who is asked, so only prices can favour the rare."""
 
     fade: ClassVar[float] = 0.8  # beliefs serve the archive alone here
 
-    def assign(
-        self,
-        cells: Sequence[Cell],
-        beliefs: Mapping[OrganelleId, Mapping[str, Belief]],
-        allowance: Mapping[OrganelleId, int],
-        generator: np.random.Generator,
-    ) -> list[tuple[OrganelleId, Cell]]:
-        """A drawn organelle among those that can still pay."""
-        return dealt(cells, allowance, generator, lambda able, _: int(generator.integers(len(able))))
+    def pick(self, known: Sequence[Belief], given: Sequence[int], generator: np.random.Generator) -> int:
+        """Anyone, by draw."""
+        return int(generator.integers(len(known)))
