@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Protocol
 
 from symbiont_ecology.ecology import Decision, EcologyState, Outcome, Trial
 from symbiont_ecology.economics import Prices
-from symbiont_ecology.registry import Registry
+from symbiont_ecology.registry import Registry, Spec
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import Allocator
+from symbiont_ecology.routing.curricula import Curriculum, curricula
 from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.types import Cell
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,27 @@ class Strategy(Protocol):
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
     ) -> Sequence[Decision]:
         """What follows from the judged trials, which the state's beliefs and ledger already reflect."""
+
+
+class Asking:
+    """Of a strategy that asks about cells by a curriculum, so many questions each on average."""
+
+    questions: float
+    curriculum: Spec
+
+    def __post_init__(self) -> None:
+        _ = self.dealer  # a mistake shows before a host is loaded
+
+    @cached_property
+    def dealer(self) -> Curriculum:
+        """Who says which cells a generation's questions are about."""
+        return curricula.build(self.curriculum)
+
+    def demand(self, state: EcologyState, scene: Scene, draw: Draw) -> list[Cell]:
+        """The cells that this generation's questions are about, one per question."""
+        cells = scene.tasks.cells
+        count = max(round(self.questions * len(cells)), 1)
+        return self.dealer.demand(cells, state.watches, count, draw("demand"))
 
 
 strategies: Registry[Strategy] = Registry("strategy", "symbiont_ecology.strategies")

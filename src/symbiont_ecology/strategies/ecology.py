@@ -30,8 +30,7 @@ from symbiont_ecology.ecology import (
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.routing.curricula import Curriculum, curricula
-from symbiont_ecology.strategies import Scene, strategies
+from symbiont_ecology.strategies import Asking, Scene, strategies
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.types import Cell, Item, OrganelleId
 
@@ -41,7 +40,7 @@ USUAL = ("upheaval", "thrift", "breeding", "refounding")
 
 @strategies.register("ecology")
 @dataclass(frozen=True)
-class Ecology:
+class Ecology(Asking):
     """Organelles compete for questions; success is energy, and energy is offspring."""
 
     founders: PositiveInt = 1  # organelles at the start
@@ -57,12 +56,8 @@ class Ecology:
     is_mortal: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _ = self.ways, self.dealer  # a mistake shows before a host is loaded
-
-    @cached_property
-    def dealer(self) -> Curriculum:
-        """Who says which cells a generation's questions are about."""
-        return curricula.build(self.curriculum)
+        super().__post_init__()
+        _ = self.ways  # a mistake shows before a host is loaded
 
     @cached_property
     def ways(self) -> tuple[Mechanism, ...]:
@@ -82,9 +77,7 @@ class Ecology:
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """Hands out the questions of all cells among those who can pay for them."""
-        cells = scene.tasks.cells
-        count = max(round(self.questions * len(cells)), 1)
-        demand = self.dealer.demand(cells, state.watches, count, draw("demand"))
+        demand = self.demand(state, scene, draw)
         allowance = {o.id: self._affordable(o, state, scene) for o in state.population.values()}
         assigned = scene.allocator.assign(demand, state.beliefs, allowance, draw("allocate"))
         taken: dict[tuple[OrganelleId, Cell], list[Item]] = defaultdict(list)

@@ -12,8 +12,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Trial
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.routing.curricula import curricula
-from symbiont_ecology.strategies import Scene, strategies
+from symbiont_ecology.strategies import Asking, Scene, strategies
 
 NICHE = "niche"
 """The trait that says which share of the families a learner has."""
@@ -21,7 +20,7 @@ NICHE = "niche"
 
 @strategies.register("independent")
 @dataclass(frozen=True)
-class Independent:
+class Independent(Asking):
     """Every learner has families of its own, dealt out in turn, and takes all their questions.
 
     Nobody breeds and nobody dies. What an ecology adds to this is what its economy and its evolution add.
@@ -36,9 +35,6 @@ class Independent:
     aging: NonNegativeFloat = 100.0  # updates from which on the step size falls with their root; 0: never
     is_mortal: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        curricula.build(self.curriculum)  # a mistake shows before a host is loaded
-
     def found(self, scene: Scene) -> Sequence[Decision]:
         """All learners, each of which starts as the host itself (B = 0)."""
         return [self._learner(niche, scene) for niche in range(self._count(scene))]
@@ -47,9 +43,7 @@ class Independent:
         """To everyone all questions of their own families."""
         owner = {int(o.genome.traits[NICHE]): o.id for o in state.population.values()}
         niches = {name: index % self._count(scene) for index, name in enumerate(scene.tasks.names)}
-        cells, curriculum = scene.tasks.cells, curricula.build(self.curriculum)
-        count = max(round(self.questions * len(cells)), 1)
-        demand = Counter(curriculum.demand(cells, state.watches, count, draw("demand")))
+        demand = Counter(self.demand(state, scene, draw))
         return [
             Trial(owner[niche], scene.tasks.draw(cell, asked, draw("items", *cell)), self.samples)
             for cell, asked in demand.items()

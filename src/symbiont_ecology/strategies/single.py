@@ -12,8 +12,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Retire, Trial, alarm
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.routing.curricula import curricula
-from symbiont_ecology.strategies import Scene, strategies
+from symbiont_ecology.strategies import Asking, Scene, strategies
 
 PATIENCE = 12
 """Generations that a new start is left alone."""
@@ -21,7 +20,7 @@ PATIENCE = 12
 
 @strategies.register("single")
 @dataclass(frozen=True)
-class Single:
+class Single(Asking):
     """One organelle takes every question; nobody breeds, and nobody dies.
 
     With ``reset`` above 0 it starts anew from the host when success falls: the control for changes of the
@@ -36,22 +35,17 @@ class Single:
     reset: NonNegativeFloat = 0.0  # alarm (ecology.watch) at which it starts anew; 0: never
     is_mortal: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        curricula.build(self.curriculum)  # a mistake shows before a host is loaded
-
     def found(self, scene: Scene) -> Sequence[Decision]:
         """The one organelle, which starts as the host itself (B = 0)."""
         return [Found({"learning_rate": self.learning_rate, "aging": self.aging}, scene.rank)]
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """All questions of all cells."""
-        cells, curriculum = scene.tasks.cells, curricula.build(self.curriculum)
-        count = max(round(self.questions * len(cells)), 1)
-        demand = curriculum.demand(cells, state.watches, count, draw("demand"))
+        demand = Counter(self.demand(state, scene, draw))
         return [
             Trial(who, scene.tasks.draw(cell, asked, draw("items", *cell)), self.samples)
             for who in state.population
-            for cell, asked in Counter(demand).items()
+            for cell, asked in demand.items()
         ]
 
     def tell(
