@@ -15,6 +15,7 @@ import pytest
 from hosts import random_weights
 from symbiont_ecology.cli import app
 from symbiont_ecology.config import presets
+from symbiont_ecology.events import Event
 from symbiont_ecology.host.kernel import HostKernel
 
 ROOT = Path(__file__).parents[2]
@@ -104,3 +105,11 @@ def test_commands_in_pages_exist(page: Path) -> None:
                 assert name in presets() or name.endswith(".yaml"), line
             case ["symbiont", name, *_] if name.islower():
                 assert name in commands, line
+
+
+def test_running_says_what_every_kind_of_event_means() -> None:
+    page = (ROOT / "docs/running.md").read_text(encoding="utf-8")
+    table = page.partition("### Events")[2].partition("\n## ")[0]
+    named = [name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in row.split(", ")]
+    kinds = {name for name, kind in Event.kinds.items() if kind.__module__ == Event.__module__}
+    assert sorted(name.strip("`") for name in named) == sorted(kinds)

@@ -92,9 +92,10 @@ def phylogeny(
     """Write who descends from whom, in the artificial-life data standard."""
     from symbiont_ecology.analysis.phylogeny import phylogeny as descent
     from symbiont_ecology.analysis.phylogeny import write_phylogeny
-    from symbiont_ecology.engine.run import EVENTS_FILE
+    from symbiont_ecology.engine.run import EVENTS_FILE, read_config
     from symbiont_ecology.events import read_events
 
+    read_config(folder)  # raises where there is no run
     taxa, path = descent(read_events(folder / EVENTS_FILE)), out or folder / "phylogeny.csv"
     write_phylogeny(taxa, path, is_tree=tree)
     print(f"{len(taxa)} organelles in {path}")
