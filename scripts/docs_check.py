@@ -37,7 +37,7 @@ EXCERPT = re.compile(
 MARK = re.compile(r"<!-- pack (\S+): ([^>]+?) -->(.*?)<!-- /pack -->")
 SOURCES = {pack.PROTOCOL, pack.OUTCOMES, pack.TUNED}
 FORM = "<!-- pack NAME: KEYS [[FACTOR] FORMAT] -->VALUE<!-- /pack -->"
-ABLATIONS = "ablations.md"
+ABLATIONS = "ablations*.md"
 EXCERPT_FORM = "<!-- excerpt NAME --> and <!-- /excerpt --> in lines of their own"
 
 
@@ -88,8 +88,7 @@ def check_ablations(page: Path) -> Iterator[str]:
     """Makes the page of the ablations again elsewhere, from its numbers, and yields what differs."""
     numbers = ablation.results_file(page)
     if not numbers.exists():
-        if page.exists():
-            yield f"{page}: expected its numbers in {numbers}, found none: symbiont ablate makes both"
+        yield f"{page}: expected its numbers in {numbers}, found none: symbiont ablate makes both"
         return
     with tempfile.TemporaryDirectory() as elsewhere:
         again = Path(elsewhere) / page.name
@@ -173,7 +172,8 @@ def main() -> None:
         wrong += check_packs(home)
     else:
         print(f"no packs in {home} yet: nothing to make again")
-    wrong += check_ablations(arguments.root / "docs" / ABLATIONS)
+    for page in sorted((arguments.root / "docs").glob(ABLATIONS)):
+        wrong += check_ablations(page)
     for page in sorted([arguments.root / "README.md", *(arguments.root / "docs").glob("*.md")]):
         for line, whole in check_excerpts(page, home):
             wrong += [] if arguments.fill and whole != page.read_text(encoding="utf-8") else [line]

@@ -45,7 +45,7 @@ def made_up(truth: Mapping[str, Mapping[str, float]], seeds: int = 12, world: in
             "unit_flops": 1e9,
             "budgets": [1.0],
             "seeds": list(range(seeds)),
-            "arms": {"ecology": {"set": []}, **arms},
+            "arms": {"ecology": {"about": "the default ecology", "set": []}, **arms},
             "main": "ecology",
             "per_cell": 40,
             "level": 0.05,

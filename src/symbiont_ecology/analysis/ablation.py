@@ -1,4 +1,4 @@
-"""What each mechanism adds to the default ecology: effects with intervals, and the page of them.
+"""What each mechanism adds to an ecology: effects with intervals, and the page of them.
 
 An effect is the ecology with the mechanism minus the one without it, seed by seed. All effects of a page are
 one family of tests. The page is made from the numbers by seed alone, which ``docs/results`` keeps.
@@ -145,7 +145,7 @@ def render(results: Mapping[str, Any]) -> str:
         shown.append([name, row["purpose"], *cells, reading(row["purpose"], own)])
         sure.append([name, *(_certainty(one, own[one]) for one in columns)])
     parts = [
-        "# Ablations",
+        f"# {protocol['name'].replace('-', ': ').capitalize()}",
         f"Question: {protocol['question']}",
         _introduction(results),
         "## Effects",
@@ -155,7 +155,7 @@ def render(results: Mapping[str, Any]) -> str:
         table(["mechanism", *titles], sure),
         "## What was left out, or put in",
         table(
-            ["mechanism", "what it does", "the default has it", "the other ecology"],
+            ["mechanism", "what it does", "the ecology has it", "the other ecology"],
             [
                 [row["mechanism"], row["about"], "no" if row["add"] else "yes", _other(row, protocol)]
                 for row in rows
@@ -170,9 +170,10 @@ def render(results: Mapping[str, Any]) -> str:
 def _introduction(results: Mapping[str, Any]) -> str:
     protocol, off = results["protocol"], results["off_budget"]
     flops, flip = protocol["budgets"][-1] * protocol["unit_flops"], protocol["flip"]
+    about = protocol["arms"][protocol["main"]]["about"]
     text = (
-        f"The default ecology with and without each mechanism: {len(protocol['seeds'])} seeds each, "
-        f"{flops:.3g} useful training FLOPs a run (the worst is {100 * off:.1f} % off), the same "
+        f"{about[:1].upper()}{about[1:]} with and without each mechanism: "
+        f"{len(protocol['seeds'])} seeds each, {flops:.3g} useful training FLOPs a run (the worst is {100 * off:.1f} % off), the same "
         f"{protocol['per_cell']} held-out questions per cell. Nothing was tuned: all was fixed, "
         "under the hash below, before any of these seeds ran. An effect is *with minus without*, a mean over "
         "paired seeds with its 95 % interval (Student's t); bold is what holds: q below "
@@ -200,7 +201,7 @@ def _certainties(results: Mapping[str, Any], tests: int) -> str:
 
 
 def _other(row: Mapping[str, Any], protocol: Mapping[str, Any]) -> str:
-    """The overrides that make the ecology that the default is compared with."""
+    """The overrides that make the ecology that is compared with."""
     return f"`{' '.join(protocol['arms'][row['mechanism']]['set'])}`"
 
 

@@ -1,4 +1,4 @@
-"""``ablate``: runs the default ecology with and without each of its mechanisms, and makes the page of it."""
+"""``ablate``: runs an ecology with and without each of its mechanisms, and makes the page of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ablate(
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Measure what each mechanism adds to the default ecology. Ctrl-C is safe, the same command goes on."""
+    """Measure what each mechanism adds to an ecology. Ctrl-C is safe, the same command goes on."""
     from symbiont_ecology.analysis.ablation import readings, render, results_file, results_of
     from symbiont_ecology.analysis.outcomes import Outcomes
     from symbiont_ecology.config import config_folder

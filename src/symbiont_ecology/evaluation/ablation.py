@@ -1,4 +1,4 @@
-"""Ablations: the default ecology with and without each of its mechanisms, as the arms of a protocol.
+"""Ablations: an ecology with and without each of its mechanisms, as the arms of a protocol.
 
     name: ablations
     base: [tasks/trained]              # and all else that a protocol says, but no arms
@@ -6,8 +6,9 @@
       - {mechanism: breeding, purpose: accuracy, about: who is rich has children}
       - {mechanism: prices, change: [economy.slope=0], purpose: coverage, about: what is scarce pays more}
 
-The arm of a row is the default with ``change`` on top; without one, the mechanism of that name is left out.
-What the default is without has ``add`` instead, and its arm is the default with it.
+The arm of a row is the ecology with ``change`` on top; without one, the mechanism of that name is left out.
+What the ecology is without has ``add`` instead, and its arm is the ecology with it. Where ``base``
+and ``set`` make another one than the default, ``ecology`` says in a few words which.
 Nothing is tuned: what the file does not name is the default of its part, and the protocol's hash covers it.
 """
 
@@ -37,7 +38,7 @@ Purpose = Literal["accuracy", "retention", "coverage", "energy", "resilience"]
 
 
 class Row(BaseModel):
-    """A mechanism, and the ecology without it; or with it, where the default is without."""
+    """A mechanism, and the ecology without it; or with it, where it has none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -72,6 +73,7 @@ class _Rows(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     rows: Annotated[tuple[Row, ...], AfterValidator(_each_once)]
+    ecology: str = "the default ecology"  # what the rows are left out of, or put into
 
 
 @dataclass(frozen=True)
@@ -94,15 +96,16 @@ def load_ablation(path: Path, overrides: Sequence[str] = ()) -> Ablation:
     where = f"ablation {path.stem!r}"
     if made := [key for key in ("arms", "main") if key in data]:
         raise ConfigError(f"{where}: {made[0]}: the arms are made from the rows, leave it out")
-    rows = validate(_Rows, {"rows": data.pop("rows", [])}, where).rows
-    arms = {DEFAULT: {"about": "the default ecology"}} | {
+    own = {key: data.pop(key) for key in _Rows.model_fields if key in data}
+    file = validate(_Rows, {"rows": [], **own}, where)
+    arms = {DEFAULT: {"about": file.ecology}} | {
         row.mechanism: {
             "about": f"{'with' if row.add else 'without'} it: {row.about} (for {row.purpose})",
             "set": row.set,
         }
-        for row in rows
+        for row in file.rows
     }
-    return Ablation(rows, validate(Protocol, {**data, "arms": arms, "main": DEFAULT}, where))
+    return Ablation(file.rows, validate(Protocol, {**data, "arms": arms, "main": DEFAULT}, where))
 
 
 def check_ablation(ablation: Ablation) -> None:
@@ -119,9 +122,9 @@ def check_ablation(ablation: Ablation) -> None:
     for row in ablation.rows:
         where = f"rows.{row.mechanism}"
         if not (row.change or row.add) and mechanisms[row.mechanism] not in map(type, ways):
-            raise ConfigError(f"{where}: the default ecology is without it already, so it cannot be left out")
+            raise ConfigError(f"{where}: the ecology is without it already, so it cannot be left out")
         if _parts(protocol.config(row.mechanism, 1.0, 0)) == _parts(default):
-            raise ConfigError(f"{where}: {', '.join(row.set)} is what the default ecology has already")
+            raise ConfigError(f"{where}: {', '.join(row.set)} is what the ecology has already")
         if row.purpose == "resilience" and protocol.flip is None:
             raise ConfigError(f"{where}: resilience shows after a flip, and there is none: set flip")
         if row.purpose == "retention" and "retention" not in protocol.shifts:
