@@ -173,8 +173,9 @@ def _introduction(results: Mapping[str, Any]) -> str:
     about = protocol["arms"][protocol["main"]]["about"]
     text = (
         f"{about[:1].upper()}{about[1:]} with and without each mechanism: "
-        f"{len(protocol['seeds'])} seeds each, {flops:.3g} useful training FLOPs a run (the worst is {100 * off:.1f} % off), the same "
-        f"{protocol['per_cell']} held-out questions per cell. Nothing was tuned: all was fixed, "
+        f"{len(protocol['seeds'])} seeds each, {flops:.3g} useful training FLOPs a run "
+        f"(the worst is {100 * off:.1f} % off), the same {protocol['per_cell']} held-out questions per cell. "
+        "Nothing was tuned: all was fixed, "
         "under the hash below, before any of these seeds ran. An effect is *with minus without*, a mean over "
         "paired seeds with its 95 % interval (Student's t); bold is what holds: q below "
         f"{protocol['level']:g} and an interval without 0. *Coverage*: cells with half of the held-out "
