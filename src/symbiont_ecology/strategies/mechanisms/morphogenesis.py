@@ -13,7 +13,7 @@ from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Scene
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 
-IDLE = 0.1
+IDLE = 0.5
 """Of an even share of the spectrum: a direction that carries no more may go."""
 
 
