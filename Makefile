@@ -85,9 +85,10 @@ paper: setup ## run all of protocol PACK and make its paper pack (embedded-v1: a
 	$(BIN)/symbiont suite '$(PACK)' --out 'artifacts/$(PACK)'
 	$(BIN)/symbiont pack 'artifacts/$(PACK)' --out 'docs/paper_packs/$(PACK)'
 
-ablate: setup ## run ecologies with and without each mechanism, make docs/ablations.md and -life; again: goes on
+ablate: setup ## run ecologies with and without each mechanism, make docs/ablations*.md; again: goes on
 	$(BIN)/symbiont ablate
 	$(BIN)/symbiont ablate config/ablations/life.yaml
+	$(BIN)/symbiont ablate config/ablations/evolution.yaml
 
 clean: ## remove what was built, but not artifacts/
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
