@@ -9,7 +9,7 @@ CONFIG ?= demo
 CALIB_GENS ?= 30
 FULL_GENS ?= 50
 # The protocol that paper runs: its suite goes to artifacts/$(PACK), its pack to docs/paper_packs/$(PACK).
-PACK ?= embedded-v1
+PACK ?= embedded-v2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,7 +25,7 @@ help: ## print this list
 	@echo "  TORCH_INDEX=URL         another package index for torch"
 	@echo "  CONFIG=demo CALIB_GENS=30 FULL_GENS=50 OUTPUT= SEED= CHECKPOINT_EVERY= DEVICE= BATCH_SIZE= FINAL_HOLDOUT="
 	@echo "                          what calibrate-resume runs"
-	@echo "  PACK=embedded-v1        the protocol that paper runs: symbiont list protocols"
+	@echo "  PACK=embedded-v2        the protocol that paper runs: symbiont list protocols"
 
 setup: $(INSTALLED) ## make .venv with everything that demo and test need
 
@@ -81,7 +81,7 @@ bench: setup ## time the host kernel against PEFT, fill docs/performance.md, at 
 evidence: setup ## reproduce the figures in docs/results.md, about twenty minutes
 	$(BIN)/python scripts/evidence.py
 
-paper: setup ## run all of protocol PACK and make its paper pack (embedded-v1: at most 90 minutes on two cores); again: goes on
+paper: setup ## run all of protocol PACK and make its paper pack (embedded-v2: at most 90 minutes on two cores); again: goes on
 	$(BIN)/symbiont suite '$(PACK)' --out 'artifacts/$(PACK)'
 	$(BIN)/symbiont pack 'artifacts/$(PACK)' --out 'docs/paper_packs/$(PACK)'
 

@@ -1,6 +1,6 @@
 """Makes a paper pack of a suite or of runs: ``symbiont pack``.
 
-python scripts/paper_pack.py artifacts/embedded-v1
+python scripts/paper_pack.py artifacts/embedded-v2
 """
 
 from door import pass_on

@@ -239,8 +239,8 @@ def test_the_plan_of_a_suite_can_be_read_without_doing_it(symbiont: Symbiont, pr
     said = symbiont("suite", protocol, "--dry-run")
     assert said.code == 0
     assert "8 to tune, 12 to report" in said.out
-    assert symbiont("suite", "embedded-v1", "--dry-run").code == 0
-    assert "did you mean 'embedded-v1'" in symbiont("suite", "embeded-v1").error
+    assert symbiont("suite", "embedded-v2", "--dry-run").code == 0
+    assert "did you mean 'embedded-v2'" in symbiont("suite", "embeded-v2").error
 
 
 def test_a_changed_protocol_is_another_one(protocol: Path, tmp_path: Path) -> None:
@@ -296,8 +296,8 @@ def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(symbiont: Symbiont, 
     added = [word for change in changes for word in ("--set", change)]
     command = [*COMMAND, "suite", "paper-qwen3", *size, *added, "--out", folder, "--workers", "2"]
     said = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "54 to tune, 9 to report" in said.stdout
-    assert "tuning: 54 of 54 jobs (100 %)" in said.stderr
+    assert "60 to tune, 10 to report" in said.stdout
+    assert "tuning: 60 of 60 jobs (100 %)" in said.stderr
     plain, lived = load_protocol("paper-qwen3"), load_protocol("paper-qwen3", size, changes)
     assert plain.digest != lived.digest
     found = [json.loads(path.read_text()) for path in (folder / "main").rglob("outcome.json")]
@@ -310,7 +310,7 @@ def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(symbiont: Symbiont, 
         assert set(one["systems"]) >= set(plain.arms[one["arm"]].also)
     said = symbiont("pack", folder, "--dry-run")
     assert said.code == 0
-    assert f"outcomes  10 of protocol paper-qwen3 ({lived.digest})" in said.out
+    assert f"outcomes  11 of protocol paper-qwen3 ({lived.digest})" in said.out
 
 
 @pytest.mark.parametrize("name", protocols())
@@ -319,7 +319,7 @@ def test_every_protocol_can_be_run(name: str) -> None:
 
 
 def test_the_arms_of_the_papers_protocols_are_those_of_the_embedded_one() -> None:
-    embedded = load_protocol("embedded-v1").arms
+    embedded = load_protocol("embedded-v2").arms
     for name in ("paper-qwen3", "paper-qwen2.5"):
         arms = load_protocol(name).arms
         assert list(arms) == list(embedded)
@@ -414,7 +414,7 @@ def test_without_a_terminal_a_suite_says_a_line_now_and_then(capsys: pytest.Capt
 
 def test_a_gpu_is_given_to_one_run_at_a_time() -> None:
     assert usual_workers(load_protocol("paper-qwen3")) == 1
-    assert usual_workers(load_protocol("embedded-v1")) == os.cpu_count()
+    assert usual_workers(load_protocol("embedded-v2")) == os.cpu_count()
 
 
 def test_protocols_are_listed_and_explained(symbiont: Symbiont) -> None:

@@ -1,6 +1,6 @@
 """A protocol: which arms are compared, on what, with how many seeds, fixed in a file before anything runs.
 
-    name: embedded-v1
+    name: embedded-v2
     base: [demo, tasks/trained]        # presets that every arm extends
     unit_flops: 2.0e+11                # budgets are multiples of this
     arms:
