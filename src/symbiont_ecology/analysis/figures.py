@@ -12,8 +12,10 @@ from matplotlib.figure import Figure
 
 from symbiont_ecology.analysis.outcomes import HOST, Outcomes
 
-COLOURS = ("#8c8c8c", "#1b6ca8", "#5aa9d6", "#9ecae1", "#17805c", "#8fbf3f", "#b5502b", "#e0a030", "#7a4fa3")
-"""One per arm with runs of its own, in the order of the protocol: blues for one adapter, green for many."""
+MAIN, SECOND = "#17805c", "#8fbf3f"
+"""The two arms that a protocol compares with all others."""
+COLOURS = ("#8c8c8c", "#1b6ca8", "#5aa9d6", "#9ecae1", "#3b3f8f", "#b5502b", "#e0a030", "#7a4fa3", "#d46a9c")
+"""One per other arm with runs of its own, in the order of the protocol."""
 
 PERIODS = 10
 """Parts of a run that the return on energy is summed over."""
@@ -34,8 +36,15 @@ def draw_all(outcomes: Outcomes, summary: Mapping[str, Any], folder: Path) -> li
 
 def _colour(outcomes: Outcomes, arm: str) -> str:
     """Of the runs that an arm answers with."""
-    own = [name for name in outcomes.arms if outcomes.runs_of(name) == name]
-    return COLOURS[own.index(outcomes.runs_of(arm)) % len(COLOURS)]
+    chosen = {outcomes.protocol["main"]: MAIN, outcomes.protocol.get("second"): SECOND}
+    others = [name for name in outcomes.arms if outcomes.runs_of(name) == name and name not in chosen]
+    runs = outcomes.runs_of(arm)
+    return chosen.get(runs) or COLOURS[others.index(runs) % len(COLOURS)]
+
+
+def _width(outcomes: Outcomes, arm: str) -> float:
+    """The arm in question stands out."""
+    return 2.6 if arm == outcomes.protocol["main"] else 1.3
 
 
 def _line(outcomes: Outcomes, arm: str) -> str:
@@ -65,7 +74,7 @@ def _accuracy(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
                 _line(outcomes, arm),
                 color=colour,
                 label=arm,
-                lw=1.4,
+                lw=_width(outcomes, arm),
             )
             low, high = ([100 * pick(one["seeds"]) for _, one in known] for pick in (min, max))
             axis.fill_between(xs, low, high, color=colour, alpha=0.12, lw=0)
@@ -104,7 +113,9 @@ def _roi(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
             colour, grid = _colour(outcomes, arm), (edges[1:] + edges[:-1]) / 2
             known = ~np.isnan(curves).all(axis=0)  # long generations leave periods without an end
             grid, stacked = grid[known], np.array(curves)[:, known]
-            axis.plot(grid, np.nanmean(stacked, axis=0), ".-", color=colour, label=arm, lw=1.4)
+            axis.plot(
+                grid, np.nanmean(stacked, axis=0), ".-", color=colour, label=arm, lw=_width(outcomes, arm)
+            )
             low, high = np.nanmin(stacked, axis=0), np.nanmax(stacked, axis=0)
             axis.fill_between(grid, low, high, color=colour, alpha=0.12, lw=0)
     if not axis.lines:
@@ -155,7 +166,7 @@ def _flip(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
                 _line(outcomes, arm),
                 color=colour,
                 label=arm,
-                lw=1.3,
+                lw=_width(outcomes, arm),
             )
         for moment in ("at", "back"):
             axis.axvline(plan[moment] * unit, color="black", ls=":", lw=1)
