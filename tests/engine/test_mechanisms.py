@@ -192,6 +192,20 @@ def test_a_world_in_which_nobody_lives_comes_to_its_end(tmp_path: Path) -> None:
     assert {event.id for event in events if isinstance(event, Acted) and event.generation > 2} == {HOST}
 
 
+def test_a_world_in_which_everybody_is_broke_for_ever_comes_to_its_end(tmp_path: Path) -> None:
+    plan = config(500)
+    plan = plan.model_copy(
+        update={
+            "economy": toy_prices(dowry=0, grace=10**6, rent=10**7),
+            "run": plan.run.model_copy(update={"train_flops": 3e7}),
+        }
+    )
+    state, events = lived(tmp_path / "run", plan)
+    assert state.population
+    assert state.generation < 500
+    assert {event.id for event in events if isinstance(event, Acted) and event.generation > 2} == {HOST}
+
+
 def test_who_died_lucky_gives_way_to_who_is_able() -> None:
     archive, cell = Archive(), ("math.add", "short")
     assert archive.add(cell, Elite("o1", "lucky", 4, 0.9, 0))

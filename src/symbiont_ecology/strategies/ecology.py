@@ -90,7 +90,7 @@ class Ecology(Asking):
         practice = [Trial(who, tuple(own), self.samples) for (who, _), own in taken.items()]
         return (
             practice
-            + self._probe(state, scene, draw)
+            + self._probe(bool(assigned), scene, draw)
             + [t for way in self.ways for t in way.ask(state, scene, draw)]
         )
 
@@ -132,12 +132,12 @@ class Ecology(Asking):
         per_question = self.samples * scene.prices.rollout * ROLLOUT_WITH_LESSON
         return max((balance - scene.prices.ticket) // per_question, int(balance > 0))
 
-    def _probe(self, state: EcologyState, scene: Scene, draw: Draw) -> list[Trial]:
+    def _probe(self, is_alive: bool, scene: Scene, draw: Draw) -> list[Trial]:
         """A few questions to the bare host: the router must know when to leave a prompt alone.
 
-        In a world where nobody lives any more the host alone spends what is left to be spent.
+        Where nobody can pay for a question any more the host alone spends what is left to be spent.
         """
         generator, cells = draw("probe"), scene.tasks.cells
-        count = self.probes if state.population else len(cells)
+        count = self.probes if is_alive else len(cells)
         chosen = [cells[index] for index in generator.integers(len(cells), size=count)]
         return [Trial(HOST, scene.tasks.draw(cell, 1, generator), purpose="probe") for cell in chosen]
