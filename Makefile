@@ -81,7 +81,7 @@ bench: setup ## time the host kernel against PEFT, fill docs/performance.md, at 
 evidence: setup ## reproduce the figures in docs/results.md, about twenty minutes
 	$(BIN)/python scripts/evidence.py
 
-paper: setup ## run all of protocol PACK and make its paper pack (embedded-v2: at most 90 minutes on two cores); again: goes on
+paper: setup ## run all of protocol PACK and make its paper pack (embedded-v2: some two hours on two cores); again: goes on
 	$(BIN)/symbiont suite '$(PACK)' --out 'artifacts/$(PACK)'
 	$(BIN)/symbiont pack 'artifacts/$(PACK)' --out 'docs/paper_packs/$(PACK)'
 

@@ -16,11 +16,7 @@ from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.generation import run_generation
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.engine.world import World
-from symbiont_ecology.events import (
-    Event,
-    EventLog,
-    read_events,
-)
+from symbiont_ecology.events import Event, EventLog, read_events
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.weights import AdapterWeights, Memory
 from toy import LAYOUT, ToyHost, toy_config, toy_prices, toy_world

@@ -76,7 +76,10 @@ class Ecology(Asking):
         return [Found(self._traits, scene.rank) for _ in range(self.founders)]
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
-        """Hands out the questions of all cells among those who can pay for them."""
+        """Hands out the questions of all cells among those who can pay for them.
+
+        Where nobody can pay for any, the bare host alone spends what is left to be spent.
+        """
         demand = self.demand(state, scene, draw)
         allowance = {o.id: self._affordable(o, state, scene) for o in state.population.values()}
         assigned = scene.allocator.assign(demand, state.beliefs, allowance, draw("allocate"))
@@ -90,7 +93,7 @@ class Ecology(Asking):
         practice = [Trial(who, tuple(own), self.samples) for (who, _), own in taken.items()]
         return (
             practice
-            + self._probe(bool(assigned), scene, draw)
+            + _probe(self.probes if assigned else len(scene.tasks.cells), scene, draw)
             + [t for way in self.ways for t in way.ask(state, scene, draw)]
         )
 
@@ -132,12 +135,9 @@ class Ecology(Asking):
         per_question = self.samples * scene.prices.rollout * ROLLOUT_WITH_LESSON
         return max((balance - scene.prices.ticket) // per_question, int(balance > 0))
 
-    def _probe(self, is_alive: bool, scene: Scene, draw: Draw) -> list[Trial]:
-        """A few questions to the bare host: the router must know when to leave a prompt alone.
 
-        Where nobody can pay for a question any more the host alone spends what is left to be spent.
-        """
-        generator, cells = draw("probe"), scene.tasks.cells
-        count = self.probes if is_alive else len(cells)
-        chosen = [cells[index] for index in generator.integers(len(cells), size=count)]
-        return [Trial(HOST, scene.tasks.draw(cell, 1, generator), purpose="probe") for cell in chosen]
+def _probe(count: int, scene: Scene, draw: Draw) -> list[Trial]:
+    """Questions to the bare host: the router must know when to leave a prompt alone."""
+    generator, cells = draw("probe"), scene.tasks.cells
+    chosen = [cells[index] for index in generator.integers(len(cells), size=count)]
+    return [Trial(HOST, scene.tasks.draw(cell, 1, generator), purpose="probe") for cell in chosen]
