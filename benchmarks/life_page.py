@@ -27,6 +27,8 @@ EARLY = 15
 BLUE, GREEN, ORANGE, GREY = "#1b6ca8", "#17805c", "#b5502b", "#8c8c8c"
 ARMS = {"ecology": GREEN, "independent": ORANGE, "single": BLUE}
 PRICES = {"scarcity": (GREEN, "prices by scarcity"), "flat": (GREY, "one price")}
+CONTROLS = {"independent": 7, "single": 1}
+"""How many of them live."""
 INVASIONS = {
     "scarcity": "prices by scarcity",
     "flat": "one price",
@@ -161,7 +163,7 @@ def novelties(result: Record) -> Iterable[str]:
 def invasions(result: Record) -> Iterable[str]:
     """How many rare types spread, and how fast, by what may favour them."""
     yield (
-        "| | newcomers that doubled their share, % of trials | pairs in which either did | by luck, % "
+        "| | newcomers that doubled their share, % of trials | pairs in which each did | by luck, % "
         "| their growth beyond the residents', % per generation |"
     )
     yield "|---|---|---|---|---|"
@@ -198,7 +200,7 @@ def doubles(one: Record) -> bool:
 
 
 def mutual(trials: Sequence[Record]) -> list[bool]:
-    """For each pair of types whether either invaded the other."""
+    """For each pair of types whether each invaded the other."""
     spread = {(one["resident"], one["newcomer"]): doubles(one) for one in trials}
     return [spread[pair] and spread[pair[::-1]] for pair in spread if pair < pair[::-1]]
 
@@ -229,6 +231,7 @@ def catastrophes(result: Record) -> Iterable[str]:
         lost = [one["lost"] / one["before"] for one in back]
         killed = sorted({one["killed"] for one in found})
         toll_text = f"{killed[0]} to {killed[-1]}" if len(killed) > 1 else f"{killed[0]}"
+        toll_text += f" of {CONTROLS[arm]}" if arm in CONTROLS else ""
         yield (
             f"| {arm}, {100 * toll:.0f} % | {toll_text} | {over_seeds([100 * one['before'] for one in back])} "
             f"| {over_seeds([100 * one['drop'] for one in back])} | {when} | {over_seeds(lost)} |"
@@ -323,13 +326,15 @@ def draw_invasion(result: Record) -> Figure:
             slopes.scatter(xs, ys, s=9, color=colour, label=label)
     axes[0].set_ylabel("newcomers among the living, %")
     slopes.axhline(0, color="black", lw=0.8)
-    slopes.set(title="growth beyond the residents',\n% per generation", xlabel="right more often by, points")
-    slopes.legend(fontsize=7)
+    slopes.set(
+        title="growth beyond the residents',\n% per generation", xlabel="newcomers right more often, points"
+    )
+    slopes.legend(fontsize=7, loc="lower right")
     return finished(figure)
 
 
 def draw_shocks(result: Record) -> Figure:
-    """Success through a catastrophe, by toll; and through the years."""
+    """Success through a catastrophe, by toll, means over five generations; and energy through the years."""
     tolls = sorted({toll for _, toll in strikes(result)})
     figure = Figure(figsize=(11, 3.4), layout="constrained")
     axes = figure.subplots(1, len(tolls) + 1)
@@ -338,8 +343,10 @@ def draw_shocks(result: Record) -> Figure:
             curves = [
                 smoothed(one["served"])
                 for one in result["catastrophe"]
-                if one["arm"] == arm and (one["toll"] == toll or arm == "single")
+                if (one["arm"], one["toll"]) == (arm, toll)
             ]
+            if not curves:
+                continue
             axis.plot(100 * np.mean(curves, axis=0), color=colour, lw=1.6, label=arm)
             axis.fill_between(
                 range(len(curves[0])),

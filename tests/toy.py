@@ -210,7 +210,6 @@ def toy_ecology(breed_at: int = 20_000, least: int = 4, **fields: Any) -> dict[s
         "questions": 3,
         "samples": 3,
         "curriculum": "even",
-        "probes": 1,
         "mechanisms": {"breeding": {"at": breed_at}, "refounding": {"least": least}, "thrift": False},
         "learning_rate": 0.1,
         "aging": 0.0,

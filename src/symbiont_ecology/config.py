@@ -37,7 +37,7 @@ class HostConfig(BaseModel):
 
     model: str = "embedded"  # "embedded", a folder, or a name on the Hugging Face hub
     slots: Positive = 32  # adapters in memory at once; a larger population goes in waves
-    rank: Positive = 4  # of a founder's adapter
+    rank: Positive = 4  # of a founder's adapter, and the most that any can have
     targets: tuple[str, ...] | None = None  # linear modules that carry LoRA; None is all
     device: str = "cpu"
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"

@@ -68,13 +68,13 @@ class Retired(Event):
 class Acted(Event):
     """An organelle (or the bare host, id ``"host"``) answered items of one cell, ``"family/depth"``.
 
-    ``rewards`` holds one number per rollout: the ``samples`` rollouts of the first item, then of the next.
+    ``verdicts`` holds one number per rollout: the ``samples`` rollouts of the first item, then of the next.
     """
 
     id: OrganelleId
     cell: str
     items: tuple[str, ...]
-    rewards: tuple[float, ...]
+    verdicts: tuple[float, ...]
     samples: int
     tokens_in: int
     tokens_out: int
@@ -97,14 +97,19 @@ class Learned(Event):
 
 @dataclass(frozen=True)
 class Settled(Event):
-    """The books of one organelle for one generation; everything but ``tickets`` (a count) in mATP."""
+    """The books of one organelle for one generation, in mATP."""
 
     id: OrganelleId
-    tickets: int
+    ticket: int
     revenue: int
     cost: int
     rent: int
     balance: int
+
+    @property
+    def spent(self) -> int:
+        """On taking part, on compute and on what is held."""
+        return self.ticket + self.cost + self.rent
 
 
 @dataclass(frozen=True)

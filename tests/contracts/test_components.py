@@ -98,7 +98,7 @@ def lives(draw: st.DrawFn) -> Lived:
         )
         if draw(st.booleans()):
             notes[f"baseline:{cell_name(outcomes[-1].trial.cell)}"] = draw(st.floats(0, 1))
-    rewards = tuple(outcome.rewards for outcome in outcomes)
+    rewards = tuple(outcome.verdicts for outcome in outcomes)
     golds = tuple(tuple((*map(ord, item.answer), 1) for item in one.trial.items) for one in outcomes)
     return Lived(tuple(outcomes), rewards, notes, golds)
 
@@ -165,9 +165,9 @@ def test_policy_gradient_praises_the_right_and_blames_the_wrong(lived: Lived) ->
 def test_policy_gradient_weights_sum_to_zero_before_there_is_a_history(lived: Lived) -> None:
     rule = plasticities.build("policy_gradient")
     for outcome in lived.outcomes:
-        teachings, notes = rule.learn(Lived((outcome,), (outcome.rewards,), {}))
+        teachings, notes = rule.learn(Lived((outcome,), (outcome.verdicts,), {}))
         assert sum(one.weight for one in teachings) == pytest.approx(0, abs=1e-9)
-        assert notes == {f"baseline:{cell_name(outcome.trial.cell)}": pytest.approx(outcome.mean_reward)}
+        assert notes == {f"baseline:{cell_name(outcome.trial.cell)}": pytest.approx(outcome.accuracy)}
 
 
 # Routers.

@@ -150,7 +150,7 @@ def test_a_pack_is_made_again_from_its_own_outcomes_byte_for_byte(
         p.name: p.read_bytes() for p in first.iterdir()
     }
     page = (first / "README.md").read_text()
-    assert page.index("| condition | episodes |") < page.index("## Accuracy")
+    assert page.index("| arm | rollouts |") < page.index("## Accuracy")
     assert "tiny/README.md" in (tmp_path / "packs" / "README.md").read_text()
     manifest = json.loads((first / "manifest.json").read_text())
     assert set(manifest["files"]) == {p.name for p in first.iterdir()} - {"manifest.json"}

@@ -57,7 +57,7 @@ def test_gold_answers_are_learned_without_a_single_rollout(arm: str, tmp_path: P
     assert accuracy(tmp_path / "run", "learned") > accuracy(tmp_path / "run", "host") + 0.4
     for event in events:
         if isinstance(event, Acted) and event.id != HOST:
-            assert (event.rewards, event.flops, event.samples) == ((), 0, 0)
+            assert (event.verdicts, event.flops, event.samples) == ((), 0, 0)
     assert [event for event in events if isinstance(event, Learned)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,23 @@ def test_nobody_tries_without_skill(
     assert [event.parents for event in events if isinstance(event, Proposed)] == [("o1",)] * 2
 
 
+def test_every_look_of_the_gate_sees_the_same_mix_of_cells(
+    expert: AdapterWeights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thrift, "ABLE", 0.0)
+    state, world = founded(tmp_path, [expert], FAMILIES, thrift={"first": 2, "questions": 0.5})
+    state.success = dict.fromkeys((f"{family}/short" for family in FAMILIES), 0.9)
+    for family in FAMILIES[1:]:
+        state.archive.elites[f"{family}/short"] = state.archive.elites[f"{FAMILIES[0]}/short"]
+    events = generations(12, state, world, tmp_path / "events.jsonl")
+    asked: dict[int, Counter[str]] = defaultdict(Counter)
+    for event in events:
+        if isinstance(event, Acted) and event.purpose == "probation":
+            asked[event.generation][event.cell] += len(event.items)
+    assert len(asked) >= 3
+    assert len({frozenset(cells.items()) for cells in asked.values()}) == 1
+
+
 def test_a_run_stopped_in_the_middle_of_a_probation_goes_on_exactly(tmp_path: Path) -> None:
     plan = config(40, thrift={"first": 8, "questions": 1})
     state, events = lived(tmp_path / "whole", plan)
@@ -171,7 +188,7 @@ def test_the_budget_of_ranks_and_places_binds_whatever_happens(tmp_path: Path) -
         "morphogenesis": {"every": 2, "rich": 14_000, "poor": 6_000, "full": 0.01},
     }
     most, fullest, seen = 13, 0, set[str]()
-    for seed in range(3):
+    for seed in range(6):
         plan = flipping(tmp_path / str(seed), 80, seed, questions=4, **mechanisms)
         plan = plan.model_copy(update={"strategy": {**plan.strategy, "ranks": most, "capacity": 4}})  # type: ignore[dict-item]
         host, log = ToyHost(), EventLog(tmp_path / f"{seed}.jsonl")

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.config import Flip, RunConfig
-from symbiont_ecology.ecology import EcologyState, skill
+from symbiont_ecology.ecology import EcologyState, Upheaval, skill
 from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.ecology.population import execute
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.generation import found, run_generation
 from symbiont_ecology.engine.run import start
@@ -26,6 +27,9 @@ from symbiont_ecology.events import (
     Restored,
     read_events,
 )
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies.mechanisms import mechanisms
+from symbiont_ecology.strategies.mechanisms.canaries import Canaries
 from symbiont_ecology.weights import AdapterWeights
 from toy import LAYOUT, ToyHost, toy_config, toy_world
 
@@ -138,3 +142,24 @@ def test_a_former_self_survives_a_checkpoint_even_on_probation(tmp_path: Path) -
     (child,) = life.state.nursery.values()
     assert child.former is not None
     assert {child.former.weights, child.former.memory} <= life.state.reachable()
+
+
+def test_an_upheaval_makes_nobody_suspect(tmp_path: Path) -> None:
+    life = Life(tmp_path, config(seed=1))
+    life.go_on(40)
+    (who,) = life.state.population
+    former = life.state.population[who].former
+    assert former is not None
+    assert skill(former.beliefs) > 2  # it has something to lose
+    cells = tuple(former.beliefs)[:2]
+    execute(Upheaval(cells), life.state, life.world.store, LAYOUT, PLENTY, Draw(0, life.state.generation))
+    voided = life.state.population[who].former
+    assert voided is not None
+    assert all(voided.beliefs[cell] == life.state.beliefs[who][cell] for cell in cells)
+    assert not any(isinstance(event, Proposed) for event in life.go_on(3))
+
+
+def test_a_gate_that_is_said_in_part_stays_strict() -> None:
+    canaries = mechanisms.build({"kind": "canaries", "gate": {"most": 100}})
+    assert isinstance(canaries, Canaries)
+    assert (canaries.gate.level, canaries.gate.most) == (0.01, 100)

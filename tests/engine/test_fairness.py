@@ -23,7 +23,7 @@ from symbiont_ecology.types import LearningBatch, LearningStatistics, Rollouts, 
 from symbiont_ecology.weights import AdapterWeights, Memory
 from toy import LAYOUT, ToyHost, toy_config, toy_ecology, toy_prices, toy_world
 
-PAIRS, GENERATIONS = 100, 20
+PAIRS, GENERATIONS = 100, 16
 FAMILIES = ("math.add", "string.sort", "logic.bool")
 ALLOCATORS = ("epsilon_greedy", "thompson")
 
@@ -33,7 +33,7 @@ def lines(
 ) -> list[tuple[float, float, float]]:
     """Of the line of each founder: questions it was asked, answers that were right, how many live."""
     mechanisms = {"breeding": {"at": 30_000}, "thrift": {"first": 8, "questions": 1}}
-    strategy = toy_ecology(questions=4, samples=1, probes=0, mechanisms=mechanisms)
+    strategy = toy_ecology(questions=4, samples=1, mechanisms=mechanisms)
     prices = toy_prices(dowry=40_000, cap=60_000, rent=2_000)
     parts = {"strategy": strategy, "allocator": allocator, "plasticity": "expert_iteration"}
     world = toy_world(folder, toy_config(seed, 1, FAMILIES, prices, **parts))
@@ -54,7 +54,7 @@ def lines(
         if isinstance(event, Born) and event.parents and event.parents[0] in line:
             line[event.id] = line[event.parents[0]]
         if isinstance(event, Acted) and event.purpose == "practice" and event.id in line:
-            fared[line[event.id], :2] += len(event.rewards), sum(event.rewards)
+            fared[line[event.id], :2] += len(event.verdicts), sum(event.verdicts)
     for who in state.population.keys() & line.keys():  # others were refounded from the archive
         fared[line[who], 2] += 1
     return [(asked, right, alive) for asked, right, alive in fared.tolist()]

@@ -17,17 +17,17 @@ from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.events import Born, Event, Learned, read_events
 from symbiont_ecology.registry import Spec
-from toy import ToyHost, toy_config, toy_ecology
+from toy import ToyHost, toy_config, toy_ecology, toy_prices
 
 LIVELY, LAZY = "expert_iteration", "none"
 
 
 def config(rules: Sequence[Spec], seed: int = 0, generations: int = 100) -> RunConfig:
-    """Eight founders, half of them by each rule, and room for four more."""
+    """Eight founders, half of them by each rule, and room for four more; who is in debt is out."""
     strategy = toy_ecology(founders=8, capacity=12, least=1)
-    return toy_config(
-        seed, generations, strategy=strategy, plasticity={"kind": "heritable", "rules": list(rules)}
-    )
+    rule = {"kind": "heritable", "rules": list(rules)}
+    prices = toy_prices(dowry=12_000, grace=0, cap=40_000)
+    return toy_config(seed, generations, economy=prices, strategy=strategy, plasticity=rule)
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def test_a_run_calls_the_host_twice_a_generation_and_wastes_few_rows(tmp_path: P
     assert len(host.rolled) == len(ended) + 1  # and one to found the run
     assert len(host.learned) <= len(ended)
     rows = sum(event.rows for event in ended) + host.rolled[0]
-    learnable = sum(len(e.rewards) for e in events if isinstance(e, Acted) and e.purpose == "practice")
+    learnable = sum(len(e.verdicts) for e in events if isinstance(e, Acted) and e.purpose == "practice")
     assert sum(host.rolled) == rows
     assert rows / learnable <= 1.2
 

@@ -25,9 +25,24 @@ from lives import (
     specialist,
 )
 from symbiont_ecology.config import RunConfig
-from symbiont_ecology.ecology import HOST, Birth, Elite, Genome, Organelle, Propose, Resize
+from symbiont_ecology.ecology import (
+    HOST,
+    Belief,
+    Birth,
+    Elite,
+    Genome,
+    Organelle,
+    Outcome,
+    Probation,
+    Propose,
+    Resize,
+    Trial,
+    cell_name,
+)
 from symbiont_ecology.ecology.archive import Archive
+from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import check
+from symbiont_ecology.engine.remember import remember
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.events import (
     Acted,
@@ -141,6 +156,18 @@ def test_a_child_that_is_no_better_is_rejected_and_leaves_nothing(tmp_path: Path
     assert not {event.id for event in gated} & set(state.ledger.balances)
 
 
+def test_what_is_believed_of_a_child_is_in_the_order_of_its_homes(tmp_path: Path) -> None:
+    """In the state's file, whichever process wrote it."""
+    state, world = founded(tmp_path, [adapter(1), adapter(2)])
+    homes = {who: tuple(f"family.{who}{number}/short" for number in range(12)) for who in ("o1", "o2")}
+    for who, cells in homes.items():
+        state.beliefs[who] = dict.fromkeys(reversed(cells), Belief(3.0, 1.0))
+    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4), state, world)
+    (child,) = state.nursery.values()
+    carry_out(Probation(child, "admit"), state, world)
+    assert list(state.beliefs[child.id]) == [cell for cells in homes.values() for cell in cells]
+
+
 def test_elites_follow_who_grew_in_rank_too_where_it_is_not_asked(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1, rank=2)], FAMILIES[:1])
     elsewhere = Elite("o1", state.population["o1"].genome.weights, 2, 0.9, 0)
@@ -161,12 +188,17 @@ def test_elites_follow_who_grew_in_rank_too_where_it_is_not_asked(tmp_path: Path
         ({"breeding": {"mutation": "svd"}}, "expected an operator of 1 parent ("),
         ({"thirft": False}, "did you mean 'thrift'"),
         ({"thirft": True}, "did you mean 'thrift'"),
+        ({"founders": 8}, "founders: expected at most capacity (7), got 8"),
+        ({"founders": 7, "ranks": 27}, "strategy.ranks: expected at least 28, host.rank (4) for each of 7"),
     ],
     ids=str,
 )
 def test_what_cannot_work_is_refused_before_anything_runs(mechanisms: dict[str, Any], said: str) -> None:
+    plan = config(3)
+    knobs = {name: mechanisms.pop(name) for name in ("founders", "ranks") if name in mechanisms}
+    strategy = {**ecology(**mechanisms), **knobs}
     with pytest.raises(ConfigError, match=re.escape(said)):
-        check(config(3, **mechanisms))
+        check(plan.model_copy(update={"strategy": strategy}))
 
 
 @pytest.mark.parametrize("operator", ["linear", SUM, "svd"])
@@ -192,7 +224,7 @@ def test_a_world_in_which_nobody_lives_comes_to_its_end(tmp_path: Path) -> None:
     assert {event.id for event in events if isinstance(event, Acted) and event.generation > 2} == {HOST}
 
 
-def test_a_world_in_which_everybody_is_broke_for_ever_comes_to_its_end(tmp_path: Path) -> None:
+def test_a_world_in_which_everybody_is_broke_for_ever_tries_on_and_comes_to_its_end(tmp_path: Path) -> None:
     plan = config(500)
     plan = plan.model_copy(
         update={
@@ -201,9 +233,31 @@ def test_a_world_in_which_everybody_is_broke_for_ever_comes_to_its_end(tmp_path:
         }
     )
     state, events = lived(tmp_path / "run", plan)
-    assert state.population
+    (who,) = state.population
     assert state.generation < 500
-    assert {event.id for event in events if isinstance(event, Acted) and event.generation > 2} == {HOST}
+    late = [event for event in events if isinstance(event, Acted) and event.generation > 2]
+    assert {(event.id, len(event.items)) for event in late} == {(who, 1)}
+
+
+def test_one_lucky_answer_takes_no_cell_from_who_is_known(tmp_path: Path) -> None:
+    state, world = founded(tmp_path, [adapter(1), adapter(2)], FAMILIES[:1])
+    prices, allocator = world.scene.prices, world.scene.allocator
+    (cell,) = world.scene.tasks.cells
+    items = world.scene.tasks.draw(cell, 1, np.random.default_rng(0))
+
+    def answered(who: str, right: int, wrong: int) -> None:
+        verdicts = (1.0,) * right + (0.0,) * wrong
+        trial = Trial(who, items, len(verdicts))
+        remember(state, [Outcome(trial, (), (), verdicts, Cost())], [], prices, allocator)
+
+    state.beliefs.clear()
+    state.archive.elites.clear()
+    answered("o1", 18, 12)
+    answered("o2", 1, 0)
+    assert state.beliefs["o2"][cell_name(cell)].mean > state.beliefs["o1"][cell_name(cell)].mean
+    assert state.archive.elites[cell_name(cell)].who == "o1"
+    answered("o2", 18, 2)
+    assert state.archive.elites[cell_name(cell)].who == "o2"
 
 
 def test_who_died_lucky_gives_way_to_who_is_able() -> None:

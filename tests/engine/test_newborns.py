@@ -75,7 +75,7 @@ class Youth:
 def verdicts(events: list[Event]) -> list[float]:
     """Of the newborn's practice."""
     acted = (event for event in events if isinstance(event, Acted) and event.purpose == "practice")
-    return [verdict for event in acted if event.id == NEWBORN for verdict in event.rewards]
+    return [verdict for event in acted if event.id == NEWBORN for verdict in event.verdicts]
 
 
 def books(events: list[Event]) -> list[Settled]:

@@ -149,7 +149,7 @@ def test_a_disk_that_fails_is_one_clear_line_and_loses_nothing(
         assert finish(folder) == expected, number
 
 
-@pytest.mark.parametrize("limit", [600, 1500, 2500, 3500])
+@pytest.mark.parametrize("limit", [600, 1500, 2500, 3000])
 def test_a_write_that_does_not_fit_is_one_clear_line_and_loses_nothing(limit: int, tmp_path: Path) -> None:
     start(tiny(), tmp_path / "whole", host=ToyHost())
     expected = trace(tmp_path / "whole")

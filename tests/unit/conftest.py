@@ -20,7 +20,7 @@ from toy import ToyHost, toy_config, toy_ecology
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A toy ecology that has learned."""
     folder = tmp_path_factory.mktemp("evaluation") / "run"
-    strategy = toy_ecology(founders=4, capacity=6, learning_rate=0.15, probes=3)
+    strategy = toy_ecology(founders=4, capacity=6, learning_rate=0.15)
     router = "lexical"
     start(
         toy_config(generations=40, families=FAMILIES, strategy=strategy, router=router),

@@ -52,8 +52,16 @@ def test_what_holds_is_read_out_in_plain_words() -> None:
         "helps": "adds accuracy",
         "idles": "nothing that 12 seeds can see",
         "harms": "costs accuracy and resilience where it stays",
-        "saves": "saves energy and compute; nothing seen of its purpose",
+        "saves": "saves practice FLOPs and answering FLOPs; nothing seen of its purpose",
     }
+
+
+def test_a_mechanism_that_never_acted_is_not_said_to_have_done_nothing() -> None:
+    results = made_up(TRUTH)
+    results["measured"]["idles"] = results["measured"]["ecology"]
+    assert readings(results)["idles"] == "never acted in these runs"
+    assert "| idles | q =" not in render(results)
+    assert "| helps | q =" in render(results)
 
 
 def test_the_smallest_q_is_what_an_effect_that_stands_alone_gets() -> None:

@@ -77,7 +77,6 @@ def rows(seeds: int) -> Iterator[dict[str, Any]]:
                     "kind": "main",
                     "budget": budget,
                     "course": [],
-                    "coverage": 5,
                     "selection_flops": 0,
                     "life": {**life, "earned": 10.0, "spent": 5.0},
                     "train": {"flops": 1e9 * budget, "executed": 5e8 * budget},

@@ -314,7 +314,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lived")
     path = jsonl(folder / "quiz.jsonl", rows(300))
     start(
-        config("math.add", quiz(path), generations=6, strategy=toy_ecology()), folder / "run", host=ToyHost()
+        config("math.add", quiz(path), generations=8, strategy=toy_ecology()), folder / "run", host=ToyHost()
     )
     return folder
 

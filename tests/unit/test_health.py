@@ -184,12 +184,6 @@ def test_founders_who_all_go_broke_for_little_starve() -> None:
     assert health(Life(revenue=15_000), more=broke).findings == ()
 
 
-def test_who_cannot_pay_for_one_question_starves() -> None:
-    found = health(Life(cells=()), prices=Prices(dowry=0))
-    assert names(found) == [("sick", "everyone starves")]
-    assert "economy.dowry (0)" in found.findings[0].mend
-
-
 def test_a_family_that_nobody_solves_is_named_with_its_bound() -> None:
     found = health(Life(hopeless=("string.sort/short",)))
     assert names(found) == [("sick", "nobody solves string.sort")]

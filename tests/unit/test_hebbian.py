@@ -50,7 +50,7 @@ def practice(traces: Traces | None, first: int) -> Outcome:
 def test_a_lesson_is_the_advantage_of_a_rollout_and_the_trace_of_that_very_rollout() -> None:
     traces = Traces(LAYOUT, 1.0, {})
     outcome = practice(traces, 10)
-    teachings, notes = HEBBIAN.learn(Lived((outcome,), (outcome.rewards,), {}))
+    teachings, notes = HEBBIAN.learn(Lived((outcome,), (outcome.verdicts,), {}))
     # Of three answers the others are the baseline; where all are right there is nothing to learn.
     assert [one.weight for one in teachings] == [1.0, -0.5, -0.5]
     assert [one.trace and one.trace.row for one in teachings] == [10, 11, 12]
@@ -60,7 +60,7 @@ def test_a_lesson_is_the_advantage_of_a_rollout_and_the_trace_of_that_very_rollo
 
 def test_without_traces_it_teaches_what_policy_gradient_teaches() -> None:
     outcome = practice(None, 0)
-    lived = Lived((outcome,), (outcome.rewards,), {"baseline:math.add/short": 0.2})
+    lived = Lived((outcome,), (outcome.verdicts,), {"baseline:math.add/short": 0.2})
     other = plasticities.build({"kind": "policy_gradient", "group": 1.0})
     assert HEBBIAN.learn(lived) == other.learn(lived)
 

@@ -30,6 +30,8 @@ from symbiont_ecology.statistics import (
 RESAMPLES = 1000
 KINDS = ("elicitation", "capability")
 
+SIDES = {"all": (True, False), "flipped": (True,), "kept": (False,)}
+"""Families of a flip, by whether they are flipped."""
 SEEDS_NEEDED = {"depth": 16, "shared-families": 16, "unrelated-families": 16}
 """Views whose spread over seeds is too wide for a claim from fewer."""
 POINTS_NEEDED = {"retention": 0.10}
@@ -73,7 +75,7 @@ def _course(outcomes: Outcomes, arm: str) -> Iterator[tuple[str, dict[str, Any]]
             **{key: _mean([one[key] for one in life]) for key in counts},
             "net_per_episode": _mean(net),
             "roi": _mean([one["earned"] / one["spent"] if one["spent"] else 0.0 for one in life]),
-            "coverage": _mean([row["coverage"] for row in rows]),
+            "coverage": _mean(covered(outcomes.verdicts(arm, budget, shift))),
             "train_flops": _mean(_flops(rows)),
             "executed_flops": _mean([row["train"]["executed"] for row in rows]),
             "off_budget": max(abs(one / target - 1) for one in _flops(rows)),
@@ -219,10 +221,7 @@ def _flip(outcomes: Outcomes) -> dict[str, Any]:
         rows, routing = outcomes.flips(arm), outcomes.routing(arm)
         if not rows:
             continue
-        curves = {
-            name: [_legs(row, routing, is_flipped) for row in rows]
-            for name, is_flipped in (("flipped", True), ("kept", False))
-        }
+        curves = {name: [_legs(row, routing, sides) for row in rows] for name, sides in SIDES.items()}
         arms[arm] = {
             "curves": {name: _curve(legs) for name, legs in curves.items()},
             "area": [area(row, routing) for row in rows],
@@ -238,12 +237,9 @@ def _flip(outcomes: Outcomes) -> dict[str, Any]:
     }
 
 
-def _legs(row: Mapping[str, Any], routing: str, is_flipped: bool) -> list[tuple[str, float, float]]:
-    """``(phase, extra, accuracy)`` over the flipped or over the kept families."""
-    found = []
-    for leg in row["legs"]:
-        found.append((leg["phase"], leg["extra"], _height(row, leg, routing, (is_flipped,))))
-    return found
+def _legs(row: Mapping[str, Any], routing: str, sides: Sequence[bool]) -> list[tuple[str, float, float]]:
+    """``(phase, extra, accuracy)`` over the families of those sides."""
+    return [(leg["phase"], leg["extra"], _height(row, leg, routing, sides)) for leg in row["legs"]]
 
 
 def _curve(legs: Sequence[Sequence[tuple[str, float, float]]]) -> list[dict[str, Any]]:
@@ -259,7 +255,7 @@ def _curve(legs: Sequence[Sequence[tuple[str, float, float]]]) -> list[dict[str,
 
 
 def _height(
-    row: Mapping[str, Any], leg: Mapping[str, Any], routing: str, sides: Sequence[bool] = (True, False)
+    row: Mapping[str, Any], leg: Mapping[str, Any], routing: str, sides: Sequence[bool] = SIDES["all"]
 ) -> float:
     """Accuracy at a leg over the families that are flipped (True), kept (False), or either."""
     bits = leg["systems"][routing]["bits"]["in-distribution"].items()
@@ -267,7 +263,7 @@ def _height(
     return float(array_of(chosen).mean())
 
 
-def area(row: Mapping[str, Any], routing: str, sides: Sequence[bool] = (True, False)) -> float:
+def area(row: Mapping[str, Any], routing: str, sides: Sequence[bool] = SIDES["all"]) -> float:
     """Mean height over both phases of the accuracy, by the FLOPs that were really spent.
 
     ``sides`` says over which families: those that flipped (True), those that did not (False), or all.
@@ -366,6 +362,11 @@ def adjust(tests: Mapping[Any, dict[str, Any]], level: float, view: str = "") ->
             and abs(one["estimate"]) >= POINTS_NEEDED.get(view, 0.0)
             and not one["low"] <= 0 <= one["high"]
         )
+
+
+def covered(verdicts: Verdicts | None) -> list[float]:
+    """How many cells have at least half of their answers right, for each seed."""
+    return [] if verdicts is None else [float(count) for count in (verdicts.by_cell() >= 0.5).sum(axis=0)]
 
 
 def per_solved(system: Mapping[str, Any], shift: str) -> float:

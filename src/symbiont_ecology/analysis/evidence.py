@@ -56,10 +56,10 @@ class Tally:
     @classmethod
     def of(cls, event: Acted) -> Tally:
         """The answers of one event."""
-        starts = range(0, len(event.rewards), event.samples)
-        groups = [event.rewards[start : start + event.samples] for start in starts]
+        starts = range(0, len(event.verdicts), event.samples)
+        groups = [event.verdicts[start : start + event.samples] for start in starts]
         solved, right = sum(map(any, groups)), sum(sum(one) / len(one) for one in groups)
-        return cls(len(groups), solved, right, len(event.rewards), sum(event.rewards))
+        return cls(len(groups), solved, right, len(event.verdicts), sum(event.verdicts))
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
@@ -131,8 +131,9 @@ class Evidence:
                 self._updates[event.id] = self._updates.get(event.id, 0) + 1
                 self._updates[event.weights] = self._updates[event.id]
             case Settled():
-                self.count.update(earned=event.revenue, cost=event.cost, rent=event.rent)
-                self.count["tickets"] += event.tickets * self.design.prices.ticket
+                self.count.update(
+                    earned=event.revenue, cost=event.cost, rent=event.rent, tickets=event.ticket
+                )
                 self.balances[event.id] = event.balance
             case Retired():
                 self.count["bankrupt"] += event.cause == "bankrupt"
@@ -160,9 +161,9 @@ class Evidence:
     def _add_answers(self, event: Acted) -> None:
         is_practice, updates = event.purpose == "practice", self._updates.get(event.id)
         self.count["trials"] += is_practice
-        if updates is not None and event.rewards:
+        if updates is not None and event.verdicts:
             self.answers[updates][event.cell] += Tally.of(event)
-        if is_practice and event.rewards:
+        if is_practice and event.verdicts:
             self.history[event.generation][event.cell] += Tally.of(event)
 
     @property

@@ -1,4 +1,4 @@
-"""The figures of a paper pack: accuracy against compute, return on energy, retention, and the flip."""
+"""The figures of a paper pack: accuracy against compute, differences, energy, retention, and the flip."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from symbiont_ecology.analysis.comparison import SIDES
 from symbiont_ecology.analysis.outcomes import HOST, Outcomes
 
 MAIN, SECOND = "#17805c", "#8fbf3f"
@@ -17,13 +18,21 @@ MAIN, SECOND = "#17805c", "#8fbf3f"
 COLOURS = ("#8c8c8c", "#1b6ca8", "#5aa9d6", "#9ecae1", "#3b3f8f", "#b5502b", "#e0a030", "#7a4fa3", "#d46a9c")
 """One per other arm with runs of its own, in the order of the protocol."""
 
+COMPARED = ("in-distribution", "wording", "retention")
+"""The views in which differences are drawn, beside the flip."""
 PERIODS = 10
 """Parts of a run that the return on energy is summed over."""
 
 
 def draw_all(outcomes: Outcomes, summary: Mapping[str, Any], folder: Path) -> list[str]:
     """Draws every figure that the outcomes have data for; returns the names of the files."""
-    drawn = {"accuracy.png": _accuracy, "roi.png": _roi, "retention.png": _retention, "flip.png": _flip}
+    drawn = {
+        "accuracy.png": _accuracy,
+        "differences.png": _differences,
+        "roi.png": _roi,
+        "retention.png": _retention,
+        "flip.png": _flip,
+    }
     names = []
     for name, draw in drawn.items():
         figure = draw(outcomes, summary)
@@ -53,7 +62,7 @@ def _line(outcomes: Outcomes, arm: str) -> str:
 
 
 def _accuracy(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
-    """Accuracy against training FLOPs, one panel per view; bands from the lowest to the highest seed."""
+    """Accuracy against training FLOPs, one panel per view; a band from the lowest to the highest seed."""
     accuracy, unit = summary["accuracy"], outcomes.protocol["unit_flops"]
     views = list(accuracy[f"{outcomes.budgets[-1]:g}"])
     columns = min(len(views), 3)
@@ -76,8 +85,9 @@ def _accuracy(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
                 label=arm,
                 lw=_width(outcomes, arm),
             )
-            low, high = ([100 * pick(one["seeds"]) for _, one in known] for pick in (min, max))
-            axis.fill_between(xs, low, high, color=colour, alpha=0.12, lw=0)
+            if arm == outcomes.protocol["main"]:
+                low, high = ([100 * pick(one["seeds"]) for _, one in known] for pick in (min, max))
+                axis.fill_between(xs, low, high, color=colour, alpha=0.15, lw=0)
         host = accuracy[f"{outcomes.budgets[-1]:g}"][view].get(HOST)
         if host is not None:
             axis.axhline(100 * host["estimate"], color="black", ls=":", lw=1, label="bare host")
@@ -94,6 +104,33 @@ def _accuracy(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
     return figure
 
 
+def _differences(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
+    """The main arm minus those that learn, at the largest budget: a panel per view, a row per arm."""
+    main, flip = outcomes.protocol["main"], summary["flip"]["differences"]
+    found = summary["differences"].get(f"{outcomes.budgets[-1]:g}", {})
+    panels = {view: found[view] for view in COMPARED if view in found}
+    panels |= {"flip, area": flip["area"]} if flip.get("area") else {}
+    sees = {arm: sides["sees"] for arm, sides in outcomes.protocol["arms"].items()}
+    arms = [arm for arm in found.get(outcomes.shifts[0], {}) if sees.get(arm, "nothing") != "nothing"]
+    if not arms:
+        return None
+    figure = Figure(figsize=(1.4 + 2.7 * len(panels), 0.9 + 0.27 * len(arms)), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
+    for axis, (view, own) in zip(axes, panels.items(), strict=True):
+        axis.axvline(0, color="black", lw=1)
+        for place, arm in enumerate(arms):
+            if (one := own.get(arm)) is None:
+                continue
+            low, mid, high = (100 * one[key] for key in ("low", "estimate", "high"))
+            axis.plot([low, high], [place, place], color=MAIN, lw=1.3)
+            axis.plot(mid, place, "o", ms=6, mec=MAIN, mfc=MAIN if one["is_claimed"] else "white")
+        axis.set(title=view, xlabel="points")
+        axis.grid(alpha=0.3)
+    axes[0].set_yticks(range(len(arms)), [f"{main} − {arm}" for arm in arms])
+    axes[0].invert_yaxis()
+    return figure
+
+
 def _roi(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
     """Revenue over cost through training, at the largest budget, for arms that earn."""
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
@@ -102,6 +139,8 @@ def _roi(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
     end = budget * outcomes.protocol["unit_flops"]
     edges = np.linspace(0, end, PERIODS + 1)
     for arm in outcomes.arms:
+        if outcomes.runs_of(arm) != arm:  # it earned what its sister did
+            continue
         curves = []
         for row in outcomes.main(arm, budget):
             course = np.array(row.get("course") or np.zeros((0, 5)), dtype=float)
@@ -114,10 +153,13 @@ def _roi(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
             known = ~np.isnan(curves).all(axis=0)  # long generations leave periods without an end
             grid, stacked = grid[known], np.array(curves)[:, known]
             axis.plot(
-                grid, np.nanmean(stacked, axis=0), ".-", color=colour, label=arm, lw=_width(outcomes, arm)
+                grid,
+                np.nanmean(stacked, axis=0),
+                _line(outcomes, arm),
+                color=colour,
+                label=arm,
+                lw=_width(outcomes, arm),
             )
-            low, high = np.nanmin(stacked, axis=0), np.nanmax(stacked, axis=0)
-            axis.fill_between(grid, low, high, color=colour, alpha=0.12, lw=0)
     if not axis.lines:
         return None
     axis.axhline(1, color="black", ls=":", lw=1)
@@ -128,19 +170,19 @@ def _roi(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
 
 
 def _retention(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
-    """Skill against retention, a point per seed and budget; larger points are larger budgets."""
+    """Skill against retention, means over seeds from the smallest budget to the largest point."""
     arms = summary["retention"].get("arms", {})
     if not arms:
         return None
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axis = figure.subplots()
     for arm, found in arms.items():
-        for size, points in enumerate(found["points"].values(), start=1):
-            xs, ys = 100 * np.array(points).T
-            label = arm if size == 1 else None
-            axis.scatter(xs, ys, s=9 * size, color=_colour(outcomes, arm), alpha=0.7, lw=0, label=label)
+        means = 100 * np.array([np.mean(points, axis=0) for points in found["points"].values()])
+        colour, line = _colour(outcomes, arm), _line(outcomes, arm).removeprefix(".")
+        skill, kept = means.T
+        axis.plot(skill, kept, line, color=colour, lw=_width(outcomes, arm), label=arm)
+        axis.scatter(skill, kept, s=14 * np.arange(1, len(means) + 1), color=colour, lw=0)
     axis.set(xlabel="skill: right in distribution, %", ylabel="retention of other conventions, %")
-    axis.set(xlim=(0, 100), ylim=(0, 103))
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
@@ -151,26 +193,30 @@ def _flip(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
     arms = summary["flip"]["arms"]
     if not arms:
         return None
-    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
-    axes = figure.subplots(1, 2, sharey=True)
+    figure = Figure(figsize=(12.6, 4.2), layout="constrained")
+    axes = figure.subplots(1, len(SIDES), sharey=True)
     plan, unit = outcomes.protocol["flip"], outcomes.protocol["unit_flops"]
     since = {"before": plan["at"], "flipped": plan["at"], "back": plan["back"]}
-    for axis, name in zip(axes, ("flipped", "kept"), strict=True):
+    for axis, name in zip(axes, SIDES, strict=True):
         for arm, found in arms.items():
-            curve = found["curves"][name]
-            xs = [(since[leg["phase"]] + leg["extra"]) * unit for leg in curve]
             colour = _colour(outcomes, arm)
-            axis.plot(
-                xs,
-                [100 * leg["mean"] for leg in curve],
-                _line(outcomes, arm),
-                color=colour,
-                label=arm,
-                lw=_width(outcomes, arm),
-            )
+            for phase, start in since.items():
+                legs = [leg for leg in found["curves"][name] if leg["phase"] == phase]
+                xs = [(start + leg["extra"]) * unit for leg in legs]
+                axis.plot(
+                    xs,
+                    [100 * leg["mean"] for leg in legs],
+                    _line(outcomes, arm),
+                    color=colour,
+                    label=arm if phase == "back" else None,
+                    lw=_width(outcomes, arm),
+                )
+                if arm == outcomes.protocol["main"]:
+                    low, high = ([100 * leg[end] for leg in legs] for end in ("low", "high"))
+                    axis.fill_between(xs, low, high, color=colour, alpha=0.15, lw=0)
         for moment in ("at", "back"):
             axis.axvline(plan[moment] * unit, color="black", ls=":", lw=1)
-        axis.set(title=f"families that were {name}", xlabel="useful training FLOPs", ylim=(0, 100))
+        axis.set(title=f"{name} families", xlabel="useful training FLOPs", ylim=(0, 100))
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("right answers, %")
     _legend(figure, axes[0], outcomes)

@@ -117,10 +117,6 @@ def _starvation(seen: Evidence) -> list[Finding]:
     """Whether nobody can live off these prices, or nobody does."""
     prices, practice = seen.design.prices, seen.practice
     spent = sum(seen.count[what] for what in ("cost", "rent", "tickets"))
-    if not seen.count["trials"] and seen.generations:
-        found = f"{seen.count['founders']} were founded, and nobody could pay for one question; {seen.deaths}"
-        mend = f"raise economy.dowry ({prices.dowry}), well above economy.ticket ({prices.ticket})"
-        return [Finding("everyone starves", "sick", found, mend)]
     if not practice.rollouts:
         return []
     pay = seen.count["earned"] / practice.successes if practice.successes else prices.price(0.0)

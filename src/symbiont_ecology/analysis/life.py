@@ -76,8 +76,8 @@ def read_history(events: Iterable[Event]) -> History:
     alive: dict[int, set[OrganelleId]] = defaultdict(set)
     for event in kept:
         if isinstance(event, Acted) and event.purpose == "practice":
-            right = round(sum(event.rewards))
-            work[event.generation].append(Work(event.id, event.cell, len(event.rewards), right))
+            right = round(sum(event.verdicts))
+            work[event.generation].append(Work(event.id, event.cell, len(event.verdicts), right))
         elif isinstance(event, Settled):
             alive[event.generation].add(event.id)
     ends = (event.generation for event in kept if isinstance(event, Settled | GenerationEnded))

@@ -10,9 +10,10 @@ from symbiont_ecology.analysis.outcomes import HOST, Outcomes
 
 FIGURES = {
     "roi.png": "Return on energy through training",
-    "accuracy.png": "Accuracy against compute",
-    "retention.png": "Skill against retention",
-    "flip.png": "The convention flip",
+    "accuracy.png": "Accuracy against compute; the band is that of the arm in question, from seed to seed",
+    "differences.png": "The arm in question minus the others, with 95 % intervals; filled where claimed",
+    "retention.png": "Skill against retention, budget by budget",
+    "flip.png": "The convention flip; the band is that of the arm in question, from seed to seed",
 }
 
 
@@ -34,6 +35,7 @@ def render(
         *_accuracies(outcomes, summary),
         _picture("accuracy.png", figures),
         f"## {protocol['main']} minus the others",
+        _picture("differences.png", figures),
         *_differences(outcomes, summary, "differences"),
         *_second(outcomes, summary),
         "## Is SFT a strong peer?",
@@ -102,28 +104,29 @@ def _classic(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
                 f"{did['roi']:.2f}" if did["roi"] else "–",
                 f"{did['births']:.1f}",
                 f"{did['merges']:.0f}",
-                f"{did['coverage']:.1f}",
                 _percent(accuracy),
+                f"{did['coverage']:.1f}",
                 _flops(did["flops_per_solved"]),
                 "never" if did["break_even_solved"] is None else _flops(did["break_even_solved"]),
             ]
         )
     head = [
-        "condition",
-        "episodes",
+        "arm",
+        "rollouts",
         "net, mATP",
         "ROI",
         "births",
         "merges",
-        "QD coverage",
         "holdout",
+        "coverage",
         "FLOPs per right answer",
         "pays off after",
     ]
     return (
         f"At {_budget(outcomes, outcomes.budgets[-1])}; means of a run. Net is revenue minus cost per "
-        "episode (a rollout), ROI revenue ÷ cost (– where nothing is earned), coverage cells of the archive; "
-        "training pays off against the bare host after so many right answers.\n\n" + table(head, rows)
+        "rollout, ROI revenue ÷ cost (– where nothing is earned), coverage the cells with half of the "
+        "holdout answers right; training pays off against the bare host after so many right answers.\n\n"
+        + table(head, rows)
     )
 
 

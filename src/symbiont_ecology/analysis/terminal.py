@@ -14,7 +14,7 @@ from symbiont_ecology.analysis.outcomes import HOST, Outcomes
 def tell_comparison(outcomes: Outcomes, summary: Mapping[str, Any], console: Console | None = None) -> None:
     """Two tables, of the largest budget."""
     console, largest = console or Console(), f"{outcomes.budgets[-1]:g}"
-    did = _table("", "runs", "train FLOPs", "episodes", "ROI", "births", "deaths", "coverage")
+    did = _table("", "runs", "train FLOPs", "rollouts", "ROI", "births", "deaths", "coverage")
     for arm in outcomes.arms:
         if (one := summary["arms"][arm].get(largest)) is None:
             continue

@@ -20,7 +20,7 @@ HALF_LIFE = 50
 
 @dataclass(frozen=True)
 class Elite:
-    """Who held the cell, with which weights and which believed success rate in [0, 1]."""
+    """Who held the cell, with which weights, and the success rate in [0, 1] that it is sure to have there."""
 
     who: OrganelleId
     weights: BlobRef

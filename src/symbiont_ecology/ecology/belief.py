@@ -24,10 +24,15 @@ class Belief:
         """Posterior standard deviation of the success rate."""
         return math.sqrt(self.mean * (1 - self.mean) / (self.successes + self.failures + 3))
 
-    def faded(self, fade: float, rewards: Sequence[float]) -> Belief:
+    @property
+    def bound(self) -> float:
+        """A success rate that is probably exceeded: one standard deviation below the mean, > 0."""
+        return self.mean - self.std
+
+    def faded(self, fade: float, verdicts: Sequence[float]) -> Belief:
         """After news: old counts count ``fade`` as much, the new verdicts are added."""
-        wins = sum(rewards)
-        return Belief(fade * self.successes + wins, fade * self.failures + len(rewards) - wins)
+        wins = sum(verdicts)
+        return Belief(fade * self.successes + wins, fade * self.failures + len(verdicts) - wins)
 
     def discounted(self, share: float) -> Belief:
         """The same rate, on part of the evidence."""

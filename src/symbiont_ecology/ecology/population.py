@@ -227,9 +227,10 @@ def _admit(child: Candidate, state: EcologyState, store: BlobStore, prices: Pric
         owned = max(state.ledger.balance(parent), 0)  # it may have lost some since it proposed
         state.ledger.transfer(parent, child.id, min(prices.dowry // len(child.cells), owned))
         of_parent = state.beliefs.get(parent, {})
-        for cell in set(cells) & set(of_parent):
-            believed[cell] = of_parent[cell]
-            of_parent[cell] = of_parent[cell].discounted(HEARSAY)
+        for cell in cells:
+            if cell in of_parent:
+                believed[cell] = of_parent[cell]
+                of_parent[cell] = of_parent[cell].discounted(HEARSAY)
         state.archive.pass_on(parent, cells, child.id, child.genome.weights, child.genome.rank)
     memory = store.put_memory(Memory())
     newborn = Organelle(
@@ -291,8 +292,12 @@ def _enter(state: EcologyState, newborn: Organelle) -> Born:
 
 def _upheave(decision: Upheaval, state: EcologyState) -> Upheaved:
     state.archive.sleep(decision.cells)
-    for who in state.population:
-        state.beliefs.setdefault(who, {}).update(dict.fromkeys(decision.cells, FALLEN))
+    void = dict.fromkeys(decision.cells, FALLEN)
+    for who, organelle in state.population.items():
+        state.beliefs.setdefault(who, {}).update(void)
+        if (former := organelle.former) is not None:  # what it was would fail there, too
+            former = replace(former, beliefs={**former.beliefs, **void})
+            state.population[who] = replace(organelle, former=former)
     for name in decision.cells:
         state.watches.pop(name, None)  # what was usual there is so no more
     return Upheaved(state.generation, decision.cells)

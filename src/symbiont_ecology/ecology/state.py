@@ -24,7 +24,7 @@ from symbiont_ecology.economics import Cost, Ledger
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.types import BlobRef, OrganelleId
 
-STATE_FILE, MOMENTS = "state.json", "evaluated"
+STATE_FILE, KEPT = "state.json", "evaluated"
 
 
 @dataclass
@@ -95,7 +95,7 @@ def save(state: EcologyState, folder: Path, name: str = STATE_FILE) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """One process at a time keeps moments of a run, or deletes what neither it nor a moment needs.
+    """One process at a time keeps states of a run, or deletes what neither it nor a kept state needs.
 
     Raises:
         RunError: the folder cannot be read.
@@ -117,12 +117,12 @@ def keep(state: EcologyState, folder: Path) -> None:
     Raises:
         RunError: it cannot be written.
     """
-    moments = folder / MOMENTS
+    evaluated = folder / KEPT
     try:
-        moments.mkdir(exist_ok=True)
+        evaluated.mkdir(exist_ok=True)
     except OSError as error:
-        raise RunError(f"cannot write {moments}: {error.strerror}") from error
-    save(state, moments, f"{state.generation}.json")
+        raise RunError(f"cannot write {evaluated}: {error.strerror}") from error
+    save(state, evaluated, f"{state.generation}.json")
 
 
 def load_and_keep(folder: Path) -> EcologyState:
@@ -139,7 +139,7 @@ def load_and_keep(folder: Path) -> EcologyState:
 
 def kept(folder: Path) -> list[EcologyState]:
     """The states that evaluations were made of."""
-    return [_read(path) for path in sorted((folder / MOMENTS).glob("*.json"))]
+    return [_read(path) for path in sorted((folder / KEPT).glob("*.json"))]
 
 
 def load(folder: Path, generation: int | None = None) -> EcologyState:
@@ -148,8 +148,8 @@ def load(folder: Path, generation: int | None = None) -> EcologyState:
     Raises:
         RunError: there is none, or it is damaged.
     """
-    if generation is not None and (folder / MOMENTS / f"{generation}.json").exists():
-        return _read(folder / MOMENTS / f"{generation}.json")
+    if generation is not None and (folder / KEPT / f"{generation}.json").exists():
+        return _read(folder / KEPT / f"{generation}.json")
     state = _read(folder / STATE_FILE)
     if generation not in (None, state.generation):
         raise RunError(f"{folder} stands at generation {state.generation}, and {generation} was not kept")

@@ -34,13 +34,13 @@ class Trial:
 class Outcome:
     """A judged trial. Rollouts are in the order: all samples of the first item, of the second, …
 
-    ``completions`` are token ids, end-of-answer included; ``rewards`` are the verdicts.
+    ``completions`` are token ids, end-of-answer included; ``verdicts`` are in [0, 1].
     """
 
     trial: Trial
     texts: tuple[str, ...]
     completions: tuple[tuple[int, ...], ...]
-    rewards: tuple[float, ...]
+    verdicts: tuple[float, ...]
     cost: Cost
     traces: Traces | None = field(default=None, compare=False, repr=False)
     """Of the whole batch, under a rule that perturbs: it goes when the generation does."""
@@ -57,6 +57,6 @@ class Outcome:
         return None if self.traces is None else Trace(self.traces, self.first + place)
 
     @property
-    def mean_reward(self) -> float:
+    def accuracy(self) -> float:
         """Mean verdict over all rollouts."""
-        return sum(self.rewards) / len(self.rewards)
+        return sum(self.verdicts) / len(self.verdicts)

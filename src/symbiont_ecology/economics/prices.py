@@ -42,14 +42,11 @@ class Prices:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: expected >= 0, got {getattr(self, name)}")
 
-    def update_success(self, success: float, rewards: Sequence[float]) -> float:
-        """The success average of a cell after one generation's rewards there; unchanged without any.
-
-        Start it at one half: a cell that nobody has tried pays its base price.
-        """
-        if not rewards:
+    def update_success(self, success: float, verdicts: Sequence[float]) -> float:
+        """The success average of a cell after one generation's verdicts there; unchanged without any."""
+        if not verdicts:
             return success
-        return success + NEWEST * (math.fsum(rewards) / len(rewards) - success)
+        return success + NEWEST * (math.fsum(verdicts) / len(verdicts) - success)
 
     def price(self, success: float) -> float:
         """What one full reward pays in a cell with that success average, in mATP."""
@@ -60,9 +57,9 @@ class Prices:
         paid = {name: round(factor * getattr(self, name)) for name in ("base", "slope", "lowest", "highest")}
         return replace(self, **paid)
 
-    def revenue(self, price: float, rewards: Sequence[float]) -> int:
-        """What rewards in [0, 1] earn together at that price."""
-        return math.floor(price * math.fsum(rewards))
+    def revenue(self, price: float, verdicts: Sequence[float]) -> int:
+        """What verdicts in [0, 1] earn together at that price."""
+        return math.floor(price * math.fsum(verdicts))
 
     def cost(self, flops: int, mean_rollout_flops: int) -> int:
         """What so many useful FLOPs cost where the bare host's mean rollout takes ``mean_rollout_flops``."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from symbiont_ecology.config import RunConfig
-from symbiont_ecology.engine.ration import moments
+from symbiont_ecology.engine.ration import milestones
 from symbiont_ecology.engine.world import Host, World
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.plasticity import plasticities
@@ -48,9 +48,13 @@ def check(config: RunConfig) -> None:
     """
     strategy, *_ = components(config)
     mixture(config)
-    if (ranks := vars(strategy).get("ranks", config.host.rank)) < config.host.rank:
-        raise ConfigError(f"strategy.ranks: expected at least host.rank ({config.host.rank}), got {ranks}")
-    if vars(strategy).get("samples") == 0 and not plasticities.build(config.plasticity).sees_gold:
+    knobs = vars(strategy)
+    if "ranks" in knobs and knobs["ranks"] < (founded := knobs["founders"] * config.host.rank):
+        raise ConfigError(
+            f"strategy.ranks: expected at least {founded}, host.rank ({config.host.rank}) for each of "
+            f"{knobs['founders']} founders, got {knobs['ranks']}"
+        )
+    if knobs.get("samples") == 0 and not plasticities.build(config.plasticity).sees_gold:
         raise ConfigError(
             "strategy.samples: 0 asks for no rollouts, and plasticity "
             f"{config.plasticity!r} learns from nothing else: set samples, or plasticity=supervised"
@@ -160,6 +164,6 @@ def build_world(config: RunConfig, host: Host, folder: Path) -> World:
         strategy=strategies.build(config.strategy),
         plasticity=plasticities.build(config.plasticity),
         reward=reward_rules.build(config.reward),
-        moments=moments(config),
+        milestones=milestones(config),
         climate=config.climate,
     )

@@ -26,7 +26,7 @@ def run_generation(state: EcologyState, world: World, log: EventLog) -> Generati
     """Advances the state by one generation, writes its events and returns the last of them."""
     draw, before = Draw(state.seed, state.generation), state.spent
     # What counts as right may have changed, and what it pays: organelles see it in their verdicts alone.
-    world = world.at(*stage(state, world.moments), state.generation)
+    world = world.at(*stage(state, world.milestones), state.generation)
     scene, memory_mb = world.scene, world.host.memory_mb
 
     # Retire first: the dead must not breed, and the newborn need their slots.
@@ -77,7 +77,7 @@ def found(state: EcologyState, world: World, log: EventLog) -> None:
     probes = [scene.tasks.draw(cell, 2, draw("calibrate", *cell)) for cell in scene.tasks.cells]
     outcomes = act([Trial(HOST, items, purpose="probe") for items in probes], state, world, draw)
     state.mean_rollout_flops = state.spent.flops // state.spent.rows
-    success = sum(outcome.mean_reward for outcome in outcomes) / len(outcomes)
+    success = sum(outcome.accuracy for outcome in outcomes) / len(outcomes)
     state.success = {cell_name(cell): success for cell in scene.tasks.cells}
     events = settle(state, outcomes, [], world)
     events += carry_out(world.strategy.found(scene), state, world, draw)
@@ -87,7 +87,7 @@ def found(state: EcologyState, world: World, log: EventLog) -> None:
 def _summary(
     state: EcologyState, outcomes: list[Outcome], events: list[Event], rows: int, calls: int
 ) -> GenerationEnded:
-    verdicts = [v for o in outcomes if o.trial.purpose == "practice" for v in o.rewards]
+    verdicts = [v for o in outcomes if o.trial.purpose == "practice" for v in o.verdicts]
     train = state.spent
     return GenerationEnded(
         state.generation,

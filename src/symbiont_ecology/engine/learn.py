@@ -213,7 +213,7 @@ def _lived(
 ) -> Lived:
     rewards = tuple(
         tuple(
-            world.reward(item, outcome.texts[place], outcome.rewards[place])
+            world.reward(item, outcome.texts[place], outcome.verdicts[place])
             for item, places in outcome.groups()
             for place in places
         )

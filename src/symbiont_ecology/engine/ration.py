@@ -21,27 +21,27 @@ from symbiont_ecology.engine.world import World
 from symbiont_ecology.rng import Draw
 
 NEAR = 0.01
-"""Part of the way to a moment that may stay unspent: a last generation of two questions would teach noise."""
+"""Part of the way to a milestone that may stay unspent: a generation of two questions would teach noise."""
 
 
-def moments(config: RunConfig) -> tuple[float, ...]:
+def milestones(config: RunConfig) -> tuple[float, ...]:
     """Training FLOPs at which the world changes or the run ends, rising."""
     flip = config.tasks.flip
     found = (config.run.train_flops, *((flip.at_flops, flip.back_flops) if flip else ()))
     return tuple(sorted({one for one in found if one is not None}))
 
 
-def stage(state: EcologyState, moments: Sequence[float]) -> tuple[float, float]:
-    """The last moment that counts as reached (0 at first), and the next one (infinite beyond the last).
+def stage(state: EcologyState, milestones: Sequence[float]) -> tuple[float, float]:
+    """The last milestone that counts as reached (0 at first), and the next one (infinite beyond the last).
 
-    A moment is reached when what is left pays for no question any more, or is next to nothing.
+    A milestone is reached when what is left pays for no question any more, or is next to nothing.
     """
     spent, reached = state.spent.flops, 0.0
     least = min(state.effort.values(), default=ROLLOUT_WITH_LESSON * state.mean_rollout_flops)
-    for moment in moments:
-        if spent + max(least, NEAR * (moment - reached)) < moment:
-            return reached, moment
-        reached = moment
+    for milestone in milestones:
+        if spent + max(least, NEAR * (milestone - reached)) < milestone:
+            return reached, milestone
+        reached = milestone
     return reached, math.inf
 
 

@@ -25,23 +25,23 @@ def remember(
     events: list[Event] = []
     verdicts: dict[str, list[float]] = defaultdict(list)
     for outcome in outcomes:
-        if outcome.trial.purpose != "practice" or not outcome.rewards:
+        if outcome.trial.purpose != "practice" or not outcome.verdicts:
             continue
         who, cell = outcome.trial.who, outcome.trial.cell
         name = cell_name(cell)
-        verdicts[name] += outcome.rewards
+        verdicts[name] += outcome.verdicts
         beliefs = state.beliefs.setdefault(who, {})
-        beliefs[name] = beliefs.get(name, Belief()).faded(allocator.fade, outcome.rewards)
+        beliefs[name] = beliefs.get(name, Belief()).faded(allocator.fade, outcome.verdicts)
         genome = state.population[who].genome
-        elite = Elite(who, genome.weights, genome.rank, beliefs[name].mean, state.generation)
+        elite = Elite(who, genome.weights, genome.rank, beliefs[name].bound, state.generation)
         if state.archive.add(cell, elite):
             events.append(Archived(state.generation, who, name, elite.score, elite.weights))
     for who in sorted({outcome.trial.who for outcome in outcomes if outcome.trial.purpose == "practice"}):
         genome = state.population[who].genome
         state.archive.follow(who, genome.weights, genome.rank, state.generation)
-    for name, rewards in verdicts.items():
-        state.success[name] = prices.update_success(state.success[name], rewards)
-        state.watches[name] = state.watches.get(name, Watch()).after(rewards)
+    for name, seen in verdicts.items():
+        state.success[name] = prices.update_success(state.success[name], seen)
+        state.watches[name] = state.watches.get(name, Watch()).after(seen)
     _note_effort(state, outcomes, updates)
     return events
 

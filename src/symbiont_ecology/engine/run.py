@@ -28,7 +28,7 @@ from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import build_host, build_world, check, mixture
 from symbiont_ecology.engine.generation import found, run_generation
-from symbiont_ecology.engine.ration import moments, stage
+from symbiont_ecology.engine.ration import milestones, stage
 from symbiont_ecology.engine.world import Host, World
 from symbiont_ecology.errors import ConfigError, HostError, LockedError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
@@ -144,7 +144,7 @@ def is_complete(config: RunConfig, state: EcologyState) -> bool:
     train, loop = state.spent, config.run
     return (
         state.generation >= loop.generations
-        or (loop.train_flops is not None and stage(state, moments(config))[0] >= loop.train_flops)
+        or (loop.train_flops is not None and stage(state, milestones(config))[0] >= loop.train_flops)
         or (loop.train_tokens is not None and train.tokens >= loop.train_tokens)
     )
 
@@ -243,7 +243,7 @@ def _checkpoint(state: EcologyState, world: World, log: EventLog, folder: Path) 
 
 def _needed(state: EcologyState, folder: Path) -> set[BlobRef]:
     """Every blob that the run, or an evaluation of it, can be asked for."""
-    return state.reachable().union(*(moment.reachable() for moment in checkpoint.kept(folder)))
+    return state.reachable().union(*(one.reachable() for one in checkpoint.kept(folder)))
 
 
 def _check_provenance(config: RunConfig, folder: Path, host: Host) -> None:

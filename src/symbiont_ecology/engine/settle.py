@@ -27,7 +27,7 @@ def settle(
     exams = _probation(state, outcomes)
     for who, organelle in list(state.population.items()):
         revenue = sum(
-            prices.revenue(prices.price(state.success[cell_name(o.trial.cell)]), o.rewards)
+            prices.revenue(prices.price(state.success[cell_name(o.trial.cell)]), o.verdicts)
             for o in earned[who]
         )
         flops = sum(outcome.cost.flops for outcome in earned[who]) + exams[who]
@@ -38,13 +38,13 @@ def settle(
         rent = prices.rent_for(
             world.lora_parameters(organelle.genome.rank), shape.layers * shape.linear_parameters
         )
-        tickets = int(bool(earned[who]))
-        state.ledger.charge(who, cost + rent + tickets * prices.ticket)
+        ticket = prices.ticket if earned[who] else 0
+        state.ledger.charge(who, cost + rent + ticket)
         arrived = state.ledger.mint(who, revenue, prices.cap)
         balance = state.ledger.balance(who)
         overdrawn = organelle.overdrawn + 1 if balance < 0 else 0
         state.population[who] = replace(organelle, overdrawn=overdrawn)
-        events.append(Settled(state.generation, who, tickets, arrived, cost, rent, balance))
+        events.append(Settled(state.generation, who, ticket, arrived, cost, rent, balance))
     return events
 
 
@@ -67,7 +67,7 @@ def _acted(generation: int, outcome: Outcome) -> Acted:
         trial.who,
         cell_name(trial.cell),
         tuple(item.id for item in trial.items),
-        outcome.rewards,
+        outcome.verdicts,
         trial.samples,
         cost.tokens_in,
         cost.tokens_out,

@@ -71,7 +71,7 @@ class World:
     strategy: Strategy
     plasticity: Plasticity
     reward: RewardRule
-    moments: tuple[float, ...] = ()
+    milestones: tuple[float, ...] = ()
     """Training FLOPs at which the world changes or the run ends, rising (``engine.ration``)."""
     until: float = math.inf
     """The next of them."""
@@ -79,8 +79,8 @@ class World:
     """Catastrophes and seasons."""
 
     def at(self, reached: float, until: float, generation: int) -> World:
-        """The world between two moments, in a generation: what counts as right may have changed at the first
-        moment, and what it pays depends on the season."""
+        """The world between two milestones, in a generation: what counts as right may have changed at the
+        first, and what it pays depends on the season."""
         prices = self.scene.prices.times(self.climate.payment(generation))
         scene = replace(self.scene, tasks=self.scene.tasks.at(reached), prices=prices)
         return replace(self, scene=scene, until=until)

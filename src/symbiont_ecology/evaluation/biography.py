@@ -38,8 +38,8 @@ def biography(events: Iterable[Event]) -> Biography:
     for event in events:
         match event:
             case Acted():
-                rollouts += len(event.rewards)
-                practice += len(event.rewards) * (event.purpose == "practice")
+                rollouts += len(event.verdicts)
+                practice += len(event.verdicts) * (event.purpose == "practice")
             case Born(parents=()):
                 founders += 1
             case Born():
@@ -50,7 +50,7 @@ def biography(events: Iterable[Event]) -> Biography:
                 bankruptcies += event.cause == "bankrupt"
             case Settled():
                 earned += event.revenue
-                spent += event.cost + event.rent
+                spent += event.spent
             case GenerationEnded():
                 last = event
     return Biography(
@@ -89,7 +89,7 @@ def chronicle(events: Iterable[Event], most: int = 64) -> list[Moment]:
     moments, revenue, cost = [], 0, 0
     for event in events:
         if isinstance(event, Settled):
-            revenue, cost = revenue + event.revenue, cost + event.cost + event.rent
+            revenue, cost = revenue + event.revenue, cost + event.spent
         elif isinstance(event, GenerationEnded):
             moments.append(Moment(event.train_flops, event.accuracy, revenue, cost, event.population))
             revenue = cost = 0

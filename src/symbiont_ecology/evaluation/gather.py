@@ -129,7 +129,7 @@ def _protocol(
     sides = {}
     for arm, members in arms.items():
         config = runs[members[0]].config
-        is_one = len(runs[members[0]].portfolio.elites) == 1 or arm.startswith("single")
+        is_one = arm.startswith("single")
         about = ", ".join(sorted(str(folder) for folder in members))
         sides[arm] = Arm(about=about, sees=_sees(config), routing="single" if is_one else "learned")
     facts = {

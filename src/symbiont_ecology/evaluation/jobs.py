@@ -198,8 +198,7 @@ def outcome_of_run(
         "systems": systems,
         "life": asdict(biography(events)),
         "course": [list(astuple(moment)) for moment in chronicle(events)],
-        "solved": sum(sum(one.rewards) for one in practice),
-        "coverage": state.archive.coverage,
+        "solved": sum(sum(one.verdicts) for one in practice),
         "train": asdict(state.spent),
         "selection_flops": candidates.selection.flops,
     }

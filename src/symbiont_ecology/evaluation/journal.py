@@ -14,7 +14,7 @@ from typing import Any
 
 from symbiont_ecology.config import find_data
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.ecology.state import MOMENTS
+from symbiont_ecology.ecology.state import KEPT
 from symbiont_ecology.engine.world import Host
 from symbiont_ecology.errors import EcologyError, RunError
 from symbiont_ecology.evaluation.asked import Asked
@@ -42,9 +42,9 @@ def note(evaluation: Evaluation, candidates: Candidates, asked: Asked) -> None:
     checkpoint.keep(candidates.portfolio.state, folder)
     try:
         for name, digest in asked.files().items():
-            _keep(find_data(Path(name)), folder / MOMENTS / digest)
+            _keep(find_data(Path(name)), folder / KEPT / digest)
     except OSError as error:
-        raise RunError(f"cannot keep what was asked in {folder / MOMENTS}: {error.strerror}") from error
+        raise RunError(f"cannot keep what was asked in {folder / KEPT}: {error.strerror}") from error
     append_line(folder / EVALUATIONS_FILE, {**evaluation.summary(), "asked": asked.record()})
 
 
@@ -66,7 +66,7 @@ class Again:
 def widest_rank(folder: Path) -> int:
     """Of the adapters that were asked beside a run's own candidates; 0 where there are none."""
     kept = (
-        folder / MOMENTS / record["asked"]["sha256"][adapter]
+        folder / KEPT / record["asked"]["sha256"][adapter]
         for _, record in lines(folder)
         if (adapter := record["asked"]["adapter"]) is not None
     )
@@ -78,7 +78,7 @@ def again(folder: Path, host: Host) -> Iterator[Again]:
     for number, record in lines(folder):
         then, generation = record["accuracy"]["estimate"], record["generation"]
         try:
-            asked = Asked.of_record(record["asked"], folder / MOMENTS)
+            asked = Asked.of_record(record["asked"], folder / KEPT)
             candidates = Candidates.of_run(folder, generation)
             if selection := asked.selected(candidates):
                 candidates = candidates.reselected(selection, host, is_fresh=True)

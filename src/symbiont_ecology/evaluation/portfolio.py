@@ -156,7 +156,7 @@ def _seen(event: Acted, who: OrganelleId, weight: float, tasks: TaskMixture) -> 
     """One observation per rollout. Who only read gold answers is taken to know what it read."""
     seen = []
     for index, identity in enumerate(event.items):
-        verdicts = event.rewards[index * event.samples : (index + 1) * event.samples] or (1.0,)
+        verdicts = event.verdicts[index * event.samples : (index + 1) * event.samples] or (1.0,)
         prompt = tasks.prompt(_item(identity))
         seen += [Observation(prompt, who, verdict, weight) for verdict in verdicts]
     return seen

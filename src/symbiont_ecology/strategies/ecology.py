@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import (
     HOST,
@@ -28,6 +28,7 @@ from symbiont_ecology.ecology import (
     Trial,
 )
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
+from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Asking, Scene, strategies
@@ -45,18 +46,19 @@ class Ecology(Asking):
 
     founders: PositiveInt = 1  # organelles at the start
     capacity: PositiveInt = 16  # most organelles alive
-    ranks: PositiveInt = 64  # most units of LoRA rank over all organelles alive
+    ranks: PositiveInt = 48  # most units of LoRA rank over all organelles alive
     questions: PositiveFloat = 1  # per cell and generation, on average
     curriculum: Spec = "unmastered"  # which cells they are about
     samples: PositiveInt = 1  # rollouts per question
-    probes: NonNegativeInt = 0  # questions per generation to the bare host, for the router
-    learning_rate: PositiveFloat = 0.005  # founders' mean of the heritable step size, > 0
+    learning_rate: PositiveFloat = 0.005  # founders' step size, which is heritable, > 0
     aging: NonNegativeFloat = 100.0  # updates from which on the step size falls with their root; 0: never
     mechanisms: dict[str, dict[str, object] | bool] = field(default_factory=dict)  # knobs by name, or false
     is_mortal: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.founders > self.capacity:
+            raise ConfigError(f"founders: expected at most capacity ({self.capacity}), got {self.founders}")
         _ = self.ways  # a mistake shows before a host is loaded
 
     @cached_property
@@ -78,7 +80,7 @@ class Ecology(Asking):
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """Hands out the questions of all cells among those who can pay for them.
 
-        Where nobody can pay for any, the bare host alone spends what is left to be spent.
+        Where nobody lives, the bare host alone spends what is left to be spent.
         """
         demand = self.demand(state, scene, draw)
         allowance = {o.id: self._affordable(o, state, scene) for o in state.population.values()}
@@ -91,11 +93,8 @@ class Ecology(Asking):
         for who, cell in assigned:
             taken[who, cell].append(next(items[cell]))
         practice = [Trial(who, tuple(own), self.samples) for (who, _), own in taken.items()]
-        return (
-            practice
-            + _probe(self.probes if assigned else len(scene.tasks.cells), scene, draw)
-            + [t for way in self.ways for t in way.ask(state, scene, draw)]
-        )
+        own_questions = [trial for way in self.ways for trial in way.ask(state, scene, draw)]
+        return [*practice, *own_questions] if assigned else _probes(scene, draw)
 
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
@@ -128,16 +127,15 @@ class Ecology(Asking):
     def _affordable(self, organelle: Organelle, state: EcologyState, scene: Scene) -> int:
         """Questions that the balance pays for if every rollout is also learned from.
 
-        Who owns anything may always try one more question, into debt if need be: so nobody starves for ever
-        on a balance too small to work with.
+        Who lives may always try one, into debt if need be: so nobody starves on a balance too small to work
+        with, and who is in debt can earn its way back while grace lasts.
         """
         balance = state.ledger.balance(organelle.id)
         per_question = self.samples * scene.prices.rollout * ROLLOUT_WITH_LESSON
-        return max((balance - scene.prices.ticket) // per_question, int(balance > 0))
+        return max((balance - scene.prices.ticket) // per_question, 1)
 
 
-def _probe(count: int, scene: Scene, draw: Draw) -> list[Trial]:
-    """Questions to the bare host: the router must know when to leave a prompt alone."""
-    generator, cells = draw("probe"), scene.tasks.cells
-    chosen = [cells[index] for index in generator.integers(len(cells), size=count)]
-    return [Trial(HOST, scene.tasks.draw(cell, 1, generator), purpose="probe") for cell in chosen]
+def _probes(scene: Scene, draw: Draw) -> list[Trial]:
+    """A question of every cell to the bare host."""
+    generator = draw("probe")
+    return [Trial(HOST, scene.tasks.draw(cell, 1, generator), purpose="probe") for cell in scene.tasks.cells]

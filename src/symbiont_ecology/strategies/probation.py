@@ -27,17 +27,14 @@ def homes(who: OrganelleId, state: EcologyState) -> tuple[str, ...]:
 def asked(child: Candidate, questions: float, state: EcologyState, scene: Scene, draw: Draw) -> list[Trial]:
     """To a child on probation and to its parents the same questions, in each cell where one is at home.
 
-    With fewer than one question per cell and generation, the cells take turns.
+    With fewer than one question per cell and generation, some generations have none: every look that the gate
+    takes has to see the same mix of cells.
     """
-    if not has_parents(child, state):
+    if not has_parents(child, state) or state.generation % max(round(1 / questions), 1):
         return []
     names = {name for cells in child.cells.values() for name in cells}
-    cells, turns = (
-        [cell for cell in scene.tasks.cells if cell_name(cell) in names],
-        max(round(1 / questions), 1),
-    )
     trials = []
-    for cell in cells[state.generation % turns :: turns]:
+    for cell in (cell for cell in scene.tasks.cells if cell_name(cell) in names):
         items = scene.tasks.draw(cell, max(round(questions), 1), draw("probation", child.id, *cell))
         trials += [Trial(who, items, purpose="probation") for who in (child.id, *child.parents)]
     return trials
@@ -49,7 +46,7 @@ def seen(child: Candidate, outcomes: Sequence[Outcome]) -> Candidate:
     for outcome in outcomes:
         if outcome.trial.purpose == "probation":
             cell = cell_name(outcome.trial.cell)
-            for place, (item, verdict) in enumerate(zip(outcome.trial.items, outcome.rewards, strict=True)):
+            for place, (item, verdict) in enumerate(zip(outcome.trial.items, outcome.verdicts, strict=True)):
                 answers[outcome.trial.who][cell, item, place] = verdict
     tallies = {}
     for parent in child.parents:

@@ -29,7 +29,7 @@ class EpsilonGreedy(Allocator):
         """The owner, or with some luck one of the others."""
         if len(known) == 1:
             return 0
-        bounds = [belief.mean - belief.std for belief in known]
+        bounds = [belief.bound for belief in known]
         best = np.flatnonzero(np.equal(bounds, max(bounds)))  # of equals by draw: no name is favoured
         owner = int(best[0] if len(best) == 1 else generator.choice(best))
         if generator.random() >= self.explore:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from symbiont_ecology.ecology import Belief
+from symbiont_ecology.registry import Share
 from symbiont_ecology.routing.allocators import Allocator, allocators
 
 
@@ -17,7 +17,7 @@ from symbiont_ecology.routing.allocators import Allocator, allocators
 class Uniform(Allocator):
     """Well mixed: skill decides who is right, and never who is asked, so only prices can favour the rare."""
 
-    fade: ClassVar[float] = 0.8  # beliefs serve the archive alone here
+    fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
     def pick(self, known: Sequence[Belief], given: Sequence[int], generator: np.random.Generator) -> int:
         """Anyone, by draw."""

@@ -24,7 +24,7 @@ MUTANTS = 0.1
 class Breeding(Mechanism):
     """The rich breed while there is room; a child has its parent's weights and step size, varied."""
 
-    at: NonNegativeInt = 1_000_000  # balance from which an organelle breeds, in mATP, dowry included
+    at: NonNegativeInt = 1_000_000  # balance from which an organelle breeds, in mATP, the dowry included
     inheritance: Inheritance = "lamarckian"  # whether what parents learned is handed down (darwinian: is not)
     spread: NonNegativeFloat = 0.3  # std of a child's log step size around its parent's, >= 0
     mutation: Spec = "svd_noise"  # operator on a child's weights
@@ -36,7 +36,8 @@ class Breeding(Mechanism):
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
     ) -> Sequence[Decision]:
         """One child for everyone who is rich, in a drawn order, until there is no place left."""
-        rich = [o for o in state.population.values() if state.ledger.balance(o.id) >= self.at]
+        enough = max(self.at, scene.prices.dowry)
+        rich = [o for o in state.population.values() if state.ledger.balance(o.id) >= enough]
         order = draw("breeders").permutation(len(rich))[: room.places]
         return [self._child(rich[index], draw) for index in order]
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pydantic import PositiveFloat
+from pydantic import PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import (
     Belief,
@@ -28,6 +28,7 @@ from symbiont_ecology.ecology import (
     Trial,
     skill,
 )
+from symbiont_ecology.ecology.gate import Part
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Scene
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
@@ -37,6 +38,14 @@ MASTERED = 0.5
 """Believed success, then or now, in the cells that a former self is asked about."""
 
 
+@dataclass(frozen=True)
+class Proof(Gate):
+    """Stricter than what a child must show: who is suspected without cause must not be sent back."""
+
+    level: Part = 0.01  # chance of being sent back where it is no better
+    most: PositiveInt = 256  # questions after which there is no proof
+
+
 @mechanisms.register("canaries")
 @dataclass(frozen=True)
 class Canaries(Mechanism):
@@ -44,7 +53,7 @@ class Canaries(Mechanism):
     and what was believed of it."""
 
     fall: PositiveFloat = 3.0  # loss of skill that makes an organelle suspect, in standard deviations
-    gate: Gate = field(default_factory=lambda: Gate(level=0.01, most=256))  # what the former self must show
+    gate: Proof = field(default_factory=Proof)  # what the former self must show
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """To every former self on probation and to what became of it the same questions."""

@@ -29,7 +29,7 @@ class Morphogenesis(Mechanism):
     every: PositiveInt = 10  # generations between two looks
     rich: PositiveInt = 600_000  # balance from which an organelle may grow, in mATP
     poor: PositiveInt = 100_000  # balance below which it may shrink, in mATP
-    full: Share = 0.3  # of an even share of the spectrum
+    full: Share = IDLE  # of an even share of the spectrum that the weakest direction carries before it grows
 
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
