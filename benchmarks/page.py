@@ -171,13 +171,12 @@ def overhead(report: dict[str, Any]) -> str:
 
 
 def gpu(reports: list[dict[str, Any]]) -> str:
-    """The latest report of a CUDA device; of a CPU while there is none."""
-    report = max(
-        reports, key=lambda one: (one["missing"] == {}, one["dtype"] == "bfloat16", one["machine"]["date"])
-    )
+    """The latest report of a CUDA device, the most whole one first."""
+    reports = [one for one in reports if one["dtype"] == "bfloat16"]
+    if not reports:
+        return "No GPU has been measured yet."
+    report = max(reports, key=lambda one: (one["missing"] == {}, one["machine"]["date"]))
     lines = [f"{report['machine']['date']}, {report['device']}; {report['host']}, {report['dtype']}.", ""]
-    if report["dtype"] != "bfloat16":
-        lines[0] = f"No GPU has been measured yet. What follows shows that the script runs: {lines[0]}"
     lines += [*table(report["cases"]), "", "Milliseconds:", "", *milliseconds(report["cases"])]
     missing = [f"{name} ({reason})" for name, reason in report["missing"].items()]
     return "\n".join([*lines, "", f"Not measured: {'; '.join(missing)}."] if missing else lines)
@@ -197,8 +196,7 @@ def main() -> None:
         if file.exists():
             text = fill(text, mark, write(json.loads(file.read_text(encoding="utf-8"))))
     found = [json.loads(one.read_text(encoding="utf-8")) for one in RESULTS.glob("kernel_gpu_*.json")]
-    if found:
-        text = fill(text, "gpu", gpu(found))
+    text = fill(text, "gpu", gpu(found))
     PAGE.write_text(text, encoding="utf-8")
 
 
