@@ -120,7 +120,7 @@ class LoopConfig(BaseModel):
     generations: Annotated[int, Field(ge=0)] = 40
     checkpoint_every: Positive = 5  # generations
     train_flops: Annotated[float, Field(gt=0)] | None = None  # the run stops when they are spent
-    train_tokens: Annotated[float, Field(gt=0)] | None = None  # likewise; read and written, lessons included
+    train_tokens: Annotated[float, Field(gt=0)] | None = None  # likewise, to a generation; lessons included
     final_holdout: str | None = None  # JSONL file that is answered at the end
 
 

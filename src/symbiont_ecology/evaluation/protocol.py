@@ -6,8 +6,9 @@
     arms:
       single: {about: one adapter, set: [strategy.kind=single], tune: [[strategy.learning_rate=0.002], …]}
 
-Everything that a comparison cites (arms, budgets, seeds, shifts, thresholds) is in it, and results name it by
-its hash: a protocol that was changed afterwards has another one.
+Everything that a comparison chooses (arms, budgets, seeds, shifts, levels) is in it, and results name it by
+its hash: a protocol that was changed afterwards has another one. What it takes to claim a difference is the
+same for all protocols (``analysis.comparison``).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Refounding(Mechanism):
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
     ) -> Sequence[Decision]:
-        """As many as are missing."""
+        """As many as are missing now, whoever else is about to be born."""
         missing = min(self.least - len(state.population), room.places)
         return [self._refounded(state, scene, room, draw("refound", k)) for k in range(max(missing, 0))]
 
