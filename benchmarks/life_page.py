@@ -327,9 +327,9 @@ def draw_invasion(result: Record) -> Figure:
     axes[0].set_ylabel("newcomers among the living, %")
     slopes.axhline(0, color="black", lw=0.8)
     slopes.set(
-        title="growth beyond the residents',\n% per generation", xlabel="newcomers right more often, points"
+        title="growth beyond the residents',\n% per generation", xlabel="newcomers' lead in skill, points"
     )
-    slopes.legend(fontsize=7, loc="lower right")
+    slopes.legend(fontsize=7, loc="upper left")
     return finished(figure)
 
 
