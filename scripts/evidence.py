@@ -109,7 +109,7 @@ def demo_tables(result: dict[str, Any]) -> str:
         ("of them bankruptcies", "bankruptcies", 1),
         ("alive at the end", "alive", 1),
         ("energy earned, ATP", "earned", 1000),
-        ("energy spent on compute and rent, ATP", "spent", 1000),
+        ("energy spent on compute, rent and tickets, ATP", "spent", 1000),
         ("rollouts", "rollouts", 1),
     ):
         lines.append(f"| {label} | {lives['single'][key] / unit:.0f} | {lives['ecology'][key] / unit:.0f} |")

@@ -243,7 +243,7 @@ def _tell_lives(lives: dict[str, dict[str, int]]) -> None:
         table.add_row(label, *(str(arm[key]) for arm in arms))
     for label, key in (
         ("energy earned, ATP", "earned"),
-        ("compute and rent, ATP", "spent"),
+        ("compute, rent and tickets, ATP", "spent"),
         ("energy held, ATP", "held"),
     ):
         table.add_row(label, *(f"{arm[key] / 1000:.0f}" for arm in arms))
