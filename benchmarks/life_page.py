@@ -27,8 +27,6 @@ EARLY = 15
 BLUE, GREEN, ORANGE, GREY = "#1b6ca8", "#17805c", "#b5502b", "#8c8c8c"
 ARMS = {"ecology": GREEN, "independent": ORANGE, "single": BLUE}
 PRICES = {"scarcity": (GREEN, "prices by scarcity"), "flat": (GREY, "one price")}
-CONTROLS = {"independent": 7, "single": 1}
-"""How many of them live."""
 INVASIONS = {
     "scarcity": "prices by scarcity",
     "flat": "one price",
@@ -223,6 +221,7 @@ def catastrophes(result: Record) -> Iterable[str]:
     """Drop and recovery, by arm and toll."""
     yield "| arm | killed | right before, % | drop, points | back after, generations, each life | lost, generations' worth |"
     yield "|---|---|---|---|---|---|"
+    controls = {"independent": lives(result, "scarcity")[0]["groups"], "single": 1}  # how many live
     for arm, toll in strikes(result):
         found = [one for one in result["catastrophe"] if (one["arm"], one["toll"]) == (arm, toll)]
         back = [one["recovery"] for one in found]
@@ -231,7 +230,7 @@ def catastrophes(result: Record) -> Iterable[str]:
         lost = [one["lost"] / one["before"] for one in back]
         killed = sorted({one["killed"] for one in found})
         toll_text = f"{killed[0]} to {killed[-1]}" if len(killed) > 1 else f"{killed[0]}"
-        toll_text += f" of {CONTROLS[arm]}" if arm in CONTROLS else ""
+        toll_text += f" of {controls[arm]}" if arm in controls else ""
         yield (
             f"| {arm}, {100 * toll:.0f} % | {toll_text} | {over_seeds([100 * one['before'] for one in back])} "
             f"| {over_seeds([100 * one['drop'] for one in back])} | {when} | {over_seeds(lost)} |"

@@ -63,7 +63,8 @@ def _course(outcomes: Outcomes, arm: str) -> Iterator[tuple[str, dict[str, Any]]
     """What an arm did and spent, by budget: the columns of the classic table."""
     routing, shift = outcomes.routing(arm), outcomes.shifts[0]
     for budget in outcomes.budgets:
-        if not (rows := outcomes.main(arm, budget)):
+        rows, skill = outcomes.main(arm, budget), outcomes.verdicts(arm, budget, shift)
+        if skill is None:
             continue
         life, target = [row["life"] for row in rows], budget * outcomes.protocol["unit_flops"]
         own = [row["systems"][routing] for row in rows]
@@ -75,7 +76,7 @@ def _course(outcomes: Outcomes, arm: str) -> Iterator[tuple[str, dict[str, Any]]
             **{key: _mean([one[key] for one in life]) for key in counts},
             "net_per_episode": _mean(net),
             "roi": _mean([one["earned"] / one["spent"] if one["spent"] else 0.0 for one in life]),
-            "coverage": _mean(covered(outcomes.verdicts(arm, budget, shift))),
+            "coverage": _mean(covered(skill)),
             "train_flops": _mean(_flops(rows)),
             "executed_flops": _mean([row["train"]["executed"] for row in rows]),
             "off_budget": max(abs(one / target - 1) for one in _flops(rows)),
@@ -364,9 +365,9 @@ def adjust(tests: Mapping[Any, dict[str, Any]], level: float, view: str = "") ->
         )
 
 
-def covered(verdicts: Verdicts | None) -> list[float]:
+def covered(verdicts: Verdicts) -> list[float]:
     """How many cells have at least half of their answers right, for each seed."""
-    return [] if verdicts is None else [float(count) for count in (verdicts.by_cell() >= 0.5).sum(axis=0)]
+    return [float(count) for count in (verdicts.by_cell() >= 0.5).sum(axis=0)]
 
 
 def per_solved(system: Mapping[str, Any], shift: str) -> float:

@@ -58,7 +58,16 @@ def _width(outcomes: Outcomes, arm: str) -> float:
 
 def _line(outcomes: Outcomes, arm: str) -> str:
     """Dashed where only the routing is another."""
-    return ".-" if outcomes.runs_of(arm) == arm else ".--"
+    return "-" if outcomes.runs_of(arm) == arm else "--"
+
+
+def _curve(axis: Axes, outcomes: Outcomes, arm: str, *points: Any, label: str | None = None) -> None:
+    """An arm's line; ``points`` are xs, ys and, for the band that the main arm has, lowest and highest."""
+    xs, ys, *band = points
+    colour, line = _colour(outcomes, arm), _line(outcomes, arm)
+    axis.plot(xs, ys, f".{line}", color=colour, label=label, lw=_width(outcomes, arm))
+    if band and arm == outcomes.protocol["main"]:
+        axis.fill_between(xs, *band, color=colour, alpha=0.15, lw=0)
 
 
 def _accuracy(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
@@ -76,18 +85,9 @@ def _accuracy(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
             if all(one is None for one in found):
                 continue
             known = [(x, one) for x, one in zip(flops, found, strict=True) if one is not None]
-            xs, colour = [x for x, _ in known], _colour(outcomes, arm)
-            axis.plot(
-                xs,
-                [100 * one["estimate"] for _, one in known],
-                _line(outcomes, arm),
-                color=colour,
-                label=arm,
-                lw=_width(outcomes, arm),
-            )
-            if arm == outcomes.protocol["main"]:
-                low, high = ([100 * pick(one["seeds"]) for _, one in known] for pick in (min, max))
-                axis.fill_between(xs, low, high, color=colour, alpha=0.15, lw=0)
+            xs, ys = [x for x, _ in known], [100 * one["estimate"] for _, one in known]
+            low, high = ([100 * pick(one["seeds"]) for _, one in known] for pick in (min, max))
+            _curve(axis, outcomes, arm, xs, ys, low, high, label=arm)
         host = accuracy[f"{outcomes.budgets[-1]:g}"][view].get(HOST)
         if host is not None:
             axis.axhline(100 * host["estimate"], color="black", ls=":", lw=1, label="bare host")
@@ -149,17 +149,10 @@ def _roi(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
                 earned, spent = (np.histogram(xs, edges, weights=course[:, one])[0] for one in (2, 3))
                 curves.append(np.divide(earned, spent, out=np.full(PERIODS, np.nan), where=spent > 0))
         if curves:
-            colour, grid = _colour(outcomes, arm), (edges[1:] + edges[:-1]) / 2
+            grid = (edges[1:] + edges[:-1]) / 2
             known = ~np.isnan(curves).all(axis=0)  # long generations leave periods without an end
             grid, stacked = grid[known], np.array(curves)[:, known]
-            axis.plot(
-                grid,
-                np.nanmean(stacked, axis=0),
-                _line(outcomes, arm),
-                color=colour,
-                label=arm,
-                lw=_width(outcomes, arm),
-            )
+            _curve(axis, outcomes, arm, grid, np.nanmean(stacked, axis=0), label=arm)
     if not axis.lines:
         return None
     axis.axhline(1, color="black", ls=":", lw=1)
@@ -178,7 +171,7 @@ def _retention(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
     axis = figure.subplots()
     for arm, found in arms.items():
         means = 100 * np.array([np.mean(points, axis=0) for points in found["points"].values()])
-        colour, line = _colour(outcomes, arm), _line(outcomes, arm).removeprefix(".")
+        colour, line = _colour(outcomes, arm), _line(outcomes, arm)
         skill, kept = means.T
         axis.plot(skill, kept, line, color=colour, lw=_width(outcomes, arm), label=arm)
         axis.scatter(skill, kept, s=14 * np.arange(1, len(means) + 1), color=colour, lw=0)
@@ -199,21 +192,11 @@ def _flip(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
     since = {"before": plan["at"], "flipped": plan["at"], "back": plan["back"]}
     for axis, name in zip(axes, SIDES, strict=True):
         for arm, found in arms.items():
-            colour = _colour(outcomes, arm)
             for phase, start in since.items():
                 legs = [leg for leg in found["curves"][name] if leg["phase"] == phase]
                 xs = [(start + leg["extra"]) * unit for leg in legs]
-                axis.plot(
-                    xs,
-                    [100 * leg["mean"] for leg in legs],
-                    _line(outcomes, arm),
-                    color=colour,
-                    label=arm if phase == "back" else None,
-                    lw=_width(outcomes, arm),
-                )
-                if arm == outcomes.protocol["main"]:
-                    low, high = ([100 * leg[end] for leg in legs] for end in ("low", "high"))
-                    axis.fill_between(xs, low, high, color=colour, alpha=0.15, lw=0)
+                heights = ([100 * leg[end] for leg in legs] for end in ("mean", "low", "high"))
+                _curve(axis, outcomes, arm, xs, *heights, label=arm if phase == "back" else None)
         for moment in ("at", "back"):
             axis.axvline(plan[moment] * unit, color="black", ls=":", lw=1)
         axis.set(title=f"{name} families", xlabel="useful training FLOPs", ylim=(0, 100))

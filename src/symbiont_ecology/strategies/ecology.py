@@ -82,6 +82,8 @@ class Ecology(Asking):
 
         Where nobody lives, the bare host alone spends what is left to be spent.
         """
+        if not state.population:
+            return _probes(scene, draw)
         demand = self.demand(state, scene, draw)
         allowance = {o.id: self._affordable(o, state, scene) for o in state.population.values()}
         assigned = scene.allocator.assign(demand, state.beliefs, allowance, draw("allocate"))
@@ -93,8 +95,7 @@ class Ecology(Asking):
         for who, cell in assigned:
             taken[who, cell].append(next(items[cell]))
         practice = [Trial(who, tuple(own), self.samples) for (who, _), own in taken.items()]
-        own_questions = [trial for way in self.ways for trial in way.ask(state, scene, draw)]
-        return [*practice, *own_questions] if assigned else _probes(scene, draw)
+        return practice + [trial for way in self.ways for trial in way.ask(state, scene, draw)]
 
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
