@@ -136,6 +136,17 @@ def test_tuning_chooses_the_best_mean_and_the_first_of_equals() -> None:
     assert choose([]) == 0
 
 
+def test_of_configs_within_the_tie_tuning_chooses_the_one_that_keeps_most() -> None:
+    found = ((0.874, 0.75), (0.87, 0.85), (0.868, 0.84), (0.86, 0.99))
+    tried = [
+        {"option": option, "accuracy": accuracy, "retention": retention}
+        for option, (accuracy, retention) in enumerate(found)
+    ]
+    assert choose(tried, tie=0.01) == 1
+    assert choose(tried) == 0
+    assert choose([{**one, "retention": 0.5} for one in tried], tie=0.01) == 0  # the first of equals
+
+
 def test_paying_more_for_every_answer_moves_nothing_that_tuning_compares(tmp_path: Path) -> None:
     """A tuner that compared return on energy would raise the prices and call it progress."""
     dear = ("economy.base=3000", "economy.slope=4000", "economy.lowest=1200", "economy.highest=4800")

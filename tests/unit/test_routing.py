@@ -222,3 +222,13 @@ def test_a_portfolio_of_a_run_that_goes_on_stops_at_its_checkpoint(tmp_path: Pat
     with (folder / "events.jsonl").open("a") as file:
         file.write(json.dumps(row) + "\n")
     assert Portfolio.of_run(folder, state, config).observations == before
+
+
+def test_a_short_life_is_judged_by_its_end_too(tmp_path: Path) -> None:
+    """Half a hundred verdicts per cell may be all that there are, most of them of who nobody is any more."""
+    folder, config = tmp_path / "run", toy_config(generations=20)
+    start(config, folder, host=ToyHost())
+    seen = Portfolio.of_run(folder, checkpoint.load(folder), config).observations
+    weights = sorted(one.weight for one in seen if one.who != HOST)
+    assert weights[-1] == 1
+    assert sum(weight < 0.5 for weight in weights) > len(weights) / 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from symbiont_ecology.analysis.comparison import SEEDS_NEEDED
@@ -285,9 +286,11 @@ def _flip(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tuning(outcomes: Outcomes, tuned: Mapping[str, Any]) -> str:
-    sweep: dict[tuple[str, float, int], list[float]] = {}
+    sweep: dict[tuple[str, float, int], list[list[float]]] = {}
+    tie = outcomes.protocol.get("tie", 0)
     for one in tuned["sweep"]:
-        sweep.setdefault((one["arm"], one["budget"], one["option"]), []).append(one["accuracy"])
+        found = [one[key] for key in (("accuracy", "retention") if tie else ("accuracy",))]
+        sweep.setdefault((one["arm"], one["budget"], one["option"]), []).append(found)
     if not sweep:
         return "They were not."
     rows = []
@@ -296,15 +299,19 @@ def _tuning(outcomes: Outcomes, tuned: Mapping[str, Any]) -> str:
             cells = [arm, ", ".join(word.removeprefix("strategy.") for word in words)]
             for budget in outcomes.budgets:
                 values = sweep.get((arm, budget, option), [])
-                shown = f"{100 * sum(values) / len(values):.1f}" if values else "–"
+                shown = " / ".join(f"{100 * fmean(some):.1f}" for some in zip(*values, strict=True)) or "–"
                 is_chosen = tuned["chosen"][arm][f"{budget:g}"] == option
                 cells.append(f"**{shown}**" if is_chosen else shown)
             rows.append(cells)
     seeds = len({one["seed"] for one in tuned["sweep"]})
     budgets = [_budget(outcomes, f"{budget:g}") for budget in outcomes.budgets]
+    rule = (
+        f" The second figure is retention, not divided by the host's: of configs within {100 * tie:g} points "
+        "of the best, the one that keeps most was chosen."
+    )
     return (
         f"Percent right on selection questions, with {seeds} seed{'s' * (seeds > 1)} that no result uses and "
-        "runs of their own for every budget; bold is what was chosen.\n\n"
+        f"runs of their own for every budget; bold is what was chosen.{rule if tie else ''}\n\n"
         + table(["arm", "config", *budgets], rows)
     )
 

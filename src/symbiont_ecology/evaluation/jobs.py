@@ -13,6 +13,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from symbiont_ecology.config import HostConfig, RunConfig, TasksConfig, dump_config
@@ -148,11 +149,15 @@ def read_outcome(place: Path, protocol: Protocol) -> dict[str, Any] | None:
 
 
 def _tune(task: Task) -> dict[str, Any]:
-    """Accuracy on selection questions, which no reported number uses."""
+    """Accuracy, and retention where it may decide, on selection questions, which no reported number uses."""
     tasks, per_cell = mixture(task.config), task.protocol.tuning_per_cell
-    questions = draw_shifts(tasks, ["in-distribution"], per_cell, split="selection")
-    evaluation = task.lived(task.config).evaluate(questions, task.host, task.arm.routing)
-    return {"accuracy": evaluation.accuracy().estimate}
+    candidates = task.lived(task.config)
+    wanted = {"accuracy": "in-distribution"} | ({"retention": "retention"} if task.protocol.tie else {})
+    found = {}
+    for name, shift in wanted.items():
+        questions = draw_shifts(tasks, [shift], per_cell, split="selection")
+        found[name] = candidates.evaluate(questions, task.host, task.arm.routing).accuracy().estimate
+    return found
 
 
 def _main(task: Task) -> dict[str, Any]:
@@ -306,9 +311,20 @@ def _host(config: HostConfig, style: str) -> Host:
     return build_host(RunConfig.model_construct(host=config, tasks=tasks))
 
 
-def choose(outcomes: Sequence[dict[str, Any]]) -> int:
-    """The tuning config with the highest mean accuracy; the first of equals, and of none."""
-    found: dict[int, list[float]] = {}
+def choose(outcomes: Sequence[dict[str, Any]], tie: float = 0.0) -> int:
+    """The tuning config with the highest mean accuracy; the first of equals, and of none.
+
+    A few tenths of a point are luck, and may cost ten points of what the host could do before. So of configs
+    within ``tie`` of the best, the one with the highest mean retention is chosen, in the spirit of the
+    one-standard-error rule (Breiman et al. 1984, Classification and Regression Trees, section 3.4.3).
+    """
+    runs: dict[int, list[dict[str, Any]]] = {}
     for one in outcomes:
-        found.setdefault(one["option"], []).append(one["accuracy"])
-    return max(sorted(found), key=lambda option: sum(found[option]) / len(found[option]), default=0)
+        runs.setdefault(one["option"], []).append(one)
+
+    def mean(option: int, key: str) -> float:
+        return fmean(one.get(key, 0.0) for one in runs[option])
+
+    best = max((mean(option, "accuracy") for option in runs), default=0.0)
+    level = [option for option in sorted(runs) if mean(option, "accuracy") >= best - tie]
+    return max(level, key=lambda option: mean(option, "retention"), default=0)

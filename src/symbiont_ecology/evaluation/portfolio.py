@@ -28,8 +28,9 @@ from symbiont_ecology.types import Depth, Item, OrganelleId
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.blobs import BlobStore
 
-HALF_LIFE = 50
-"""Verdicts per cell, of everyone together, after which an older one is worth half as much to the router."""
+HALF_LIFE, PAST = 50, 0.25
+"""Verdicts per cell, of everyone together, after which an older one is worth half as much to the router; but
+no more than such a share of a whole life, or short ones are judged by what they could do at the beginning."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ def _observations(folder: Path, state: EcologyState, config: RunConfig) -> list[
     # Not beyond the checkpoint: what a killed run did after it will be done again.
     events = list(islice(read_events(folder / "events.jsonl"), state.next_seq))
     practised = _practised(events, state.generation)
+    half_life = min(HALF_LIFE * len(tasks.cells), PAST * practised[-1])
     observations, opened = [], _opened(events)
     for event in events:
         if not isinstance(event, Acted):
@@ -131,8 +133,8 @@ def _observations(folder: Path, state: EcologyState, config: RunConfig) -> list[
         if event.generation <= opened.get(event.cell, -1):  # another world
             continue
         for who, then in moments[event.id].items():
-            age = (practised[then] - practised[event.generation]) / len(tasks.cells)
-            weight = 0.5 ** (age / HALF_LIFE)
+            age = practised[then] - practised[event.generation]
+            weight = 0.5 ** (age / half_life)
             if 0.1 <= weight <= 1:  # not long before the candidate's moment, and not after it
                 observations += _seen(event, who, weight, tasks)
     return observations

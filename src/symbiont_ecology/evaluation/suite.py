@@ -153,12 +153,15 @@ def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> dict[str, d
     found = [one for one in (read_outcome(folder / job.name, protocol) for job in jobs) if one is not None]
     chosen = {
         arm: {
-            f"{budget:g}": choose([one for one in found if (one["arm"], one["budget"]) == (arm, budget)])
+            f"{budget:g}": choose(
+                [one for one in found if (one["arm"], one["budget"]) == (arm, budget)], protocol.tie
+            )
             for budget in protocol.budgets
         }
         for arm in protocol.own_arms
     }
-    sweep = [{key: one[key] for key in ("arm", "option", "seed", "budget", "accuracy")} for one in found]
+    told = ("arm", "option", "seed", "budget", "accuracy", *(["retention"] if protocol.tie else []))
+    sweep = [{key: one[key] for key in told} for one in found]
     report = {"chosen": chosen, "sweep": sweep}
     write_whole(folder / TUNED_FILE, json.dumps(report, indent=1) + "\n")
     return chosen
