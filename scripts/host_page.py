@@ -43,8 +43,8 @@ def table(card: dict[str, Any]) -> str:
     low = sum(cell["ceiling"] <= 0.35 for cell in evaluated)
     lines += [
         "",
-        f"Of {len(evaluated)} cells, {high} have a cue ceiling of at least 85 % (elicitation) and {low} of at most 35 % "
-        "(capability).",
+        f"Of {len(evaluated)} cells, {high} have a cue ceiling of at least 85 % (elicitation); of the others "
+        f"(capability), {low} have at most 35 %.",
     ]
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""What every operator, plasticity, router and strategy promises; a new one is tested by itself."""
+"""What every operator, plasticity, router, strategy and mechanism promises; a new one is tested by itself."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.routing.routers import Observation, routers
 from symbiont_ecology.strategies import strategies
+from symbiont_ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.tasks import prompt_styles, reward_rules, task_families
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
-from toy import LAYOUT, ToyHost, toy_config, toy_world
+from toy import LAYOUT, ToyHost, toy_config, toy_ecology, toy_world
 
 # Operators.
 
@@ -248,12 +249,20 @@ def test_a_router_is_the_same_whatever_the_order_of_what_it_saw(name: str) -> No
     assert choosing(name, separable()[::-1], ["o1", "o2"])(asked) == forward
 
 
-# Strategies.
+# Strategies, and an ecology with each mechanism alone.
+
+LIVES: dict[str, Any] = {name: name for name in strategies.names()} | {
+    f"ecology, {name} alone": toy_ecology(
+        mechanisms={one: one == name for one in mechanisms.names()}, founders=3
+    )
+    for name in mechanisms.names()
+}
+every_life = pytest.mark.parametrize("strategy", LIVES.values(), ids=LIVES)
 
 
-@pytest.mark.parametrize("name", strategies.names())
-def test_a_strategy_resumes_exactly_and_conserves_energy(name: str, tmp_path: Path) -> None:
-    config = toy_config(generations=6, strategy=name, checkpoint_every=2)
+@every_life
+def test_a_strategy_resumes_exactly_and_conserves_energy(strategy: Any, tmp_path: Path) -> None:
+    config = toy_config(generations=6, strategy=strategy, checkpoint_every=2)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     start(config, whole, host=ToyHost())
     start(config, parts, host=ToyHost(), should_stop=lambda: True)
@@ -266,18 +275,14 @@ def test_a_strategy_resumes_exactly_and_conserves_energy(name: str, tmp_path: Pa
     assert set(state.ledger.balances) == set(state.population)
 
 
-@pytest.mark.parametrize("name", strategies.names())
-def test_a_strategy_asks_and_tells_without_a_trace(name: str, tmp_path: Path) -> None:
-    config = toy_config(generations=4, strategy=name)
+@every_life
+def test_a_strategy_asks_and_tells_without_a_trace(strategy: Any, tmp_path: Path) -> None:
+    config = toy_config(generations=4, strategy=strategy)
     start(config, tmp_path / "run", host=ToyHost())
     state, world = checkpoint.load(tmp_path / "run"), toy_world(tmp_path / "run", config)
-    before, strategy, draw = (
-        checkpoint.load(tmp_path / "run"),
-        world.strategy,
-        Draw(state.seed, state.generation),
-    )
-    asked = list(strategy.ask(state, world.scene, draw))
-    assert asked == list(strategy.ask(state, world.scene, draw))
+    before, draw = checkpoint.load(tmp_path / "run"), Draw(state.seed, state.generation)
+    asked = list(world.strategy.ask(state, world.scene, draw))
+    assert asked == list(world.strategy.ask(state, world.scene, draw))
     assert asked
     for trial in asked:
         assert trial.who == HOST or trial.who in state.population
@@ -285,15 +290,15 @@ def test_a_strategy_asks_and_tells_without_a_trace(name: str, tmp_path: Path) ->
         assert trial.cell in world.scene.tasks.cells
     keys = [(trial.who, trial.cell, trial.purpose) for trial in asked if trial.purpose == "practice"]
     assert len(set(keys)) == len(keys)  # else two trials would share their draws
-    told = list(strategy.tell(state, [], world.scene, draw))
-    assert told == list(strategy.tell(state, [], world.scene, draw))
+    told = list(world.strategy.tell(state, [], world.scene, draw))
+    assert told == list(world.strategy.tell(state, [], world.scene, draw))
     assert state == before
 
 
-@pytest.mark.parametrize("name", strategies.names())
-def test_a_strategy_goes_on_when_everybody_is_gone(name: str, tmp_path: Path) -> None:
-    start(toy_config(generations=2, strategy=name), tmp_path / "run", host=ToyHost())
-    config, state = toy_config(strategy=name), checkpoint.load(tmp_path / "run")
+@every_life
+def test_a_strategy_goes_on_when_everybody_is_gone(strategy: Any, tmp_path: Path) -> None:
+    start(toy_config(generations=2, strategy=strategy), tmp_path / "run", host=ToyHost())
+    config, state = toy_config(strategy=strategy), checkpoint.load(tmp_path / "run")
     world = toy_world(tmp_path / "run", config)
     state = replace(state, population={}, beliefs={})
     practice = [t for t in world.strategy.ask(state, world.scene, Draw(0, 9)) if t.purpose == "practice"]

@@ -306,6 +306,14 @@ def test_min_new_tokens_holds_the_end_back(host_folders: dict[str, Path]) -> Non
     assert held.lengths.min() >= 60
 
 
+def test_a_gold_answer_is_learned_with_its_end(company: Company) -> None:
+    kernel = company.kernel
+    for text, ids in zip(("=55", ""), kernel.encode_answers(["=55", ""]), strict=True):
+        assert ids[-1] == kernel.end_token_id
+        assert ids.count(kernel.end_token_id) == 1
+        assert company.tokenizer.decode(ids[:-1]) == text
+
+
 def test_rows_that_end_early_leave_and_change_nothing(company: Company) -> None:
     limits = [1, 30, 2, 3, 1, 2, 24, 0]
     rows = [Row(prompt, slot, limit) for prompt, slot, limit in zip(PROMPTS, SLOTS, limits, strict=True)]

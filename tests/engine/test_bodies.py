@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from symbiont_ecology.events import (
 from symbiont_ecology.strategies.mechanisms import thrift
 from symbiont_ecology.types import Decoding, Row
 from symbiont_ecology.weights import AdapterWeights, Memory
-from toy import ToyHost, toy_world
+from toy import LAYOUT, ToyHost, toy_world
 
 # Thrift.
 
@@ -172,6 +173,25 @@ def test_growing_changes_nothing_that_is_done_and_shrinking_hardly_anything(tmp_
     assert shrunk.kept == pytest.approx(1.0)
     back = world.store.weights(state.population["o1"].genome.weights)
     np.testing.assert_allclose(back.delta("policy"), before, atol=1e-5)
+
+
+def test_what_the_optimiser_knows_grows_with_a_body_and_age_outlives_shrinking(tmp_path: Path) -> None:
+    state, world = founded(tmp_path, [adapter(1, rank=2)])
+    first, second = adapter(2, rank=2).vector, adapter(3, rank=2).vector ** 2
+    young = state.population["o1"]
+    memory = world.store.put_memory(Memory(step=9, first=first, second=second))
+    state.population["o1"] = replace(young, memory=memory)
+    carry_out(Resize("o1", 3, share=0.0), state, world)
+    grown = world.store.memory(state.population["o1"].memory)
+    assert grown.step == 9
+    for before, after in ((first, grown.first), (second, grown.second)):
+        assert after is not None
+        old, new = AdapterWeights(LAYOUT, 2, 1.0, before), AdapterWeights(LAYOUT, 3, 1.0, after)
+        for (_, a, b), (_, wider_a, wider_b) in zip(old.factors(), new.factors(), strict=True):
+            np.testing.assert_array_equal(wider_a, np.vstack([a, np.zeros_like(a[:1])]))
+            np.testing.assert_array_equal(wider_b, np.hstack([b, np.zeros_like(b[:, :1])]))
+    carry_out(Resize("o1", 2, share=1.0), state, world)
+    assert world.store.memory(state.population["o1"].memory) == Memory(step=9)
 
 
 def test_a_body_that_uses_what_it_has_does_not_shrink_nor_one_that_does_not_grow(tmp_path: Path) -> None:

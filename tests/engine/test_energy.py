@@ -32,7 +32,7 @@ from symbiont_ecology.events import (
     read_events,
 )
 from symbiont_ecology.tasks import task_families
-from toy import ToyHost, toy_config, toy_ecology, toy_prices
+from toy import LAYOUT, ToyHost, ToyShape, toy_config, toy_ecology, toy_prices
 
 harsh = st.builds(
     lambda lowest, span, **fields: Prices(lowest=lowest, highest=lowest + span, **fields),
@@ -91,7 +91,7 @@ mechanisms = st.fixed_dictionaries(
 ecologies = st.builds(
     toy_ecology,
     founders=st.integers(2, 6),
-    capacity=st.integers(5, 9),
+    capacity=st.integers(6, 9),
     questions=st.integers(1, 3),
     samples=st.integers(1, 3),
     mechanisms=mechanisms,
@@ -124,8 +124,9 @@ def replayed(
 ) -> tuple[dict[str, int], int]:
     """Balances and the world's account from events alone; every amount that an event names must agree.
 
-    Only rents are believed as they are: no event says of what rank a newborn is.
+    No event says of what rank a newborn is, so a rent is that of any rank.
     """
+    rents = {prices.rent_for(LAYOUT.size(rank), ToyShape().linear_parameters) for rank in range(1, 5)}
     climate = climate or Climate()
     founding = next(place for place, event in enumerate(events) if isinstance(event, Born))
     probes = [event for event in events[:founding] if isinstance(event, Acted)]
@@ -151,7 +152,7 @@ def replayed(
                 flops[event.id] += event.flops
             case Settled():
                 assert event.cost == prices.cost(flops.pop(event.id, 0), exchange)
-                assert event.rent >= 0
+                assert event.rent in rents
                 assert event.ticket in (0, prices.ticket)
                 rest = balances[event.id] - event.spent
                 assert event.revenue == min(earned.pop(event.id, 0), max(prices.cap - rest, 0))

@@ -123,6 +123,18 @@ def test_what_parents_learned_is_handed_down_or_not(inheritance: Any, tmp_path: 
     assert steps == (3 if is_lamarckian else 0)
 
 
+def test_children_differ_from_their_parents_in_weights_and_step_size(tmp_path: Path) -> None:
+    state, world = founded(tmp_path, [adapter(1)], FAMILIES[:1], breeding={"at": 20_000}, plasticity="none")
+    events = generations(1, state, world, tmp_path / "events.jsonl")
+    (born,) = (event for event in events if isinstance(event, Born))
+    parent, child = state.population["o1"].genome, state.population[born.id].genome
+    gap = world.store.weights(child.weights).delta("policy") - world.store.weights(parent.weights).delta(
+        "policy"
+    )
+    assert np.linalg.norm(gap) > 0.01 * np.linalg.norm(world.store.weights(parent.weights).delta("policy"))
+    assert child.traits["learning_rate"] != parent.traits["learning_rate"]
+
+
 # Merging.
 
 

@@ -89,6 +89,24 @@ def test_a_vote_and_a_cascade_pay_for_everyone_they_ask(
     assert chosen(lone, questions, "vote") == chosen(lone, questions, "cascade") == [HOST] * len(questions)
 
 
+def test_in_a_vote_most_decide_and_in_a_tie_the_favourite(
+    candidates: Candidates, questions: list[Question]
+) -> None:
+    def voted(*said: str) -> list[str]:
+        ballots = iter(said)
+
+        def ask(some: Sequence[Question], whom: Sequence[str]) -> list[Answer]:
+            reply = next(ballots)
+            return [
+                Answer(one, who, reply, 0.0, Cost(flops=7), 0.0) for one, who in zip(some, whom, strict=True)
+            ]
+
+        return [one.reply for one in find_routing("vote")(candidates.portfolio, questions[:3], ask)]
+
+    assert voted("=1", "=2", "=2") == ["=2"] * 3
+    assert voted("=1", "=2", "=3") == ["=1"] * 3
+
+
 def test_a_cascade_asks_on_while_nobody_is_sure_and_keeps_the_surest(
     candidates: Candidates, questions: list[Question]
 ) -> None:
