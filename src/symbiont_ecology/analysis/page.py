@@ -287,9 +287,8 @@ def _flip(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
 
 def _tuning(outcomes: Outcomes, tuned: Mapping[str, Any]) -> str:
     sweep: dict[tuple[str, float, int], list[list[float]]] = {}
-    tie = outcomes.protocol.get("tie", 0)
     for one in tuned["sweep"]:
-        found = [one[key] for key in (("accuracy", "retention") if tie else ("accuracy",))]
+        found = [one[key] for key in ("accuracy", "retention") if key in one]
         sweep.setdefault((one["arm"], one["budget"], one["option"]), []).append(found)
     if not sweep:
         return "They were not."
@@ -305,6 +304,7 @@ def _tuning(outcomes: Outcomes, tuned: Mapping[str, Any]) -> str:
             rows.append(cells)
     seeds = len({one["seed"] for one in tuned["sweep"]})
     budgets = [_budget(outcomes, f"{budget:g}") for budget in outcomes.budgets]
+    tie = outcomes.protocol.get("tie", 0)
     rule = (
         f" The second figure is retention, not divided by the host's: of configs within {100 * tie:g} points "
         "of the best, the one that keeps most was chosen."

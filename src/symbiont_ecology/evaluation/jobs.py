@@ -318,13 +318,10 @@ def choose(outcomes: Sequence[dict[str, Any]], tie: float = 0.0) -> int:
     within ``tie`` of the best, the one with the highest mean retention is chosen, in the spirit of the
     one-standard-error rule (Breiman et al. 1984, Classification and Regression Trees, section 3.4.3).
     """
-    runs: dict[int, list[dict[str, Any]]] = {}
+    runs: dict[int, list[tuple[float, float]]] = {}
     for one in outcomes:
-        runs.setdefault(one["option"], []).append(one)
-
-    def mean(option: int, key: str) -> float:
-        return fmean(one.get(key, 0.0) for one in runs[option])
-
-    best = max((mean(option, "accuracy") for option in runs), default=0.0)
-    level = [option for option in sorted(runs) if mean(option, "accuracy") >= best - tie]
-    return max(level, key=lambda option: mean(option, "retention"), default=0)
+        runs.setdefault(one["option"], []).append((one["accuracy"], one.get("retention", 0.0)))
+    means = {option: [fmean(some) for some in zip(*runs[option], strict=True)] for option in sorted(runs)}
+    best = max((accuracy for accuracy, _ in means.values()), default=0.0)
+    level = {option: kept for option, (accuracy, kept) in means.items() if accuracy >= best - tie}
+    return max(level, key=level.__getitem__, default=0)

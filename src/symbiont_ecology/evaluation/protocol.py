@@ -111,9 +111,7 @@ class Protocol(BaseModel):
     shifts: Annotated[tuple[str, ...], Once] = ("in-distribution",)
     per_cell: Positive = 200  # questions per cell and shift
     tuning_per_cell: Positive = 20  # selection questions per cell when tuning
-    tie: Annotated[float, Field(ge=0, lt=1)] = (
-        0  # configs that so little accuracy divides are equal: retention chooses
-    )
+    tie: Annotated[float, Field(ge=0, lt=1)] = 0  # accuracy that is no difference when tuning: retention is
     elicitation: Annotated[float, Field(ge=0, le=1)] = 0.85  # cue ceiling from which a cell is elicitation
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05  # false discovery rate of a family of tests
     flip: FlipPlan | None = None

@@ -160,8 +160,8 @@ def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> dict[str, d
         }
         for arm in protocol.own_arms
     }
-    told = ("arm", "option", "seed", "budget", "accuracy", *(["retention"] if protocol.tie else []))
-    sweep = [{key: one[key] for key in told} for one in found]
+    told = ("arm", "option", "seed", "budget", "accuracy", "retention")
+    sweep = [{key: one[key] for key in told if key in one} for one in found]
     report = {"chosen": chosen, "sweep": sweep}
     write_whole(folder / TUNED_FILE, json.dumps(report, indent=1) + "\n")
     return chosen
