@@ -77,12 +77,14 @@ class Observer:
         self.seed, self.host, self.tasks, self.store = seed, host, tasks, store
         self.proposed: dict[OrganelleId, Candidate] = {}
         self.children: dict[OrganelleId, Child] = {}
+        self.bred = Counter[OrganelleId]()  # generations that each child of one parent lived
 
     def __call__(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> None:
         """After every generation."""
         for who, organelle in state.population.items():
             if who in self.proposed and who not in self.children:
                 self.children[who] = self._examined(organelle, state)
+            self.bred[who] += len(organelle.parents) == 1
         for child in self.children.values():
             child.is_alive = child.id in state.population
             child.generations += child.is_alive
@@ -150,6 +152,7 @@ def summary(worlds: Sequence[Observer]) -> dict[str, Any]:
         "per_cell": PER_CELL,
         "proposed": Counter(world.seed for world in worlds for _ in world.proposed),
         "gain": asdict(paired_interval(means, [0.0] * len(means))),
+        "bred": [age for world in worlds for age in world.bred.values() if age],
         "children": [{**asdict(child), "gain": child.gain} for child in children],
     }
 
@@ -164,7 +167,7 @@ def told(result: dict[str, Any]) -> str:
     }
     worse = sum(one["gain"] < 0 for one in children)
     changed = min(min(one["changed"].values()) for one in children)
-    ages = [one["generations"] for one in children]
+    ages, bred = [one["generations"] for one in children], result["bred"]
     seeds = len({one["seed"] for one in children})
     lines = [
         f"{result['seeds']} worlds of {result['generations']} generations: {len(children)} of "
@@ -179,6 +182,8 @@ def told(result: dict[str, Any]) -> str:
         f"| children below their better parent | {worse} of {len(children)} |",
         f"| least share of answers that differ from a parent's | {100 * changed:.0f} % |",
         f"| generations that a child lived | median {np.median(ages):.0f}, {min(ages)} to {max(ages)} |",
+        f"| generations that the {len(bred)} children of one parent lived | median {np.median(bred):.0f}, "
+        f"{min(bred)} to {max(bred)} |",
         f"| alive at the end of the world | {sum(one['is_alive'] for one in children)} of {len(children)} |",
     ]
     return "\n".join(lines)

@@ -161,22 +161,36 @@ def replayed(
                 assert balances[event.id] == event.balance
             case Proposed():
                 parents[event.id] = event.parents
+                if len(event.parents) > 1:  # a child's dowry is put aside; nobody gives what it does not own
+                    balances[event.id] = 0
+                    for parent in event.parents:
+                        given = min(prices.dowry // len(event.parents), max(balances[parent], 0))
+                        balances[parent] -= given
+                        balances[event.id] += given
             case Gated():
-                del parents[event.id]
+                family = parents.pop(event.id)
+                if event.verdict == "reject" and len(family) > 1:
+                    rest = balances.pop(event.id)
+                    part = rest // len(family)
+                    for parent in family:
+                        if parent in balances:
+                            balances[parent] += part
+                            rest -= part
+                    world += rest
             case Born():
-                assert event.id not in balances
-                balances[event.id] = 0 if event.parents else prices.dowry
-                world -= balances[event.id]
-                for parent in event.parents:  # nobody gives what it does not own
-                    given = min(prices.dowry // len(event.parents), max(balances[parent], 0))
-                    balances[parent] -= given
-                    balances[event.id] += given
+                assert (event.id in balances) == (len(event.parents) > 1)
+                if not event.parents:
+                    balances[event.id] = prices.dowry
+                    world -= prices.dowry
+                elif len(event.parents) == 1:
+                    balances[event.id] = prices.dowry
+                    balances[event.parents[0]] -= prices.dowry
             case Retired():
                 assert balances[event.id] == event.balance
                 world += balances.pop(event.id)
             case GenerationEnded():
                 assert event.energy_total == sum(balances.values()) == -world
-                assert event.population == len(balances)
+                assert event.population == len(balances.keys() - parents.keys())
                 assert not flops  # somebody paid for everything
                 assert not earned
                 for cell, rewards in verdicts.items():
@@ -215,7 +229,8 @@ def test_energy_sums_to_zero_and_the_events_explain_every_balance_after_any_hist
         assert checkpoint.load(folder) == state
     assert state.ledger.total == 0
     assert replayed(events, economy, climate) == (state.ledger.balances, state.ledger.world)
-    assert set(state.ledger.balances) == set(state.population)
+    unborn = {child.id for child in state.nursery.values() if child.is_child}
+    assert set(state.ledger.balances) == {*state.population, *unborn}
     assert all(isinstance(amount, int) for amount in (*state.ledger.balances.values(), state.ledger.world))
 
 
@@ -248,7 +263,7 @@ def test_no_energy_is_lost_where_everything_happens(tmp_path: Path) -> None:
         "climate": climate,
     }
     flip = Flip(families=families[:2], at_flops=2.5e8, back_flops=3.8e8)  # of 6e8 in all
-    plan = flipped(toy_config(3, 60, families, economy, **parts), flip)
+    plan = flipped(toy_config(5, 60, families, economy, **parts), flip)
     state = start(plan, tmp_path / "run", host=ToyHost()).state
     events = list(read_events(tmp_path / "run/events.jsonl"))
     assert replayed(events, economy, climate) == (state.ledger.balances, state.ledger.world)

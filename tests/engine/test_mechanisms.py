@@ -36,6 +36,7 @@ from symbiont_ecology.ecology import (
     Probation,
     Propose,
     Resize,
+    Retire,
     Trial,
     cell_name,
 )
@@ -164,6 +165,38 @@ def test_a_child_that_is_no_better_is_rejected_and_leaves_nothing(tmp_path: Path
     assert {event.verdict for event in gated} == {"reject"}
     assert not {event.id for event in gated} & set(state.population)
     assert not {event.id for event in gated} & set(state.ledger.balances)
+
+
+def test_a_childs_dowry_is_put_aside_before_probation_leaves_its_parents_poor(tmp_path: Path) -> None:
+    state, world = founded(tmp_path, [adapter(1), adapter(2)])
+    homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
+    dowry = world.scene.prices.dowry
+    before = dict(state.ledger.balances)
+
+    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4), state, world)
+    (rejected,) = state.nursery.values()
+    assert state.ledger.balance(rejected.id) == dowry
+    carry_out(Probation(rejected, "reject"), state, world)
+    assert state.ledger.balances == before
+
+    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4), state, world)
+    (child,) = state.nursery.values()
+    for parent in homes:
+        state.ledger.charge(parent, state.ledger.balance(parent))
+    carry_out(Probation(child, "admit"), state, world)
+    assert state.ledger.balances == {"o1": 0, "o2": 0, child.id: dowry}
+
+
+def test_of_a_rejected_childs_dowry_the_part_of_the_dead_is_lost(tmp_path: Path) -> None:
+    state, world = founded(tmp_path, [adapter(1), adapter(2)])
+    homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
+    before = state.ledger.balance("o2")
+    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4), state, world)
+    (child,) = state.nursery.values()
+    carry_out(Retire("o1", "catastrophe"), state, world)
+    carry_out(Probation(child, "reject"), state, world)
+    assert state.ledger.balances == {"o2": before}
+    assert state.ledger.total == 0
 
 
 def test_what_is_believed_of_a_child_is_in_the_order_of_its_homes(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class Birth:
 
 @dataclass(frozen=True)
 class Propose:
-    """A child of living parents goes on probation. ``cells`` says where each parent is at home, ``rank`` how
+    """A child of living parents, who put its dowry aside, goes on probation. ``cells`` says where each parent is at home, ``rank`` how
     large the child may be: what its operator makes beyond that is cut off."""
 
     cells: Mapping[OrganelleId, tuple[str, ...]]
@@ -77,9 +77,10 @@ class Recall:
 class Probation:
     """What a child on probation has shown since it was last looked at; it goes on, is admitted, or rejected.
 
-    The admitted takes over the cells of its parents, who pay its dowry and live on as long as they can. With
-    ``operator``, the child is made anew of its only parent at every look, and once admitted, is what the
-    parent becomes: nobody is born. An admitted former self takes the place of what became of it.
+    The admitted takes over the cells of its parents, who live on as long as they can; the dowry of the
+    rejected goes back to them. With ``operator``, the child is made anew of its only parent at every look, and
+    once admitted, is what the parent becomes: nobody is born. An admitted former self takes the place of what
+    became of it.
     """
 
     child: Candidate

@@ -1,4 +1,4 @@
-"""Children on probation: they answer questions beside their parents, learn nothing, and own no account."""
+"""Children on probation: they answer questions beside their parents, and learn nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class Candidate:
     """A child of several parents, or the former self of one, that has still to show what it is worth.
 
     ``cells`` says where each parent is at home, and ``tallies`` how the child did against each parent on the
-    same questions: ``tallies[parent][home]`` in the cells where the parent ``home`` is at home.
+    same questions: ``tallies[parent][home]`` in the cells where the parent ``home`` is at home. A child owns
+    its dowry from the beginning, since probation leaves its parents poor; another self of one owns nothing.
     """
 
     id: OrganelleId
@@ -31,6 +32,11 @@ class Candidate:
         """All questions, against the parent who did best on them."""
         sums = [sum(by_home.values(), Tally()) for by_home in self.tallies.values()]
         return min(sums, key=lambda tally: tally.wins - tally.losses, default=Tally())
+
+    @property
+    def is_child(self) -> bool:
+        """Whether it is born when it is admitted."""
+        return len(self.cells) > 1
 
     @property
     def parents(self) -> tuple[OrganelleId, ...]:

@@ -78,14 +78,14 @@ def execute(
         case Birth():
             return [_birth(decision, state, store, prices, draw)]
         case Propose():
-            return [_propose(decision, state, store, draw)]
+            return [_propose(decision, state, store, prices, draw)]
         case Note(who):
             state.population[who] = state.population[who].noted(state.beliefs.get(who, {}))
             return []
         case Recall():
             return [_recall(decision, state)]
         case Probation():
-            return _look_at(decision, state, store, prices, draw)
+            return _look_at(decision, state, store, draw)
         case Resize():
             return _resize(decision, state, store, draw)
         case Retire():
@@ -148,15 +148,23 @@ def _birth(decision: Birth, state: EcologyState, store: BlobStore, prices: Price
     return _enter(state, child)
 
 
-def _propose(decision: Propose, state: EcologyState, store: BlobStore, draw: Draw) -> Proposed:
+def _propose(
+    decision: Propose, state: EcologyState, store: BlobStore, prices: Prices, draw: Draw
+) -> Proposed:
     who = state.new_id()
     parents = [_as_parent(state.population[parent], store) for parent in decision.cells]
     weights = decision.operator(parents, draw("merge", who))
     if weights.rank > decision.rank:
         weights = truncated(weights, decision.rank)
     genome = Genome(store.put_weights(weights), weights.rank, decision.traits)
-    state.nursery[who] = Candidate(who, genome, decision.name, state.generation, decision.cells)
-    return Proposed(state.generation, who, decision.name, tuple(decision.cells), genome.weights)
+    child = Candidate(who, genome, decision.name, state.generation, decision.cells)
+    state.nursery[who] = child
+    if child.is_child:
+        state.ledger.open(who)
+        for parent in child.parents:
+            owned = max(state.ledger.balance(parent), 0)
+            state.ledger.transfer(parent, who, min(prices.dowry // len(child.parents), owned))
+    return Proposed(state.generation, who, decision.name, child.parents, genome.weights)
 
 
 def _recall(decision: Recall, state: EcologyState) -> Proposed:
@@ -167,7 +175,7 @@ def _recall(decision: Recall, state: EcologyState) -> Proposed:
 
 
 def _look_at(
-    decision: Probation, state: EcologyState, store: BlobStore, prices: Prices, draw: Draw
+    decision: Probation, state: EcologyState, store: BlobStore, draw: Draw
 ) -> list[Event]:
     child = decision.child
     if decision.verdict == "go on":
@@ -177,6 +185,8 @@ def _look_at(
     shown = child.against_the_better
     gated = Gated(state.generation, child.id, decision.verdict, shown.wins, shown.ties, shown.losses)
     if decision.verdict == "reject":
+        if child.is_child:
+            _return_dowry(child, state)
         regressed = state.population.get(child.parents[0])
         if child.former and regressed and regressed.former == child.former:
             state.population[regressed.id] = replace(regressed, former=None)  # it was no better
@@ -185,7 +195,16 @@ def _look_at(
         return [gated, _restore(child, state)]
     if decision.operator:
         return [gated, _become(decision, state, store, draw)]
-    return [gated, _admit(child, state, store, prices)]
+    return [gated, _admit(child, state, store)]
+
+
+def _return_dowry(child: Candidate, state: EcologyState) -> None:
+    """In equal parts to the parents who still live; what does not divide, and the part of the dead, is lost."""
+    part = state.ledger.balance(child.id) // len(child.parents)
+    for parent in child.parents:
+        if parent in state.population:
+            state.ledger.transfer(child.id, parent, part)
+    state.ledger.close(child.id)
 
 
 def _anew(decision: Probation, state: EcologyState, store: BlobStore, draw: Draw) -> Candidate:
@@ -219,13 +238,10 @@ def _restore(child: Candidate, state: EcologyState) -> Restored:
     return Restored(state.generation, who, former.weights)
 
 
-def _admit(child: Candidate, state: EcologyState, store: BlobStore, prices: Prices) -> Born:
+def _admit(child: Candidate, state: EcologyState, store: BlobStore) -> Born:
     """The child comes to life at the home of its parents, with what was believed of them there."""
-    state.ledger.open(child.id)
     believed = state.beliefs.setdefault(child.id, {})
     for parent, cells in child.cells.items():
-        owned = max(state.ledger.balance(parent), 0)  # it may have lost some since it proposed
-        state.ledger.transfer(parent, child.id, min(prices.dowry // len(child.cells), owned))
         of_parent = state.beliefs.get(parent, {})
         for cell in cells:
             if cell in of_parent:

@@ -114,7 +114,7 @@ class Ecology(Asking):
             match decision:
                 case Found() | Birth():
                     coming.append(scene.rank)
-                case Probation(child, "admit") if len(child.parents) > 1:
+                case Probation(child, "admit") if child.is_child:
                     coming.append(child.genome.rank)
                 case Resize(who, rank):
                     held[who] = max(held[who], rank)

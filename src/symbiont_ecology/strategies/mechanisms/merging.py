@@ -60,7 +60,7 @@ class Merging(Mechanism):
         return decisions
 
     def _on_probation(self, state: EcologyState) -> list[Candidate]:
-        return [child for child in state.nursery.values() if len(child.parents) > 1]
+        return [child for child in state.nursery.values() if child.is_child]
 
     def _propose(self, state: EcologyState, rank: int, draw: Draw) -> list[Propose]:
         """Two who are at home somewhere and rich enough for a probation, by draw."""
