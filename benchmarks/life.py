@@ -256,7 +256,7 @@ def forked(
 def founder(one: Organelle, operator: str) -> Found:
     """The same weights, as someone whom nobody knows."""
     traits = {"learning_rate": one.genome.traits["learning_rate"]}
-    return Found(traits, one.genome.rank, replace(one.genome, traits=traits), operator=operator)
+    return Found(traits, one.genome.rank, one.genome.weights, operator=operator)
 
 
 def invasion(history: History, generator: np.random.Generator) -> Record:

@@ -156,7 +156,7 @@ class Restored(Event):
 @dataclass(frozen=True)
 class Resized(Event):
     """An organelle has another body: another rank, or a leaner ΔW. ``kept`` is the share of ‖ΔW‖² that is
-    left: 1 when it grew."""
+    left (where ranks were cut, its mean over modules): 1 when it grew."""
 
     id: OrganelleId
     rank: int

@@ -198,6 +198,7 @@ def test_a_body_that_uses_what_it_has_does_not_shrink_nor_one_that_does_not_grow
     state, world = founded(tmp_path, [adapter(1, rank=2), adapter(2, rank=2, b_std=0.0)])
     assert carry_out(Resize("o1", 1, share=0.01), state, world) == []
     assert carry_out(Resize("o2", 3, share=0.3), state, world) == []
+    assert carry_out(Resize("o2", 1, share=1.0), state, world) == []  # it never learned: nothing is known
 
 
 def test_the_budget_of_ranks_and_places_binds_whatever_happens(tmp_path: Path) -> None:

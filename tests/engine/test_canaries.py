@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.config import Flip, RunConfig
-from symbiont_ecology.ecology import EcologyState, Upheaval, skill
+from symbiont_ecology.ecology import EcologyState, Probation, Upheaval, skill
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.ecology.population import execute
+from symbiont_ecology.ecology.population import FALLEN, execute
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.generation import found, run_generation
 from symbiont_ecology.engine.run import start
@@ -157,6 +157,21 @@ def test_an_upheaval_makes_nobody_suspect(tmp_path: Path) -> None:
     assert voided is not None
     assert all(voided.beliefs[cell] == life.state.beliefs[who][cell] for cell in cells)
     assert not any(isinstance(event, Proposed) for event in life.go_on(3))
+
+
+def test_who_comes_back_as_the_world_changes_is_not_believed_where_it_changed(tmp_path: Path) -> None:
+    """Both were decided in one generation."""
+    life = Life(tmp_path, config())
+    life.go_on(40)
+    life.damage()
+    life.go_on_until(Proposed)
+    (child,) = life.state.nursery.values()
+    assert child.former is not None
+    cells = tuple(child.former.beliefs)[:2]
+    (who,) = life.state.population
+    for decision in (Upheaval(cells), Probation(child, "admit")):
+        execute(decision, life.state, life.world.store, LAYOUT, PLENTY, Draw(0, life.state.generation))
+    assert {life.state.beliefs[who][cell] for cell in cells} == {FALLEN}
 
 
 def test_a_gate_that_is_said_in_part_stays_strict() -> None:

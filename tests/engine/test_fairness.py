@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from symbiont_ecology.ecology import Found, Genome
+from symbiont_ecology.ecology import Found
 from symbiont_ecology.ecology.population import execute
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.generation import run_generation
@@ -42,8 +42,7 @@ def lines(
     events = []
     for weights in founders:
         traits = {"learning_rate": 0.1}
-        genome = Genome(world.store.put_weights(weights), weights.rank, traits)
-        found = Found(traits, weights.rank, genome)
+        found = Found(traits, weights.rank, world.store.put_weights(weights))
         events += execute(found, state, world.store, LAYOUT, world.scene.prices, Draw(seed))
     state.next_seq = log.emit(0, *events)
     for _ in range(GENERATIONS):

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from symbiont_ecology.ecology import Found, Retire
+from symbiont_ecology.ecology import RULE, Found, Retire
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.fork import fork
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import Born, Retired, Settled, read_events
-from toy import ToyHost, toy_config
+from toy import ToyHost, toy_config, toy_ecology
 
 
 @pytest.fixture
@@ -39,10 +39,36 @@ def test_the_run_that_is_forked_stays_as_it_is(run: Path, tmp_path: Path) -> Non
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
+def test_under_another_strategy_whoever_is_on_probation_is_let_go_of(tmp_path: Path) -> None:
+    merging = {"merging": {"every": 1, "at": 0, "questions": 1}}
+    here, there = (toy_config(1, 9, strategy=toy_ecology(mechanisms=ways)) for ways in (merging, {}))
+    state = start(here, tmp_path / "run", host=ToyHost()).state
+    assert state.nursery
+    fork(tmp_path / "run", tmp_path / "fork", there, ToyHost())
+    forked = checkpoint.load(tmp_path / "fork")
+    assert not forked.nursery
+    assert set(forked.ledger.balances) == set(state.population)
+    assert forked.ledger.total == 0
+
+
+def test_an_invader_has_a_rule_to_learn_by(tmp_path: Path) -> None:
+    rules = {"kind": "heritable", "rules": ["expert_iteration", "none"]}
+    plan = toy_config(2, 9, plasticity=rules)
+    state = start(plan, tmp_path / "run", host=ToyHost()).state
+    genome = next(iter(state.population.values())).genome
+    invader = Found({"learning_rate": 0.1}, genome.rank, genome.weights, operator="invader")
+    fork(tmp_path / "run", tmp_path / "fork", plan, ToyHost(), [invader])
+    (one,) = (o for o in checkpoint.load(tmp_path / "fork").population.values() if o.operator == "invader")
+    assert RULE in one.genome.traits
+
+
 def test_decisions_are_carried_out_and_logged_before_the_fork_goes_on(run: Path, tmp_path: Path) -> None:
     state = checkpoint.load(run)
     gone, genome = next(iter(state.population)), next(iter(state.population.values())).genome
-    decisions = [Retire(gone, "removed"), Found(genome.traits, genome.rank, genome, operator="invader")]
+    decisions = [
+        Retire(gone, "removed"),
+        Found(genome.traits, genome.rank, genome.weights, operator="invader"),
+    ]
     fork(run, tmp_path / "fork", toy_config(2, 12), ToyHost(), decisions)
     resume(tmp_path / "fork", host=ToyHost())
     common = len(list(read_events(run / "events.jsonl")))

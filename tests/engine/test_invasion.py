@@ -45,7 +45,7 @@ def world(generations: int, prices: Prices, seed: int = 2) -> RunConfig:
 
 
 def same(one: Organelle, operator: str) -> Found:
-    return Found(one.genome.traits, one.genome.rank, one.genome, operator=operator)
+    return Found(one.genome.traits, one.genome.rank, one.genome.weights, operator=operator)
 
 
 def shares(folder: Path) -> tuple[float, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,9 @@ from symbiont_ecology.events import (
     Upheaved,
 )
 from symbiont_ecology.operators import operators
+from symbiont_ecology.strategies import strategies
+from symbiont_ecology.strategies.probation import seen
+from symbiont_ecology.types import Item
 from toy import toy_prices
 
 # Upheavals.
@@ -173,13 +177,13 @@ def test_a_childs_dowry_is_put_aside_before_probation_leaves_its_parents_poor(tm
     dowry = world.scene.prices.dowry
     before = dict(state.ledger.balances)
 
-    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4), state, world)
+    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (rejected,) = state.nursery.values()
     assert state.ledger.balance(rejected.id) == dowry
     carry_out(Probation(rejected, "reject"), state, world)
     assert state.ledger.balances == before
 
-    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4), state, world)
+    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (child,) = state.nursery.values()
     for parent in homes:
         state.ledger.charge(parent, state.ledger.balance(parent))
@@ -187,11 +191,55 @@ def test_a_childs_dowry_is_put_aside_before_probation_leaves_its_parents_poor(tm
     assert state.ledger.balances == {"o1": 0, "o2": 0, child.id: dowry}
 
 
+def test_nothing_comes_of_a_child_whose_dowry_is_not_there(tmp_path: Path) -> None:
+    state, world = founded(tmp_path, [adapter(1), adapter(2)])
+    homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
+    state.ledger.charge("o2", state.ledger.balance("o2") - world.scene.prices.dowry // 2 + 1)
+    before = dict(state.ledger.balances)
+    assert carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world) == []
+    assert not state.nursery
+    assert state.ledger.balances == before
+
+
+def test_a_mechanism_of_ones_own_may_put_a_child_of_one_parent_on_probation(tmp_path: Path) -> None:
+    state, world = founded(tmp_path, [adapter(1)], FAMILIES[:1], thrift=True, merging=True, canaries=True)
+    mutation = operators.build("svd_noise")
+    carry_out(Propose({"o1": ("math.add/short",)}, mutation, "svd_noise", {}, 4, by="mine"), state, world)
+    generations(3, state, world, tmp_path / "events.jsonl")
+    (child,) = (one for one in state.nursery.values() if one.by == "mine")
+    carry_out(Probation(child, "admit"), state, world)
+    assert state.ledger.balance(child.id) == world.scene.prices.dowry
+    assert state.population[child.id].genome == child.genome
+
+
+def test_pairs_stay_pairs_when_a_budget_leaves_out_a_question(tmp_path: Path) -> None:
+    state, world = founded(tmp_path, [adapter(1), adapter(2)])
+    homes = {"o1": ("math.add/short",), "o2": ("math.add/short",)}
+    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    (child,) = state.nursery.values()
+    items = world.scene.tasks.draw(("math.add", "short"), 4, np.random.default_rng(0))
+    items = (*items, items[1])  # a question that comes twice
+
+    def outcome(who: str, asked: Sequence[Item], verdict: float) -> Outcome:
+        trial, count = Trial(who, tuple(asked), purpose="probation"), len(asked)
+        return Outcome(trial, ("",) * count, ((),) * count, (verdict,) * count, Cost())
+
+    parents = [outcome(who, items, 0.0) for who in homes]
+    tallies = seen(child, [outcome(child.id, items[1:], 1.0), *parents]).tallies
+    assert {tally.wins for by_home in tallies.values() for tally in by_home.values()} == {4}
+
+
+def test_mechanisms_act_in_one_order_however_a_config_lists_them() -> None:
+    one = strategies.build({"kind": "ecology", "mechanisms": {"morphogenesis": True, "merging": True}})
+    other = strategies.build({"kind": "ecology", "mechanisms": {"merging": True, "morphogenesis": True}})
+    assert [type(way) for way in one.ways] == [type(way) for way in other.ways]
+
+
 def test_of_a_rejected_childs_dowry_the_part_of_the_dead_is_lost(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
     before = state.ledger.balance("o2")
-    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4), state, world)
+    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (child,) = state.nursery.values()
     carry_out(Retire("o1", "catastrophe"), state, world)
     carry_out(Probation(child, "reject"), state, world)
@@ -205,7 +253,7 @@ def test_what_is_believed_of_a_child_is_in_the_order_of_its_homes(tmp_path: Path
     homes = {who: tuple(f"family.{who}{number}/short" for number in range(12)) for who in ("o1", "o2")}
     for who, cells in homes.items():
         state.beliefs[who] = dict.fromkeys(reversed(cells), Belief(3.0, 1.0))
-    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4), state, world)
+    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (child,) = state.nursery.values()
     carry_out(Probation(child, "admit"), state, world)
     assert list(state.beliefs[child.id]) == [cell for cells in homes.values() for cell in cells]
@@ -248,7 +296,7 @@ def test_what_cannot_work_is_refused_before_anything_runs(mechanisms: dict[str, 
 def test_a_merged_child_is_no_larger_than_a_slot(operator: Any, tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     cells = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
-    carry_out(Propose(cells, operators.build(operator), "merged", {}, 4), state, world)
+    carry_out(Propose(cells, operators.build(operator), "merged", {}, 4, by="merging"), state, world)
     (child,) = state.nursery.values()
     assert child.genome.rank == world.store.weights(child.genome.weights).rank == 4
 

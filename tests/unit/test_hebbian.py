@@ -16,6 +16,7 @@ from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import prompt_styles, task_families
 from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Row
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
+from symbiont_ecology.weights.deltas import grown
 from symbiont_ecology.weights.traces import LOUD, Traces, ascended, awoken, is_deaf
 
 LAYOUT = AdapterLayout((("up", 6, 30), ("down", 30, 6)))
@@ -76,6 +77,18 @@ def test_a_founder_is_deaf_and_wakes_up_as_the_same_function() -> None:
     for name in ("up", "down"):
         assert not awake.delta(name).any()
     assert np.array_equal(awoken(awake, np.random.default_rng(2)).vector, awake.vector)
+
+
+def test_rank_that_was_gained_later_wakes_up_too() -> None:
+    awake = awoken(founder(), np.random.default_rng(1))
+    larger = grown(awake, awake.rank + 1, np.random.default_rng(2))
+    assert is_deaf(larger)
+    again = awoken(larger, np.random.default_rng(3))
+    assert not is_deaf(again)
+    for (_, a, b), (_, old_a, old_b) in zip(again.factors(), awake.factors(), strict=True):
+        assert np.array_equal(a[:-1], old_a)
+        assert np.array_equal(b[:, :-1], old_b)
+        assert not a[-1].any()
 
 
 def test_what_can_be_heard_already_is_left_alone() -> None:

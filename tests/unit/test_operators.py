@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from hosts import make_host
-from symbiont_ecology.ecology import Birth, EcologyState, Found, Genome
+from symbiont_ecology.ecology import Birth, EcologyState, Found
 from symbiont_ecology.ecology.population import execute
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.operators import Parent, operators
@@ -229,6 +229,18 @@ def test_of_parents_that_do_nothing_comes_a_child_that_does_nothing(name: str) -
     assert is_close(merged(name, nothing), mixed(nothing[:1], (0.0,)), within=0.0)
 
 
+@pytest.mark.parametrize("name", operators.names())
+@pytest.mark.parametrize("ranks", [(4, 2), (2, 4)])
+def test_every_direction_of_a_child_can_learn(name: str, ranks: tuple[int, int]) -> None:
+    """Where a row of A and its column of B are both zero, every gradient is zero for ever."""
+    family = [parent(0, ranks[0], b_std=0.0), parent(1, ranks[1])]
+    for parents in (family, family[::-1], [family[0]] * 2):
+        child = merged(name, parents[: operators[name].arity])
+        for _, a, b in child.factors():
+            can_learn = a.any(axis=1) | b.any(axis=0)
+            assert can_learn[: min(child.rank, a.shape[1], b.shape[0])].all()
+
+
 def test_opposites_have_a_middle() -> None:
     """No great circle is determined between them."""
     one = parent(0)
@@ -321,8 +333,7 @@ def family(parents: Sequence[Parent], name: str, children: int, folder: Path) ->
     """What a store holds of two parents, o1 and o2, and of the children that they had, read from disk."""
     state, store = EcologyState(seed=0), BlobStore(folder)
     for who, one in zip(("o1", "o2"), parents, strict=True):
-        genome = Genome(store.put_weights(one), one.rank, {})
-        execute(Found({}, one.rank, genome), state, store, LAYOUT, Prices(), Draw(0))
+        execute(Found({}, one.rank, store.put_weights(one)), state, store, LAYOUT, Prices(), Draw(0))
         state.population[who] = replace(state.population[who], memory=store.put_memory(one.memory))
     for _ in range(children):
         birth = Birth(("o1", "o2"), operators.build(name), name, {})

@@ -54,7 +54,7 @@ class Archive:
     def add(self, cell: Cell, elite: Elite) -> bool:
         """Puts the elite in its cell if that is empty, held by its own earlier self, or held by a worse one.
 
-        Who died lucky must not hold a cell for ever: the score of who is no longer asked fades (no winner's
+        Who died lucky must not hold a cell for ever: the score of who no longer practises fades (no winner's
         curse). Returns whether somebody else (or nobody) held the cell before.
         """
         name = cell_name(cell)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from symbiont_ecology.ecology.nursery import Candidate
-from symbiont_ecology.ecology.organelle import Former, Genome
+from symbiont_ecology.ecology.organelle import Former
 from symbiont_ecology.operators import Operator
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.types import BlobRef, OrganelleId
 
 Inheritance = Literal["lamarckian", "darwinian"]
 
@@ -18,13 +18,12 @@ Inheritance = Literal["lamarckian", "darwinian"]
 class Found:
     """A new organelle without living parents; the world pays its dowry.
 
-    With ``genome`` None its weights are drawn afresh (A random, B normal with ``b_std``); otherwise it is
-    refounded from the archive.
+    It has weights of that rank from the store, or else they are drawn (A random, B normal with ``b_std``).
     """
 
     traits: dict[str, float]
     rank: int
-    genome: Genome | None = None
+    weights: BlobRef | None = None
     b_std: float = 0.0
     operator: str = "founder"
 
@@ -47,14 +46,20 @@ class Birth:
 
 @dataclass(frozen=True)
 class Propose:
-    """A child of living parents, who put its dowry aside, goes on probation. ``cells`` says where each parent is at home, ``rank`` how
-    large the child may be: what its operator makes beyond that is cut off."""
+    """What an operator makes of living organelles goes on probation, and is judged by the mechanism ``by``.
+
+    A child is born if it is admitted. Its parents put its dowry aside in equal parts, and nothing comes of it
+    if one of them cannot. With ``is_child`` false it is what its only parent may become. ``cells`` says where
+    each parent is at home, ``rank`` how large it may be: what its operator makes beyond that is cut off.
+    """
 
     cells: Mapping[OrganelleId, tuple[str, ...]]
     operator: Operator
     name: str
     traits: dict[str, float]
     rank: int
+    by: str
+    is_child: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ class Recall:
     who: OrganelleId
     former: Former
     cells: tuple[str, ...]
+    by: str
 
 
 @dataclass(frozen=True)
@@ -78,9 +84,8 @@ class Probation:
     """What a child on probation has shown since it was last looked at; it goes on, is admitted, or rejected.
 
     The admitted takes over the cells of its parents, who live on as long as they can; the dowry of the
-    rejected goes back to them. With ``operator``, the child is made anew of its only parent at every look, and
-    once admitted, is what the parent becomes: nobody is born. An admitted former self takes the place of what
-    became of it.
+    rejected goes back to them. With ``operator``, another self is made anew of its only parent at every look,
+    and is what the parent becomes once it is admitted: nobody is born. So it is with an admitted former self.
     """
 
     child: Candidate

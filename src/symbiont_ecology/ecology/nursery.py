@@ -12,17 +12,19 @@ from symbiont_ecology.types import OrganelleId
 
 @dataclass(frozen=True)
 class Candidate:
-    """A child of several parents, or the former self of one, that has still to show what it is worth.
+    """Who has still to show what it is worth, and is judged by the mechanism ``by``.
 
-    ``cells`` says where each parent is at home, and ``tallies`` how the child did against each parent on the
-    same questions: ``tallies[parent][home]`` in the cells where the parent ``home`` is at home. A child owns
-    its dowry from the beginning, since probation leaves its parents poor; another self of one owns nothing.
+    A child is born when it is admitted, and owns its dowry from the beginning, since probation leaves its
+    parents poor; another self of an organelle (``is_child`` false) is what that one becomes, and owns
+    nothing. ``cells`` says where each parent is at home, and ``tallies`` how the child did against each
+    parent on the same questions: ``tallies[parent][home]`` in the cells where the parent ``home`` is at home.
     """
 
     id: OrganelleId
     genome: Genome
     operator: str
-    born: int
+    by: str
+    is_child: bool
     cells: Mapping[OrganelleId, tuple[str, ...]]
     tallies: Mapping[OrganelleId, Mapping[OrganelleId, Tally]] = field(default_factory=dict)
     former: Former | None = None
@@ -32,11 +34,6 @@ class Candidate:
         """All questions, against the parent who did best on them."""
         sums = [sum(by_home.values(), Tally()) for by_home in self.tallies.values()]
         return min(sums, key=lambda tally: tally.wins - tally.losses, default=Tally())
-
-    @property
-    def is_child(self) -> bool:
-        """Whether it is born when it is admitted."""
-        return len(self.cells) > 1
 
     @property
     def parents(self) -> tuple[OrganelleId, ...]:

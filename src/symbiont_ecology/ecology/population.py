@@ -40,7 +40,7 @@ from symbiont_ecology.events import (
 )
 from symbiont_ecology.operators import Parent
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import BlobRef
+from symbiont_ecology.types import BlobRef, OrganelleId
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
 from symbiont_ecology.weights.blobs import BlobStore
 from symbiont_ecology.weights.deltas import grown, grown_memory, inner, shares, truncated
@@ -57,10 +57,7 @@ def endowed(decisions: Sequence[Decision], generator: np.random.Generator) -> It
     count, first = sum(isinstance(one, Found) for one in decisions), generator.random()
     shares = iter((first + place / count) % 1 for place in range(count))
     for one in decisions:
-        if isinstance(one, Found):
-            traits = {RULE: next(shares), **one.traits}
-            one = replace(one, traits=traits, genome=one.genome and replace(one.genome, traits=traits))
-        yield one
+        yield replace(one, traits={RULE: next(shares), **one.traits}) if isinstance(one, Found) else one
 
 
 def execute(
@@ -78,7 +75,7 @@ def execute(
         case Birth():
             return [_birth(decision, state, store, prices, draw)]
         case Propose():
-            return [_propose(decision, state, store, prices, draw)]
+            return _propose(decision, state, store, prices, draw)
         case Note(who):
             state.population[who] = state.population[who].noted(state.beliefs.get(who, {}))
             return []
@@ -117,16 +114,15 @@ def _found(
     decision: Found, state: EcologyState, store: BlobStore, layout: AdapterLayout, prices: Prices, draw: Draw
 ) -> Born:
     who = state.new_id()
-    genome = decision.genome
-    if genome is None:
+    ref = decision.weights
+    if ref is None:
         # Scaling 1 keeps ΔW = B·A at every rank, so that weights mean the same whatever rank holds them.
         weights = AdapterWeights.random(layout, decision.rank, 1.0, draw("found", who), decision.b_std)
-        genome = Genome(store.put_weights(weights), decision.rank, decision.traits)
-    memory = store.put_memory(Memory())
+        ref = store.put_weights(weights)
     state.ledger.open(who)
     state.ledger.mint(who, prices.dowry)
-    newborn = Organelle(who, genome, memory, (), decision.operator, state.generation, inborn=genome.weights)
-    return _enter(state, newborn)
+    genome = Genome(ref, decision.rank, decision.traits)
+    return _enter(state, who, genome, store.put_memory(Memory()), (), decision.operator)
 
 
 def _birth(decision: Birth, state: EcologyState, store: BlobStore, prices: Prices, draw: Draw) -> Born:
@@ -142,41 +138,38 @@ def _birth(decision: Birth, state: EcologyState, store: BlobStore, prices: Price
     believed = state.beliefs.get(parents[0].id, {})
     state.beliefs[who] = {cell: belief.discounted(HEARSAY) for cell, belief in believed.items()}
     memory = _inherited(decision, parents, weights.rank, store)
-    child = Organelle(
-        who, genome, memory, decision.parents, decision.name, state.generation, inborn=genome.weights
-    )
-    return _enter(state, child)
+    return _enter(state, who, genome, memory, decision.parents, decision.name)
 
 
 def _propose(
     decision: Propose, state: EcologyState, store: BlobStore, prices: Prices, draw: Draw
-) -> Proposed:
+) -> list[Event]:
+    part = prices.dowry // len(decision.cells)
+    if decision.is_child and any(state.ledger.balance(parent) < part for parent in decision.cells):
+        return []  # a birth in the same generation left too little
     who = state.new_id()
     parents = [_as_parent(state.population[parent], store) for parent in decision.cells]
     weights = decision.operator(parents, draw("merge", who))
     if weights.rank > decision.rank:
         weights = truncated(weights, decision.rank)
     genome = Genome(store.put_weights(weights), weights.rank, decision.traits)
-    child = Candidate(who, genome, decision.name, state.generation, decision.cells)
+    child = Candidate(who, genome, decision.name, decision.by, decision.is_child, decision.cells)
     state.nursery[who] = child
     if child.is_child:
         state.ledger.open(who)
         for parent in child.parents:
-            owned = max(state.ledger.balance(parent), 0)
-            state.ledger.transfer(parent, who, min(prices.dowry // len(child.parents), owned))
-    return Proposed(state.generation, who, decision.name, child.parents, genome.weights)
+            state.ledger.transfer(parent, who, part)
+    return [Proposed(state.generation, who, decision.name, child.parents, genome.weights)]
 
 
 def _recall(decision: Recall, state: EcologyState) -> Proposed:
     who, former, homes = state.new_id(), decision.former, {decision.who: decision.cells}
     genome = Genome(former.weights, former.rank, state.population[decision.who].genome.traits)
-    state.nursery[who] = Candidate(who, genome, "recall", state.generation, homes, former=former)
+    state.nursery[who] = Candidate(who, genome, "recall", decision.by, False, homes, former=former)
     return Proposed(state.generation, who, "recall", (decision.who,), genome.weights)
 
 
-def _look_at(
-    decision: Probation, state: EcologyState, store: BlobStore, draw: Draw
-) -> list[Event]:
+def _look_at(decision: Probation, state: EcologyState, store: BlobStore, draw: Draw) -> list[Event]:
     child = decision.child
     if decision.verdict == "go on":
         state.nursery[child.id] = child if decision.operator is None else _anew(decision, state, store, draw)
@@ -191,15 +184,13 @@ def _look_at(
         if child.former and regressed and regressed.former == child.former:
             state.population[regressed.id] = replace(regressed, former=None)  # it was no better
         return [gated]
-    if child.former:
-        return [gated, _restore(child, state)]
-    if decision.operator:
-        return [gated, _become(decision, state, store, draw)]
-    return [gated, _admit(child, state, store)]
+    if child.is_child:
+        return [gated, _admit(child, state, store)]
+    return [gated, _restore(child, state) if child.former else _become(decision, state, store, draw)]
 
 
 def _return_dowry(child: Candidate, state: EcologyState) -> None:
-    """In equal parts to the parents who still live; what does not divide, and the part of the dead, is lost."""
+    """To the parents as it came; the part of the dead is lost."""
     part = state.ledger.balance(child.id) // len(child.parents)
     for parent in child.parents:
         if parent in state.population:
@@ -209,7 +200,7 @@ def _return_dowry(child: Candidate, state: EcologyState) -> None:
 
 def _anew(decision: Probation, state: EcologyState, store: BlobStore, draw: Draw) -> Candidate:
     """The child as the operator makes it of what its only parent is now."""
-    assert decision.operator is not None
+    assert decision.operator is not None, "expected the operator that makes another self"
     child, (who,) = decision.child, decision.child.parents
     weights = decision.operator([_as_parent(state.population[who], store)], draw("anew", child.id))
     return replace(child, genome=replace(child.genome, weights=store.put_weights(weights), rank=weights.rank))
@@ -228,8 +219,9 @@ def _become(decision: Probation, state: EcologyState, store: BlobStore, draw: Dr
 
 def _restore(child: Candidate, state: EcologyState) -> Restored:
     """An organelle becomes what it was: weights, memory, and what was believed of it."""
-    (who,), former = child.parents, child.former
-    assert former is not None, "expected a former self on probation"
+    (who,) = child.parents
+    former = state.population[who].former  # an upheaval may just have voided what was believed of it
+    assert former is not None, "expected a former self to come back to"
     state.population[who] = replace(
         state.population[who], genome=child.genome, memory=former.memory, former=None
     )
@@ -248,17 +240,7 @@ def _admit(child: Candidate, state: EcologyState, store: BlobStore) -> Born:
                 believed[cell] = of_parent[cell]
                 of_parent[cell] = of_parent[cell].discounted(HEARSAY)
         state.archive.pass_on(parent, cells, child.id, child.genome.weights, child.genome.rank)
-    memory = store.put_memory(Memory())
-    newborn = Organelle(
-        child.id,
-        child.genome,
-        memory,
-        child.parents,
-        child.operator,
-        state.generation,
-        inborn=child.genome.weights,
-    )
-    return _enter(state, newborn)
+    return _enter(state, child.id, child.genome, store.put_memory(Memory()), child.parents, child.operator)
 
 
 def _resize(decision: Resize, state: EcologyState, store: BlobStore, draw: Draw) -> list[Event]:
@@ -272,7 +254,7 @@ def _resize(decision: Resize, state: EcologyState, store: BlobStore, draw: Draw)
         kept, resized = 1.0, grown(weights, decision.rank, draw("grow", decision.who))
         memory = grown_memory(memory, weights, decision.rank)
     else:
-        if weakest > decision.share:
+        if weakest > decision.share or not carried.any():  # of who never learned nothing is known
             return []
         kept, resized = float(carried[: decision.rank].sum()), truncated(weights, decision.rank)
         # Its moments belong to directions that are no more, its age is its own.
@@ -298,12 +280,17 @@ def _inherited(decision: Birth, parents: Sequence[Organelle], rank: int, store: 
     return first.memory if fits else store.put_memory(Memory())
 
 
-def _enter(state: EcologyState, newborn: Organelle) -> Born:
-    state.population[newborn.id] = newborn
-    genome = newborn.genome
-    return Born(
-        state.generation, newborn.id, newborn.operator, newborn.parents, genome.weights, genome.traits
-    )
+def _enter(
+    state: EcologyState,
+    who: OrganelleId,
+    genome: Genome,
+    memory: BlobRef,
+    parents: tuple[OrganelleId, ...],
+    operator: str,
+) -> Born:
+    now, inborn = state.generation, genome.weights
+    state.population[who] = Organelle(who, genome, memory, parents, operator, now, inborn)
+    return Born(now, who, operator, parents, inborn, genome.traits)
 
 
 def _upheave(decision: Upheaval, state: EcologyState) -> Upheaved:

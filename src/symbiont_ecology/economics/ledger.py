@@ -15,7 +15,7 @@ from symbiont_ecology.types import OrganelleId
 
 @dataclass
 class Ledger:
-    """Balances in mATP. A balance may be negative; how long it may be so is the strategy's business."""
+    """Balances in mATP. A balance may be negative; for how long, prices say (``grace``)."""
 
     balances: dict[OrganelleId, int] = field(default_factory=dict)
     world: int = 0

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from symbiont_ecology.config import RunConfig, dump_config
-from symbiont_ecology.ecology import Decision, EcologyState
+from symbiont_ecology.config import RunConfig, dump_config, load_config
+from symbiont_ecology.ecology import Decision, EcologyState, Probation
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.ecology.population import execute
 from symbiont_ecology.engine.build import build_world, check
+from symbiont_ecology.engine.generation import carry_out
 from symbiont_ecology.engine.run import CONFIG_FILE, EVENTS_FILE, PROVENANCE_FILE
 from symbiont_ecology.engine.world import Host, World
 from symbiont_ecology.errors import RunError
@@ -32,8 +32,9 @@ def fork(
     """Copies a run as of its last checkpoint, carries out some decisions, and leaves it to be resumed.
 
     ``weights`` are adapters from elsewhere, for decisions that found organelles with them. The config
-    may differ from the run's in all that its state does not depend on: prices, climate, plasticity, strategy,
-    length; another seed makes another future. The log keeps the common past. The run may be going on
+    may differ from the run's in all that its state does not depend on: prices, climate, length, plasticity,
+    an ecology's knobs; another seed makes another future. Another strategy has to know the traits of those
+    who live, and lets go of whoever is on probation. The log keeps the common past. The run may be going on
     meanwhile, and a fork that fails leaves nothing behind.
 
     Raises:
@@ -49,11 +50,15 @@ def fork(
         with TemporaryDirectory(prefix=f"{to.name}.", suffix=".new", dir=to.parent) as around:
             half_made = Path(around) / to.name
             state = _copied(folder, half_made)
+            before = load_config(half_made / CONFIG_FILE)
             write_whole(half_made / CONFIG_FILE, dump_config(config))
             world, log = build_world(config, host, half_made), EventLog(half_made / EVENTS_FILE)
             state.seed = config.seed
             for one in weights:
                 world.store.put_weights(one)
+            if config.strategy != before.strategy:  # its mechanisms may not be those that judge them
+                leaving = [Probation(child, "reject") for child in state.nursery.values()]
+                decisions = [*leaving, *decisions]
             events = _carried_out(decisions, state, world)
             log.rewind(state.next_seq)
             state.next_seq = log.emit(state.next_seq, *events)
@@ -70,19 +75,16 @@ def _copied(folder: Path, to: Path) -> EcologyState:
     with checkpoint.alone(folder):  # until it is copied, nothing that it names is deleted
         state = checkpoint.load(folder)
         shutil.copytree(folder / "blobs", to / "blobs", ignore=shutil.ignore_patterns("*.tmp"))
-        for name in (PROVENANCE_FILE, EVENTS_FILE):
+        for name in (CONFIG_FILE, PROVENANCE_FILE, EVENTS_FILE):
             shutil.copyfile(folder / name, to / name)
     return state
 
 
 def _carried_out(decisions: Sequence[Decision], state: EcologyState, world: World) -> list[Event]:
-    draw, events = Draw(state.seed, state.generation), list[Event]()
-    for one in decisions:
-        try:
-            events += execute(one, state, world.store, world.host.layout, world.scene.prices, draw)
-        except KeyError as error:
-            raise RunError(
-                f"cannot carry out {type(one).__name__}: expected an organelle that is there, got {error}: "
-                f"name one of {', '.join(state.population) or 'nobody'}, who live at that moment"
-            ) from error
-    return events
+    try:
+        return carry_out(decisions, state, world, Draw(state.seed, state.generation))
+    except KeyError as error:
+        raise RunError(
+            f"cannot carry out the decisions: expected an organelle that is there, got {error}: "
+            f"name one of {', '.join(state.population) or 'nobody'}, who live at that moment"
+        ) from error

@@ -10,7 +10,7 @@ import numpy as np
 
 from symbiont_ecology.operators import operators
 from symbiont_ecology.weights import AdapterWeights
-from symbiont_ecology.weights.deltas import modules
+from symbiont_ecology.weights.deltas import grown, modules
 
 
 @operators.register("crossover")
@@ -23,5 +23,7 @@ class Crossover:
 
     def __call__(self, parents: Sequence[AdapterWeights], generator: np.random.Generator) -> AdapterWeights:
         """One draw per module."""
-        factors = {name: parts[generator.integers(2)] for name, parts in modules(parents)}
-        return AdapterWeights.from_factors(parents[0].layout, max(one.rank for one in parents), 1.0, factors)
+        rank = max(one.rank for one in parents)
+        equals = [grown(one, rank, generator) for one in parents]
+        factors = {name: parts[generator.integers(2)] for name, parts in modules(equals)}
+        return AdapterWeights.from_factors(parents[0].layout, rank, 1.0, factors)

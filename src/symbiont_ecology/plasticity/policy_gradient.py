@@ -20,8 +20,8 @@ class PolicyGradient:
     """Advantage = reward − baseline, the baseline being the organelle's own moving average in the cell.
 
     With several samples per item the other samples of the item join the baseline (leave one out, Kool et
-    al. 2019), by ``group`` parts. Rollouts with an advantage below ``LEAST`` teach nothing and are not paid
-    for.
+    al. 2019), by ``group`` parts. Rollouts with an advantage below ``LEAST``, up or down, teach nothing and
+    are not paid for.
     """
 
     group: Share = 0.5  # part of the other samples of an item in its baseline, in [0, 1]

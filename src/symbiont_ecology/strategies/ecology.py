@@ -36,7 +36,7 @@ from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.types import Cell, Item, OrganelleId
 
 USUAL = ("upheaval", "thrift", "breeding", "refounding")
-"""The mechanisms of an ecology, in the order in which they act."""
+"""The mechanisms of an ecology, in the order in which they act; others act after them, by name."""
 
 
 @strategies.register("ecology")
@@ -64,7 +64,7 @@ class Ecology(Asking):
     @cached_property
     def ways(self) -> tuple[Mechanism, ...]:
         """The mechanisms, in the order in which they act."""
-        chosen = dict.fromkeys(USUAL, True) | self.mechanisms
+        chosen = dict.fromkeys((*USUAL, *sorted(self.mechanisms)), True) | self.mechanisms
         for name in chosen:
             mechanisms[name]  # also one that is switched off is looked up: a typo must not leave it on
         return tuple(

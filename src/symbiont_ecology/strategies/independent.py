@@ -23,7 +23,7 @@ NICHE = "niche"
 class Independent(Asking):
     """Every learner has families of its own, dealt out in turn, and takes all their questions.
 
-    Nobody breeds and nobody dies. What an ecology adds to this is what its economy and its evolution add.
+    Nobody breeds or goes bankrupt. What an ecology adds to this is what its economy and its evolution add.
     ``samples: 0`` with supervised plasticity makes SFT specialists.
     """
 
@@ -53,7 +53,7 @@ class Independent(Asking):
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
     ) -> Sequence[Decision]:
-        """Nothing follows, unless someone was quarantined for a NaN: then that niche is founded anew."""
+        """Nothing follows, unless someone is gone (a NaN, a catastrophe): then that niche is founded anew."""
         held = {int(o.genome.traits[NICHE]) for o in state.population.values()}
         return [self._learner(niche, scene) for niche in range(self._count(scene)) if niche not in held]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -12,6 +12,11 @@ from symbiont_ecology.strategies import Scene
 from symbiont_ecology.types import Item, OrganelleId
 
 Answers = dict[tuple[str, Item, int], float]
+
+
+def on_probation(state: EcologyState, by: str) -> list[Candidate]:
+    """Those that a mechanism judges."""
+    return [child for child in state.nursery.values() if child.by == by]
 
 
 def has_parents(child: Candidate, state: EcologyState) -> bool:
@@ -28,7 +33,8 @@ def asked(child: Candidate, questions: float, state: EcologyState, scene: Scene,
     """To a child on probation and to its parents the same questions, in each cell where one is at home.
 
     With fewer than one question per cell and generation, some generations have none: every look that the gate
-    takes has to see the same mix of cells.
+    takes has to see the same mix of cells. So ``questions`` counts as the nearest whole number, or as one in
+    the nearest whole number of generations.
     """
     if not has_parents(child, state) or state.generation % max(round(1 / questions), 1):
         return []
@@ -46,8 +52,10 @@ def seen(child: Candidate, outcomes: Sequence[Outcome]) -> Candidate:
     for outcome in outcomes:
         if outcome.trial.purpose == "probation":
             cell = cell_name(outcome.trial.cell)
-            for place, (item, verdict) in enumerate(zip(outcome.trial.items, outcome.verdicts, strict=True)):
-                answers[outcome.trial.who][cell, item, place] = verdict
+            met = Counter[Item]()  # the same question may come twice
+            for item, verdict in zip(outcome.trial.items, outcome.verdicts, strict=True):
+                answers[outcome.trial.who][cell, item, met[item]] = verdict
+                met[item] += 1
     tallies = {}
     for parent in child.parents:
         before = child.tallies.get(parent, {})

@@ -21,7 +21,7 @@ PATIENCE = 12
 @strategies.register("single")
 @dataclass(frozen=True)
 class Single(Asking):
-    """One organelle takes every question; nobody breeds, and nobody dies.
+    """One organelle takes every question; nobody breeds or goes bankrupt.
 
     With ``reset`` above 0 it starts anew from the host when success falls: the control for changes of the
     world, since one that only goes on never recovers. ``samples: 0`` with supervised plasticity is SFT.
@@ -51,7 +51,7 @@ class Single(Asking):
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
     ) -> Sequence[Decision]:
-        """Nothing, unless it was quarantined for a NaN or the world changed: it is then founded anew."""
+        """Nothing, unless it is gone (a NaN, a catastrophe) or the world changed: it is then founded anew."""
         decisions: list[Decision] = []
         for organelle in state.population.values():
             is_settled = state.generation - organelle.born >= PATIENCE

@@ -14,6 +14,9 @@ import numpy as np
 
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Memory
 
+SPARE = 1e-6
+"""Of the strongest direction's length in a factor: what is no longer than that is rounding."""
+
 
 def modules(adapters: Sequence[AdapterWeights]) -> Iterator[tuple[str, list[tuple[np.ndarray, np.ndarray]]]]:
     """Module after module: its name, and every adapter's A ``(r, d_in)`` and scaling · B ``(d_out, r)``.
@@ -53,7 +56,7 @@ def combined(
 def truncated(adapter: AdapterWeights, rank: int) -> AdapterWeights:
     """The nearest adapter of that rank in every module (Eckart & Young 1936), balanced: AAᵀ = BᵀB, diagonal.
 
-    Exact where ``rank`` is not below the rank that ΔW really has; what is left over is zero.
+    Exact where ``rank`` is not below the rank that ΔW really has; in what is left over B alone is zero.
     """
     factors = {name: _balanced(*spectrum(a, b), rank) for name, [(a, b)] in modules([adapter])}
     return AdapterWeights.from_factors(adapter.layout, rank, 1.0, factors)
@@ -126,6 +129,10 @@ def from_dense(layout: AdapterLayout, rank: int, deltas: Iterable[tuple[str, np.
 
 
 def _balanced(u: np.ndarray, s: np.ndarray, v: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """A and B of the first ``rank`` singular directions, each with half of their length."""
+    """A and B of the first ``rank`` singular directions, each with half of their length.
+
+    Where ΔW has none left, A has length 1 and B is zero: if both were, no gradient would ever reach them.
+    """
     root = np.sqrt(s[:rank])
-    return root[:, None] * v[:rank], u[:, :rank] * root
+    is_spare = root <= SPARE * root.max(initial=0.0)
+    return np.where(is_spare, 1.0, root)[:, None] * v[:rank], u[:, :rank] * np.where(is_spare, 0.0, root)

@@ -67,8 +67,8 @@ def ascended(
 
 
 def is_deaf(weights: AdapterWeights) -> bool:
-    """Whether there is a module with B = 0, as all have at first: what A says then goes unheard."""
-    return not all(b.any() for _, _, b in weights.factors())
+    """Whether a column of B is zero, as all are at first: what its row of A says then goes unheard."""
+    return not all(b.any(axis=0).all() for _, _, b in weights.factors())
 
 
 def awoken(weights: AdapterWeights, generator: np.random.Generator) -> AdapterWeights:
@@ -77,8 +77,9 @@ def awoken(weights: AdapterWeights, generator: np.random.Generator) -> AdapterWe
     So noise of one size makes one size of noise in all that the modules write, whatever rank and number.
     """
     vector, scale = weights.vector.copy(), LOUD / np.sqrt(weights.rank * len(weights.layout.modules))
-    for _, a, b, _, d_out in weights.layout.blocks(weights.rank):
-        if not vector[b].any():
-            vector[a] = 0.0
-            vector[b] = scale * generator.standard_normal(weights.rank * d_out)
+    for _, a, b, d_in, d_out in weights.layout.blocks(weights.rank):
+        rows, columns = vector[a].reshape(-1, d_in), vector[b].reshape(-1, d_out)
+        is_deaf = ~columns.any(axis=1)
+        rows[is_deaf] = 0.0
+        columns[is_deaf] = scale * generator.standard_normal((is_deaf.sum(), d_out))
     return replace(weights, vector=vector)

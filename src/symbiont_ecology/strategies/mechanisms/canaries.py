@@ -32,7 +32,7 @@ from symbiont_ecology.ecology.gate import Part
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Scene
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-from symbiont_ecology.strategies.probation import asked, seen
+from symbiont_ecology.strategies.probation import asked, on_probation, seen
 
 MASTERED = 0.5
 """Believed success, then or now, in the cells that a former self is asked about."""
@@ -57,13 +57,14 @@ class Canaries(Mechanism):
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """To every former self on probation and to what became of it the same questions."""
-        return [t for one in _recalled(state) for t in asked(one, 1, state, scene, draw)]
+        formers = on_probation(state, "canaries")
+        return [t for one in formers for t in asked(one, 1, state, scene, draw)]
 
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
     ) -> Sequence[Decision]:
         """What became of those on probation; and whoever does much worse than before is suspected."""
-        judged = [self._look_at(one, state, outcomes) for one in _recalled(state)]
+        judged = [self._look_at(one, state, outcomes) for one in on_probation(state, "canaries")]
         busy = {probation.child.parents[0] for probation in judged}
         others = (one for one in state.population.values() if one.id not in busy)
         recalls = (self._recall(one, state.beliefs.get(one.id, {})) for one in others)
@@ -78,7 +79,7 @@ class Canaries(Mechanism):
         doubt = math.sqrt(sum(belief.std**2 for _, belief in known))
         cells = {name for name, belief in known if belief.mean >= MASTERED}
         is_suspect = cells and skill(former.beliefs) - skill(now) > self.fall * doubt
-        return Recall(organelle.id, former, tuple(sorted(cells))) if is_suspect else None
+        return Recall(organelle.id, former, tuple(sorted(cells)), by="canaries") if is_suspect else None
 
     def _look_at(self, child: Candidate, state: EcologyState, outcomes: Sequence[Outcome]) -> Probation:
         child, (who,) = seen(child, outcomes), child.parents
@@ -86,8 +87,3 @@ class Canaries(Mechanism):
         if former is None or former != child.former:  # gone, or as good as ever
             return Probation(child, "reject")
         return Probation(child, self.gate.better(child.against_the_better))
-
-
-def _recalled(state: EcologyState) -> list[Candidate]:
-    """The former selves on probation."""
-    return [child for child in state.nursery.values() if child.former]

@@ -23,7 +23,7 @@ from symbiont_ecology.registry import Spec, kind_of
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Scene
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-from symbiont_ecology.strategies.probation import asked, has_parents, homes, seen
+from symbiont_ecology.strategies.probation import asked, has_parents, homes, on_probation, seen
 
 
 @mechanisms.register("merging")
@@ -47,24 +47,23 @@ class Merging(Mechanism):
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """To every child on probation and to its parents the same questions."""
-        return [t for c in self._on_probation(state) for t in asked(c, self.questions, state, scene, draw)]
+        children = on_probation(state, "merging")
+        return [t for child in children for t in asked(child, self.questions, state, scene, draw)]
 
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
     ) -> Sequence[Decision]:
         """What became of those on probation; and now and then a new proposal."""
-        children = self._on_probation(state)
+        children = on_probation(state, "merging")
         decisions: list[Decision] = [self._look_at(child, state, outcomes, room) for child in children]
         if not children and state.generation % self.every == self.every - 1:
-            decisions += self._propose(state, scene.rank, draw)
+            decisions += self._propose(state, scene, draw)
         return decisions
 
-    def _on_probation(self, state: EcologyState) -> list[Candidate]:
-        return [child for child in state.nursery.values() if child.is_child]
-
-    def _propose(self, state: EcologyState, rank: int, draw: Draw) -> list[Propose]:
+    def _propose(self, state: EcologyState, scene: Scene, draw: Draw) -> list[Propose]:
         """Two who are at home somewhere and rich enough for a probation, by draw."""
-        rich = [who for who in state.population if state.ledger.balance(who) >= self.at]
+        enough = max(self.at, scene.prices.dowry // 2)
+        rich = [who for who in state.population if state.ledger.balance(who) >= enough]
         cells = {who: own for who in sorted(rich) if (own := homes(who, state))}
         able = list(cells)
         if len(able) < 2:
@@ -73,7 +72,8 @@ class Merging(Mechanism):
         pair = able[one], able[other]
         traits = dict(state.population[pair[0]].genome.traits)
         homes_of = {who: cells[who] for who in pair}
-        return [Propose(homes_of, with_arity(self.operator, 2), kind_of(self.operator), traits, rank)]
+        operator, name = with_arity(self.operator, 2), kind_of(self.operator)
+        return [Propose(homes_of, operator, name, traits, scene.rank, by="merging")]
 
     def _look_at(
         self, child: Candidate, state: EcologyState, outcomes: Sequence[Outcome], room: Room

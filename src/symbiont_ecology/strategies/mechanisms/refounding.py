@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import PositiveInt
 
-from symbiont_ecology.ecology import Decision, EcologyState, Found, Genome, Outcome
+from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Scene
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
@@ -38,4 +38,4 @@ class Refounding(Mechanism):
         worth = np.array([scene.prices.price(state.success[name]) for name, _ in elites])
         worth += not worth.any()  # nothing pays: all alike
         _, elite = elites[int(generator.choice(len(elites), p=worth / worth.sum()))]
-        return Found(traits, elite.rank, Genome(elite.weights, elite.rank, traits), operator="refounded")
+        return Found(traits, elite.rank, elite.weights, operator="refounded")

@@ -25,7 +25,7 @@ from symbiont_ecology.registry import PositiveShare
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Scene
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-from symbiont_ecology.strategies.probation import asked, homes, seen
+from symbiont_ecology.strategies.probation import asked, homes, on_probation, seen
 from symbiont_ecology.types import OrganelleId
 
 ABLE = 0.5
@@ -51,19 +51,17 @@ class Thrift(Mechanism):
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """The same questions to both selves, where the organelle is at home."""
-        return [t for c in self._trying(state) for t in asked(c, self.questions, state, scene, draw)]
+        trying = on_probation(state, "thrift")
+        return [t for child in trying for t in asked(child, self.questions, state, scene, draw)]
 
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
     ) -> Sequence[Decision]:
         """What became of those who try; and who tries next."""
-        trying = self._trying(state)
+        trying = on_probation(state, "thrift")
         decisions: list[Decision] = [self._look_at(child, state, outcomes) for child in trying]
         busy = {parent for child in trying for parent in child.parents}
         return decisions + [self._try(who, state) for who in state.population if self._may(who, state, busy)]
-
-    def _trying(self, state: EcologyState) -> list[Candidate]:
-        return [child for child in state.nursery.values() if len(child.parents) == 1 and not child.former]
 
     def _may(self, who: OrganelleId, state: EcologyState, busy: set[OrganelleId]) -> bool:
         count, rest = divmod(state.generation - state.population[who].born, self.first)
@@ -73,10 +71,9 @@ class Thrift(Mechanism):
         return bool(own) and sum(own) >= ABLE * len(own)
 
     def _try(self, who: OrganelleId, state: EcologyState) -> Propose:
-        genome = state.population[who].genome
-        return Propose(
-            {who: homes(who, state)}, Shrink(self.share), "thrift", dict(genome.traits), genome.rank
-        )
+        genome, own = state.population[who].genome, {who: homes(who, state)}
+        leaner, traits = Shrink(self.share), dict(genome.traits)
+        return Propose(own, leaner, "thrift", traits, genome.rank, by="thrift", is_child=False)
 
     def _look_at(self, child: Candidate, state: EcologyState, outcomes: Sequence[Outcome]) -> Probation:
         child, (who,) = seen(child, outcomes), child.parents

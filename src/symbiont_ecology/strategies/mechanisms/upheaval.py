@@ -12,7 +12,6 @@ from symbiont_ecology.ecology import (
     Decision,
     EcologyState,
     Found,
-    Genome,
     Outcome,
     Upheaval,
     Watch,
@@ -63,7 +62,7 @@ class Upheavals(Mechanism):
         coming = 0 if is_shaken else self.pioneers
         fresh = [Found(hasty, scene.rank, operator="pioneer") for _ in range(coming)]
         old = [
-            Found(traits, one.rank, Genome(one.weights, one.rank, traits), operator="revived")
+            Found(traits, one.rank, one.weights, operator="revived")
             for one in state.archive.seeds(fallen)[: self.seeds]
         ]
         return [Upheaval(fallen), *[*fresh, *old][: room.places]]
