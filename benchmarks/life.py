@@ -271,7 +271,10 @@ def invasion(history: History, generator: np.random.Generator) -> Record:
         asked[one.who in line] += one.asked
         right[one.who in line] += one.right
     residents = sorted(history.alive[ARRIVAL] - line)
-    left = np.array([len(history.line(who) & history.alive[-1]) for who in residents])
+    # The lines begin at the marking: a resident's child that lives by then has a line of its own.
+    later = {who: taxon for who, taxon in history.taxa.items() if taxon.born >= ARRIVAL}
+    since = replace(history, taxa=later)
+    left = np.array([len(since.line(who) & history.alive[-1]) for who in residents])
     marked = np.array([generator.choice(left, len(came), replace=False).sum() for _ in range(1000)])
     return {
         "line": [len(line & alive) for alive in history.alive[ARRIVAL:]],

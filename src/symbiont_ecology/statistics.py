@@ -24,10 +24,11 @@ class Interval:
     high: float
 
 
-def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
+def wilson(successes: float, n: int, level: float = 0.95) -> Interval:
     """Score interval of a proportion; honest at 0 and 1 and for small ``n`` (Wilson 1927).
 
-    ``n = 0`` says nothing: the estimate is NaN and the interval [0, 1].
+    ``successes`` may be broken: where each of ``n`` was seen several times, the sum of its shares. ``n = 0``
+    says nothing: the estimate is NaN and the interval [0, 1].
     """
     if not 0 <= successes <= n:
         raise ValueError(f"expected 0 <= successes <= n, got {successes} of {n}")
@@ -42,30 +43,19 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
     return Interval(share, low, 1.0 if successes == n else min(1.0, centre + half))
 
 
-def bootstrap_interval(
-    values: Sequence[float], seed: int, level: float = 0.95, resamples: int = 9999
-) -> Interval:
-    """Interval of the mean of at least two independent values: BCa bootstrap (Efron 1987).
+def share_difference(wins: float, losses: float, n: int, level: float = 0.95) -> Interval:
+    """Interval of the difference of two proportions on the same ``n`` things: (wins − losses) ÷ n.
 
-    The seed and nothing else decides the resampling, so the same values give the same interval. With less
-    than about ten values it is too narrow; use ``paired_interval`` for differences over a few seeds.
+    It keeps its level where nearly all are ties, where few are seen, and where one side has won them all
+    (Bonett & Price 2012). ``wins`` and ``losses`` may be broken, as in ``wilson``. ``n = 0`` says nothing.
     """
-    data = np.asarray(values, dtype=float)
-    if data.size < 2:
-        raise ValueError(f"expected at least two values, got {data.size}")
-    mean = float(data.mean())
-    if np.ptp(data) == 0:
-        return Interval(mean, mean, mean)
-    found = stats.bootstrap(
-        (data,),
-        np.mean,
-        n_resamples=resamples,
-        confidence_level=level,
-        method="BCa",
-        batch=max(1, 1_000_000 // data.size),  # values held at once: bounds memory on long lists
-        random_state=Draw(seed)("bootstrap"),
-    ).confidence_interval
-    return Interval(mean, float(found.low), float(found.high))
+    if min(wins, losses) < 0 or wins + losses > n:
+        raise ValueError(f"expected wins and losses among {n}, got {wins} and {losses}")
+    up, down = (wins + 1) / (n + 2), (losses + 1) / (n + 2)
+    z = float(stats.norm.ppf((1 + level) / 2))
+    half = z * math.sqrt((up + down - (up - down) ** 2) / (n + 2))
+    estimate = (wins - losses) / n if n else math.nan
+    return Interval(estimate, max(up - down - half, -1.0), min(up - down + half, 1.0))
 
 
 FEW = 6

@@ -196,6 +196,11 @@ def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
             "--adapter: expected nothing but --holdout, --routing, --json, --host, --chat, --dry-run, "
             "got --sft, --per-cell: leave it out",
         ),
+        (
+            ["evaluate", "x", "--holdout", "y", "--shift", "wording"],
+            "--holdout: expected no --shift beside it",
+        ),
+        (["evaluate", "x", "--selection-max-samples", "3"], "expected --selection FILE beside it"),
         (["evaluate", "x", "--again", "--json", "-"], "--again: expected nothing but --host, got --json"),
         (["list", "operaters"], "did you mean 'operators'?"),
         (["explain", "strategies", "ecolgy"], "did you mean 'ecology'?"),
@@ -210,6 +215,18 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert expected in said.error
     assert said.code == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_candidates_are_not_chosen_on_the_questions_of_their_exam(
+    symbiont: Symbiont, lived: Path, tmp_path: Path
+) -> None:
+    question = {"prompt": "math.add: 1+1\n", "target": "=2", "family": "math.add", "depth": "short"}
+    other = {**question, "prompt": "math.add: 1+2\n", "target": "=3"}
+    for name, some in (("exam", [question]), ("selection", [other, question])):
+        (tmp_path / name).write_text("\n".join(map(json.dumps, some)))
+    said = symbiont("evaluate", lived, "--holdout", tmp_path / "exam", "--selection", tmp_path / "selection")
+    assert said.code == 2
+    assert "expected other questions than those that are asked, got 1 of them" in said.error
 
 
 def test_a_run_that_exists_is_not_started_again(symbiont: Symbiont, lived: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.jobs import HOST_JOB, Job, Stopped, carry_out, choose
 from symbiont_ecology.evaluation.protocol import Arm, FlipPlan, Protocol
 from symbiont_ecology.evaluation.suite import reported_jobs, tuning_jobs
@@ -115,6 +116,18 @@ def test_a_job_that_is_told_to_stop_stops_and_goes_on(tmp_path: Path) -> None:
 def test_the_bare_host_shows_its_ceiling(tmp_path: Path) -> None:
     found = carry_out(HOST_JOB, protocol(), tmp_path, lambda: False, ToyHost())
     assert set(found["systems"]["host"]["bits"]) == {"in-distribution", "retention", "ceiling"}
+
+
+def test_a_ceiling_that_is_asked_for_is_asked_once(tmp_path: Path) -> None:
+    plan = protocol(shifts=("in-distribution", "ceiling"))
+    found = carry_out(HOST_JOB, plan, tmp_path, lambda: False, ToyHost())["systems"]["host"]["bits"]
+    assert {len(answers) for cells in found.values() for answers in cells.values()} == {plan.per_cell}
+
+
+def test_a_flip_needs_two_families() -> None:
+    plan = protocol(set=("tasks.families=[math.add]", "tasks.depths=[short]"))
+    with pytest.raises(ConfigError, match="two families or more"):
+        plan.flipped(plan.config("single", 1.0, 0))
 
 
 def test_arms_that_share_runs_have_no_jobs_and_both_ways_of_answering(tmp_path: Path) -> None:

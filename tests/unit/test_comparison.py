@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from symbiont_ecology.analysis.comparison import summarise
+from symbiont_ecology.analysis.comparison import area, summarise
 from symbiont_ecology.analysis.figures import draw_all
 from symbiont_ecology.analysis.outcomes import Outcomes
 from symbiont_ecology.analysis.page import excerpt, render
@@ -133,6 +133,23 @@ def test_retention_is_of_what_the_host_could_do(whole: Outcomes, summary: dict[s
         assert np.mean(kept) == pytest.approx(share, abs=0.03)
 
 
+def test_retention_alone_of_a_host_that_could_do_nothing_says_nothing() -> None:
+    made = {**protocol(2), "shifts": ["retention", *SHIFTS[:1]]}
+    found = list(rows(2))
+    answers = found[0]["systems"]["host"]["bits"]["retention"]
+    answers |= dict.fromkeys(answers, "0" * PER_CELL)
+    summary = summarise(Outcomes(made, found))
+    assert "retention" not in summary["accuracy"]["4"]
+    assert summary["retention"]["arms"] == {}
+
+
+def test_a_seed_that_lacks_a_budget_is_not_compared_in_area(whole: Outcomes) -> None:
+    late = (row for row in whole.rows if (row["arm"], row.get("budget"), row["seed"]) == ("ecology", 4, 0))
+    without = next(row for row in late if row["kind"] == "main")
+    found = summarise(Outcomes(whole.protocol, [row for row in whole.rows if row is not without]))
+    assert len(found["retention"]["differences"]["single"]["seeds"]) == 7
+
+
 def test_nothing_is_claimed_of_families_in_general_from_one_of_them() -> None:
     """The seeds agree, the families do not: p is small, and the interval holds 0."""
     found = list(rows(8))
@@ -165,6 +182,12 @@ def test_every_part_of_a_suite_makes_a_page(whole: Outcomes, tmp_path: Path, cou
     assert "nan" not in page
     assert "| ecology |" in excerpt(some, found)
     tell_comparison(some, found, Console(file=io.StringIO(), width=200))
+
+
+def test_steps_too_short_for_a_question_leave_no_gap(whole: Outcomes) -> None:
+    row = next(row for row in whole.rows if row["kind"] == "flip")
+    still = {**row, "legs": [{**leg, "train_flops": 4e9} for leg in row["legs"]]}
+    assert 0 < area(still, "learned") < 1
 
 
 def test_what_cannot_be_compared_is_said_in_words(whole: Outcomes) -> None:

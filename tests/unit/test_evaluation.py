@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asked import FAMILIES, accuracy, foreign, graded
+from symbiont_ecology.config import Flip
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Cost
@@ -21,7 +22,7 @@ from symbiont_ecology.evaluation.answers import Answer
 from symbiont_ecology.evaluation.asked import Asked
 from symbiont_ecology.evaluation.biography import biography
 from symbiont_ecology.evaluation.journal import again, note
-from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Candidates, difference
+from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Candidates, Evaluation, difference
 from symbiont_ecology.evaluation.questions import (
     Question,
     write_questions,
@@ -115,11 +116,39 @@ def test_an_accuracy_lies_within_its_interval(verdicts: list[float]) -> None:
 
 
 def test_a_difference_needs_the_same_questions() -> None:
-    assert difference(graded([1.0] * 40), graded([0.0] * 40)).low > 0.9
+    assert difference(graded([1.0] * 40), graded([0.0] * 40))["low"] > 0.8
     same = difference(graded([1.0, 0.0] * 20), graded([1.0, 0.0] * 20))
-    assert (same.low, same.estimate, same.high) == (0, 0, 0)
+    assert (same["estimate"], same["mcnemar_p"]) == (0, 1)
+    assert same["low"] == -same["high"]
     with pytest.raises(ValueError, match="same questions"):
         difference(graded([1.0, 0.0]), graded([1.0]))
+
+
+def test_what_is_asked_in_five_ways_counts_once(candidates: Candidates) -> None:
+    plain = candidates.questions(10)
+    in_all_ways = candidates.questions(10, ["perturbed", "perturbed"])
+    assert len(in_all_ways) == len(PERTURBATIONS) * len(plain)
+
+    def answered(questions: list[Question], share: float) -> Evaluation:
+        """Right in the first share of them, by what they ask."""
+        known = sorted({one.asked for one in questions})
+        right = set(known[: round(share * len(known))])
+        answers = [Answer(one, HOST, "", float(one.asked in right), Cost()) for one in questions]
+        return replace(graded([1.0]), answers=tuple(answers))
+
+    assert answered(in_all_ways, 0.75).accuracy() == answered(plain, 0.75).accuracy()
+    better, worse = ([answered(some, share) for some in (plain, in_all_ways)] for share in (0.7, 0.5))
+    assert difference(better[0], worse[0]) == pytest.approx(difference(better[1], worse[1]))
+
+
+def test_a_run_whose_world_changed_for_good_is_judged_by_what_holds_there(tmp_path: Path) -> None:
+    plan = toy_config(0, 6)
+    flip = Flip(families=plan.tasks.families[:1], at_flops=1.0)
+    plan = plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"flip": flip})})
+    start(plan, tmp_path / "run", host=ToyHost())
+    family = task_families.build(flip.families[0])
+    asked = Candidates.of_run(tmp_path / "run").questions(3)
+    assert {one.item.convention for one in asked if one.item and one.family == family.name} == {family.rarest}
 
 
 def test_a_biography_adds_up(run: Path) -> None:

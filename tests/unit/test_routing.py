@@ -211,7 +211,7 @@ def test_routed_portfolios_beat_the_bare_host(candidates: Candidates, questions:
     bare = accuracy(candidates, questions, "host")
     for routing in ("single", "cell", "learned"):
         gain = difference(accuracy(candidates, questions, routing), bare)
-        assert gain.low > 0.1, (routing, gain)
+        assert gain["low"] > 0.1, (routing, gain)
     assert 0.1 < bare.accuracy().estimate < 0.6
 
 

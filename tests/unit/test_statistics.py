@@ -11,9 +11,7 @@ from scipy import stats
 
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.statistics import (
-    Interval,
     area_under,
-    bootstrap_interval,
     crossed_bootstrap,
     detectable,
     false_discovery,
@@ -21,6 +19,7 @@ from symbiont_ecology.statistics import (
     interquartile_mean,
     mcnemar,
     paired_interval,
+    share_difference,
     sign_flip,
     wilson,
 )
@@ -45,21 +44,22 @@ def test_wilson_refuses_more_successes_than_trials() -> None:
         wilson(3, 2)
 
 
-def test_the_bootstrap_covers_the_mean_about_as_often_as_it_says() -> None:
-    intervals = [
-        bootstrap_interval(Draw(0)("normal", trial).normal(3.0, 1.0, 20).tolist(), trial, resamples=400)
-        for trial in range(200)
-    ]
-    covered = sum(interval.low <= 3.0 <= interval.high for interval in intervals)
-    assert 0.88 <= covered / len(intervals) <= 0.99
+@pytest.mark.parametrize(
+    ("n", "wins", "losses"), [(40, 0.02, 0.0), (40, 0.05, 0.02), (100, 0.3, 0.2), (40, 0.95, 0.0)]
+)
+def test_differences_of_shares_are_covered_as_often_as_they_say(n: int, wins: float, losses: float) -> None:
+    counts = np.random.default_rng(0).multinomial(n, [wins, losses, 1 - wins - losses], size=400)
+    found = [share_difference(won, lost, n) for won, lost, _ in counts.tolist()]
+    assert np.mean([one.low <= wins - losses <= one.high for one in found]) >= 0.94
 
 
-def test_the_bootstrap_depends_on_the_seed_alone() -> None:
-    values = Draw(0)("values").normal(size=20).tolist()
-    assert bootstrap_interval(values, 1) == bootstrap_interval(values, 1) != bootstrap_interval(values, 2)
-    assert bootstrap_interval([0.5, 0.5], 1) == Interval(0.5, 0.5, 0.5)
-    with pytest.raises(ValueError, match="at least two values, got 1"):
-        bootstrap_interval([0.5], 1)
+def test_one_side_that_wins_all_proves_no_certainty() -> None:
+    assert share_difference(5, 0, 5).low < 0.8
+    tied = share_difference(0, 0, 20)
+    assert tied.low == -tied.high < 0
+    assert share_difference(2, 1, 9).low == -share_difference(1, 2, 9).high
+    with pytest.raises(ValueError, match="among 3, got 2 and 2"):
+        share_difference(2, 2, 3)
 
 
 @given(st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=2, max_size=12))

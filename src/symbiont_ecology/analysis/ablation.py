@@ -84,7 +84,7 @@ def _measured(outcomes: Outcomes, arm: str) -> Iterator[tuple[str, list[float]]]
     assert verdicts is not None
     yield "accuracy", verdicts.by_seed()
     retained = look(outcomes, arm, budget, "retention")
-    if retained is not None and outcomes.could.any():
+    if retained is not None:
         yield "retention", retained.by_seed()
     yield "coverage", covered(verdicts)
     yield "energy", [row["train"]["flops"] / max(row["solved"], 1.0) for row in rows]
@@ -186,11 +186,10 @@ def _introduction(results: Mapping[str, Any]) -> str:
         f"{about[:1].upper()}{about[1:]} with and without each mechanism: "
         f"{len(protocol['seeds'])} seeds each, {flops:.3g} useful training FLOPs a run "
         f"(the worst is {100 * off:.1f} % off), the same {protocol['per_cell']} held-out questions per cell. "
-        "Knobs were chosen on other seeds: all was fixed, "
-        "under the hash below, before any of these ran. An effect is *with minus without*, a mean over "
-        "paired seeds with its 95 % interval (Student's t); bold is what holds: q below "
-        f"{protocol['level']:g} and an interval without 0. *Coverage*: cells with half of the held-out "
-        "answers right. *MFLOPs per right answer*: in practice, all of training by its right answers, so "
+        "All knobs were fixed, under the hash below, before any of these ran. An effect is *with minus "
+        "without*, a mean over paired seeds with its 95 % interval (Student's t); bold is what holds: "
+        f"q below {protocol['level']:g} and an interval without 0. *Coverage*: cells with half of the "
+        "held-out answers right. *MFLOPs per right answer*: in practice, all of training by its right answers, so "
         "asking more of what is hard raises it; in use, what answering held-out questions took. Less of "
         "either is better."
     )
@@ -211,7 +210,8 @@ def _certainties(results: Mapping[str, Any], tests: int) -> str:
         f"q: p of an exact sign-flip test over the seeds, adjusted for false discoveries among all {tests} "
         "tests of this page (Benjamini & Hochberg). Behind ≥: the effect that so many seeds find four times "
         f"out of five, at p < .05 before adjusting. With {seeds} seeds the q of a lone effect is "
-        f"{smallest_q(tests, seeds):.2g} at best. A mechanism that never acted has no row here."
+        f"{smallest_q(tests, seeds):.2g} at best. *No change*: alike in every seed. A mechanism that never "
+        "acted has no row here."
     )
 
 
@@ -228,4 +228,6 @@ def _effect(name: str, found: Mapping[str, Any]) -> str:
 
 def _certainty(name: str, found: Mapping[str, Any]) -> str:
     measure = MEASURES[name]
+    if not any(found["seeds"]):
+        return "no change"
     return f"q = {found['p_adjusted']:.2g}, ≥ {measure.scale * found['detectable']:{measure.form}}"

@@ -158,8 +158,6 @@ def _peer(outcomes: Outcomes) -> dict[str, Any]:
 def _retention(outcomes: Outcomes) -> dict[str, Any]:
     """Skill against retention of what the bare host could do; the area of the frontier over the budgets."""
     arms = dict[str, Any]()
-    if not outcomes.could.any():
-        return {}
     areas: dict[str, dict[int, float]] = {}
     for arm in outcomes.arms:
         points: dict[str, list[list[float]]] = {}
@@ -173,8 +171,9 @@ def _retention(outcomes: Outcomes) -> dict[str, Any]:
             points[f"{budget:g}"] = [list(pair) for pair in pairs]
             for seed, pair in zip(skill.seeds, pairs, strict=True):
                 by_seed.setdefault(seed, []).append(pair)
-        if points:
-            areas[arm] = {seed: hypervolume(found) for seed, found in by_seed.items()}
+        if points:  # a seed that lacks a budget has another frontier
+            most = max(map(len, by_seed.values()))
+            areas[arm] = {seed: hypervolume(found) for seed, found in by_seed.items() if len(found) == most}
             volumes = list(areas[arm].values())
             arms[arm] = {"points": points, "hypervolume": volumes, "mean": _mean(volumes)}
     return {"arms": arms, "differences": _against_main(outcomes, areas)}
@@ -271,9 +270,10 @@ def area(row: Mapping[str, Any], routing: str, sides: Sequence[bool] = SIDES["al
     """
     heights = []
     for phase in ("flipped", "back"):
-        legs = [leg for leg in row["legs"] if leg["phase"] == phase]
-        values = [_height(row, leg, routing, sides) for leg in legs]
-        heights.append(area_under([leg["train_flops"] for leg in legs], values))
+        legs = {leg["train_flops"]: leg for leg in row["legs"] if leg["phase"] == phase}
+        values = [_height(row, leg, routing, sides) for leg in legs.values()]
+        # In a trial the steps may be too short for a single question.
+        heights.append(area_under(list(legs), values) if len(legs) > 1 else values[0])
     return _mean(heights)
 
 
@@ -285,14 +285,13 @@ def _at_zero(row: Mapping[str, Any], routing: str) -> float:
 def views_of(outcomes: Outcomes) -> list[str]:
     """The rows of the tables: shifts, with in-distribution cells of each kind apart."""
     kinds = [kind for kind in KINDS if outcomes.cells(kind)]
-    others = [shift for shift in outcomes.shifts[1:] if shift != "retention" or outcomes.could.any()]
-    return [*outcomes.shifts[:1], *kinds, *others]
+    return [*outcomes.shifts[:1], *kinds, *outcomes.shifts[1:]]
 
 
 def look(outcomes: Outcomes, arm: str, budget: float, view: str) -> Verdicts | None:
-    """An arm's verdicts in a view. Retention asks only for what the bare host could do."""
+    """An arm's verdicts in a view. Retention asks only for what the bare host could do, if anything."""
     found = outcomes.verdicts(arm, budget, "in-distribution" if view in KINDS else view)
-    if found is None:
+    if found is None or (view == "retention" and not outcomes.could.any()):
         return None
     if view in KINDS:
         return found.only(outcomes.cells(view))

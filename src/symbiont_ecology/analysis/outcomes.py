@@ -60,9 +60,7 @@ class Verdicts:
 
     def only(self, cells: Iterable[str]) -> Verdicts:
         """The questions of some cells."""
-        wanted = set(cells)
-        kept = [index for index, cell in enumerate(self.cells) if cell in wanted]
-        return Verdicts(self.values[:, kept], tuple(self.cells[index] for index in kept), self.seeds)
+        return self.where(np.isin(self.cells, list(cells)))
 
     def where(self, chosen: np.ndarray) -> Verdicts:
         """The questions that a mask chooses."""

@@ -109,7 +109,8 @@ def _plan(name: str, overrides: Sequence[str], generations: int, full: int, out:
 
 
 def _ended(config: RunConfig, generations: int) -> RunConfig:
-    loop = config.run.model_copy(update={"generations": generations, "train_flops": None})
+    ends = {"generations": generations, "train_flops": None, "train_tokens": None}
+    loop = config.run.model_copy(update=ends)
     return config.model_copy(update={"run": loop})
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.engine.run import Finished, Watcher
     from symbiont_ecology.evaluation.measure import Evaluation
-    from symbiont_ecology.evaluation.questions import Question
 
 ARMS = {"ecology": "demo", "single": "demo_single"}
 """Folder of each arm below the demo's, and its preset."""
@@ -153,7 +153,7 @@ def _compare(folder: Path, per_cell: int) -> dict[str, Any]:
     from symbiont_ecology.evaluation.asked import Asked
     from symbiont_ecology.evaluation.biography import biography
     from symbiont_ecology.evaluation.journal import note
-    from symbiont_ecology.evaluation.measure import Candidates, difference, interval_values
+    from symbiont_ecology.evaluation.measure import Candidates, difference
     from symbiont_ecology.evaluation.questions import write_questions
     from symbiont_ecology.events import read_events
 
@@ -176,13 +176,12 @@ def _compare(folder: Path, per_cell: int) -> dict[str, Any]:
     }
     lives = {arm: biography(read_events(folder / arm / "events.jsonl")) for arm in ARMS}
     differences = {
-        f"ecology - {other}": interval_values(difference(found["ecology"], found[other]))
-        for other in ("host", "single")
+        f"ecology - {other}": difference(found["ecology"], found[other]) for other in ("host", "single")
     }
     summary = {
         "schema": 1,
         "seed": ecology.config.seed,
-        "questions": _sizes(questions),
+        "questions": Counter(one.cell for one in questions),
         "arms": {name: evaluation.summary() for name, evaluation in found.items()},
         "differences": differences,
         "lives": {arm: vars(life) for arm, life in lives.items()},
@@ -190,13 +189,6 @@ def _compare(folder: Path, per_cell: int) -> dict[str, Any]:
     _tell_accuracy(found, differences)
     _tell_lives({arm: vars(life) for arm, life in lives.items()})
     return summary
-
-
-def _sizes(questions: list[Question]) -> dict[str, int]:
-    cells: dict[str, int] = {}
-    for question in questions:
-        cells[f"{question.family}/{question.depth}"] = cells.get(f"{question.family}/{question.depth}", 0) + 1
-    return cells
 
 
 def _tell_accuracy(found: dict[str, Evaluation], differences: dict[str, dict[str, float]]) -> None:

@@ -137,6 +137,8 @@ def tell_next(finished: Finished, config: RunConfig, folder: Path) -> None:
     longer = f"run.generations={2 * max(config.run.generations, 1)}"
     if budget is not None:
         longer += f" run.train_flops={2 * budget:.3g}"
+    if config.run.train_tokens is not None:
+        longer += f" run.train_tokens={2 * config.run.train_tokens:.3g}"
     print(f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, run in {folder}")
     print(f"next:     {typed()} evaluate {folder} --routing learned")
     print(f"          {typed()} resume {folder} {longer}")
@@ -180,6 +182,8 @@ def tell_plan(config: RunConfig, folder: Path) -> None:
     length = f"{loop.generations} generations"
     if loop.train_flops is not None:
         length += f", or until {loop.train_flops:.3g} useful FLOPs are spent"
+    if loop.train_tokens is not None:
+        length += f", or until training took {loop.train_tokens:.3g} tokens"
     rows = getattr(strategy, "questions", 0) * getattr(strategy, "samples", 1) * len(cells)
     is_taken = (folder / "config.yaml").exists()
     families, depths = " ".join(config.tasks.families), " ".join(config.tasks.depths)

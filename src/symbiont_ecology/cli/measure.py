@@ -50,6 +50,8 @@ GOES_WITH = {
     "again": ("folder", "host"),
 }
 """What ``evaluate`` heeds beside an option; all else would be ignored, so it is refused."""
+INSTEAD_OF = {"holdout": ("shift", "per_cell"), "routing_map": ("routing",)}
+"""What an option leaves without meaning."""
 
 
 def evaluate(
@@ -135,6 +137,13 @@ def _check_together(context: typer.Context) -> None:
             raise ConfigError(
                 f"evaluate {flags[one]}: expected nothing but {fine}, got {', '.join(ignored)}: leave it out"
             )
+    for one, pointless in INSTEAD_OF.items():
+        if one in given and (ignored := [flags[name] for name in given if name in pointless]):
+            raise ConfigError(
+                f"evaluate {flags[one]}: expected no {' or '.join(ignored)} beside it: leave it out"
+            )
+    if "selection_max_samples" in given and "selection" not in given:
+        raise ConfigError("evaluate --selection-max-samples: expected --selection FILE beside it")
 
 
 def _save(json_file: Path | None, record: dict[str, Any]) -> None:
@@ -152,6 +161,7 @@ def _examine(folder: Path, asked: Asked, sft: Path | None, host: str | None) -> 
     candidates = Candidates.of_run(folder, is_kept=True)
     # Before the host is loaded: a wrong word or file costs no time.
     questions, selection = asked.questions(candidates), asked.selected(candidates)
+    _check_apart(questions, selection)
     asked.way(candidates)
     config = _as_wide(on_host(candidates.config, host), stated_rank(sft) if sft else 0)
     world = build_host(config)
@@ -160,6 +170,15 @@ def _examine(folder: Path, asked: Asked, sft: Path | None, host: str | None) -> 
     for name, evaluation in exam.systems.items():
         note(evaluation, candidates, exam.asked[name])
     return exam
+
+
+def _check_apart(questions: list[Question], selection: list[Question]) -> None:
+    """Who is chosen on the very questions that it is examined on looks better than it is."""
+    if both := {one.prompt for one in questions} & {one.prompt for one in selection}:
+        raise ConfigError(
+            f"evaluate --selection: expected other questions than those that are asked, got {len(both)} of "
+            f"them, such as {min(both)!r:.60}: take them out of one of the two"
+        )
 
 
 def _as_wide(config: RunConfig, rank: int) -> RunConfig:
@@ -198,6 +217,7 @@ def transfer(
 ) -> None:
     """Ask every family's best organelle the questions of all families."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from symbiont_ecology.engine.build import build_host
@@ -217,7 +237,7 @@ def transfer(
         table.add_column(column, justify="right" if column.isdigit() else "left", no_wrap=True)
     for owner, row in {"(host)": found["host"], **found["accuracy"]}.items():
         label = f"{names.index(owner) + 1:2d} {owner}" if owner in names else f"   {owner}"
-        table.add_row(label, *(f"{100 * row[name]:.0f}" for name in names))
+        table.add_row(escape(label), *(f"{100 * row[name]:.0f}" for name in names))
     stream = text_stream(json_file)
     Console(file=stream).print(table)
     gains = {kind: gain for kind, gain in found["gain"].items() if gain is not None}
@@ -271,6 +291,7 @@ def _rehearse(
     else:
         candidates = Candidates.of_run(folder)
         questions, selection = asked.questions(candidates), asked.selected(candidates)
+        _check_apart(questions, selection)
         asked.way(candidates)
         if sft is not None:
             stated_rank(sft)
@@ -306,6 +327,7 @@ def progress(what: str) -> Iterator[Watch]:
 def tell_exam(exam: Exam, stream: TextIO) -> None:
     """A table of accuracies by family and system, differences, and what it costs."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     main, console = exam.systems[exam.main], Console(file=stream)
@@ -316,7 +338,7 @@ def tell_exam(exam: Exam, stream: TextIO) -> None:
     counts = main.summary()["families"]
     for family in counts:
         found = (f"{100 * shares[name][family].estimate:.0f} %" for name in exam.systems)
-        table.add_row(family, str(counts[family]["questions"]), *found)
+        table.add_row(escape(family), str(counts[family]["questions"]), *found)
     totals = {name: one.accuracy() for name, one in exam.systems.items()}
     shown = (f"{100 * one.estimate:.1f} %" for one in totals.values())
     table.add_row("all", str(len(main.answers)), *shown, style="bold")
@@ -347,6 +369,7 @@ def tell_exam(exam: Exam, stream: TextIO) -> None:
 def tell_evaluation(evaluation: Evaluation, stream: TextIO) -> None:
     """A table of accuracies and one line on who answered."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     summary = evaluation.summary()
@@ -355,7 +378,7 @@ def tell_evaluation(evaluation: Evaluation, stream: TextIO) -> None:
     table.add_column("questions", justify="right")
     table.add_column("right, with 95 % interval", justify="right")
     for family, share in evaluation.by_family().items():
-        table.add_row(family, str(summary["families"][family]["questions"]), percent(share))
+        table.add_row(escape(family), str(summary["families"][family]["questions"]), percent(share))
     table.add_row("all", str(summary["questions"]), percent(evaluation.accuracy()), style="bold")
     console = Console(file=stream)
     console.print(table)

@@ -261,10 +261,17 @@ def _tell_result(plan: Protocol, folder: Path, is_ci: bool, json_file: Path | No
 
 def _of_suite(folder: Path) -> tuple[Protocol, list[dict[str, Any]], dict[str, Any]]:
     """The protocol of a suite, its outcomes so far, and how its arms were tuned."""
+    from pydantic import ValidationError
+
     from symbiont_ecology.evaluation.protocol import Protocol
     from symbiont_ecology.evaluation.suite import PROTOCOL_FILE, TUNED_FILE, outcomes
 
-    protocol = Protocol.model_validate_json((folder / PROTOCOL_FILE).read_text(encoding="utf-8"))
+    try:
+        protocol = Protocol.model_validate_json((folder / PROTOCOL_FILE).read_text(encoding="utf-8"))
+    except ValidationError as error:
+        raise RunError(
+            f"{folder / PROTOCOL_FILE}: not a protocol of this version: make the suite anew"
+        ) from error
     rows = list(outcomes(protocol, folder))
     return protocol, rows, json.loads((folder / TUNED_FILE).read_text(encoding="utf-8"))
 

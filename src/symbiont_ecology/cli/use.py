@@ -10,7 +10,7 @@ import typer
 
 from symbiont_ecology.cli.live import typed
 from symbiont_ecology.cli.measure import HostOption, RoutingOption, on_host, prepare, write_json
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from symbiont_ecology.ecology import EcologyState, Organelle
@@ -38,6 +38,8 @@ def infer(
         )
     candidates = Candidates.of_run(folder)
     text = sys.stdin.read() if prompt == "-" else prompt
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise DataError("infer: expected a prompt in UTF-8, got bytes that are none")
     question = Question("prompt", candidates.finished(text), "", "", "", max_new_tokens)
     way = find_routing(routing)  # before the host: a wrong word costs no time
     world = build_host(on_host(candidates.config, host))

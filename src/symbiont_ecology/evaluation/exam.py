@@ -14,15 +14,9 @@ from typing import Any
 from symbiont_ecology.engine.world import Host
 from symbiont_ecology.evaluation.answers import Watch, quietly
 from symbiont_ecology.evaluation.asked import Asked
-from symbiont_ecology.evaluation.measure import (
-    Candidates,
-    Evaluation,
-    difference,
-    interval_values,
-)
+from symbiont_ecology.evaluation.measure import Candidates, Evaluation, difference
 from symbiont_ecology.evaluation.questions import Question
 from symbiont_ecology.evaluation.robustness import robustness
-from symbiont_ecology.statistics import mcnemar
 
 RESELECTED = "*"
 """Behind the name of a routing whose candidates were judged on selection questions."""
@@ -43,7 +37,7 @@ class Exam:
         return {
             "systems": {name: one.summary() for name, one in self.systems.items()},
             "differences": {
-                name: _difference(main, one) for name, one in self.systems.items() if name != self.main
+                name: difference(main, one) for name, one in self.systems.items() if name != self.main
             },
             "robustness": robustness(main.answers),
             "train_flops": self.train_flops,
@@ -82,10 +76,3 @@ def sit(
         systems |= {name: one.answered(chosen, questions, host, watch) for name, one in anew.items()}
         wanted, main = wanted | anew, main + RESELECTED
     return Exam(systems, wanted, main, candidates.portfolio.state.spent.flops)
-
-
-def _difference(main: Evaluation, other: Evaluation) -> dict[str, Any]:
-    """On the same questions: bootstrap interval, and McNemar's exact test."""
-    pairs = list(zip(main.verdicts, other.verdicts, strict=True))
-    wins, losses = sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)
-    return {**interval_values(difference(main, other)), "mcnemar_p": mcnemar(wins, losses)}

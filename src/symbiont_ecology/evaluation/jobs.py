@@ -262,7 +262,7 @@ def _bare(task: Task) -> dict[str, Any]:
 
 def bare_host(protocol: Protocol, config: RunConfig, host: Host, book: Path) -> dict[str, Any]:
     """The bare host on every shift, and where each cell's convention is told: its ceiling."""
-    questions = questions_of(protocol, config, (*protocol.shifts, "ceiling"))
+    questions = questions_of(protocol, config, tuple(dict.fromkeys((*protocol.shifts, "ceiling"))))
     examiner = Examiner(host, {}, AnswerBook(book), host.fingerprint())
     answers = examiner.ask(questions, [HOST] * len(questions))
     evaluation = Evaluation(HOST, HOST, examiner.fingerprint, tuple(answers))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.engine.ration import milestones, stage
 from symbiont_ecology.engine.run import check_host, read_config
 from symbiont_ecology.engine.world import Host
 from symbiont_ecology.evaluation.answers import Answer, Examiner, Watch, quietly
@@ -23,7 +24,8 @@ from symbiont_ecology.evaluation.questions import Question, families_of
 from symbiont_ecology.evaluation.routings import Routing, find_routing
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.statistics import Interval, bootstrap_interval, wilson
+from symbiont_ecology.statistics import Interval, mcnemar, share_difference, wilson
+from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.weights.peft_files import read_peft
 
 ANSWERS_FILE = "answers.sqlite"
@@ -59,14 +61,14 @@ class Evaluation:
         return sum(one.flops for one in self.answers)
 
     def accuracy(self) -> Interval:
-        """Share of right answers with its 95 % Wilson interval."""
-        return _share(self.verdicts)
+        """Share of right answers with its 95 % Wilson interval, for which what is asked counts once."""
+        return _share(self.answers)
 
     def by_family(self) -> dict[str, Interval]:
         """The same for every family that occurs."""
         families = families_of([one.question for one in self.answers])
         return {
-            family: _share([one.verdict for one in self.answers if one.question.family == family])
+            family: _share([one for one in self.answers if one.question.family == family])
             for family in families
         }
 
@@ -88,9 +90,7 @@ class Evaluation:
                 for family, share in self.by_family().items()
             },
             "shifts": {
-                shift: interval_values(
-                    _share([one.verdict for one in self.answers if one.question.shift == shift])
-                )
+                shift: interval_values(_share([one for one in self.answers if one.question.shift == shift]))
                 for shift in dict.fromkeys(one.question.shift for one in self.answers)
                 if shift
             },
@@ -154,7 +154,13 @@ class Candidates:
         self, per_cell: int, shifts: Sequence[str] = ("in-distribution",), seed: int = 0
     ) -> list[Question]:
         """Holdout questions of the run's own task mix."""
-        return draw_shifts(mixture(self.config), shifts, per_cell, seed)
+        return draw_shifts(self.tasks, tuple(dict.fromkeys(shifts)), per_cell, seed)
+
+    @property
+    def tasks(self) -> TaskMixture:
+        """The run's task mix in the conventions that are in force where it stands."""
+        reached, _ = stage(self.portfolio.state, milestones(self.config))
+        return mixture(self.config).at(reached)
 
     def asked(self, question: Question) -> Question:
         """A question from a file, with the line end that the run's own prompts have."""
@@ -162,7 +168,7 @@ class Candidates:
 
     def finished(self, text: str) -> str:
         """A prompt as someone typed it, with the line end that the run's own prompts have."""
-        tasks = mixture(self.config)
+        tasks = self.tasks
         (item,) = tasks.draw(tasks.cells[0], 1, Draw(0)("prompt"))
         return text if text.endswith("\n") or not tasks.prompt(item).endswith("\n") else f"{text}\n"
 
@@ -243,18 +249,24 @@ def evaluate_adapter(
     return Evaluation(str(folder), who, fingerprint, tuple(answers))
 
 
-def difference(better: Evaluation, worse: Evaluation, seed: int = 0) -> Interval:
-    """Accuracy of one minus that of the other on the same questions, 95 % by bootstrap over questions.
+def difference(better: Evaluation, worse: Evaluation) -> dict[str, float]:
+    """Accuracy of one minus that of the other on the same questions: 95 % interval, McNemar's exact test.
 
-    One question alone bounds nothing.
+    What is asked counts once, in however many ways it was put.
 
     Raises:
         ValueError: they did not answer the same questions.
     """
     if [one.question.id for one in better.answers] != [one.question.id for one in worse.answers]:
         raise ValueError("expected two evaluations of the same questions in the same order")
-    apart = [left - right for left, right in zip(better.verdicts, worse.verdicts, strict=True)]
-    return bootstrap_interval(apart, seed) if len(apart) > 1 else Interval(sum(apart), -1.0, 1.0)
+    apart = defaultdict[str, float](float)
+    for mine, other in zip(better.answers, worse.answers, strict=True):
+        apart[mine.question.asked] += mine.verdict - other.verdict
+    gaps = [left - right for left, right in zip(better.verdicts, worse.verdicts, strict=True)]
+    part = len(apart) / max(len(gaps), 1)
+    interval = share_difference(part * gaps.count(1.0), part * gaps.count(-1.0), len(apart))
+    wins, losses = sum(gap > 0 for gap in apart.values()), sum(gap < 0 for gap in apart.values())
+    return {**interval_values(interval), "mcnemar_p": mcnemar(wins, losses)}
 
 
 def interval_values(interval: Interval) -> dict[str, float]:
@@ -262,8 +274,9 @@ def interval_values(interval: Interval) -> dict[str, float]:
     return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
 
 
-def _share(verdicts: Sequence[float]) -> Interval:
-    return wilson(round(sum(verdicts)), len(verdicts))
+def _share(answers: Sequence[Answer]) -> Interval:
+    right, asked = sum(one.verdict for one in answers), len({one.question.asked for one in answers})
+    return wilson(right * asked / max(len(answers), 1), asked)
 
 
 def _digest(questions: Sequence[Question]) -> str:

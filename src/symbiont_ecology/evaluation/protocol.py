@@ -172,6 +172,8 @@ class Protocol(BaseModel):
         """The config with the protocol's flip; the seed draws which half of the families changes."""
         assert self.flip is not None
         names = config.tasks.families
+        if len(names) < 2:
+            raise ConfigError(f"flip: expected two families or more, half of which change, got {list(names)}")
         order = Draw(config.seed)("flip").permutation(len(names))
         half = tuple(names[index] for index in sorted(order[: len(names) // 2]))
         flip = Flip(

@@ -52,6 +52,11 @@ class Question:
         """``family/depth``."""
         return f"{self.family}/{self.depth}"
 
+    @property
+    def asked(self) -> str:
+        """What it asks, in whatever words: two of these are not independent."""
+        return self.id if self.item is None else f"{self.family}/{self.item.payload}"
+
     def verdict(self, reply: str) -> float:
         """1.0 if the reply is right, else 0.0."""
         if self.item is not None:

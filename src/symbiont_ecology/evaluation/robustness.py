@@ -16,7 +16,10 @@ from symbiont_ecology.statistics import wilson
 
 
 def robustness(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Accuracy by way of writing, and the share of brittle questions; empty where nothing was perturbed."""
+    """Accuracy by way of writing, and the share of brittle questions, if any was right.
+
+    Empty where nothing was perturbed.
+    """
     verdicts: dict[str, dict[str, float]] = defaultdict(dict)
     for one in answers:
         question, mark, way = one.question.id.rpartition(MARK)
@@ -31,5 +34,5 @@ def robustness(answers: Sequence[Answer]) -> dict[str, Any]:
             way: interval_values(wilson(round(sum(one[way] for one in verdicts.values())), len(verdicts)))
             for way in PERTURBATIONS
         },
-        "brittle": interval_values(wilson(brittle, len(right))),
+        **({"brittle": interval_values(wilson(brittle, len(right)))} if right else {}),
     }

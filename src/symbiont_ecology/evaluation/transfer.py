@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.world import Host
 from symbiont_ecology.evaluation.answers import Watch, quietly
 from symbiont_ecology.evaluation.measure import Candidates
-from symbiont_ecology.evaluation.portfolio import Portfolio
 from symbiont_ecology.evaluation.questions import Question
-from symbiont_ecology.evaluation.routings import Ask, Routing
+from symbiont_ecology.evaluation.routings import Routing
 from symbiont_ecology.evaluation.shifts import draw_shifts
+from symbiont_ecology.tasks import task_families
+from symbiont_ecology.tasks.mixture import TaskMixture
 
 JUDGED_BY = 8
 """Selection questions per cell."""
@@ -26,7 +26,7 @@ def transfer(
     Who is best is judged on selection questions. ``gain`` tells the family itself, other families of its
     convention group, and all others apart.
     """
-    tasks = mixture(candidates.config)
+    tasks = candidates.tasks
     families = tasks.families
     selection = draw_shifts(tasks, ["in-distribution"], JUDGED_BY, split="selection")
     candidates = candidates.reselected(selection, host, watch)
@@ -41,8 +41,8 @@ def transfer(
         found = candidates.evaluate(questions, host, "transfer", way=_all_to(who), watch=watch).by_family()
         table[owner] = {name: share.estimate for name, share in found.items()}
         for name, share in found.items():
-            near = name in families and families[name].group == families[owner].group
-            kind = "own" if name == owner else "group" if near else "others"
+            is_near = _group(name, tasks) == _group(owner, tasks)
+            kind = "own" if name == owner else "group" if is_near else "others"
             gains[kind].append(share.estimate - bare[name].estimate)
     return {
         "organelles": best,
@@ -52,9 +52,11 @@ def transfer(
     }
 
 
-def _all_to(who: str) -> Routing:
-    def to_one(portfolio: Portfolio, questions: Sequence[Question], ask: Ask) -> list[Any]:
-        """One organelle answers everything."""
-        return list(ask(questions, [who] * len(questions)))
+def _group(name: str, tasks: TaskMixture) -> str:
+    """The convention group of a family, which may be one that the run never met."""
+    return (tasks.families.get(name) or task_families.build(name)).group
 
-    return to_one
+
+def _all_to(who: str) -> Routing:
+    """One organelle answers everything."""
+    return lambda _, questions, ask: list(ask(questions, [who] * len(questions)))
