@@ -189,9 +189,9 @@ def _introduction(results: Mapping[str, Any]) -> str:
         "All knobs were fixed, under the hash below, before any of these ran. An effect is *with minus "
         "without*, a mean over paired seeds with its 95 % interval (Student's t); bold is what holds: "
         f"q below {protocol['level']:g} and an interval without 0. *Coverage*: cells with half of the "
-        "held-out answers right. *MFLOPs per right answer*: in practice, all of training by its right answers, so "
-        "asking more of what is hard raises it; in use, what answering held-out questions took. Less of "
-        "either is better."
+        "held-out answers right. *MFLOPs per right answer*: in practice, all of training by its right "
+        "answers, so asking more of what is hard raises it; in use, what answering held-out questions took. "
+        "Less of either is better."
     )
     if "retention" in results["measured"][protocol["main"]]:
         text += " *Retention*: of what the bare host got right, the share that is still right."
