@@ -328,7 +328,7 @@ def draw_invasion(result: Record) -> Figure:
     slopes.set(
         title="growth beyond the residents',\n% per generation", xlabel="newcomers' lead in skill, points"
     )
-    slopes.legend(fontsize=7, loc="upper left")
+    slopes.legend(fontsize=7, loc="lower right")
     return finished(figure)
 
 

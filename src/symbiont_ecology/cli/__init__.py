@@ -21,8 +21,9 @@ from symbiont_ecology.cli.doctor import doctor
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.finetune import sft
 from symbiont_ecology.cli.live import INTERRUPTED, resume, run
-from symbiont_ecology.cli.measure import evaluate, transfer
+from symbiont_ecology.cli.measure import evaluate
 from symbiont_ecology.cli.study import compare, pack, suite
+from symbiont_ecology.cli.transfer import transfer
 from symbiont_ecology.cli.use import export, infer, phylogeny
 from symbiont_ecology.errors import EcologyError
 
