@@ -70,6 +70,7 @@ mechanisms = st.fixed_dictionaries(
         "breeding": perhaps(
             at=st.integers(1000, 30_000),
             inheritance=st.sampled_from(("lamarckian", "darwinian")),
+            mutation=st.sampled_from(("clone", "svd_noise")),
         ),
         "refounding": perhaps(least=st.integers(1, 5)),
         "merging": perhaps(
@@ -238,7 +239,7 @@ def test_energy_sums_to_zero_and_the_events_explain_every_balance_after_any_hist
 EVENTFUL: dict[str, Any] = {
     "upheaval": True,
     "thrift": {"first": 2, "questions": 1, "loss": 0.5},
-    "breeding": {"at": 25_000},
+    "breeding": {"at": 25_000, "mutation": "svd_noise"},
     "refounding": {"least": 7},
     "merging": {
         "every": 2,

@@ -128,13 +128,17 @@ def test_what_parents_learned_is_handed_down_or_not(inheritance: Any, tmp_path: 
     assert steps == (3 if is_lamarckian else 0)
 
 
-def test_children_differ_from_their_parents_in_weights_and_step_size(tmp_path: Path) -> None:
-    state, world = founded(tmp_path, [adapter(1)], FAMILIES[:1], breeding={"at": 20_000}, plasticity="none")
+@pytest.mark.parametrize("mutation", ["clone", "svd_noise"])
+def test_children_differ_from_their_parents_in_step_size_and_in_weights_if_told(
+    mutation: str, tmp_path: Path
+) -> None:
+    breeding = {"at": 20_000, "mutation": mutation}
+    state, world = founded(tmp_path, [adapter(1)], FAMILIES[:1], breeding=breeding, plasticity="none")
     events = generations(1, state, world, tmp_path / "events.jsonl")
     (born,) = (event for event in events if isinstance(event, Born))
     parent, child = state.population["o1"].genome, state.population[born.id].genome
     old, new = (world.store.weights(one.weights).delta("policy") for one in (parent, child))
-    assert np.linalg.norm(new - old) > 0.01 * np.linalg.norm(old)
+    assert (np.linalg.norm(new - old) > 0.01 * np.linalg.norm(old)) == (mutation == "svd_noise")
     assert child.traits["learning_rate"] != parent.traits["learning_rate"]
 
 

@@ -22,12 +22,12 @@ MUTANTS = 0.1
 @mechanisms.register("breeding")
 @dataclass(frozen=True)
 class Breeding(Mechanism):
-    """The rich breed while there is room; a child has its parent's weights and step size, varied."""
+    """The rich breed while there is room; a child has its parent's weights, and its step size, varied."""
 
     at: NonNegativeInt = 1_000_000  # balance from which an organelle breeds, in mATP, the dowry included
     inheritance: Inheritance = "lamarckian"  # whether what parents learned is handed down (darwinian: is not)
     spread: NonNegativeFloat = 0.3  # std of a child's log step size around its parent's, >= 0
-    mutation: Spec = "svd_noise"  # operator on a child's weights
+    mutation: Spec = "clone"  # operator on a child's weights, such as svd_noise
 
     def __post_init__(self) -> None:
         with_arity(self.mutation, 1)
