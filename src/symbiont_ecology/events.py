@@ -166,7 +166,7 @@ class Resized(Event):
 
 @dataclass(frozen=True)
 class Upheaved(Event):
-    """The world was taken to have changed in some cells, ``"family/depth"``; their elites sleep now."""
+    """The world was taken to have changed in some cells, ``"family/depth"``; nobody holds them now."""
 
     cells: tuple[str, ...]
 

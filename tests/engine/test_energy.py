@@ -275,7 +275,7 @@ def test_no_energy_is_lost_where_everything_happens(tmp_path: Path) -> None:
     }
     assert happened >= {
         *(("Proposed", name) for name in ("concatenation", "thrift", "recall")),
-        *(("Born", name) for name in ("svd_noise", "refounded", "pioneer", "revived")),
+        *(("Born", name) for name in ("svd_noise", "refounded", "pioneer")),
         *(("Retired", name) for name in ("bankrupt", "catastrophe")),
         ("Resized", ""),
         ("Upheaved", ""),

@@ -35,7 +35,7 @@ class Taxon:
 def phylogeny(events: Iterable[Event]) -> dict[OrganelleId, Taxon]:
     """Everyone who ever lived, in the order of birth.
 
-    Ancestors are the parents. Who was refounded or revived has none that live, and descends from whoever had
+    Ancestors are the parents. Who was refounded has none that live, and descends from whoever had
     its weights first: weights are named by their content.
     """
     taxa: dict[OrganelleId, Taxon] = {}

@@ -1,8 +1,7 @@
 """Quality-diversity archive: the best known weights for every cell (MAP-Elites, Mouret & Clune 2015).
 
 An elite is kept with the weights that it acted with last, so an ability outlives the organelle that had it:
-the archive is the gene pool that refounded organelles come from. What held a cell before the world changed
-there sleeps in the seed bank, as seeds in the ground outlive a drought (Templeton & Levin 1979).
+the archive is the gene pool that refounded organelles come from.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from dataclasses import dataclass, field, replace
 
 from symbiont_ecology.types import BlobRef, Cell, OrganelleId
 
-SEEDS = 2
-"""How many former elites of a cell sleep in the seed bank."""
 HALF_LIFE = 50
 """Generations after which a score counts half as much, if its holder is no longer there to confirm it."""
 
@@ -34,22 +31,11 @@ class Archive:
     """Elites by cell name (``family/depth``)."""
 
     elites: dict[str, Elite] = field(default_factory=dict)
-    sleeping: dict[str, list[Elite]] = field(default_factory=dict)
-    """The seed bank: who held each cell before an upheaval, the oldest first."""
 
-    def sleep(self, cells: Iterable[str]) -> None:
-        """Empties cells; their elites go to the seed bank, which keeps the last ``SEEDS`` of each."""
+    def empty(self, cells: Iterable[str]) -> None:
+        """Nobody holds these cells any more."""
         for name in cells:
-            if (elite := self.elites.pop(name, None)) is not None:
-                self.sleeping[name] = [*self.sleeping.get(name, []), elite][-SEEDS:]
-
-    def seeds(self, cells: Iterable[str]) -> list[Elite]:
-        """The different seeds of some cells, those of most cells first."""
-        found: dict[BlobRef, list[Elite]] = {}
-        for name in cells:
-            for elite in self.sleeping.get(name, []):
-                found.setdefault(elite.weights, []).append(elite)
-        return [same[0] for same in sorted(found.values(), key=len, reverse=True)]
+            self.elites.pop(name, None)
 
     def add(self, cell: Cell, elite: Elite) -> bool:
         """Puts the elite in its cell if that is empty, held by its own earlier self, or held by a worse one.

@@ -116,11 +116,7 @@ class Retire:
 
 @dataclass(frozen=True)
 class Upheaval:
-    """The world is taken to have changed in some cells.
-
-    Nobody living is believed there any more, and the elites go to the seed bank, from which they may come
-    back if the world does.
-    """
+    """The world is taken to have changed in some cells: nobody is believed there or holds them any more."""
 
     cells: tuple[str, ...]
 

@@ -294,7 +294,7 @@ def _enter(
 
 
 def _upheave(decision: Upheaval, state: EcologyState) -> Upheaved:
-    state.archive.sleep(decision.cells)
+    state.archive.empty(decision.cells)
     void = dict.fromkeys(decision.cells, FALLEN)
     for who, organelle in state.population.items():
         state.beliefs.setdefault(who, {}).update(void)

@@ -67,8 +67,7 @@ class EcologyState:
         formers = [o.former for o in self.population.values()] + [c.former for c in self.nursery.values()]
         gone = {ref for former in formers if former for ref in (former.weights, former.memory)}
         unborn = {child.genome.weights for child in self.nursery.values()}
-        asleep = {elite.weights for seeds in self.archive.sleeping.values() for elite in seeds}
-        return living | gone | unborn | asleep | {elite.weights for elite in self.archive.elites.values()}
+        return living | gone | unborn | {elite.weights for elite in self.archive.elites.values()}
 
 
 _schema = TypeAdapter(EcologyState)

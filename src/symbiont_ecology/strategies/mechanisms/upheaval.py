@@ -1,4 +1,4 @@
-"""When the world changes: old claims lapse, pioneers come, and what sleeps in the seed bank may wake."""
+"""When the world changes: old claims lapse, and pioneers come."""
 
 from __future__ import annotations
 
@@ -30,24 +30,23 @@ UNREST = 24
 @mechanisms.register("upheaval")
 @dataclass(frozen=True)
 class Upheavals(Mechanism):
-    """Where success falls in many families at once, the fallen are opened to newcomers and former elites.
+    """Where success falls in many families at once, the fallen are opened to newcomers.
 
     Nobody is told that the world changed. Whoever is sure of an answer that is no longer right earns nothing
-    to learn from: it goes on being wrong. So a pioneer comes for the fallen families, a fresh founder, and
-    with it their former elites, should the world have changed back. All others keep their owners: that is
-    what a reset of everything cannot do. Not every cell was asked since the world changed, so for a while
+    to learn from: it goes on being wrong. So a pioneer comes for the fallen families, a fresh founder. All
+    others keep their owners: that is what a reset of everything cannot do. Whoever was right before may
+    still live when the world changes back. Not every cell was asked since the world changed, so for a while
     more families may follow.
     """
 
     level: PositiveFloat = 5.0  # alarm (ecology.watch) at which the world is taken to have changed
     pioneers: NonNegativeInt = 1  # fresh founders that come
     haste: PositiveFloat = 2.0  # their step size, in units of other founders'
-    seeds: NonNegativeInt = 3  # most former elites that are revived
 
     def tell(
         self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
     ) -> Sequence[Decision]:
-        """Nothing, or the upheaval, and pioneers and revived as far as there is room."""
+        """Nothing, or the upheaval, and pioneers as far as there is room."""
         is_shaken = any(
             one.operator == "pioneer" and state.generation - one.born < UNREST
             for one in state.population.values()
@@ -57,15 +56,9 @@ class Upheavals(Mechanism):
         fallen = _fallen(state.watches)
         if not fallen:
             return []
-        traits = dict(room.traits)
-        hasty = {**traits, "learning_rate": self.haste * traits["learning_rate"]}
-        coming = 0 if is_shaken else self.pioneers
-        fresh = [Found(hasty, scene.rank, operator="pioneer") for _ in range(coming)]
-        old = [
-            Found(traits, one.rank, one.weights, operator="revived")
-            for one in state.archive.seeds(fallen)[: self.seeds]
-        ]
-        return [Upheaval(fallen), *[*fresh, *old][: room.places]]
+        hasty = {**room.traits, "learning_rate": self.haste * room.traits["learning_rate"]}
+        coming = 0 if is_shaken else min(self.pioneers, room.places)
+        return [Upheaval(fallen), *[Found(hasty, scene.rank, operator="pioneer") for _ in range(coming)]]
 
 
 def _fallen(watches: Mapping[str, Watch]) -> tuple[str, ...]:
