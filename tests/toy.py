@@ -216,6 +216,7 @@ def toy_ecology(breed_at: int = 20_000, least: int = 4, **fields: Any) -> dict[s
             "thrift": False,
         },
         "learning_rate": 0.1,
+        "aging": 0.0,
     }
     return {"kind": "ecology", **small, **fields}
 

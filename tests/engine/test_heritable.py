@@ -119,7 +119,7 @@ def test_a_rule_for_all_leaves_the_genome_without_the_trait(tmp_path: Path) -> N
     start(toy_config(generations=12), tmp_path / "run", host=ToyHost())
     born = [event for event in read_events(tmp_path / "run/events.jsonl") if isinstance(event, Born)]
     assert any(event.parents for event in born)
-    assert {frozenset(event.traits) for event in born} == {frozenset({"learning_rate"})}
+    assert {frozenset(event.traits) for event in born} == {frozenset({"learning_rate", "aging"})}
 
 
 def test_a_run_stopped_in_the_middle_goes_on_exactly(tmp_path: Path) -> None:

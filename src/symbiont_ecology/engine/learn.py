@@ -6,6 +6,7 @@ are all that it takes.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -81,12 +82,21 @@ class _Pupil:
     lessons: Sequence[_Taught] = ()
 
 
+def step_size(traits: Mapping[str, float], updates: int) -> float:
+    """Adam's step size after so many updates: it falls with their root, from ``aging`` on.
+
+    The young learn fast, the old keep what they know. Who inherits a memory is as old as its parent.
+    """
+    aging = traits.get("aging", 0.0)
+    return traits.get("learning_rate", 0.0) / math.sqrt(1 + updates / aging if aging else 1)
+
+
 def _pupil(
     who: OrganelleId, slot: int, outcomes: list[Outcome], state: EcologyState, world: World, draw: Draw
 ) -> _Pupil:
     genome = state.population[who].genome
     weights, memory = world.store.weights(genome.weights), world.store.memory(state.population[who].memory)
-    rate = genome.traits.get("learning_rate", 0.0)
+    rate = step_size(genome.traits, memory.step)
     if not rate:  # who cannot learn (the frozen control) pays for no lesson
         return _Pupil(weights, memory, rate)
     teachings, notes = world.plasticity.learn(_lived(outcomes, memory.notes, genome.traits, world))

@@ -101,7 +101,7 @@ def budget_of(folder: Path, measure: str) -> Budget:
 
 def sft_config(config: RunConfig, learning_rate: float, rank: int, questions: int) -> RunConfig:
     """The config of SFT on the tasks and the host of another one: the arm ``sft`` of a paper pack."""
-    knobs = {"samples": 0, "questions": questions, "learning_rate": learning_rate}
+    knobs = {"samples": 0, "questions": questions, "learning_rate": learning_rate, "aging": 0.0}
     strategy = {"kind": "single", **knobs}
     host = config.host.model_copy(update={"rank": rank})
     return config.model_copy(update={"strategy": strategy, "plasticity": "supervised", "host": host})

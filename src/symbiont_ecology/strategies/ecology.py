@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import (
     HOST,
@@ -51,6 +51,7 @@ class Ecology(Asking):
     curriculum: Spec = "unmastered"  # which cells they are about
     samples: PositiveInt = 1  # rollouts per question
     learning_rate: PositiveFloat = 0.005  # founders' step size, which is heritable, > 0
+    aging: NonNegativeFloat = 100.0  # updates from which on the step size falls with their root; 0: never
     mechanisms: dict[str, dict[str, object] | bool] = field(default_factory=dict)  # knobs by name, or false
     is_mortal: ClassVar[bool] = True
 
@@ -122,7 +123,7 @@ class Ecology(Asking):
 
     @property
     def _traits(self) -> dict[str, float]:
-        return {"learning_rate": self.learning_rate}
+        return {"learning_rate": self.learning_rate, "aging": self.aging}
 
     def _affordable(self, organelle: Organelle, state: EcologyState, scene: Scene) -> int:
         """Questions that the balance pays for if every rollout is also learned from.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Trial
 from symbiont_ecology.registry import Spec
@@ -32,6 +32,7 @@ class Independent(Asking):
     curriculum: Spec = "unmastered"  # which cells they are about
     samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised plasticity
     learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
+    aging: NonNegativeFloat = 100.0  # updates from which on the step size falls with their root; 0: never
     is_mortal: ClassVar[bool] = False
 
     def found(self, scene: Scene) -> Sequence[Decision]:
@@ -60,5 +61,5 @@ class Independent(Asking):
         return min(self.learners or len(scene.tasks.names), len(scene.tasks.names))
 
     def _learner(self, niche: int, scene: Scene) -> Found:
-        traits = {"learning_rate": self.learning_rate, NICHE: float(niche)}
+        traits = {"learning_rate": self.learning_rate, "aging": self.aging, NICHE: float(niche)}
         return Found(traits, scene.rank)

@@ -31,12 +31,13 @@ class Single(Asking):
     curriculum: Spec = "unmastered"  # which cells they are about
     samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised plasticity
     learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
+    aging: NonNegativeFloat = 100.0  # updates from which on the step size falls with their root; 0: never
     reset: NonNegativeFloat = 0.0  # alarm (ecology.watch) at which it starts anew; 0: never
     is_mortal: ClassVar[bool] = False
 
     def found(self, scene: Scene) -> Sequence[Decision]:
         """The one organelle, which starts as the host itself (B = 0)."""
-        return [Found({"learning_rate": self.learning_rate}, scene.rank)]
+        return [Found({"learning_rate": self.learning_rate, "aging": self.aging}, scene.rank)]
 
     def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
         """All questions of all cells."""
