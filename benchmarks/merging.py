@@ -84,7 +84,7 @@ class Observer:
         for who, organelle in state.population.items():
             if who in self.proposed and who not in self.children:
                 self.children[who] = self._examined(organelle, state)
-            self.bred[who] += len(organelle.parents) == 1
+        self.bred.update(who for who, one in state.population.items() if len(one.parents) == 1)
         for child in self.children.values():
             child.is_alive = child.id in state.population
             child.generations += child.is_alive
@@ -152,7 +152,7 @@ def summary(worlds: Sequence[Observer]) -> dict[str, Any]:
         "per_cell": PER_CELL,
         "proposed": Counter(world.seed for world in worlds for _ in world.proposed),
         "gain": asdict(paired_interval(means, [0.0] * len(means))),
-        "bred": [age for world in worlds for age in world.bred.values() if age],
+        "bred": [age for world in worlds for age in world.bred.values()],
         "children": [{**asdict(child), "gain": child.gain} for child in children],
     }
 

@@ -120,6 +120,25 @@ def flipped(plan: RunConfig, flip: Flip | None) -> RunConfig:
     return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"flip": flip})})
 
 
+def endow(child: str, parents: Sequence[str], dowry: int, balances: dict[str, int]) -> None:
+    """A child's dowry, from its parents in equal parts; nobody gives what it does not own."""
+    part = dowry // len(parents)
+    balances[child] = part * len(parents)
+    for parent in parents:
+        assert balances[parent] >= part
+        balances[parent] -= part
+
+
+def give_back(child: str, parents: Sequence[str], balances: dict[str, int]) -> int:
+    """A dowry goes back to the parents who live; what is left of it is the world's."""
+    rest = balances.pop(child)
+    part = rest // len(parents)
+    for parent in balances.keys() & set(parents):
+        balances[parent] += part
+        rest -= part
+    return rest
+
+
 def replayed(
     events: Sequence[Event], prices: Prices, climate: Climate | None = None
 ) -> tuple[dict[str, int], int]:
@@ -162,31 +181,19 @@ def replayed(
                 assert balances[event.id] == event.balance
             case Proposed():
                 parents[event.id] = event.parents
-                if len(event.parents) > 1:  # a child's dowry is put aside
-                    balances[event.id] = 0
-                    for parent in event.parents:
-                        part = prices.dowry // len(event.parents)
-                        assert balances[parent] >= part  # nobody gives what it does not own
-                        balances[parent] -= part
-                        balances[event.id] += part
+                if len(event.parents) > 1:
+                    endow(event.id, event.parents, prices.dowry, balances)
             case Gated():
                 family = parents.pop(event.id)
                 if event.verdict == "reject" and len(family) > 1:
-                    rest = balances.pop(event.id)
-                    part = rest // len(family)
-                    for parent in family:
-                        if parent in balances:
-                            balances[parent] += part
-                            rest -= part
-                    world += rest
+                    world += give_back(event.id, family, balances)
             case Born():
                 assert (event.id in balances) == (len(event.parents) > 1)
                 if not event.parents:
                     balances[event.id] = prices.dowry
                     world -= prices.dowry
                 elif len(event.parents) == 1:
-                    balances[event.id] = prices.dowry
-                    balances[event.parents[0]] -= prices.dowry
+                    endow(event.id, event.parents, prices.dowry, balances)
             case Retired():
                 assert balances[event.id] == event.balance
                 world += balances.pop(event.id)

@@ -164,7 +164,7 @@ def _roi(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
 
 def _retention(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
     """Skill against retention, means over seeds from the smallest budget to the largest point."""
-    arms = summary["retention"].get("arms", {})
+    arms = summary["retention"]["arms"]
     if not arms:
         return None
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")

@@ -213,7 +213,7 @@ def _peer(summary: Mapping[str, Any]) -> str:
 
 
 def _retention(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
-    found = summary["retention"].get("arms", {})
+    found = summary["retention"]["arms"]
     if not found:
         yield "Not measured."
         return

@@ -132,9 +132,7 @@ def _birth(decision: Birth, state: EcologyState, store: BlobStore, prices: Price
         [_as_parent(p, store, decision.inheritance) for p in parents], draw("breed", who)
     )
     genome = Genome(store.put_weights(weights), weights.rank, decision.traits)
-    state.ledger.open(who)
-    for parent in parents:
-        state.ledger.transfer(parent.id, who, prices.dowry // len(parents))
+    _endow(who, decision.parents, prices.dowry // len(parents), state)
     believed = state.beliefs.get(parents[0].id, {})
     state.beliefs[who] = {cell: belief.discounted(HEARSAY) for cell, belief in believed.items()}
     memory = _inherited(decision, parents, weights.rank, store)
@@ -156,9 +154,7 @@ def _propose(
     child = Candidate(who, genome, decision.name, decision.by, decision.is_child, decision.cells)
     state.nursery[who] = child
     if child.is_child:
-        state.ledger.open(who)
-        for parent in child.parents:
-            state.ledger.transfer(parent, who, part)
+        _endow(who, child.parents, part, state)
     return [Proposed(state.generation, who, decision.name, child.parents, genome.weights)]
 
 
@@ -187,6 +183,13 @@ def _look_at(decision: Probation, state: EcologyState, store: BlobStore, draw: D
     if child.is_child:
         return [gated, _admit(child, state, store)]
     return [gated, _restore(child, state) if child.former else _become(decision, state, store, draw)]
+
+
+def _endow(who: OrganelleId, parents: Sequence[OrganelleId], part: int, state: EcologyState) -> None:
+    """A child's account, with so much from each of its parents."""
+    state.ledger.open(who)
+    for parent in parents:
+        state.ledger.transfer(parent, who, part)
 
 
 def _return_dowry(child: Candidate, state: EcologyState) -> None:

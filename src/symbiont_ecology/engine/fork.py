@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from symbiont_ecology.config import RunConfig, dump_config, load_config
+from symbiont_ecology.config import RunConfig, dump_config
 from symbiont_ecology.ecology import Decision, EcologyState, Probation
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import build_world, check
 from symbiont_ecology.engine.generation import carry_out
-from symbiont_ecology.engine.run import CONFIG_FILE, EVENTS_FILE, PROVENANCE_FILE
+from symbiont_ecology.engine.run import CONFIG_FILE, EVENTS_FILE, PROVENANCE_FILE, read_config
 from symbiont_ecology.engine.world import Host, World
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import Event, EventLog
@@ -50,13 +50,12 @@ def fork(
         with TemporaryDirectory(prefix=f"{to.name}.", suffix=".new", dir=to.parent) as around:
             half_made = Path(around) / to.name
             state = _copied(folder, half_made)
-            before = load_config(half_made / CONFIG_FILE)
             write_whole(half_made / CONFIG_FILE, dump_config(config))
             world, log = build_world(config, host, half_made), EventLog(half_made / EVENTS_FILE)
             state.seed = config.seed
             for one in weights:
                 world.store.put_weights(one)
-            if config.strategy != before.strategy:  # its mechanisms may not be those that judge them
+            if config.strategy != read_config(folder).strategy:  # others may judge, or nobody
                 leaving = [Probation(child, "reject") for child in state.nursery.values()]
                 decisions = [*leaving, *decisions]
             events = _carried_out(decisions, state, world)
@@ -75,7 +74,7 @@ def _copied(folder: Path, to: Path) -> EcologyState:
     with checkpoint.alone(folder):  # until it is copied, nothing that it names is deleted
         state = checkpoint.load(folder)
         shutil.copytree(folder / "blobs", to / "blobs", ignore=shutil.ignore_patterns("*.tmp"))
-        for name in (CONFIG_FILE, PROVENANCE_FILE, EVENTS_FILE):
+        for name in (PROVENANCE_FILE, EVENTS_FILE):
             shutil.copyfile(folder / name, to / name)
     return state
 

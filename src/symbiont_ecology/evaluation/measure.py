@@ -259,10 +259,10 @@ def difference(better: Evaluation, worse: Evaluation) -> dict[str, float]:
     """
     if [one.question.id for one in better.answers] != [one.question.id for one in worse.answers]:
         raise ValueError("expected two evaluations of the same questions in the same order")
-    apart = defaultdict[str, float](float)
-    for mine, other in zip(better.answers, worse.answers, strict=True):
-        apart[mine.question.asked] += mine.verdict - other.verdict
     gaps = [left - right for left, right in zip(better.verdicts, worse.verdicts, strict=True)]
+    apart = defaultdict[str, float](float)
+    for one, gap in zip(better.answers, gaps, strict=True):
+        apart[one.question.asked] += gap
     part = len(apart) / max(len(gaps), 1)
     interval = share_difference(part * gaps.count(1.0), part * gaps.count(-1.0), len(apart))
     wins, losses = sum(gap > 0 for gap in apart.values()), sum(gap < 0 for gap in apart.values())
