@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -286,13 +286,12 @@ def read_events(path: Path) -> Iterator[Event]:
 
 
 _HEADER = f'{{"schema":{SCHEMA}}}\n'.encode()
+_JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 def _line(seq: int, event: Event) -> str:
-    row = {"seq": seq, "kind": type(event).__name__}
-    row |= {field.name: getattr(event, field.name) for field in fields(event)}
     try:
-        return json.dumps(row, allow_nan=False, separators=(",", ":")) + "\n"
+        return _JSON.encode({"seq": seq, "kind": type(event).__name__, **vars(event)}) + "\n"
     except (TypeError, ValueError) as error:
         raise ValueError(f"{event} cannot be written as JSON: {error}") from error
 

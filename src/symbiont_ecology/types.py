@@ -98,7 +98,7 @@ class Rollouts:
 
     def completion(self, row: int) -> tuple[int, ...]:
         """The token ids that were produced for one row, end-of-answer included."""
-        return tuple(int(token) for token in self.ids[row, : self.lengths[row]])
+        return tuple(self.ids[row, : self.lengths[row]].tolist())
 
     def confidence(self, row: int) -> float:
         """Mean log-probability of the tokens of one row, in nats; 0 where there are none."""

@@ -56,7 +56,7 @@ class Archive:
         """Who still holds cells holds them as it is now: what it learned since belongs to it."""
         for name, elite in self.elites.items():
             if elite.who == who:
-                self.elites[name] = replace(elite, weights=weights, rank=rank, generation=generation)
+                self.elites[name] = Elite(who, weights, rank, elite.score, generation)
 
     def pass_on(
         self, holder: OrganelleId, cells: Iterable[str], heir: OrganelleId, weights: BlobRef, rank: int

@@ -22,7 +22,8 @@ class Belief:
     @property
     def std(self) -> float:
         """Posterior standard deviation of the success rate."""
-        return math.sqrt(self.mean * (1 - self.mean) / (self.successes + self.failures + 3))
+        mean = self.mean
+        return math.sqrt(mean * (1 - mean) / (self.successes + self.failures + 3))
 
     @property
     def bound(self) -> float:

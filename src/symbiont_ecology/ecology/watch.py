@@ -27,42 +27,34 @@ class Watch:
         return Watch((*self.seen, (sum(verdicts), len(verdicts)))[-most:])
 
     @property
-    def is_known(self) -> bool:
-        """Whether there is anything to compare."""
-        return len(self.seen) > 2 * self._late
-
-    @cached_property
     def lately(self) -> float:
         """Success rate of late, as the mean under a uniform prior: 0.5 where nothing is known."""
-        recent = self.seen[-self._late :]
-        return sum((right for right, _ in recent), 1.0) / sum((asked for _, asked in recent), 2)
+        right, asked = self._compared[0]
+        return (right + 1) / (asked + 2)
 
     @property
     def fall(self) -> float:
-        """How far success fell of late, as a share of verdicts; negative where it rose."""
-        (lately, _), (before, _) = self._rates()
-        return before - lately
+        """How far success fell of late, as a share of verdicts; negative where it rose, 0 while unknown."""
+        (right, asked), (right_before, asked_before) = self._compared
+        return right_before / asked_before - right / asked if asked_before else 0.0
 
     @cached_property
     def surprise(self) -> float:
         """The fall in standard errors of such a difference."""
-        (lately, recent), (before, earlier) = self._rates()
-        rate = min(max(before, LEAST), 1 - LEAST)
-        return (before - lately) / math.sqrt(rate * (1 - rate) * (1 / recent + 1 / earlier))
-
-    def _rates(self) -> tuple[tuple[float, int], tuple[float, int]]:
-        """Success rate and number of verdicts, lately and before; alike while little is known."""
-        if not self.is_known:
-            return (0.0, 1), (0.0, 1)
-        late = self._late
-        return _rate(self.seen[-late:]), _rate(self.seen[-(1 + TIMES) * late : -late])
+        (_, asked), (right_before, asked_before) = self._compared
+        if not asked_before:
+            return 0.0
+        rate = min(max(right_before / asked_before, LEAST), 1 - LEAST)
+        return self.fall / math.sqrt(rate * (1 - rate) * (1 / asked + 1 / asked_before))
 
     @cached_property
-    def _late(self) -> int:
-        """How many generations with news are the last ones."""
+    def _compared(self) -> tuple[tuple[float, int], tuple[float, int]]:
+        """How many were right, of how many, lately and before; of none before while little is known."""
         verdicts = accumulate(count for _, count in reversed(self.seen))
         enough = next((n for n, total in enumerate(verdicts, 1) if total >= LEAST_VERDICTS), LEAST_VERDICTS)
-        return max(enough, LATELY)
+        late = max(enough, LATELY)
+        before = self.seen[-(1 + TIMES) * late : -late] if len(self.seen) > 2 * late else ()
+        return _totals(self.seen[-late:]), _totals(before)
 
 
 def alarm(watches: Iterable[Watch]) -> float:
@@ -76,6 +68,6 @@ def alarm(watches: Iterable[Watch]) -> float:
     return (sum(falls) - expected * len(falls)) / math.sqrt(variance * max(len(falls), 1))
 
 
-def _rate(seen: Sequence[tuple[float, int]]) -> tuple[float, int]:
-    asked = sum(count for _, count in seen)
-    return sum(right for right, _ in seen) / asked, asked
+def _totals(seen: Sequence[tuple[float, int]]) -> tuple[float, int]:
+    rights, counts = zip(*seen, strict=True) if seen else ((), ())
+    return sum(rights), sum(counts)

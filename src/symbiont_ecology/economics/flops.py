@@ -25,8 +25,7 @@ def forward_flops(
 
     The LM head runs at ``head_positions`` positions.
     """
-    linear = 2 * tokens * (shape.layers * shape.linear_parameters + lora_parameters)
-    return linear + _attention(shape, tokens * (context + tokens)) + _head(shape, head_positions)
+    return _flops(shape, lora_parameters, tokens, tokens * (context + tokens), head_positions)
 
 
 def rollout_flops(shape: HostShape, lora_parameters: int, prompt_tokens: int, new_tokens: int) -> int:
@@ -47,11 +46,7 @@ def executed_flops(
     neighbour had the same prompt), and ``steps`` passes over one token, those behind its end included.
     """
     keys = steps * prompt_tokens + steps * (steps + 1) // 2  # prompt + 1, prompt + 2, … prompt + steps
-    return (
-        forward_flops(shape, lora_parameters, read_tokens, head_positions=steps + 1)
-        + 2 * steps * (shape.layers * shape.linear_parameters + lora_parameters)
-        + _attention(shape, keys)
-    )
+    return _flops(shape, lora_parameters, read_tokens + steps, read_tokens * read_tokens + keys, steps + 1)
 
 
 def scoring_flops(shape: HostShape, lora_parameters: int, prompt_tokens: int, completion_tokens: int) -> int:
@@ -70,11 +65,8 @@ def learning_flops(shape: HostShape, lora_parameters: int, prompt_tokens: int, c
     """
     tokens = prompt_tokens + completion_tokens
     first_inputs = shape.hidden * shape.head_dim * (shape.heads + 2 * shape.kv_heads)
-    backward = (
-        2 * tokens * (shape.layers * shape.linear_parameters - first_inputs + 2 * lora_parameters)
-        + 2 * _attention(shape, tokens * tokens)
-        + _head(shape, completion_tokens)
-    )
+    own = 2 * lora_parameters - first_inputs
+    backward = _flops(shape, own, tokens, 2 * tokens * tokens, completion_tokens)
     return scoring_flops(shape, lora_parameters, prompt_tokens, completion_tokens) + backward
 
 
@@ -86,10 +78,10 @@ def tracing_flops(read_parameters: int, tokens: int) -> int:
     return 2 * tokens * read_parameters
 
 
-def _attention(shape: HostShape, pairs: int) -> int:
-    """Scores and weighted values of so many (query, key) pairs, in every head of every layer."""
-    return 4 * pairs * shape.layers * shape.heads * shape.head_dim
-
-
-def _head(shape: HostShape, positions: int) -> int:
-    return 2 * positions * shape.hidden * shape.vocab
+def _flops(shape: HostShape, lora_parameters: int, tokens: int, pairs: int, positions: int) -> int:
+    """Tokens through all linear modules; scores and weighted values of (query, key) pairs in every head of
+    every layer; the LM head at some positions.
+    """
+    linear = tokens * (shape.layers * shape.linear_parameters + lora_parameters)
+    attention = 2 * pairs * shape.layers * shape.heads * shape.head_dim
+    return 2 * (linear + attention + positions * shape.hidden * shape.vocab)

@@ -57,7 +57,7 @@ def learn(outcomes: Sequence[Outcome], state: EcologyState, world: World, draw: 
         for who, slot in slots.items()
     }
     taught = [one for pupil in pupils.values() for one in pupil.lessons]
-    taught = _within_budget(taught, state, world, draw("lessons"))
+    taught = _within_budget(taught, state, world, draw)
     return [u for slots in slots_by_wave for u in _learn_wave(slots, pupils, taught, state, world)]
 
 
@@ -166,12 +166,10 @@ def _update(
     )
 
 
-def _within_budget(
-    taught: Sequence[_Taught], state: EcologyState, world: World, generator: np.random.Generator
-) -> list[_Taught]:
+def _within_budget(taught: Sequence[_Taught], state: EcologyState, world: World, draw: Draw) -> list[_Taught]:
     """The lessons that what is left pays for."""
     costs, left = [one.cost.flops for one in taught], world.until - state.spent.flops
-    chosen = affordable(costs, left, generator)
+    chosen = affordable(costs, left, draw, "lessons")
     if costs and left > 0 and not chosen:  # who spent nothing would never get to the end
         chosen = [int(np.argmin(costs))]
     return [taught[index] for index in chosen]

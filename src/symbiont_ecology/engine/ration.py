@@ -12,8 +12,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST, EcologyState, Trial, cell_name
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
@@ -51,7 +49,7 @@ def within_budget(trials: Sequence[Trial], state: EcologyState, world: World, dr
     efforts = [_effort(trial, state, world) for trial in trials]
     costs = [effort * max(trial.samples, 1) for effort, trial in zip(efforts, trials, strict=True)]
     questions = [(place, index) for place, trial in enumerate(trials) for index in range(len(trial.items))]
-    chosen = affordable([costs[place] for place, _ in questions], left, draw("ration"))
+    chosen = affordable([costs[place] for place, _ in questions], left, draw, "ration")
     if len(chosen) == len(questions):
         return trials
     kept: dict[int, list[int]] = defaultdict(list)
@@ -69,12 +67,12 @@ def within_budget(trials: Sequence[Trial], state: EcologyState, world: World, dr
     ]
 
 
-def affordable(costs: Sequence[float], left: float, generator: np.random.Generator) -> list[int]:
-    """Which of some things what is left pays for: all of them, or a draw, in their own order."""
+def affordable(costs: Sequence[float], left: float, draw: Draw, name: str) -> list[int]:
+    """Which of some things what is left pays for: all of them, or a draw of that name, in their own order."""
     if sum(costs) <= left:
         return list(range(len(costs)))
     chosen = []
-    for number in generator.permutation(len(costs)):
+    for number in draw(name).permutation(len(costs)):
         if costs[number] <= left:
             left -= costs[number]
             chosen.append(int(number))

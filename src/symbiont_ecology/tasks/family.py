@@ -105,10 +105,10 @@ class TaskFamily(ABC):
         """
         lines = answer_lines(reply)
         answer = lines[-1] if lines else ""
-        offers = {line for line in lines if self.answer_shape.fullmatch(line)}
-        if offers - {answer} or (set(lines) & self.other_offers(item)):
+        if not answer or not self.is_right(item, answer):
             return 0.0
-        return float(answer != "" and self.is_right(item, answer))
+        others = {line for line in lines if line != answer and self.answer_shape.fullmatch(line)}
+        return float(not others and self.other_offers(item).isdisjoint(lines))
 
     def is_valid(self, payload: str) -> bool:
         """Whether the three conventions differ and none but the target's is accepted for the target."""

@@ -115,10 +115,15 @@ class Memory:
 
     ``first`` and ``second`` are Adam's moments in the layout of the weights they belong to (None before
     the first step), ``step`` counts updates (Kingma & Ba 2014, arXiv:1412.6980). ``notes`` are numbers
-    that a plasticity rule keeps, such as reward baselines.
+    that a plasticity rule keeps, such as reward baselines. The moments become read-only.
     """
 
     step: int = 0
     first: np.ndarray | None = None
     second: np.ndarray | None = None
     notes: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for moment in (self.first, self.second):
+            if moment is not None:
+                moment.setflags(write=False)

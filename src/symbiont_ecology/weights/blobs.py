@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import xxhash
+from pydantic_core import from_json, to_json
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
@@ -84,14 +85,14 @@ class BlobStore:
     def put_memory(self, memory: Memory) -> BlobRef:
         """Keeps a memory and returns its reference."""
         moments = {"first": memory.first, "second": memory.second}
-        header = {"step": memory.step, "notes": dict(sorted(memory.notes.items()))}
+        header = to_json({"step": memory.step, "notes": dict(sorted(memory.notes.items()))}).decode()
         arrays = {name: array for name, array in moments.items() if array is not None}
-        return self._put(_Blob(json.dumps(header), arrays))
+        return self._put(_Blob(header, arrays))
 
     def memory(self, ref: BlobRef) -> Memory:
         """The memory of that reference; RunError when it is missing, damaged or no memory."""
         blob = self._get(ref)
-        header = json.loads(blob.header)
+        header = from_json(blob.header)
         if "step" not in header:
             raise RunError(f"blob {ref} in {self.folder} holds adapter weights, expected a memory")
         return Memory(header["step"], blob.arrays.get("first"), blob.arrays.get("second"), header["notes"])
@@ -137,7 +138,7 @@ class BlobStore:
     def _put(self, blob: _Blob) -> BlobRef:
         ref = blob.ref
         if ref not in self._new and ref not in self._latest:
-            # A copy, since the arrays are the caller's; read-only, since everyone shares it from now on.
+            # Everyone shares it from now on: what its maker could still write to is copied.
             self._new[ref] = _Blob(blob.header, {name: _frozen(array) for name, array in blob.arrays.items()})
         return ref
 
@@ -172,6 +173,8 @@ class BlobStore:
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
+    if not array.flags.writeable and array.flags.c_contiguous:
+        return array
     copy = np.array(array, order="C")
     copy.setflags(write=False)
     return copy

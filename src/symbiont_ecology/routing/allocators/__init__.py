@@ -10,6 +10,9 @@ from symbiont_ecology.ecology import Belief, cell_name
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.types import Cell, OrganelleId
 
+UNKNOWN = Belief()
+"""What is believed of who has shown nothing yet."""
+
 
 class Allocator(ABC):
     """A bandit over (organelle, cell), frozen: beliefs in, assignments out. Each has its own ``pick``."""
@@ -46,8 +49,8 @@ class Allocator(ABC):
             able = [who for who, questions in left.items() if questions > 0]
             if not able:
                 break
-            cell = cells[index]
-            known = [beliefs.get(who, {}).get(cell_name(cell), Belief()) for who in able]
+            cell, name = cells[index], cell_name(cells[index])
+            known = [beliefs.get(who, {}).get(name, UNKNOWN) for who in able]
             who = able[self.pick(known, [given[who, cell] for who in able], generator)]
             left[who] -= 1
             given[who, cell] += 1

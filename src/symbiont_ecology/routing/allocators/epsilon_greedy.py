@@ -30,8 +30,9 @@ class EpsilonGreedy(Allocator):
         if len(known) == 1:
             return 0
         bounds = [belief.bound for belief in known]
-        best = np.flatnonzero(np.equal(bounds, max(bounds)))  # of equals by draw: no name is favoured
-        owner = int(best[0] if len(best) == 1 else generator.choice(best))
+        highest = max(bounds)
+        best = [place for place, bound in enumerate(bounds) if bound == highest]
+        owner = best[0] if len(best) == 1 else int(generator.choice(best))  # of equals by draw
         if generator.random() >= self.explore:
             return owner
         draws = sampled(known, generator)

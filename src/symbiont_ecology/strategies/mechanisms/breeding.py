@@ -38,6 +38,8 @@ class Breeding(Mechanism):
         """One child for everyone who is rich, in a drawn order, until there is no place left."""
         enough = max(self.at, scene.prices.dowry)
         rich = [o for o in state.population.values() if state.ledger.balance(o.id) >= enough]
+        if not rich:
+            return []
         order = draw("breeders").permutation(len(rich))[: room.places]
         return [self._child(rich[index], draw) for index in order]
 
