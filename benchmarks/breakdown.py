@@ -2,10 +2,10 @@
 
     python benchmarks/breakdown.py [--quick] [--json FILE]
 
-16 organelles of rank 8 with 4 rows each, ours and the bare host side by side. A kind's time is the least of
-two profiled runs, the whole is the median without profiler, and what lies between is Python. Writing is the
-difference between 17 new tokens and one. The matmul rate counts the products that were really computed,
-attention's fused ones left out.
+16 organelles of rank 8 with 4 rows each, ours and the bare host side by side. A kind's time is the
+least of two profiled runs, the whole is the median without profiler, and what lies between is
+Python. Writing is the difference between 17 new tokens and one. The matmul rate counts the products
+that were really computed, attention's fused ones left out.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds of one phase on one side: the whole, by kind, and FLOPs of matrix products by kind."""
+    """Seconds of one phase on one side: the whole, by kind, and FLOPs of matrix products by
+    kind."""
 
     seconds: float
     kinds: dict[str, float]
@@ -101,7 +102,9 @@ class Spent:
 
 def phases(folder: Path, turns: int) -> dict[str, dict[str, Spent]]:
     """``{phase: {side: what it spent}}`` of one host."""
-    one, many = (Population(folder, ORGANELLES, ROWS_EACH, new_tokens=count) for count in (1, 1 + NEW_TOKENS))
+    one, many = (
+        Population(folder, ORGANELLES, ROWS_EACH, new_tokens=count) for count in (1, 1 + NEW_TOKENS)
+    )
     runs: dict[str, Callable[[], object]] = {
         "reading ours": one.ours,
         "reading bare": one.bare,
@@ -116,7 +119,9 @@ def phases(folder: Path, turns: int) -> dict[str, dict[str, Spent]]:
     sides = ("ours", "bare")
     return {
         "reading prompts": {side: found[f"reading {side}"] for side in sides},
-        "writing answers": {side: found[f"both {side}"] - found[f"reading {side}"] for side in sides},
+        "writing answers": {
+            side: found[f"both {side}"] - found[f"reading {side}"] for side in sides
+        },
         "learning": {side: found[f"learning {side}"] for side in sides},
     }
 
@@ -126,7 +131,8 @@ def spent(run: Callable[[], object], seconds: float, adapter: int, turns: int) -
     least: dict[Any, Any] = {}
     flops = dict.fromkeys(KINDS, 0.0)
     for _ in range(min(turns, PROFILED_RUNS)):
-        # The profiler's records lie between activations, so the heap grows: its pages are touched beforehand.
+        # The profiler's records lie between activations, so the heap grows: its pages are touched
+        # beforehand.
         torch.ones(HEAP_MB << 18)
         with (
             named_passes() as counted,
@@ -150,7 +156,8 @@ def spent(run: Callable[[], object], seconds: float, adapter: int, turns: int) -
 
 @contextmanager
 def named_passes() -> Iterator[dict[str, float]]:
-    """Lets the profiler see the compiled passes, by kind, and counts the FLOPs of the low-rank ones."""
+    """Lets the profiler see the compiled passes, by kind, and counts the FLOPs of the low-rank
+    ones."""
     counted = {"flops": 0.0}
 
     def named(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -217,15 +224,20 @@ def show(name: str, found: dict[str, dict[str, Spent]], rate: float, console: Co
     table = Table("kind", *found, title=title, title_justify="left")
     for kind in KINDS:
         table.add_row(
-            kind, *(pair(one["ours"].kinds[kind], one["bare"].kinds[kind]) for one in found.values())
+            kind,
+            *(pair(one["ours"].kinds[kind], one["bare"].kinds[kind]) for one in found.values()),
         )
-    table.add_row("all", *(pair(one["ours"].seconds, one["bare"].seconds) for one in found.values()))
+    table.add_row(
+        "all", *(pair(one["ours"].seconds, one["bare"].seconds) for one in found.values())
+    )
     console.print(table)
     for phase, sides in found.items():
         ours = sides["ours"]
         whole = sum(ours.flops.values()) / ours.seconds / rate
         inside = ours.flops[BASE] / ours.kinds[BASE] / rate
-        console.print(f"{phase}: {whole:.0%} of the machine's matmul rate, {inside:.0%} inside base products")
+        console.print(
+            f"{phase}: {whole:.0%} of the machine's matmul rate, {inside:.0%} inside base products"
+        )
     console.print()
 
 

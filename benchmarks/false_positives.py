@@ -1,13 +1,15 @@
-"""How often the instrument finds a difference where there is none: groups of runs that differ in seed alone.
+"""How often the instrument finds a difference where there is none: groups of runs that differ in
+seed alone.
 
     python benchmarks/false_positives.py [--splits 200] [--pairs 8] [--processes 2] [--json FILE]
 
-Every split founds two groups of toy runs of one config, asks each run the same holdout questions through its
-learned router, pairs the groups as they come and tests the differences. No run serves in two splits. The main
-test is ``sign_flip`` over the runs' accuracies: it is exact whatever the spread looks like, and attains the
-largest multiple of 2 / 2ⁿ below the level. Its share of false positives must lie in the central 95 % of a
-binomial of that chance. The t-test and the crossed bootstrap (of fixed families) are reported beside it, with
-the band around the level itself. Leaves with 1 when the main test is outside of its band.
+Every split founds two groups of toy runs of one config, asks each run the same holdout questions
+through its learned router, pairs the groups as they come and tests the differences. No run serves
+in two splits. The main test is ``sign_flip`` over the runs' accuracies: it is exact whatever the
+spread looks like, and attains the largest multiple of 2 / 2ⁿ below the level. Its share of false
+positives must lie in the central 95 % of a binomial of that chance. The t-test and the crossed
+bootstrap (of fixed families) are reported beside it, with the band around the level itself. Leaves
+with 1 when the main test is outside of its band.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from scipy import stats
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.evaluation.measure import Candidates
+from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.evaluation.questions import Question, draw_questions
 from symbiont_ecology.statistics import crossed_bootstrap, sign_flip
 
@@ -45,7 +47,8 @@ PER_CELL = 12
 
 @dataclass(frozen=True)
 class Split:
-    """Two groups of runs that do not differ: their accuracies ``(2, pairs)``, and what each test says."""
+    """Two groups of runs that do not differ: their accuracies ``(2, pairs)``, and what each test
+    says."""
 
     accuracies: np.ndarray
     sign_flip: float
@@ -73,14 +76,17 @@ def parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--splits", type=int, default=200)
-    parser.add_argument("--pairs", type=int, default=8, help="runs in each of the two groups of a split")
+    parser.add_argument(
+        "--pairs", type=int, default=8, help="runs in each of the two groups of a split"
+    )
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", type=Path, default=None)
     return parser.parse_args()
 
 
 def configured(seed: int) -> RunConfig:
-    """A toy ecology that is still learning when it ends, so that its seeds differ in what they reach."""
+    """A toy ecology that is still learning when it ends, so that its seeds differ in what they
+    reach."""
     ecology = toy_ecology(founders=3, capacity=5, questions=2, samples=2)
     return toy_config(seed, GENERATIONS, strategy=ecology, checkpoint_every=GENERATIONS)
 
@@ -107,11 +113,12 @@ def divide(pairs: int, number: int) -> Split:
 def examined(seed: int, folder: Path, questions: list[Question]) -> list[float]:
     """The verdicts on a run of that seed, question by question."""
     start(configured(seed), folder, host=ToyHost())
-    return Candidates.of_run(folder).evaluate(questions, ToyHost(), "learned").verdicts
+    return LoadedRun.of_run(folder).evaluate(questions, ToyHost(), "learned").verdicts
 
 
 def summary(splits: list[Split]) -> dict[str, Any]:
-    """Shares of false positives, each with the chance that it should have and the band around that."""
+    """Shares of false positives, each with the chance that it should have and the band around
+    that."""
     accuracies = np.array([split.accuracies for split in splits])  # (splits, 2, pairs)
     pairs = accuracies.shape[2]
     attained = math.floor(LEVEL * 2 ** (pairs - 1)) / 2 ** (pairs - 1)

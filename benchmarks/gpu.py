@@ -1,12 +1,14 @@
-"""A real model's shape on a GPU: against the bare host, against PEFT, against what the hardware can do.
+"""A real model's shape on a GPU: against the bare host, against PEFT, against what the hardware can
+do.
 
     python benchmarks/gpu.py [--folder docs/results] [--minutes 9]
 
-Qwen3-0.6B's sizes with random weights in bf16, 64 organelles of rank 8 with 4 rows each: 256 rows of 40 to
-56 prompt tokens and 16 new ones, greedy. Times are wall time, the device waited for before and after. Runs
-anywhere: without CUDA it measures a tiny shape on one CPU thread in float32 and says what it could not
-measure; a part that fails or no longer fits in the time is named, and the others are measured all the same.
-Writes ``kernel_gpu_<device>_<date>.json`` after every part. PEFT's parts need the extra ``peers``.
+Qwen3-0.6B's sizes with random weights in bf16, 64 organelles of rank 8 with 4 rows each: 256 rows
+of 40 to 56 prompt tokens and 16 new ones, greedy. Times are wall time, the device waited for before
+and after. Runs anywhere: without CUDA it measures a tiny shape on one CPU thread in float32 and
+says what it could not measure; a part that fails or no longer fits in the time is named, and the
+others are measured all the same. Writes ``kernel_gpu_<device>_<date>.json`` after every part.
+PEFT's parts need the extra ``peers``.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ STEPS = 48
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured where. ``has_bounds``: whether floors are meant for this shape and device."""
+    """What is measured where. ``has_bounds``: whether floors are meant for this shape and
+    device."""
 
     device: str
     dtype: str
@@ -128,12 +131,16 @@ class Bench:
     def matmul_rate(self) -> float:
         """FLOP/s in the host's precision."""
         plan = self.plan
-        return matmul_rate(plan.matmul_size, getattr(torch, plan.dtype), plan.device, plan.clock, products=10)
+        return matmul_rate(
+            plan.matmul_size, getattr(torch, plan.dtype), plan.device, plan.clock, products=10
+        )
 
     @cached_property
     def bandwidth(self) -> float:
         """Bytes per second that a large copy reads and writes."""
-        source = torch.ones(1 << (28 if self.plan.device == "cuda" else 24), device=self.plan.device)
+        source = torch.ones(
+            1 << (28 if self.plan.device == "cuda" else 24), device=self.plan.device
+        )
         target, best = torch.empty_like(source), float("inf")
         for _ in range(9):
             start = self.plan.clock()
@@ -145,13 +152,18 @@ class Bench:
     def timed(self, sides: dict[str, Callable[[], object]], turns: int = 0) -> dict[str, float]:
         """Seconds of each side."""
         return timed(
-            {name: Side(run) for name, run in sides.items()}, turns or self.plan.turns, self.plan.clock
+            {name: Side(run) for name, run in sides.items()},
+            turns or self.plan.turns,
+            self.plan.clock,
         ).seconds
 
 
 def hardware(bench: Bench) -> Result:
     """What the machine can do at most."""
-    numbers = {"matrix products, TFLOP/s": bench.matmul_rate / 1e12, "copy, GB/s": bench.bandwidth / 1e9}
+    numbers = {
+        "matrix products, TFLOP/s": bench.matmul_rate / 1e12,
+        "copy, GB/s": bench.bandwidth / 1e9,
+    }
     return Result("the machine", [], numbers=numbers)
 
 
@@ -180,17 +192,23 @@ def writing(bench: Bench) -> Result:
             "bare short": lambda: some.bare(short),
         }
     )
-    step = {side: (whole[f"{side} long"] - whole[f"{side} short"]) / STEPS for side in ("ours", "bare")}
+    step = {
+        side: (whole[f"{side} long"] - whole[f"{side} short"]) / STEPS for side in ("ours", "bare")
+    }
     weights = some.kernel.shape.parameters * getattr(torch, bench.plan.dtype).itemsize
     limit = weights / bench.bandwidth
     adapters = (
-        bench.plan.organelles * some.kernel.layout.size(RANK) * getattr(torch, bench.plan.dtype).itemsize
+        bench.plan.organelles
+        * some.kernel.layout.size(RANK)
+        * getattr(torch, bench.plan.dtype).itemsize
     )
     return Result(
         f"writing, {rows} rows",
         [
             Ratio(
-                "frozen weights read once ÷ our decoding step", limit / step["ours"], *bench.plan.bounds(0.4)
+                "frozen weights read once ÷ our decoding step",
+                limit / step["ours"],
+                *bench.plan.bounds(0.4),
             ),
             Ratio("frozen weights read once ÷ bare decoding step", limit / step["bare"]),
             Ratio("our decoding step ÷ bare", step["ours"] / step["bare"], at_most=True),
@@ -206,7 +224,10 @@ def reading(bench: Bench) -> Result:
     ones = [1] * len(some.slots)
     seconds = bench.timed({"ours": lambda: some.ours(ones), "bare": lambda: some.bare(ones)})
     tokens = [len(prompt) + 1 for prompt in some.prompts]
-    flops = sum(rollout_flops(some.kernel.shape, some.kernel.layout.size(RANK), count, 1) for count in tokens)
+    flops = sum(
+        rollout_flops(some.kernel.shape, some.kernel.layout.size(RANK), count, 1)
+        for count in tokens
+    )
     return Result(
         f"reading, {sum(tokens)} prompt tokens",
         [
@@ -223,11 +244,17 @@ def learning(bench: Bench) -> Result:
     some = bench.population
     seconds = bench.timed({"ours": some.learn, "bare": some.bare_learn}, turns=3)
     lora = some.kernel.layout.size(RANK)
-    flops = sum(learning_flops(some.kernel.shape, lora, 9, len(prompt) - 8) for prompt in some.prompts)
+    flops = sum(
+        learning_flops(some.kernel.shape, lora, 9, len(prompt) - 8) for prompt in some.prompts
+    )
     return Result(
         f"learning, {len(some.slots)} rows",
         [
-            Ratio("our step ÷ bare forward and backward", seconds["ours"] / seconds["bare"], at_most=True),
+            Ratio(
+                "our step ÷ bare forward and backward",
+                seconds["ours"] / seconds["bare"],
+                at_most=True,
+            ),
             Ratio("share of the matmul rate, ours", flops / seconds["ours"] / bench.matmul_rate),
         ],
         seconds,
@@ -235,7 +262,8 @@ def learning(bench: Bench) -> Result:
 
 
 def gpu_share(bench: Bench) -> Result:
-    """How long the GPU computes within a batch, and on what: the rest of the time it waits for Python."""
+    """How long the GPU computes within a batch, and on what: the rest of the time it waits for
+    Python."""
     if bench.plan.device != "cuda":
         raise NotMeasuredError("there is no CUDA device")
     some = bench.population
@@ -325,13 +353,17 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--folder", type=Path, default=Path(__file__).parents[1] / "docs/results")
-    parser.add_argument("--minutes", type=float, default=9.0, help="parts that begin later are left out")
+    parser.add_argument(
+        "--minutes", type=float, default=9.0, help="parts that begin later are left out"
+    )
     options = parser.parse_args()
     settle()
     plan, console, begun = Plan.here(), Console(), time.monotonic()
     file = options.folder / f"kernel_gpu_{plan.device}_{datetime.date.today().isoformat()}.json"
     results: dict[str, Result] = {}
-    missing = {} if plan.has_bounds else {"Qwen3-0.6B shape in bf16, 256 rows": "there is no CUDA device"}
+    missing = (
+        {} if plan.has_bounds else {"Qwen3-0.6B shape in bf16, 256 rows": "there is no CUDA device"}
+    )
     with tempfile.TemporaryDirectory() as workplace:
         bench = Bench(plan, Path(workplace))
         for name, part in PARTS.items():
@@ -343,11 +375,14 @@ def main() -> int:
                 show(results[name], console)
             except NotMeasuredError as why:
                 missing[name] = str(why)
-            # Time on a GPU is borrowed: whatever fails in one part must not take the others with it.
+            # Time on a GPU is borrowed: whatever fails in one part must not take the others with
+            # it.
             except Exception as error:
                 missing[name] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
                 console.print_exception()
-            save(file, results, device=describe(), host=plan.host, dtype=plan.dtype, missing=missing)
+            save(
+                file, results, device=describe(), host=plan.host, dtype=plan.dtype, missing=missing
+            )
     for name, reason in missing.items():
         console.print(f"not measured: {name} ({reason})")
     console.print(f"{time.monotonic() - begun:.0f} s, written to {file}")

@@ -2,10 +2,10 @@
 
     python benchmarks/growth.py [--quick] [--only CASE] [--json FILE] [--plot FILE]
 
-Cost per row (4 rows of 40 to 56 prompt tokens and 16 new ones for every organelle, rank 8, greedy) for 1 to
-256 organelles, for 1,024 resident in slots, and for 4,096 that live in numpy arrays and visit 256 slots wave
-by wave. Memory is what a process of its own takes at most beyond what it takes with the host alone. Leaves
-with 1 when a floor does not hold.
+Cost per row (4 rows of 40 to 56 prompt tokens and 16 new ones for every organelle, rank 8, greedy)
+for 1 to 256 organelles, for 1,024 resident in slots, and for 4,096 that live in numpy arrays and
+visit 256 slots wave by wave. Memory is what a process of its own takes at most beyond what it takes
+with the host alone. Leaves with 1 when a floor does not hold.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ from populations import RANK, Population, host_folder
 from sides import Ratio, Result, Side, all_hold, arguments, save, settle, show, timed
 from symbiont_ecology.weights.adapter import AdapterWeights
 
-SIZES, BARE_SIZES, LEARNING_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256), (1, 4, 16, 64, 256), (1, 4, 16, 64)
+SIZES, BARE_SIZES, LEARNING_SIZES = (
+    (1, 2, 4, 8, 16, 32, 64, 128, 256),
+    (1, 4, 16, 64, 256),
+    (1, 4, 16, 64),
+)
 MEMORY_SIZES, LARGEST_LEARNING = (1, 16, 64, 256, 1024), 256
 RANKS, PROMPTS, ANSWERS = (1, 2, 4, 8, 16, 32, 64), (8, 16, 32, 64, 128, 256), (1, 4, 16, 64)
 FEW, SLOTS, RESIDENT, VISITORS, ROWS_EACH = 16, 256, 1024, 4096, 4
@@ -43,7 +47,9 @@ def size(folder: Path, turns: int) -> Result:
     """Cost per row against the number of organelles: answers, the bare host's, and learning."""
     everyone = {count: Population(folder, count, ROWS_EACH) for count in SIZES}
     answers = {f"ours {count}": per_row(one, one.ours) for count, one in everyone.items()}
-    answers |= {f"bare {count}": per_row(everyone[count], everyone[count].bare) for count in BARE_SIZES}
+    answers |= {
+        f"bare {count}": per_row(everyone[count], everyone[count].bare) for count in BARE_SIZES
+    }
     lessons = {f"learning {n}": per_row(everyone[n], everyone[n].learn) for n in LEARNING_SIZES}
     seconds = timed(answers, turns).seconds | timed(lessons, turns).seconds
     costs = [seconds[f"ours {count}"] for count in SIZES]
@@ -70,11 +76,14 @@ def size(folder: Path, turns: int) -> Result:
 
 
 def crowds(folder: Path, turns: int) -> Result:
-    """1,024 resident and 4,096 visiting organelles against 256, per row; a wave of visitors is a sample."""
+    """1,024 resident and 4,096 visiting organelles against 256, per row; a wave of visitors is a
+    sample."""
     usual, many = Population(folder, SLOTS, ROWS_EACH), Population(folder, RESIDENT, ROWS_EACH)
     generator, kernel = np.random.default_rng(1), Population(folder, SLOTS, ROWS_EACH)
     layout = kernel.kernel.layout
-    visitors = [AdapterWeights.random(layout, RANK, 2.0, generator, b_std=0.05) for _ in range(VISITORS)]
+    visitors = [
+        AdapterWeights.random(layout, RANK, 2.0, generator, b_std=0.05) for _ in range(VISITORS)
+    ]
     times: dict[str, list[float]] = {"256": [], "1,024 resident": [], "4,096 visiting": []}
 
     def take(name: str, rows: int, run: Callable[[], object]) -> None:
@@ -100,7 +109,12 @@ def crowds(folder: Path, turns: int) -> Result:
     return Result(
         f"beyond {SLOTS} organelles, {ROWS_EACH} rows each",
         [
-            Ratio(f"{name} ÷ 256 organelles, per row", seconds[name] / seconds["256"], 1.1, at_most=True)
+            Ratio(
+                f"{name} ÷ 256 organelles, per row",
+                seconds[name] / seconds["256"],
+                1.1,
+                at_most=True,
+            )
             for name in ("1,024 resident", "4,096 visiting")
         ],
         seconds,
@@ -133,17 +147,21 @@ def curve(name: str, populations: Mapping[int, Population], turns: int) -> Resul
     return Result(f"cost per row against {name}, {FEW} organelles × {ROWS_EACH} rows", [], seconds)
 
 
-def memory(folder: Path, turns: int) -> Result:
+def optimizer_state(folder: Path, turns: int) -> Result:
     """Peak memory against organelles, every size in a process of its own. Linux alone tells it."""
     numbers: dict[str, float] = {}
     for count in MEMORY_SIZES:
         command = [sys.executable, __file__, "--memory", str(count)]
-        told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        told = json.loads(
+            subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        )
         numbers |= {f"{name} {count}": value for name, value in told.items()}
     ratios = []
     if numbers:
         most = numbers[f"learning {SLOTS}"] / 1e3
-        ratios.append(Ratio(f"{SLOTS} organelles, answers and learning: GB", most, 2.0, at_most=True))
+        ratios.append(
+            Ratio(f"{SLOTS} organelles, answers and learning: GB", most, 2.0, at_most=True)
+        )
     return Result("memory beyond the host, MB", ratios, numbers=numbers)
 
 
@@ -194,7 +212,15 @@ def draw(cases: Mapping[str, Any], file: Path) -> None:
         cost, place = cases["crowds"]["seconds"][name], int(name.split()[0].replace(",", ""))
         axes[0, 0].plot(place, 1e3 * cost, marker, color=COLOURS["ours"], mfc="white", label=name)
     for side in ("ours", "bare"):
-        line(axes[1, 1], cases["answer"]["seconds"], side, COLOURS[side], "o:", scale=1e3, is_named=False)
+        line(
+            axes[1, 1],
+            cases["answer"]["seconds"],
+            side,
+            COLOURS[side],
+            "o:",
+            scale=1e3,
+            is_named=False,
+        )
     numbers = cases["memory"]["numbers"]
     line(axes[0, 1], numbers, "answers", COLOURS["ours"], "o-")
     line(axes[0, 1], numbers, "learning", COLOURS["learning"], "o-")
@@ -238,22 +264,26 @@ CASES: dict[str, Callable[[Path, int], Result]] = {
     "rank": rank,
     "prompt": prompt,
     "answer": answer,
-    "memory": memory,
+    "memory": optimizer_state,
 }
 
 
 def main() -> int:
     """Command line."""
     parser = arguments(__doc__ or "", CASES)
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw what the JSON file holds, all cases")
-    parser.add_argument("--memory", type=int, metavar="N", help="only tell the memory of N organelles")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw what the JSON file holds, all cases"
+    )
+    parser.add_argument(
+        "--memory", type=int, metavar="N", help="only tell the memory of N organelles"
+    )
     options = parser.parse_args()
     settle()
     console, results = Console(), {}
     with tempfile.TemporaryDirectory() as workplace:
         folder = host_folder("embedded", Path(workplace))
-        if options.memory:
-            print(json.dumps(peak_memory(folder, options.memory)))
+        if options.optimizer_state:
+            print(json.dumps(peak_memory(folder, options.optimizer_state)))
             return 0
         for name, case in CASES.items():
             if options.only in (None, name):

@@ -1,11 +1,13 @@
-"""What learning by forward passes alone comes to, and what it costs: four rules at equal useful FLOPs.
+"""What learning by forward passes alone comes to, and what it costs: four rules at equal useful
+FLOPs.
 
     python benchmarks/hebbian.py [--seeds 12] [--json docs/results/hebbian.json]
 
-On the embedded host one adapter lives with two families, under every rule with the same seeds, and answers
-the same held-out questions at every budget, greedily and without noise. Settings are the best of a small
-grid on seed 100, which is not reported. With ``--json`` the table in docs/hebbian.md is written, too. Leaves
-with 1 unless the hebbian rule ends above no plasticity, with a 95 % interval over seeds that excludes 0.
+On the embedded host one adapter lives with two families, under every rule with the same seeds, and
+answers the same held-out questions at every budget, greedily and without noise. Settings are the
+best of a small grid on seed 100, which is not reported. With ``--json`` the table in
+docs/hebbian.md is written, too. Leaves with 1 unless the hebbian rule ends above no plasticity,
+with a 95 % interval over seeds that excludes 0.
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ from symbiont_ecology.config import HostConfig, LoopConfig, RunConfig, TasksConf
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import build_host, mixture
 from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.engine.world import Host
+from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.questions import draw_questions
 from symbiont_ecology.events import Learned, read_events
 from symbiont_ecology.statistics import paired_interval
-from symbiont_ecology.types import Decoding, Row
+from symbiont_ecology.types import Decoding, Request
 from symbiont_ecology.weights.blobs import BlobStore
 
 PAGE = Path(__file__).parents[1] / "docs/hebbian.md"
@@ -52,7 +54,8 @@ RULES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Life:
-    """One run: accuracy at each budget, rollouts, the part of its FLOPs that was learning, CPU seconds."""
+    """One run: accuracy at each budget, rollouts, the part of its FLOPs that was learning, CPU
+    seconds."""
 
     accuracy: tuple[float, ...]
     rollouts: int
@@ -109,19 +112,23 @@ def live(config: RunConfig, host: Host) -> Life:
                 resume(folder, overrides=[f"run.train_flops={budget}"], host=host)
             seconds += time.process_time() - began
             accuracy.append(examined(folder, config, host))
-        train = checkpoint.load(folder).spent
+        train = checkpoint.load_state(folder).spent
         learned = sum(
-            event.flops for event in read_events(folder / "events.jsonl") if isinstance(event, Learned)
+            event.flops
+            for event in read_events(folder / "events.jsonl")
+            if isinstance(event, Learned)
         )
     return Life(tuple(accuracy), train.rows, round(learned / train.flops, 4), round(seconds, 1))
 
 
 def examined(folder: Path, config: RunConfig, host: Host) -> float:
     """Share of the held-out questions that the one organelle of a run answers right."""
-    (organelle,) = checkpoint.load(folder).population.values()
+    (organelle,) = checkpoint.load_state(folder).population.values()
     host.place(0, BlobStore(folder / "blobs").weights(organelle.genome.weights))
     questions = draw_questions(mixture(config), PER_CELL)
-    texts = host.rollout([Row(one.prompt, 0, one.reply_limit) for one in questions], None, Decoding()).texts
+    texts = host.rollout(
+        [Request(one.prompt, 0, one.reply_limit) for one in questions], None, Decoding()
+    ).texts
     return float(np.mean([one.verdict(text) for one, text in zip(questions, texts, strict=True)]))
 
 
@@ -147,7 +154,9 @@ def summary(lives: dict[str, list[Life]]) -> dict[str, Any]:
                 "accuracy_mean": curves[rule].mean(0).round(4).tolist(),
                 "accuracy_by_seed": curves[rule].round(4).tolist(),
                 "rollouts": float(np.mean([life.rollouts for life in rows])),
-                "learning_part_of_flops": round(float(np.mean([life.learning for life in rows])), 4),
+                "learning_part_of_flops": round(
+                    float(np.mean([life.learning for life in rows])), 4
+                ),
                 "cpu_seconds": round(float(np.mean([life.seconds for life in rows])), 1),
             }
             for rule, rows in lives.items()
@@ -163,7 +172,9 @@ def table(result: dict[str, Any]) -> str:
     for rule, row in result["rules"].items():
         shares = [f"{100 * share:.1f}" for share in row["accuracy_mean"]]
         rows += [[f"`{rule}`", f"{row['rollouts']:,.0f}", *shares]]
-    gains = [{name: 100 * value for name, value in gain.items()} for gain in result["hebbian - none"]]
+    gains = [
+        {name: 100 * value for name, value in gain.items()} for gain in result["hebbian - none"]
+    ]
     shown = ["{estimate:+.1f} [{low:+.1f}, {high:+.1f}]".format(**gain) for gain in gains]
     rows += [["hebbian − none, points [95 % over seeds]", "", *shown]]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -2,10 +2,10 @@
 
     python benchmarks/kernel.py [--quick] [--only CASE] [--json FILE]
 
-Everything runs in one process, on one thread, sides in turn; a number is the median of process time, a
-ratio divides two of them. All sides start from text and end with text. PEFT's sequential sides are timed
-on some of the adapters, with all of them loaded, and scaled. Leaves with 1 when a floor does not hold.
-Needs the extra ``peers`` (PEFT).
+Everything runs in one process, on one thread, sides in turn; a number is the median of process
+time, a ratio divides two of them. All sides start from text and end with text. PEFT's sequential
+sides are timed on some of the adapters, with all of them loaded, and scaled. Leaves with 1 when a
+floor does not hold. Needs the extra ``peers`` (PEFT).
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from sides import Ratio, Result, Side, all_hold, arguments, save, settle, show, 
 
 OURS, BARE = "ours", "bare host, own loop"
 ONE_BY_ONE, BATCHED, MIXED = "PEFT, one by one", "PEFT, own prompts batched", "PEFT, mixed batch"
-STEP, BARE_STEP, PEFT_STEP = "our learning step", "bare forward and backward", "PEFT's learning steps"
+STEP, BARE_STEP, PEFT_STEP = (
+    "our learning step",
+    "bare forward and backward",
+    "PEFT's learning steps",
+)
 
 Bounds = tuple[float | None, float | None]
 """Floor and goal."""
@@ -72,7 +76,9 @@ def small_16(workplace: Path, turns: int) -> Result:
 
 def real(workplace: Path, turns: int) -> Result:
     """A real model's sizes, few rows: reading 2.4 GB of weights is most of the work."""
-    population, peft = both("Qwen3-0.6B shape", 8, 2, workplace, asked=1, lengths=(8, 12), new_tokens=5)
+    population, peft = both(
+        "Qwen3-0.6B shape", 8, 2, workplace, asked=1, lengths=(8, 12), new_tokens=5
+    )
     part = answers(population, peft, min(turns, 6), (NONE, NONE, NONE), (1.08, 1.03))
     return joined("Qwen3-0.6B shape (random weights), 8 organelles × 2 rows, 5 new tokens", part)
 
@@ -90,17 +96,24 @@ def transformers_path(workplace: Path, turns: int) -> Result:
         batch = tokenizer(population.prompts, return_tensors="pt", padding=True)
         return generate(model, tokenizer, batch, NEW_TOKENS)
 
-    seconds = timed({OURS: Side(population.ours), "HF generate, bare": Side(bare)}, 2 * turns).seconds
+    seconds = timed(
+        {OURS: Side(population.ours), "HF generate, bare": Side(bare)}, 2 * turns
+    ).seconds
     ratio = seconds[OURS] / seconds["HF generate, bare"]
     return Result(
         "embedded host through transformers, 16 organelles × 4 rows",
-        [Ratio("ours with adapters ÷ bare host under HF generate", ratio, 1.25, 1.15, at_most=True)],
+        [
+            Ratio(
+                "ours with adapters ÷ bare host under HF generate", ratio, 1.25, 1.15, at_most=True
+            )
+        ],
         seconds,
     )
 
 
 def leaving(workplace: Path, turns: int) -> Result:
-    """Answers that end early leave the batch; ends are imitated by limits, which nothing looks ahead to."""
+    """Answers that end early leave the batch; ends are imitated by limits, which nothing looks
+    ahead to."""
     population = Population(host_folder("embedded", workplace), 16, 8)
     limits = ends(len(population.slots), np.random.default_rng(0))
     most = [max(limits)] * len(limits)
@@ -118,10 +131,14 @@ def leaving(workplace: Path, turns: int) -> Result:
 
 
 def padding(workplace: Path, turns: int) -> Result:
-    """Prompts of 8 to 120 tokens, packed, against a batch in which all are as long as the longest."""
+    """Prompts of 8 to 120 tokens, packed, against a batch in which all are as long as the
+    longest."""
     folder, rows = host_folder("embedded", workplace), 64
     lengths = np.random.default_rng(0).permutation(np.linspace(8, 120, rows).astype(int)).tolist()
-    ragged, padded = Population(folder, 8, 8, lengths), Population(folder, 8, 8, [max(lengths)] * rows)
+    ragged, padded = (
+        Population(folder, 8, 8, lengths),
+        Population(folder, 8, 8, [max(lengths)] * rows),
+    )
     seconds = timed({"packed": Side(ragged.ours), "padded": Side(padded.ours)}, 2 * turns).seconds
     ratio = seconds["packed"] / seconds["padded"]
     return Result(
@@ -164,7 +181,9 @@ def answers(
         Ratio(f"{name} ÷ ours", seconds[name] / seconds[OURS], *bounds)
         for name, bounds in zip((ONE_BY_ONE, BATCHED, MIXED), theirs, strict=True)
     ]
-    ratios.append(Ratio("ours ÷ bare host, own loop", seconds[OURS] / seconds[BARE], *bare, at_most=True))
+    ratios.append(
+        Ratio("ours ÷ bare host, own loop", seconds[OURS] / seconds[BARE], *bare, at_most=True)
+    )
     same = peft.agreement(timing.outputs[OURS], timing.outputs[ONE_BY_ONE])
     ratios.append(Ratio("share of answers equal to PEFT's, one by one", same, 0.999, 1.0))
     return Result("", ratios, seconds, scaled(peft))
@@ -209,7 +228,12 @@ def exactness(population: Population, peft: PeftPopulation) -> Result:
     return Result(
         "",
         [
-            Ratio("largest difference of log-probabilities to PEFT's, nats", scores, 5e-5, at_most=True),
+            Ratio(
+                "largest difference of log-probabilities to PEFT's, nats",
+                scores,
+                5e-5,
+                at_most=True,
+            ),
             Ratio("largest difference of gradients to PEFT's", gradients, 1e-5, at_most=True),
         ],
     )
@@ -225,9 +249,13 @@ def visits(population: Population, peft: PeftPopulation, turns: int) -> Result:
             kernel.detach(kernel.attach(peft.folders[0]))
 
     ours, theirs = "our attach and detach", "PEFT's load_adapter and delete_adapter"
-    seconds = timed({ours: Side(come_and_go, 1 / times), theirs: Side(peft.load_and_delete)}, turns).seconds
+    seconds = timed(
+        {ours: Side(come_and_go, 1 / times), theirs: Side(peft.load_and_delete)}, turns
+    ).seconds
     kernel.place(0, population.adapters[0])
-    return Result("", [Ratio(f"{theirs} ÷ {ours}", seconds[theirs] / seconds[ours], 100, 200)], seconds)
+    return Result(
+        "", [Ratio(f"{theirs} ÷ {ours}", seconds[theirs] / seconds[ours], 100, 200)], seconds
+    )
 
 
 def scaled(peft: PeftPopulation) -> list[str]:

@@ -1,11 +1,12 @@
-"""Whether a run survives SIGKILL: killed at random moments and resumed, it must end in the same bytes.
+"""Whether a run survives SIGKILL: killed at random moments and resumed, it must end in the same
+bytes.
 
     python benchmarks/kill_resume.py [--kills 20] [--model FOLDER] [--seed 0] [--json FILE]
 
-Runs the real command line on the real kernel, in processes of their own: once left alone, once killed again
-and again. A kill falls at a random moment after the log is first touched; every fourth falls within three
-seconds of the start, mostly while the host is being loaded. Prints PASS or FAIL and one line of JSON; leaves
-with 1 when bytes differ.
+Runs the real command line on the real kernel, in processes of their own: once left alone, once
+killed again and again. A kill falls at a random moment after the log is first touched; every fourth
+falls within three seconds of the start, mostly while the host is being loaded. Prints PASS or FAIL
+and one line of JSON; leaves with 1 when bytes differ.
 """
 
 from __future__ import annotations
@@ -70,14 +71,20 @@ def compare(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     whole, killed = folder / "whole", folder / "killed"
     found = ["run", arguments.config, *changes, "--quiet", "--out"]
     finish([*found, str(whole)])
-    loop = sum(json.loads(line)["seconds"] for line in (whole / "timings.jsonl").read_text().splitlines())
+    loop = sum(
+        json.loads(line)["seconds"] for line in (whole / "timings.jsonl").read_text().splitlines()
+    )
     print(f"left alone: {generations} generations in {loop:.1f} s", flush=True)
 
     generator = np.random.default_rng(arguments.seed)
     struck: list[int] = []
     early = 0
     for number in range(arguments.kills):
-        words = ["resume", str(killed), "--quiet"] if (killed / FILES[0]).exists() else [*found, str(killed)]
+        words = (
+            ["resume", str(killed), "--quiet"]
+            if (killed / FILES[0]).exists()
+            else [*found, str(killed)]
+        )
         is_early = number % 4 == 3
         moment = generator.uniform(0, 3.0 if is_early else 2 * loop / arguments.kills)
         if not kill(words, killed / "events.jsonl", moment, is_early):
@@ -89,7 +96,9 @@ def compare(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
     digests = {name: (digest(whole / name), digest(killed / name)) for name in FILES}
     blobs = [sorted(path.name for path in (run / "blobs").iterdir()) for run in (whole, killed)]
-    equal = {name: left == right for name, (left, right) in digests.items()} | {"blobs": blobs[0] == blobs[1]}
+    equal = {name: left == right for name, (left, right) in digests.items()} | {
+        "blobs": blobs[0] == blobs[1]
+    }
     return {
         "passed": all(equal.values()) and len(struck) >= arguments.kills / 2,
         "kills": len(struck),

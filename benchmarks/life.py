@@ -1,9 +1,11 @@
-"""The evidence of docs/life.md: lives of a thousand generations, invasions, catastrophes and winters.
+"""The evidence of docs/life.md: lives of a thousand generations, invasions, catastrophes and
+winters.
 
     python benchmarks/life.py [--seeds 5] [--processes 1] [--folder artifacts/life]
 
-All on the embedded host, in the world of config/experiments/life.yaml. What is done is kept in the folder, so
-it goes on where it stopped. Writes docs/results/life.json, from which benchmarks/life_page.py makes the page.
+All on the embedded host, in the world of config/experiments/life.yaml. What is done is kept in the
+folder, so it goes on where it stopped. Writes docs/results/life.json, from which
+benchmarks/life_page.py makes the page.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.build import build_host
 from symbiont_ecology.engine.fork import fork
 from symbiont_ecology.engine.run import CONFIG_FILE, EVENTS_FILE, resume, source, start
-from symbiont_ecology.engine.world import Host
+from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.events import GenerationEnded, read_events
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.weights import AdapterWeights
@@ -59,8 +61,8 @@ WINDOW, STEP = 25, 5
 INTERVAL = 50
 """Generations for which a line has to persist to count for change, novelty and diversity."""
 BRED, RESIDENTS, SETTLING, TRIAL = 40, 24, 20, 30
-"""Of an invasion: generations for which types are bred apart; how many of one type found a community;
-generations that it has to itself, and those with newcomers."""
+"""Of an invasion: generations for which types are bred apart; how many of one type found a
+community; generations that it has to itself, and those with newcomers."""
 ARRIVAL = BRED + SETTLING
 RARE = 0.1
 """Share of newcomers when they come."""
@@ -72,7 +74,13 @@ ARMS = {
     "independent": (f"strategy={{kind: independent, {ALIKE}}}",),
     "single": (f"strategy={{kind: single, {ALIKE}}}",),
 }
-STRIKES = (("ecology", 0.5), ("ecology", 0.9), ("independent", 0.5), ("independent", 0.9), ("single", 0.5))
+STRIKES = (
+    ("ecology", 0.5),
+    ("ecology", 0.9),
+    ("independent", 0.5),
+    ("independent", 0.9),
+    ("single", 0.5),
+)
 """Arms and tolls; half of one is one."""
 YEAR, YEARS, WINTER = 60, 4, 0.7
 Record = dict[str, Any]
@@ -86,13 +94,17 @@ def main() -> None:
     jobs += [(invasions, seed) for seed in seeds]
     jobs += [(catastrophe, seed, arm, toll) for seed in seeds for arm, toll in STRIKES]
     jobs += [(seasons, seed) for seed in seeds]
-    flats = [(life, seed, "flat") for seed in seeds]  # one price, that of the same seed's life by scarcity
+    flats = [
+        (life, seed, "flat") for seed in seeds
+    ]  # one price, that of the same seed's life by scarcity
     found: dict[str, list[Record]] = {}
     with ProcessPoolExecutor(arguments.processes, multiprocessing.get_context("spawn")) as pool:
         for stage in (jobs, flats):
             for job, record in zip(stage, pool.map(partial(kept, folder), stage), strict=True):
                 found.setdefault(job[0].__name__, []).append(record)
-    RESULT.write_text(json.dumps({"seeds": arguments.seeds, "year": YEAR, **found}) + "\n", encoding="utf-8")
+    RESULT.write_text(
+        json.dumps({"seeds": arguments.seeds, "year": YEAR, **found}) + "\n", encoding="utf-8"
+    )
 
 
 def parse() -> argparse.Namespace:
@@ -107,7 +119,8 @@ def parse() -> argparse.Namespace:
 
 
 def kept(folder: Path, job: tuple[Any, ...]) -> Record:
-    """What a job, a function of this file and its arguments, came to: read back if it was done before."""
+    """What a job, a function of this file and its arguments, came to: read back if it was done
+    before."""
     work, *arguments = job
     name = "-".join([work.__name__, *map(str, arguments)])
     file = folder / f"{name}.json"
@@ -155,7 +168,8 @@ def rounded(values: Any, digits: int = 4) -> list[float]:
 def life(folder: Path, seed: int, prices: str) -> Record:
     """A thousand generations, with prices by scarcity or with one price for everything.
 
-    The one price is what a verified answer paid on average at the end of the same seed's life by scarcity.
+    The one price is what a verified answer paid on average at the end of the same seed's life by
+    scarcity.
     """
     config = configured(seed, f"run.generations={GENERATIONS[prices]}")
     if prices == "flat":
@@ -164,14 +178,16 @@ def life(folder: Path, seed: int, prices: str) -> Record:
     history = lived(config, folder)
     stops = range(WINDOW, history.generations + 1, STEP)
     held = [len(set(specialists(history, stop, WINDOW).values())) for stop in stops]
-    effective = [effective_specialists(by_group(history.earned(stop - WINDOW, stop))) for stop in stops]
+    effective = [
+        effective_specialists(by_group(history.earned(stop - WINDOW, stop))) for stop in stops
+    ]
     course = activity(course_of(history), Draw(seed)("shadow"))
     births = Counter(taxon.operator for taxon in history.taxa.values())
     return {
         "seed": seed,
         "prices": prices,
         "groups": len({group_of(f"{name}/short") for name in config.tasks.families}),
-        "price": mean_price(config.economy, checkpoint.load(folder).success.values()),
+        "price": mean_price(config.economy, checkpoint.load_state(folder).success.values()),
         "stops": list(stops),
         "held": held,
         "effective": rounded(effective, 3),
@@ -200,10 +216,13 @@ def mean_price(economy: Prices, success: Collection[float]) -> float:
 
 
 def invasions(folder: Path, seed: int) -> Record:
-    """Of two types that know one family each, either comes as a tenth to a community of the other."""
-    apart = configured(seed, *ARMS["independent"], "strategy.questions=8", f"run.generations={BRED}")
+    """Of two types that know one family each, either comes as a tenth to a community of the
+    other."""
+    apart = configured(
+        seed, *ARMS["independent"], "strategy.questions=8", f"run.generations={BRED}"
+    )
     lived(apart, folder / "bred")
-    bred = checkpoint.load(folder / "bred").population.values()
+    bred = checkpoint.load_state(folder / "bred").population.values()
     types = sorted(bred, key=lambda one: one.genome.traits["niche"])
     around = [(one, (one + 1) % len(types)) for one in range(len(types))]
     trials: list[Record] = []
@@ -215,14 +234,15 @@ def invasions(folder: Path, seed: int) -> Record:
 def invaded(
     folder: Path, seed: int, types: Sequence[Organelle], resident: int, newcomer: int
 ) -> list[Record]:
-    """A community of one type in a world of both families, and what becomes of a few of the other type."""
+    """A community of one type in a world of both families, and what becomes of a few of the other
+    type."""
     families = [configured(seed).tasks.families[one] for one in (resident, newcomer)]
     world = (f"seed={seed}", f"tasks.families=[{','.join(families)}]")
     alone = load_config(PAIRS, (*world, f"run.generations={ARRIVAL}"))
     removals = [Retire(one.id, "removed") for one in types]
     settlers = [founder(types[resident], "resident")] * RESIDENTS
     before = forked(folder / "bred", folder / "community", alone, [*removals, *settlers])
-    success = checkpoint.load(folder / "community").success
+    success = checkpoint.load_state(folder / "community").success
     price = mean_price(alone.economy, [success[f"{name}/short"] for name in families])
     one_price = flat(alone.economy, price)
     count = max(round(RARE / (1 - RARE) * len(before.alive[-1])), 1)
@@ -237,7 +257,12 @@ def invaded(
         config = load_config(PAIRS, (*world, *longer)).model_copy(update={"economy": economy})
         coming = [founder(types[newcomer], "newcomer")] * count
         history = forked(folder / "community", folder / "trial", config, coming, [weights])
-        facts = {"resident": families[0], "newcomer": families[1], "arm": name, "price": round(price)}
+        facts = {
+            "resident": families[0],
+            "newcomer": families[1],
+            "arm": name,
+            "price": round(price),
+        }
         trials.append(facts | invasion(history, Draw(seed)("marked", resident, newcomer)))
     return trials
 
@@ -262,21 +287,27 @@ def founder(one: Organelle, operator: str) -> Found:
 
 
 def invasion(history: History, generator: np.random.Generator) -> Record:
-    """How many the newcomers' line and all of them were, and how often either type was right overall.
+    """How many the newcomers' line and all of them were, and how often either type was right
+    overall.
 
-    The neutral expectation is how often as many residents, marked at random, double their share of them.
+    The neutral expectation is how often as many residents, marked at random, double their share of
+    them.
     """
     came = [one.id for one in history.taxa.values() if one.operator == "newcomer"]
-    line = {who for one in came for who in history.line(one)}
+    line = {organelle_id for one in came for organelle_id in history.line(one)}
     asked, right = Counter[bool](), Counter[bool]()
     for one in (one for works in history.work[ARRIVAL:] for one in works):
-        asked[one.who in line] += one.asked
-        right[one.who in line] += one.right
+        asked[one.organelle_id in line] += one.asked
+        right[one.organelle_id in line] += one.right
     residents = sorted(history.alive[ARRIVAL] - line)
     # The lines begin at the marking: a resident's child that lives by then has a line of its own.
-    later = {who: taxon for who, taxon in history.taxa.items() if taxon.born >= ARRIVAL}
+    later = {
+        organelle_id: taxon for organelle_id, taxon in history.taxa.items() if taxon.born >= ARRIVAL
+    }
     since = replace(history, taxa=later)
-    left = np.array([len(since.line(who) & history.alive[-1]) for who in residents])
+    left = np.array(
+        [len(since.line(organelle_id) & history.alive[-1]) for organelle_id in residents]
+    )
     marked = np.array([generator.choice(left, len(came), replace=False).sum() for _ in range(1000)])
     return {
         "line": [len(line & alive) for alive in history.alive[ARRIVAL:]],
@@ -291,7 +322,8 @@ def invasion(history: History, generator: np.random.Generator) -> Record:
 
 
 def catastrophe(folder: Path, seed: int, arm: str, toll: float) -> Record:
-    """A part of everyone living dies at once: how far success falls, and how long it takes to come back."""
+    """A part of everyone living dies at once: how far success falls, and how long it takes to come
+    back."""
     config = configured(
         seed,
         *ARMS[arm],

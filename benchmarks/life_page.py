@@ -19,7 +19,11 @@ from symbiont_ecology.analysis.life import longest
 from symbiont_ecology.statistics import paired_interval
 
 ROOT = Path(__file__).parents[1]
-PAGE, RESULT, FIGURES = ROOT / "docs/life.md", ROOT / "docs/results/life.json", ROOT / "docs/figures"
+PAGE, RESULT, FIGURES = (
+    ROOT / "docs/life.md",
+    ROOT / "docs/results/life.json",
+    ROOT / "docs/figures",
+)
 SHARE = 0.75
 """Part of the groups that count as a community of specialists."""
 EARLY = 15
@@ -72,7 +76,8 @@ def stretch(one: Record) -> int:
 
 
 def span(name: str, one: Record, start: int, stop: int) -> np.ndarray:
-    """A curve of a life between two generations; judgements begin when there is a window to judge."""
+    """A curve of a life between two generations; judgements begin when there is a window to
+    judge."""
     values, (first, second) = np.array(one[name]), one["stops"][:2]
     at = (first if name in ("held", "effective") else 0) + (second - first) * np.arange(len(values))
     return values[(start < at) & (at <= stop)]
@@ -93,19 +98,24 @@ def coexistence(result: Record) -> Iterable[str]:
     yield ""
     columns = ((found, end // 2, end), (found, common // 2, common), (flat, common // 2, common))
     heads = [
-        f"{'one price' if life is flat else 'scarcity'}, {start} to {stop}" for life, start, stop in columns
+        f"{'one price' if life is flat else 'scarcity'}, {start} to {stop}"
+        for life, start, stop in columns
     ]
     yield f"| generations | {' | '.join(heads)} |"
     yield "|---|---|---|---|"
     rows: dict[str, Callable[[Record, int, int], float]] = {
         "groups with a specialist": lambda *part: span("held", *part).mean(),
-        f"time with {least} groups or more, %": lambda *part: 100 * (span("held", *part) >= least).mean(),
+        f"time with {least} groups or more, %": lambda *part: (
+            100 * (span("held", *part) >= least).mean()
+        ),
         "effective specialists": lambda *part: span("effective", *part).mean(),
         "questions served rightly, %": lambda *part: 100 * span("served", *part).mean(),
         "alive": lambda *part: span("population", *part).mean(),
     }
     for label, value in rows.items():
-        cells = [over_seeds([value(one, start, stop) for one in life]) for life, start, stop in columns]
+        cells = [
+            over_seeds([value(one, start, stop) for one in life]) for life, start, stop in columns
+        ]
         yield f"| {label} | {' | '.join(cells)} |"
     kin = [100 * one["inheritance"]["same"] for one in found]
     chance = [100 * one["inheritance"]["chance"] for one in found]
@@ -133,7 +143,8 @@ def activities(result: Record) -> Iterable[str]:
     above = sum(one["mean"][-1] > one["high"][-1] for one in found)
     half = len(found[0]["mean"]) // 2
     slopes = [
-        (one["mean"][-1] - one["mean"][half]) / (one["shadow"][-1] - one["shadow"][half]) for one in found
+        (one["mean"][-1] - one["mean"][half]) / (one["shadow"][-1] - one["shadow"][half])
+        for one in found
     ]
     yield (
         f"At the end mean activity is **{over_seeds(ratio, '.2f')}** times that of the shadow, above 97.5 % of the "
@@ -166,12 +177,23 @@ def invasions(result: Record) -> Iterable[str]:
     )
     yield "|---|---|---|---|---|"
     for arm, label in INVASIONS.items():
-        by_seed = [[one for one in seed["trials"] if one["arm"] == arm] for seed in result["invasions"]]
+        by_seed = [
+            [one for one in seed["trials"] if one["arm"] == arm] for seed in result["invasions"]
+        ]
         doubled = sum(doubles(one) for trials in by_seed for one in trials)
-        count, pairs = sum(map(len, by_seed)), [pair for trials in by_seed for pair in mutual(trials)]
+        count, pairs = (
+            sum(map(len, by_seed)),
+            [pair for trials in by_seed for pair in mutual(trials)],
+        )
         cells = [
-            over_seeds([100 * float(np.mean([value(one) for one in trials])) for trials in by_seed], form)
-            for value, form in ((doubles, ".0f"), (lambda one: one["neutral"], ".0f"), (growth, "+.1f"))
+            over_seeds(
+                [100 * float(np.mean([value(one) for one in trials])) for trials in by_seed], form
+            )
+            for value, form in (
+                (doubles, ".0f"),
+                (lambda one: one["neutral"], ".0f"),
+                (growth, "+.1f"),
+            )
         ]
         yield (
             f"| {label} | **{doubled} of {count}**: {cells[0]} | {sum(pairs)} of {len(pairs)} | {cells[1]} | {cells[2]} |"
@@ -183,7 +205,9 @@ def invasions(result: Record) -> Iterable[str]:
     }
     less = {arm: [one for one in trials if lead(one) < 0] for arm, trials in every.items()}
     failed = [one for one in every["scarcity"] if not doubles(one)]
-    skills = [100 * float(np.mean([one[name] for one in failed])) for name in ("skill", "resident skill")]
+    skills = [
+        100 * float(np.mean([one[name] for one in failed])) for name in ("skill", "resident skill")
+    ]
     yield (
         f"Of newcomers that were right less often than the residents, {sum(map(doubles, less['scarcity']))} of "
         f"{len(less['scarcity'])} doubled by scarcity and {sum(map(doubles, less['flat']))} of {len(less['flat'])} at "
@@ -194,7 +218,9 @@ def invasions(result: Record) -> Iterable[str]:
 
 def doubles(one: Record) -> bool:
     """Whether newcomers had twice their share in the end."""
-    return bool(one["line"][-1] * one["population"][0] >= 2 * one["line"][0] * one["population"][-1])
+    return bool(
+        one["line"][-1] * one["population"][0] >= 2 * one["line"][0] * one["population"][-1]
+    )
 
 
 def mutual(trials: Sequence[Record]) -> list[bool]:
@@ -204,7 +230,8 @@ def mutual(trials: Sequence[Record]) -> list[bool]:
 
 
 def growth(one: Record) -> float:
-    """Of newcomers beyond that of residents, per generation while they are rare: the slope of their log odds."""
+    """Of newcomers beyond that of residents, per generation while they are rare: the slope of their
+    log odds."""
     early, late = (
         math.log((one["line"][at] + 0.5) / (one["population"][at] - one["line"][at] + 0.5))
         for at in (0, EARLY)
@@ -306,7 +333,10 @@ def draw_life(result: Record) -> Figure:
         curves = np.array([[point[name] for point in one["potentials"]] for one in found])
         axis.plot(moments, curves.T, color=GREEN, alpha=0.35, lw=1)
         axis.plot(moments, curves.mean(axis=0), color=GREEN, lw=2.2)
-        axis.set(title=f"{name}, {'nats' if name == 'diversity' else 'kinds per snapshot'}", ylim=(0, None))
+        axis.set(
+            title=f"{name}, {'nats' if name == 'diversity' else 'kinds per snapshot'}",
+            ylim=(0, None),
+        )
     return finished(figure, "generation")
 
 
@@ -314,26 +344,34 @@ def draw_invasion(result: Record) -> Figure:
     """Shares of newcomers' lines, and their growth while they were rare."""
     figure = Figure(figsize=(11, 3.4), layout="constrained")
     *axes, slopes = figure.subplots(1, 4)
-    for axis, (arm, label), colour in zip(axes, INVASIONS.items(), (GREEN, GREY, BLUE), strict=True):
-        trials = [one for seed in result["invasions"] for one in seed["trials"] if one["arm"] == arm]
+    for axis, (arm, label), colour in zip(
+        axes, INVASIONS.items(), (GREEN, GREY, BLUE), strict=True
+    ):
+        trials = [
+            one for seed in result["invasions"] for one in seed["trials"] if one["arm"] == arm
+        ]
         shares = np.array([np.divide(one["line"], one["population"]) for one in trials])
         axis.plot(100 * shares.T, color=colour, alpha=0.3, lw=0.7)
         axis.plot(100 * shares.mean(axis=0), color="black", lw=2)
-        axis.set(title=label.replace(", ", ",\n"), ylim=(0, 100), xlabel="generations after they came")
+        axis.set(
+            title=label.replace(", ", ",\n"), ylim=(0, 100), xlabel="generations after they came"
+        )
         if arm != "suited":
             xs, ys = [100 * lead(one) for one in trials], [100 * growth(one) for one in trials]
             slopes.scatter(xs, ys, s=9, color=colour, label=label)
     axes[0].set_ylabel("newcomers among the living, %")
     slopes.axhline(0, color="black", lw=0.8)
     slopes.set(
-        title="growth beyond the residents',\n% per generation", xlabel="newcomers' lead in skill, points"
+        title="growth beyond the residents',\n% per generation",
+        xlabel="newcomers' lead in skill, points",
     )
     slopes.legend(fontsize=7, loc="lower right")
     return finished(figure)
 
 
 def draw_shocks(result: Record) -> Figure:
-    """Success through a catastrophe, by toll, means over five generations; and energy through the years."""
+    """Success through a catastrophe, by toll, means over five generations; and energy through the
+    years."""
     tolls = sorted({toll for _, toll in strikes(result)})
     figure = Figure(figsize=(11, 3.4), layout="constrained")
     axes = figure.subplots(1, len(tolls) + 1)
@@ -355,7 +393,9 @@ def draw_shocks(result: Record) -> Figure:
                 alpha=0.15,
                 lw=0,
             )
-        axis.set(title=f"{100 * toll:.0f} % die", ylim=(0, 100), ylabel="questions served rightly, %")
+        axis.set(
+            title=f"{100 * toll:.0f} % die", ylim=(0, 100), ylabel="questions served rightly, %"
+        )
     axes[0].legend(fontsize=8, loc="lower right")
     year = axes[-1]
     for one in result["seasons"]:

@@ -1,13 +1,15 @@
-"""How often the gate admits a child that it must not, how often one that it should, and what that takes.
+"""How often the gate admits a child that it must not, how often one that it should, and what that
+takes.
 
     python benchmarks/merge_gate.py [--children 2500] [--json FILE] [--plot FILE] [--page FILE]
 
-Children are simulated as what the gate sees of them: paired questions that they win, tie or lose against a
-parent, with a mean difference (*effect*) and a chance of not being a tie (*discordance*). The gate looks
-after every eighth question. Children that are no better, or lose too much, must be admitted no more often
-than its level says, those with the gain that it is made for four times out of five (99 % limits). Beside it
-stands what is usual and wrong: a significance test that is looked at again and again, and a loss that was
-not observed in a small sample. Leaves with 1 when a promise is broken.
+Children are simulated as what the gate sees of them: paired questions that they win, tie or lose
+against a parent, with a mean difference (*effect*) and a chance of not being a tie (*discordance*).
+The gate looks after every eighth question. Children that are no better, or lose too much, must be
+admitted no more often than its level says, those with the gain that it is made for four times out
+of five (99 % limits). Beside it stands what is usual and wrong: a significance test that is looked
+at again and again, and a loss that was not observed in a small sample. Leaves with 1 when a promise
+is broken.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from symbiont_ecology.ecology.gate import Gate, Tally, Verdict
+from symbiont_ecology.ecology.gate import Gate, GateDecision, PairedCounts
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.statistics import wilson
 
@@ -37,10 +39,11 @@ LOSSES = (0.0, -0.05, -0.1, -0.15, -0.2, -0.3)
 COLOURS = {0.15: "#0b3d2e", 0.3: "#1b7f5c", 0.45: "#b4752d", 0.6: "#b4352d"}
 """Of every discordance."""
 POWER, LIMITS = 0.8, 0.98
-"""Share of good children that must be admitted; level of intervals with the 99 % limits on either side."""
+"""Share of good children that must be admitted; level of intervals with the 99 % limits on either
+side."""
 
 Row = dict[str, float]
-Comparison = tuple[Callable[[Tally], Verdict], float, float]
+Comparison = tuple[Callable[[PairedCounts], GateDecision], float, float]
 """What is asked of a child in a comparison, and its true effect and discordance there."""
 
 
@@ -48,7 +51,9 @@ def main() -> int:
     """Simulates everything; 0 when the gate keeps its promises."""
     arguments = parse()
     began = time.perf_counter()
-    result = measured(Gate(), arguments.children) | {"seconds": round(time.perf_counter() - began, 1)}
+    result = measured(Gate(), arguments.children) | {
+        "seconds": round(time.perf_counter() - began, 1)
+    }
     print("PASS" if result["passed"] else "FAIL", json.dumps(result["promises"]))
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -69,7 +74,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--children", type=int, default=2500, help="of each kind")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
-    parser.add_argument("--page", type=Path, help="page with the marks <!-- gate --> and <!-- /gate -->")
+    parser.add_argument(
+        "--page", type=Path, help="page with the marks <!-- gate --> and <!-- /gate -->"
+    )
     return parser.parse_args()
 
 
@@ -77,9 +84,10 @@ def measured(gate: Gate, children: int) -> dict[str, Any]:
     """All rows, the promises, and whether they are kept."""
     better, kept = cache(gate.better), cache(gate.kept)
 
-    def rows(rule: Callable[[Tally], Verdict], effects: Sequence[float]) -> list[Row]:
+    def rows(rule: Callable[[PairedCounts], GateDecision], effects: Sequence[float]) -> list[Row]:
         return [
-            {"effect": effect, "discordance": discordance} | admitted([(rule, effect, discordance)], children)
+            {"effect": effect, "discordance": discordance}
+            | admitted([(rule, effect, discordance)], children)
             for discordance in COLOURS
             for effect in effects
             if abs(effect) <= discordance
@@ -87,7 +95,9 @@ def measured(gate: Gate, children: int) -> dict[str, Any]:
 
     home: Comparison = (kept, 0.0, 0.15)
     alone = {"better": rows(better, GAINS), "kept": rows(kept, LOSSES)}
-    good = {"gains 15 points, keeps three homes": admitted([(better, 0.15, 0.3), *[home] * 3], children)}
+    good = {
+        "gains 15 points, keeps three homes": admitted([(better, 0.15, 0.3), *[home] * 3], children)
+    }
     bad = {
         "gains nothing, keeps three homes": admitted([(better, 0.0, 0.3), *[home] * 3], children),
         "gains 30 points, loses 15 at one of three homes": admitted(
@@ -120,8 +130,11 @@ def extreme(which: Callable[[Iterable[float]], float], rows: Sequence[Row]) -> R
 
 
 def admitted(comparisons: Sequence[Comparison], children: int) -> Row:
-    """Share of children that are admitted, its 99 % limits, and the mean number of paired questions."""
-    generator = Draw(0)("children", *[(effect, discordance) for _, effect, discordance in comparisons])
+    """Share of children that are admitted, its 99 % limits, and the mean number of paired
+    questions."""
+    generator = Draw(0)(
+        "children", *[(effect, discordance) for _, effect, discordance in comparisons]
+    )
     lives = [life(comparisons, generator) for _ in range(children)]
     share = wilson(sum(is_admitted for is_admitted, _ in lives), children, LIMITS)
     return {
@@ -133,13 +146,16 @@ def admitted(comparisons: Sequence[Comparison], children: int) -> Row:
 
 
 def life(comparisons: Sequence[Comparison], generator: np.random.Generator) -> tuple[bool, int]:
-    """Whether one child is admitted, after how many questions in all; what is proven is not asked again."""
-    tallies = [Tally()] * len(comparisons)
-    verdicts: list[Verdict] = ["go on"] * len(comparisons)
+    """Whether one child is admitted, after how many questions in all; what is proven is not asked
+    again."""
+    tallies = [PairedCounts()] * len(comparisons)
+    verdicts: list[GateDecision] = ["go on"] * len(comparisons)
     while "reject" not in verdicts and "go on" in verdicts:
         for place, (rule, effect, discordance) in enumerate(comparisons):
             if verdicts[place] == "go on":
-                tallies[place] += Tally(*asked(effect, discordance, LOOK, generator).tolist())
+                tallies[place] += PairedCounts(
+                    *asked(effect, discordance, LOOK, generator).tolist()
+                )
                 verdicts[place] = rule(tallies[place])
     return "reject" not in verdicts, sum(tally.pairs for tally in tallies)
 
@@ -187,15 +203,20 @@ def told(result: dict[str, Any]) -> str:
         ]
         for effect in GAINS if kind == "better" else LOSSES:
             row = [cells.get((effect, one)) for one in COLOURS]
-            shown = " | ".join(f"{one['share']:.1%}, {one['pairs']:.0f}" if one else "" for one in row)
+            shown = " | ".join(
+                f"{one['share']:.1%}, {one['pairs']:.0f}" if one else "" for one in row
+            )
             lines.append(f"| {100 * effect:+.0f} points | {shown} |")
         lines.append("")
     lines += ["| all comparisons of a child | admitted | questions |", "|---|---|---|"]
     lines += [
-        f"| {name} | {one['share']:.1%} | {one['pairs']:.0f} |" for name, one in result["whole"].items()
+        f"| {name} | {one['share']:.1%} | {one['pairs']:.0f} |"
+        for name, one in result["whole"].items()
     ]
     lines += ["", "| instead of the gate, discordance 30% | passes |", "|---|---|"]
-    return "\n".join([*lines, *(f"| {name} | {share:.1%} |" for name, share in result["naive"].items())])
+    return "\n".join(
+        [*lines, *(f"| {name} | {share:.1%} |" for name, share in result["naive"].items())]
+    )
 
 
 def draw(result: dict[str, Any], file: Path) -> None:
@@ -213,7 +234,9 @@ def draw(result: dict[str, Any], file: Path) -> None:
             rows = [row for row in result[kind] if row["discordance"] == discordance]
             effects, heights = [100 * row["effect"] for row in rows], [row[field] for row in rows]
             panel.plot(effects, heights, "o-", ms=3, color=colour, label=f"{discordance:.0%}")
-        panel.set(xlabel="true gain, points" if kind == "better" else "true change at a home, points")
+        panel.set(
+            xlabel="true gain, points" if kind == "better" else "true change at a home, points"
+        )
         panel.set(ylabel=label, ylim=(0, None))
         panel.grid(alpha=0.3)
         if field == "share":

@@ -1,11 +1,13 @@
-"""What admitted children of two organelles are worth on the embedded host, on questions nobody ever met.
+"""What admitted children of two organelles are worth on the embedded host, on questions nobody ever
+met.
 
     python benchmarks/merging.py [--seeds 10] [--json docs/results/merging.json]
 
-The world of config/experiments/life.yaml at rank 4, with merging switched on. Whenever the gate admits a
-child, it and its parents as they are then answer the same held-out questions, in the cells where the parents
-were at home, greedily. With ``--json`` the table in docs/merging.md is written, too. Leaves with 1 unless the
-children beat the better of their parents, with a 95 % interval over seeds that excludes 0.
+The world of config/experiments/life.yaml at rank 4, with merging switched on. Whenever the gate
+admits a child, it and its parents as they are then answer the same held-out questions, in the cells
+where the parents were at home, greedily. With ``--json`` the table in docs/merging.md is written,
+too. Leaves with 1 unless the children beat the better of their parents, with a 95 % interval over
+seeds that excludes 0.
 """
 
 from __future__ import annotations
@@ -26,15 +28,15 @@ from rich.progress import track
 
 from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import EcologyState, Organelle, cell_name
-from symbiont_ecology.ecology.nursery import Candidate
+from symbiont_ecology.ecology.challengers import Challenger
 from symbiont_ecology.engine.build import build_host, mixture
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.engine.world import Host
+from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.statistics import paired_interval
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import Decoding, Item, OrganelleId, Row
+from symbiont_ecology.types import Decoding, Item, OrganelleId, Request
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.blobs import BlobStore
 
@@ -51,8 +53,9 @@ CHANGES = (
 
 @dataclass
 class Child:
-    """An admitted child: accuracy of its own and of its parents, how many of its answers differ from each
-    parent's, in parts of 1, and how many generations it lived, up to the end of the run."""
+    """An admitted child: accuracy of its own and of its parents, how many of its answers differ
+    from each parent's, in parts of 1, and how many generations it lived, up to the end of the
+    run."""
 
     seed: int
     id: OrganelleId
@@ -75,40 +78,48 @@ class Observer:
 
     def __init__(self, seed: int, host: Host, tasks: TaskMixture, store: BlobStore) -> None:
         self.seed, self.host, self.tasks, self.store = seed, host, tasks, store
-        self.proposed: dict[OrganelleId, Candidate] = {}
+        self.proposed: dict[OrganelleId, Challenger] = {}
         self.children: dict[OrganelleId, Child] = {}
         self.bred = Counter[OrganelleId]()  # generations that each child of one parent lived
 
     def __call__(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> None:
         """After every generation."""
-        for who, organelle in state.population.items():
-            if who in self.proposed and who not in self.children:
-                self.children[who] = self._examined(organelle, state)
-        self.bred.update(who for who, one in state.population.items() if len(one.parents) == 1)
+        for organelle_id, organelle in state.population.items():
+            if organelle_id in self.proposed and organelle_id not in self.children:
+                self.children[organelle_id] = self._examined(organelle, state)
+        self.bred.update(
+            organelle_id for organelle_id, one in state.population.items() if len(one.parents) == 1
+        )
         for child in self.children.values():
             child.is_alive = child.id in state.population
             child.generations += child.is_alive
-        self.proposed |= {one.id: one for one in state.nursery.values() if len(one.parents) > 1}
+        self.proposed |= {one.id: one for one in state.challengers.values() if len(one.parents) > 1}
 
     def _examined(self, child: Organelle, state: EcologyState) -> Child:
         homes = {name for cells in self.proposed[child.id].cells.values() for name in cells}
         items: list[Item] = []
         for cell in self.tasks.cells:
             if cell_name(cell) in homes:
-                items += self.tasks.draw(cell, PER_CELL, Draw(self.seed)("fresh", child.id, *cell), "holdout")
+                items += self.tasks.draw(
+                    cell, PER_CELL, Draw(self.seed)("fresh", child.id, *cell), "holdout"
+                )
         family = {child.id: self.store.weights(child.inborn)}
         for parent in child.parents:
             family[parent] = self.store.weights(state.population[parent].genome.weights)
         said = answers(self.host, self.tasks, items, family)
         right = {
-            who: float(
-                np.mean([self.tasks.verify(item, text) for item, text in zip(items, texts, strict=True)])
+            organelle_id: float(
+                np.mean(
+                    [self.tasks.verify(item, text) for item, text in zip(items, texts, strict=True)]
+                )
             )
-            for who, texts in said.items()
+            for organelle_id, texts in said.items()
         }
         changed = {
             parent: float(
-                np.mean([one != other for one, other in zip(said[child.id], said[parent], strict=True)])
+                np.mean(
+                    [one != other for one, other in zip(said[child.id], said[parent], strict=True)]
+                )
             )
             for parent in child.parents
         }
@@ -117,14 +128,17 @@ class Observer:
 
 
 def answers(
-    host: Host, tasks: TaskMixture, items: Sequence[Item], family: Mapping[OrganelleId, AdapterWeights]
+    host: Host,
+    tasks: TaskMixture,
+    items: Sequence[Item],
+    family: Mapping[OrganelleId, AdapterWeights],
 ) -> dict[OrganelleId, tuple[str, ...]]:
     """What each of them says to the same questions, greedily."""
     said = {}
-    for slot, (who, weights) in enumerate(family.items()):
+    for slot, (organelle_id, weights) in enumerate(family.items()):
         host.place(slot, weights)
-        rows = [Row(tasks.prompt(item), slot, tasks.reply_limit(item)) for item in items]
-        said[who] = host.rollout(rows, None, Decoding()).texts
+        rows = [Request(tasks.prompt(item), slot, tasks.reply_limit(item)) for item in items]
+        said[organelle_id] = host.rollout(rows, None, Decoding()).texts
     return said
 
 
@@ -176,7 +190,10 @@ def told(result: dict[str, Any]) -> str:
         "",
         "| on fresh questions of both parents' homes | |",
         "|---|---|",
-        *(f"| accuracy of the {who} | {100 * value:.1f} % |" for who, value in mean.items()),
+        *(
+            f"| accuracy of the {organelle_id} | {100 * value:.1f} % |"
+            for organelle_id, value in mean.items()
+        ),
         f"| child − better parent, mean over worlds | {100 * gain['estimate']:+.1f} points "
         f"[{100 * gain['low']:+.1f}, {100 * gain['high']:+.1f}] |",
         f"| children below their better parent | {worse} of {len(children)} |",

@@ -2,9 +2,10 @@
 
     python benchmarks/overhead.py [--quick] [--json FILE]
 
-Whole runs of the demo, one per seed, with a clock around the host's two verbs (reading and answering, and
-learning) and around each part of a generation. A part's time is its own: what other parts and the host took
-in it is theirs. Events and checkpoints are counted; the start of a run is not, since it is no generation.
+Whole runs of the demo, one per seed, with a clock around the host's two verbs (reading and
+answering, and learning) and around each part of a generation. A part's time is its own: what other
+parts and the host took in it is theirs. Events and checkpoints are counted; the start of a run is
+not, since it is no generation.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.engine import generation, run
 from symbiont_ecology.engine.build import build_host
-from symbiont_ecology.engine.world import Host
+from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.events import EventLog, GenerationEnded
 from symbiont_ecology.strategies.ecology import Ecology
 from symbiont_ecology.tasks.mixture import TaskMixture
@@ -89,7 +90,8 @@ class TimedHost:
 
 
 def measure(seed: int, *extra: str) -> dict[str, Any]:
-    """Milliseconds of a generation by part, and the share that is not the host's, over one whole run."""
+    """Milliseconds of a generation by part, and the share that is not the host's, over one whole
+    run."""
     config = load_config("demo", [f"seed={seed}", *extra])
     host, clocks, marks = build_host(config), Clocks(), list[tuple[float, dict[str, float]]]()
 

@@ -53,7 +53,10 @@ def verdict(ratio: dict[str, Any]) -> str:
 def count(cases: dict[str, Any]) -> list[str]:
     """How many floors hold, and which do not."""
     bounded = [
-        (name, one) for name, case in cases.items() for one in case["ratios"] if one["holds"] is not None
+        (name, one)
+        for name, case in cases.items()
+        for one in case["ratios"]
+        if one["holds"] is not None
     ]
     missed = [(name, one) for name, one in bounded if not one["holds"]]
     lines = [
@@ -117,7 +120,10 @@ def growth(report: dict[str, Any]) -> str:
 
 def breakdown(report: dict[str, Any]) -> str:
     """Milliseconds by kind of operation and the matmul rate reached, for every host."""
-    lines = [f"One thread multiplies float32 matrices at {report['matmul_rate'] / 1e9:.0f} GFLOP/s here.", ""]
+    lines = [
+        f"One thread multiplies float32 matrices at {report['matmul_rate'] / 1e9:.0f} GFLOP/s here.",
+        "",
+    ]
     for host, phases in report["hosts"].items():
         lines += [
             f"| {host} host, ms: ours / bare | {' | '.join(PHASES)} |",
@@ -142,7 +148,9 @@ def breakdown(report: dict[str, Any]) -> str:
 
 
 def _pair(phase: dict[str, Any], kind: str) -> str:
-    return " / ".join(f"{1e3 * max(0.0, phase[side]['kinds'][kind]):.1f}" for side in ("ours", "bare"))
+    return " / ".join(
+        f"{1e3 * max(0.0, phase[side]['kinds'][kind]):.1f}" for side in ("ours", "bare")
+    )
 
 
 def _rates(phase: dict[str, Any], report: dict[str, Any], kind: str = "") -> str:
@@ -150,7 +158,9 @@ def _rates(phase: dict[str, Any], report: dict[str, Any], kind: str = "") -> str
     shares = []
     for one in (phase["ours"], phase["bare"]):
         rate = (
-            one["flops"][kind] / one["kinds"][kind] if kind else sum(one["flops"].values()) / one["seconds"]
+            one["flops"][kind] / one["kinds"][kind]
+            if kind
+            else sum(one["flops"].values()) / one["seconds"]
         )
         shares.append(f"{rate / report['matmul_rate']:.0%}")
     return " / ".join(shares)
@@ -163,11 +173,16 @@ def overhead(report: dict[str, Any]) -> str:
     parts = sorted(runs[0]["milliseconds"], key=lambda part: -runs[0]["milliseconds"][part])
     rows = [[part, *(f"{one['milliseconds'][part]:.2f}" for one in runs)] for part in parts]
     rows.append(
-        [f"**not the host, at most {report['limit']:.0%}**", *(f"{one['share']:.1%}" for one in runs)]
+        [
+            f"**not the host, at most {report['limit']:.0%}**",
+            *(f"{one['share']:.1%}" for one in runs),
+        ]
     )
     head = ["ms per generation", *(f"seed {one['seed']}" for one in runs)]
     lines = [f"{place(report)}. Whole runs of {counts} generations.", "", f"| {' | '.join(head)} |"]
-    return "\n".join([*lines, f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows)])
+    return "\n".join(
+        [*lines, f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows)]
+    )
 
 
 def gpu(reports: list[dict[str, Any]]) -> str:
@@ -176,7 +191,10 @@ def gpu(reports: list[dict[str, Any]]) -> str:
     if not reports:
         return "No GPU has been measured yet."
     report = max(reports, key=lambda one: (one["missing"] == {}, one["machine"]["date"]))
-    lines = [f"{report['machine']['date']}, {report['device']}; {report['host']}, {report['dtype']}.", ""]
+    lines = [
+        f"{report['machine']['date']}, {report['device']}; {report['host']}, {report['dtype']}.",
+        "",
+    ]
     lines += [*table(report["cases"]), "", "Milliseconds:", "", *milliseconds(report["cases"])]
     missing = [f"{name} ({reason})" for name, reason in report["missing"].items()]
     return "\n".join([*lines, "", f"Not measured: {'; '.join(missing)}."] if missing else lines)
@@ -195,7 +213,9 @@ def main() -> None:
         file = RESULTS / f"{name}.json"
         if file.exists():
             text = fill(text, mark, write(json.loads(file.read_text(encoding="utf-8"))))
-    found = [json.loads(one.read_text(encoding="utf-8")) for one in RESULTS.glob("kernel_gpu_*.json")]
+    found = [
+        json.loads(one.read_text(encoding="utf-8")) for one in RESULTS.glob("kernel_gpu_*.json")
+    ]
     text = fill(text, "gpu", gpu(found))
     PAGE.write_text(text, encoding="utf-8")
 

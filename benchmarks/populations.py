@@ -1,4 +1,5 @@
-"""What the benchmarks time: one population on our kernel, and the same one on PEFT, from text to text."""
+"""What the benchmarks time: one population on our kernel, and the same one on PEFT, from text to
+text."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ from symbiont_ecology.host.bank import bare
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.learning import BETA_FIRST
 from symbiont_ecology.host.loading import EMBEDDED_FOLDER
-from symbiont_ecology.host.packing import Text, chunks, pack
-from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Rollouts, Row
-from symbiont_ecology.weights.adapter import AdapterWeights, Memory
+from symbiont_ecology.host.packing import Text, chunks, pack_texts
+from symbiont_ecology.types import HOST_SLOT, Completions, Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.weights.adapter import AdapterWeights, OptimizerState
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from hosts import make_host
@@ -58,22 +59,26 @@ SHAPES: dict[str, dict[str, Any]] = {
 def host_folder(name: str, workplace: Path) -> Path:
     """The folder of a host, made in ``workplace`` unless it ships with the package."""
     if name == "embedded":
-        return EMBEDDED_FOLDER if EMBEDDED_FOLDER.is_dir() else make_host(workplace / name, layers=5)
+        return (
+            EMBEDDED_FOLDER if EMBEDDED_FOLDER.is_dir() else make_host(workplace / name, layers=5)
+        )
     folder = workplace / name.replace(" ", "-")
     return folder if folder.is_dir() else make_host(folder, **SHAPES[name])
 
 
 def sentences(lengths: Sequence[int], generator: np.random.Generator) -> list[str]:
-    """Random prompts of exactly so many tokens on a host that reads letters, beginning token included."""
+    """Random prompts of exactly so many tokens on a host that reads letters, beginning token
+    included."""
     return ["".join(generator.choice(LETTERS, size=length - 1)) for length in lengths]
 
 
 class Population:
     """Adapters in the slots of our kernel, and rows for them.
 
-    ``rows_each`` are the rows of every slot (a number, or one for each), ``lengths`` the prompts' tokens
-    (first and last of a range to draw from, or one for each row), ``ranks`` the adapters' (a number, or one
-    for each), ``new_tokens`` the length of every answer. ``options`` go to ``HostKernel.from_pretrained``.
+    ``rows_each`` are the rows of every slot (a number, or one for each), ``lengths`` the prompts'
+    tokens (first and last of a range to draw from, or one for each row), ``ranks`` the adapters' (a
+    number, or one for each), ``new_tokens`` the length of every answer. ``options`` go to
+    ``HostKernel.from_pretrained``.
     """
 
     def __init__(
@@ -89,9 +94,12 @@ class Population:
         generator = np.random.default_rng(0)
         self.folder, self.organelles, self.new_tokens = folder, organelles, new_tokens
         ranks = [ranks] * organelles if isinstance(ranks, int) else ranks
-        self.kernel = HostKernel.from_pretrained(folder, slots=organelles, rank=max(ranks), **options)
+        self.kernel = HostKernel.from_pretrained(
+            folder, slots=organelles, rank=max(ranks), **options
+        )
         self.adapters = [
-            AdapterWeights.random(self.kernel.layout, rank, 2.0, generator, b_std=0.05) for rank in ranks
+            AdapterWeights.random(self.kernel.layout, rank, 2.0, generator, b_std=0.05)
+            for rank in ranks
         ]
         for slot, weights in enumerate(self.adapters):
             self.kernel.place(slot, weights)
@@ -105,26 +113,32 @@ class Population:
         """The numbers of a slot's rows."""
         return [row for row, owner in enumerate(self.slots) if owner == slot]
 
-    def ours(self, limits: Sequence[int] = ()) -> Rollouts:
+    def ours(self, limits: Sequence[int] = ()) -> Completions:
         """All slots in one batch; no answer ends before its limit, ``limits`` or ``new_tokens``."""
         return self._rollout(self.slots, limits)
 
-    def bare(self, limits: Sequence[int] = ()) -> Rollouts:
+    def bare(self, limits: Sequence[int] = ()) -> Completions:
         """The same rows in the same loop, without any adapter: the limit."""
         return self._rollout([HOST_SLOT] * len(self.slots), limits)
 
     def learn(self) -> None:
-        """One Adam step for every organelle, on what follows the first eight letters of its prompts."""
+        """One Adam step for every organelle, on what follows the first eight letters of its
+        prompts."""
         slots = range(self.organelles)
         batch = LearningBatch(self._lessons, dict.fromkeys(slots, 1e-3))
-        self.kernel.learn(batch, dict(enumerate(self.adapters)), dict.fromkeys(slots, Memory()))
+        self.kernel.learn(
+            batch, dict(enumerate(self.adapters)), dict.fromkeys(slots, OptimizerState())
+        )
 
     def gradient(self, slot: int) -> np.ndarray:
-        """Of a slot's loss in ``learn``, read off its first moment after one step without clipping."""
+        """Of a slot's loss in ``learn``, read off its first moment after one step without
+        clipping."""
         lessons = tuple(lesson for lesson in self._lessons if lesson.slot == slot)
         batch = LearningBatch(lessons, {slot: 0.0}, clip=1e9)
-        _, memory, _ = self.kernel.learn(batch, {slot: self.adapters[slot]}, {slot: Memory()})
-        first = memory[slot].first
+        _, optimizer_state, _ = self.kernel.learn(
+            batch, {slot: self.adapters[slot]}, {slot: OptimizerState()}
+        )
+        first = optimizer_state[slot].first
         assert first is not None
         return first / (1 - BETA_FIRST)
 
@@ -136,15 +150,20 @@ class Population:
         return torch.cat(self.kernel.score(starts, rest, slot)).cpu().numpy()
 
     def bare_learn(self) -> None:
-        """Forward and backward to the embeddings through the same decoder without adapters: the limit."""
+        """Forward and backward to the embeddings through the same decoder without adapters: the
+        limit."""
         decoder = self.kernel._decoder
         nothing = bare(len(decoder.sites))
         prompts = self.kernel.encode([lesson.prompt for lesson in self._lessons])
         answers = [np.array(lesson.completion, dtype=np.int64) for lesson in self._lessons]
         texts = [Text(prompt, answer[:-1]) for prompt, answer in zip(prompts, answers, strict=True)]
         for piece in chunks(texts, self.slots, self.kernel._budget.learning_tokens):
-            packing = pack([texts[row] for row in piece], [self.slots[row] for row in piece], decoder.device)
-            targets = torch.from_numpy(np.concatenate([answers[row] for row in piece])).to(decoder.device)
+            packing = pack_texts(
+                [texts[row] for row in piece], [self.slots[row] for row in piece], decoder.device
+            )
+            targets = torch.from_numpy(np.concatenate([answers[row] for row in piece])).to(
+                decoder.device
+            )
             with torch.enable_grad():
                 F.cross_entropy(decoder.logits(packing, nothing).float(), targets).backward()  # type: ignore[no-untyped-call]
 
@@ -157,17 +176,17 @@ class Population:
             for prompt, answer, slot in zip(self.prompts, ids, self.slots, strict=True)
         )
 
-    def _rollout(self, slots: Sequence[int], limits: Sequence[int]) -> Rollouts:
+    def _rollout(self, slots: Sequence[int], limits: Sequence[int]) -> Completions:
         each = limits or [self.new_tokens] * len(slots)
-        rows = [Row(*row) for row in zip(self.prompts, slots, each, strict=True)]
+        rows = [Request(*row) for row in zip(self.prompts, slots, each, strict=True)]
         return self.kernel.rollout(rows, None, Decoding(min_new_tokens=max(each)))
 
 
 class PeftPopulation:
     """The same adapters in one PEFT model, all of them loaded.
 
-    Sequential sides are run on ``asked`` adapters, spread evenly, and scaled to all of them. Where loading
-    takes longer than ``seconds``, it stops at the ``loaded`` first ones.
+    Sequential sides are run on ``asked`` adapters, spread evenly, and scaled to all of them. Where
+    loading takes longer than ``seconds``, it stops at the ``loaded`` first ones.
     """
 
     def __init__(
@@ -190,14 +209,20 @@ class PeftPopulation:
         model = AutoModelForCausalLM.from_pretrained(population.folder, dtype=getattr(torch, dtype))
         self.tokenizer = AutoTokenizer.from_pretrained(population.folder, padding_side="left")
         # Adapters in the host's precision: PEFT's default, float32, would only slow it down.
-        options = {"autocast_adapter_dtype": False, "torch_device": device, "low_cpu_mem_usage": True}
+        options = {
+            "autocast_adapter_dtype": False,
+            "torch_device": device,
+            "low_cpu_mem_usage": True,
+        }
         start = time.monotonic()
         self.model: Any = PeftModel.from_pretrained(
             model.to(device), self.folders[0], adapter_name="0", **options
         )
         self.loaded = 1
         while self.loaded < population.organelles and time.monotonic() - start < seconds:
-            self.model.load_adapter(self.folders[self.loaded], adapter_name=str(self.loaded), **options)
+            self.model.load_adapter(
+                self.folders[self.loaded], adapter_name=str(self.loaded), **options
+            )
             self.loaded += 1
         self.asked = spread(self.loaded, asked)
         self.model.eval()
@@ -231,7 +256,8 @@ class PeftPopulation:
         return self._generate(self.population.prompts, adapter_names=names)
 
     def learn(self) -> None:
-        """The population's learning step, adapter after adapter; step size 0, so that it can be repeated."""
+        """The population's learning step, adapter after adapter; step size 0, so that it can be
+        repeated."""
         for slot in self.asked:
             self.model.set_adapter(str(slot))
             optimiser = self._optimiser(slot)
@@ -256,7 +282,9 @@ class PeftPopulation:
                 found[name] = a.float().cpu().numpy(), b.float().cpu().numpy()
         self.model.zero_grad()
         layout = self.population.kernel.layout
-        return AdapterWeights.from_factors(layout, self.population.adapters[slot].rank, 1.0, found).vector
+        return AdapterWeights.from_factors(
+            layout, self.population.adapters[slot].rank, 1.0, found
+        ).vector
 
     def log_probabilities(self, slot: int) -> np.ndarray:
         """Of every token of a slot's prompts after the first letter, each prompt read alone."""
@@ -269,10 +297,12 @@ class PeftPopulation:
             found.append(-F.cross_entropy(logits, batch["input_ids"][0, 2:], reduction="none"))
         return torch.cat(found).cpu().numpy()
 
-    def agreement(self, ours: Rollouts, theirs: Sequence[Answer]) -> float:
+    def agreement(self, ours: Completions, theirs: Sequence[Answer]) -> float:
         """Share of the asked adapters' rows on which two sides wrote the same tokens."""
         rows = [row for slot in self.asked for row in self.population.rows_of(slot)]
-        same = [ours.completion(row) == answer.tokens for row, answer in zip(rows, theirs, strict=True)]
+        same = [
+            ours.completion(row) == answer.tokens for row, answer in zip(rows, theirs, strict=True)
+        ]
         return float(np.mean(same))
 
     def _loss(self, slot: int) -> Any:
@@ -304,7 +334,8 @@ class PeftPopulation:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was written to one prompt. Random hosts write tokens that their tokenizer has no letters for."""
+    """What was written to one prompt. Random hosts write tokens that their tokenizer has no letters
+    for."""
 
     text: str
     tokens: tuple[int, ...]

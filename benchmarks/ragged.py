@@ -2,10 +2,11 @@
 
     python benchmarks/ragged.py [--quick] [--json FILE]
 
-32 slots of rank 1 to 16 with 1 to 8 rows each, prompts of 8 to 120 tokens, answers that end at a quarter of
-the limit on average. The rectangle has as many slots, rows, prompt tokens and new tokens, every row like the
-mean one. "Switched off" is the same engine with every prompt as long as the longest and nobody leaving. Ends
-are imitated by limits, which nothing looks ahead to. Leaves with 1 when a floor does not hold.
+32 slots of rank 1 to 16 with 1 to 8 rows each, prompts of 8 to 120 tokens, answers that end at a
+quarter of the limit on average. The rectangle has as many slots, rows, prompt tokens and new
+tokens, every row like the mean one. "Switched off" is the same engine with every prompt as long as
+the longest and nobody leaving. Ends are imitated by limits, which nothing looks ahead to. Leaves
+with 1 when a floor does not hold.
 """
 
 from __future__ import annotations
@@ -32,11 +33,19 @@ RAGGED, RECTANGLE = "ragged", "rectangle"
 
 
 def ragged(folder: Path, turns: int) -> Result:
-    """Times the ragged population, the rectangle, what lies between, and the engine without its means."""
+    """Times the ragged population, the rectangle, what lies between, and the engine without its
+    means."""
     generator = np.random.default_rng(0)
-    rows, ranks = (np.resize(one, SLOTS)[generator.permutation(SLOTS)].tolist() for one in (ROWS, RANKS))
+    rows, ranks = (
+        np.resize(one, SLOTS)[generator.permutation(SLOTS)].tolist() for one in (ROWS, RANKS)
+    )
     count, mean_prompt = SLOTS * MEAN_ROWS, (SHORTEST + LONGEST) // 2
-    lengths = np.linspace(SHORTEST, LONGEST, count).round().astype(int)[generator.permutation(count)].tolist()
+    lengths = (
+        np.linspace(SHORTEST, LONGEST, count)
+        .round()
+        .astype(int)[generator.permutation(count)]
+        .tolist()
+    )
     limits = ends(count, generator, MEAN_ANSWER, LIMIT)
     work = sum(rows), sum(ranks), sum(lengths), sum(limits)
     even = count, SLOTS * MEAN_RANK, count * mean_prompt, count * MEAN_ANSWER
@@ -56,12 +65,23 @@ def ragged(folder: Path, turns: int) -> Result:
     sides["bare host, ragged"] = Side(lambda: bare.bare(limits))
     seconds = timed(sides, turns).seconds
     ratios = [
-        Ratio("ragged ÷ rectangle of equal work", seconds[RAGGED] / seconds[RECTANGLE], 1.5, at_most=True),
+        Ratio(
+            "ragged ÷ rectangle of equal work",
+            seconds[RAGGED] / seconds[RECTANGLE],
+            1.5,
+            at_most=True,
+        ),
         Ratio("switched off ÷ ragged", seconds["switched off"] / seconds[RAGGED], 1.5),
-        Ratio("ragged ÷ bare host, ragged", seconds[RAGGED] / seconds["bare host, ragged"], at_most=True),
+        Ratio(
+            "ragged ÷ bare host, ragged",
+            seconds[RAGGED] / seconds["bare host, ragged"],
+            at_most=True,
+        ),
     ]
     for name in ("ragged prompts", "ragged rows", "ragged ranks", "ragged answers"):
-        ratios.append(Ratio(f"{name} alone ÷ rectangle", seconds[name] / seconds[RECTANGLE], at_most=True))
+        ratios.append(
+            Ratio(f"{name} alone ÷ rectangle", seconds[name] / seconds[RECTANGLE], at_most=True)
+        )
     title = f"embedded host, {SLOTS} slots, {count} rows, {sum(lengths)} prompt and {sum(limits)} new tokens"
     return Result(title, ratios, seconds)
 
@@ -83,7 +103,9 @@ def main() -> int:
     options = arguments(__doc__ or "").parse_args()
     settle()
     with tempfile.TemporaryDirectory() as workplace:
-        results = {"ragged": ragged(host_folder("embedded", Path(workplace)), 2 if options.quick else 6)}
+        results = {
+            "ragged": ragged(host_folder("embedded", Path(workplace)), 2 if options.quick else 6)
+        }
     show(results["ragged"], Console())
     save(options.json, results)
     return 0 if all_hold(results.values()) else 1

@@ -1,8 +1,8 @@
 """Fair timing: sides that take turns in one process, ratios of their medians, floors and goals.
 
-A ratio divides two medians of process time that were taken in one process, on one thread, turn about, so
-machines and their moods cancel out as far as they can. The allocator setting of ``host.allocator`` holds
-for every side. Nothing here knows what is timed.
+A ratio divides two medians of process time that were taken in one process, on one thread, turn
+about, so machines and their moods cancel out as far as they can. The allocator setting of
+``host.malloc`` holds for every side. Nothing here knows what is timed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ CHEAP_REPEATS = 6
 
 @dataclass(frozen=True)
 class Side:
-    """Something to time. ``scale``: how many times what ``run`` does goes into the whole of the case."""
+    """Something to time. ``scale``: how many times what ``run`` does goes into the whole of the
+    case."""
 
     run: Callable[[], object]
     scale: float = 1.0
@@ -43,7 +44,9 @@ class Timing:
     outputs: dict[str, Any]
 
 
-def timed(sides: Mapping[str, Side], turns: int, clock: Callable[[], float] = time.process_time) -> Timing:
+def timed(
+    sides: Mapping[str, Side], turns: int, clock: Callable[[], float] = time.process_time
+) -> Timing:
     """Runs all sides once to warm up, then ``turns`` times, taking turns; cheap ones more often."""
     outputs: dict[str, Any] = {}
     first: dict[str, float] = {}
@@ -52,7 +55,10 @@ def timed(sides: Mapping[str, Side], turns: int, clock: Callable[[], float] = ti
         outputs[name] = side.run()
         first[name] = clock() - start
     slowest = max(first.values())
-    repeats = {name: min(CHEAP_REPEATS, max(1, int(0.6 * slowest / spent))) for name, spent in first.items()}
+    repeats = {
+        name: min(CHEAP_REPEATS, max(1, int(0.6 * slowest / spent)))
+        for name, spent in first.items()
+    }
     times: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(turns * max(repeats.values())):
         for name, side in sides.items():
@@ -69,7 +75,8 @@ def timed(sides: Mapping[str, Side], turns: int, clock: Callable[[], float] = ti
 class Ratio:
     """A measured number against what must hold (``floor``) and what to reach for (``goal``).
 
-    ``at_most``: the number must stay below its floor, as costs must; otherwise above it, as gains must.
+    ``at_most``: the number must stay below its floor, as costs must; otherwise above it, as gains
+    must.
     """
 
     what: str
@@ -96,7 +103,8 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Result:
-    """One case: what was run, the ratios, median seconds of every side, remarks, and other ``numbers``."""
+    """One case: what was run, the ratios, median seconds of every side, remarks, and other
+    ``numbers``."""
 
     title: str
     ratios: list[Ratio]
@@ -106,7 +114,9 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, verdicts included."""
-        ratios = [asdict(one) | {"holds": one.holds, "is_reached": one.is_reached} for one in self.ratios]
+        ratios = [
+            asdict(one) | {"holds": one.holds, "is_reached": one.is_reached} for one in self.ratios
+        ]
         return asdict(self) | {"ratios": ratios}
 
 
@@ -120,7 +130,10 @@ def arguments(description: str, cases: Iterable[str] = ()) -> argparse.ArgumentP
     names = list(cases)
     if names:
         parser.add_argument(
-            "--only", choices=names, metavar="CASE", help=f"one case, others in FILE stay: {', '.join(names)}"
+            "--only",
+            choices=names,
+            metavar="CASE",
+            help=f"one case, others in FILE stay: {', '.join(names)}",
         )
     return parser
 
@@ -168,7 +181,9 @@ def matmul_rate(
     return products * 2 * size**3 / best
 
 
-def save(file: Path | None, results: Mapping[str, Result], only: str | None = None, **more: Any) -> None:
+def save(
+    file: Path | None, results: Mapping[str, Result], only: str | None = None, **more: Any
+) -> None:
     """Writes results by case; with ``only``, into what the file already holds of other cases."""
     if file is None:
         return

@@ -1,8 +1,8 @@
 """How far one skill carries to others: a specialist per family, measured on all families.
 
-All specialists learn at once, one slot each, from gold answers on short and medium items of the train
-split; each then answers the holdout of every family. Gains over the bare host are averaged over ordered
-pairs of families within a convention group and across groups.
+All specialists learn at once, one slot each, from gold answers on short and medium items of the
+train split; each then answers the holdout of every family. Gains over the bare host are averaged
+over ordered pairs of families within a convention group and across groups.
 
     python benchmarks/transfer.py --json artifacts/transfer.json
 """
@@ -19,8 +19,8 @@ from symbiont_ecology import HostKernel
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.statistics import paired_interval
 from symbiont_ecology.tasks import TaskFamily, prompt_styles, task_families
-from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Row
-from symbiont_ecology.weights import AdapterWeights, Memory
+from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.weights import AdapterWeights, OptimizerState
 
 TERSE = prompt_styles.build("terse")
 
@@ -30,10 +30,12 @@ def teach(
 ) -> None:
     """Supervised learning of one specialist per family, all in the same backward pass."""
     weights = {
-        slot: AdapterWeights.random(kernel.layout, kernel.rank, 1.0, Draw(seed)("start", family.name))
+        slot: AdapterWeights.random(
+            kernel.layout, kernel.rank, 1.0, Draw(seed)("start", family.name)
+        )
         for slot, family in enumerate(families)
     }
-    memory = {slot: Memory() for slot in weights}
+    optimizer_state = {slot: OptimizerState() for slot in weights}
     for step in range(steps):
         lessons = []
         for slot, family in enumerate(families):
@@ -41,22 +43,28 @@ def teach(
             for index in range(batch):
                 item = family.sample("short" if index % 2 else "medium", generator)
                 ids = kernel.tokenizer(item.answer, add_special_tokens=False)["input_ids"]
-                lessons.append(Lesson(TERSE.render(family, item), (*ids, kernel.end_token_id), slot))
+                lessons.append(
+                    Lesson(TERSE.render(family, item), (*ids, kernel.end_token_id), slot)
+                )
         now = rate * min(1.0, (step + 1) / 5) * (1 - step / steps)
-        weights, memory, _ = kernel.learn(
-            LearningBatch(tuple(lessons), dict.fromkeys(weights, now)), weights, memory
+        weights, optimizer_state, _ = kernel.learn(
+            LearningBatch(tuple(lessons), dict.fromkeys(weights, now)), weights, optimizer_state
         )
     for slot, adapter in weights.items():
         kernel.place(slot, adapter)
 
 
-def accuracy(kernel: HostKernel, families: list[TaskFamily], slots: list[int], questions: int) -> np.ndarray:
+def accuracy(
+    kernel: HostKernel, families: list[TaskFamily], slots: list[int], questions: int
+) -> np.ndarray:
     """``(slots, families)`` accuracy on medium holdout items."""
     rows, items = [], []
     for family in families:
-        for item in family.distinct("medium", questions, Draw(0)("transfer", family.name), split="holdout"):
+        for item in family.distinct(
+            "medium", questions, Draw(0)("transfer", family.name), split="holdout"
+        ):
             for slot in slots:
-                rows.append(Row(TERSE.render(family, item), slot, family.reply_limit("medium")))
+                rows.append(Request(TERSE.render(family, item), slot, family.reply_limit("medium")))
                 items.append((family, item, slot))
     texts = kernel.rollout(rows, None, Decoding()).texts
     right, asked = np.zeros((len(slots), len(families))), np.zeros((len(slots), len(families)))

@@ -1,8 +1,10 @@
-"""Compiles what the kernel does between its large products, ``host/thin.c``, beside its source.
+"""Compiles what the kernel does between its large products, ``host/cpu_kernels.c``, beside its
+source.
 
     python scripts/build_native.py
 
-Installing does the same. Without a C compiler nothing is lost but speed: torch computes what it would.
+Installing does the same. Without a C compiler nothing is lost but speed: torch computes what it
+would.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "src" / "symbiont_ecology" / "host"
-SOURCE, BUILT = FOLDER / "thin.c", FOLDER / "libthin.so"
+SOURCE, BUILT = FOLDER / "cpu_kernels.c", FOLDER / "libcpu_kernels.so"
 
 
 def build() -> str | None:
@@ -73,11 +75,13 @@ else:
                 return
             trouble = build()
             if trouble:
-                self.app.display_warning(f"thin.c was not compiled, torch will do its work: {trouble}")
+                self.app.display_warning(
+                    f"cpu_kernels.c was not compiled, torch will do its work: {trouble}"
+                )
                 return
             if version == "editable":  # it is read from the checkout
                 return
-            build_data["force_include"][str(BUILT)] = "symbiont_ecology/host/libthin.so"
+            build_data["force_include"][str(BUILT)] = "symbiont_ecology/host/libcpu_kernels.so"
             build_data["pure_python"] = False
             build_data["infer_tag"] = True
 
@@ -86,4 +90,6 @@ if __name__ == "__main__":
     found = build()
     if found:
         sys.exit(f"error: {SOURCE.name} was not compiled: {found}")
-    print(f"{BUILT.relative_to(Path.cwd()) if BUILT.is_relative_to(Path.cwd()) else BUILT} is built")
+    print(
+        f"{BUILT.relative_to(Path.cwd()) if BUILT.is_relative_to(Path.cwd()) else BUILT} is built"
+    )

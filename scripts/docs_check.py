@@ -1,15 +1,16 @@
-"""Compares what pages say of paper packs with the packs, and the packs and the ablations with their numbers.
+"""Compares what pages say of paper packs with the packs, and the packs and the ablations with their
+numbers.
 
-    python scripts/docs_check.py            # a line for every mismatch, and exit code 1 if there is one
-    python scripts/docs_check.py --fill     # writes the packs' values into the pages
+    python scripts/docs_check.py # a line for every mismatch, and exit code 1 if there is one python
+    scripts/docs_check.py --fill # writes the packs' values into the pages
 
 In README.md and docs/*.md, outside code blocks, a quotation is
 
     <!-- pack embedded-v2: accuracy.4.in-distribution.ecology.estimate 100 .1f -->87.2<!-- /pack -->
 
-that is: a pack, the keys on the way to a value of its summary.json, and, where they are wanted, a factor and
-a format of Python's. Lines between the lines ``<!-- excerpt embedded-v2 -->`` and ``<!-- /excerpt -->`` are
-the pack's excerpt.md.
+that is: a pack, the keys on the way to a value of its summary.json, and, where they are wanted, a
+factor and a format of Python's. Lines between the lines ``<!-- excerpt embedded-v2 -->`` and
+``<!-- /excerpt -->`` are the pack's excerpt.md.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from symbiont_ecology.errors import EcologyError
 CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 EXCERPT_MARK = re.compile(r"^<!-- /?excerpt\b.*", re.MULTILINE)
 EXCERPT = re.compile(
-    r"^(<!-- excerpt (\S+) -->\n)((?:(?!<!-- /?excerpt).)*)^(<!-- /excerpt -->)$", re.DOTALL | re.MULTILINE
+    r"^(<!-- excerpt (\S+) -->\n)((?:(?!<!-- /?excerpt).)*)^(<!-- /excerpt -->)$",
+    re.DOTALL | re.MULTILINE,
 )
 MARK = re.compile(r"<!-- pack (\S+): ([^>]+?) -->(.*?)<!-- /pack -->")
 SOURCES = {pack.PROTOCOL, pack.OUTCOMES, pack.TUNED}
@@ -61,7 +63,10 @@ def check_packs(home: Path) -> Iterator[str]:
 
 def differences(path: Path, again: Path) -> Iterator[str]:
     """The first line of a file that is not as it was made again, if there is one."""
-    texts = [one.read_text(encoding="utf-8").splitlines() if one.exists() else [] for one in (again, path)]
+    texts = [
+        one.read_text(encoding="utf-8").splitlines() if one.exists() else []
+        for one in (again, path)
+    ]
     for number, (expected, found) in enumerate(zip_longest(*texts, fillvalue="the end"), start=1):
         if expected != found:
             yield f"{path}:{number}: expected {expected.strip():.70}, found {found.strip():.70}"
@@ -69,7 +74,8 @@ def differences(path: Path, again: Path) -> Iterator[str]:
 
 
 def check_files(folder: Path, again: Path) -> Iterator[str]:
-    """The outcomes must be as the manifest says, and so must the figures, which have to be those of the page.
+    """The outcomes must be as the manifest says, and so must the figures, which have to be those of
+    the page.
 
     They are not compared with those made again: another version of matplotlib draws other bytes.
     """
@@ -85,21 +91,28 @@ def check_files(folder: Path, again: Path) -> Iterator[str]:
 
 
 def check_ablations(page: Path) -> Iterator[str]:
-    """Makes the page of the ablations again elsewhere, from its numbers, and yields what differs."""
+    """Makes the page of the ablations again elsewhere, from its numbers, and yields what
+    differs."""
     numbers = ablation.results_file(page)
     if not numbers.exists():
         yield f"{page}: expected its numbers in {numbers}, found none: symbiont ablate makes both"
         return
     with tempfile.TemporaryDirectory() as elsewhere:
         again = Path(elsewhere) / page.name
-        again.write_text(ablation.render(json.loads(numbers.read_text(encoding="utf-8"))), encoding="utf-8")
+        again.write_text(
+            ablation.render_ablation(json.loads(numbers.read_text(encoding="utf-8"))),
+            encoding="utf-8",
+        )
         yield from differences(page, again)
 
 
 def check_excerpts(page: Path, home: Path) -> Iterator[tuple[str, str]]:
-    """Yields what is wrong with the excerpts of a page, each with the page as far as it can be mended."""
+    """Yields what is wrong with the excerpts of a page, each with the page as far as it can be
+    mended."""
     text = page.read_text(encoding="utf-8")
-    prose = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)  # where everything keeps its place
+    prose = CODE.sub(
+        lambda code: re.sub(r"[^\n]", " ", code[0]), text
+    )  # where everything keeps its place
     blocks = list(EXCERPT.finditer(prose))
     paired = {block.start(mark) for block in blocks for mark in (1, 4)}
     for mark in EXCERPT_MARK.finditer(prose):
@@ -110,15 +123,20 @@ def check_excerpts(page: Path, home: Path) -> Iterator[tuple[str, str]]:
         source = home / block[2] / pack.EXCERPT
         if not source.exists():
             yield f"{page}: expected an excerpt of {block[2]}, found no {source}", text
-        elif (expected := source.read_text(encoding="utf-8")) != text[block.start(3) : block.end(3)]:
+        elif (expected := source.read_text(encoding="utf-8")) != text[
+            block.start(3) : block.end(3)
+        ]:
             text = text[: block.start(3)] + expected + text[block.end(3) :]
             yield f"{page}: expected the excerpt that is in {source}, found another", text
 
 
 def check_page(page: Path, home: Path, text: list[str]) -> Iterator[str]:
-    """Yields the quotations that are not what the packs say; ``text`` gets the page as it should be."""
+    """Yields the quotations that are not what the packs say; ``text`` gets the page as it should
+    be."""
     is_code = False
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(keepends=True), start=1):
+    for number, line in enumerate(
+        page.read_text(encoding="utf-8").splitlines(keepends=True), start=1
+    ):
         is_code ^= line.lstrip().startswith("```")
         marks = [] if is_code else list(MARK.finditer(line))
         if not is_code and line.count("<!-- pack ") + line.count("<!-- /pack ") != 2 * len(marks):
@@ -164,8 +182,12 @@ def find(data: Any, keys: list[str]) -> Any:
 def main() -> None:
     """Checks packs and pages; exit code 1 where anything differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--fill", action="store_true", help="write the packs' values into the pages")
-    parser.add_argument("--root", type=Path, default=Path(__file__).parents[1], help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--fill", action="store_true", help="write the packs' values into the pages"
+    )
+    parser.add_argument(
+        "--root", type=Path, default=Path(__file__).parents[1], help=argparse.SUPPRESS
+    )
     arguments = parser.parse_args()
     home, wrong = arguments.root / "docs" / "paper_packs", list[str]()
     if home.is_dir():

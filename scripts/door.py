@@ -7,11 +7,14 @@ import sys
 
 
 def pass_on(*command: str) -> None:
-    """Says on stderr which command the script stands for, and does it with the script's own arguments."""
+    """Says on stderr which command the script stands for, and does it with the script's own
+    arguments."""
     try:
         from symbiont_ecology import cli
     except ModuleNotFoundError as error:
-        sys.exit(f"error: {error.name} is not installed: make setup, then .venv/bin/python {sys.argv[0]} …")
+        sys.exit(
+            f"error: {error.name} is not installed: make setup, then .venv/bin/python {sys.argv[0]} …"
+        )
     sys.argv = ["symbiont", *command, *sys.argv[1:]]
     print(f"this is: {shlex.join(sys.argv)}", file=sys.stderr, flush=True)
     cli.main()

@@ -39,13 +39,17 @@ def run_demos(seeds: int, folder: Path) -> dict[str, Any]:
         "ecology": [folder / f"seed-{seed}/ecology/events.jsonl" for seed in range(seeds)],
         "single adapter": [folder / f"seed-{seed}/single/events.jsonl" for seed in range(seeds)],
     }
-    spent = min(one["lives"][arm]["train_flops"] for one in summaries for arm in ("ecology", "single"))
+    spent = min(
+        one["lives"][arm]["train_flops"] for one in summaries for arm in ("ecology", "single")
+    )
     draw(logs, spent, FIGURES / "learning.png")
     return _added_up(summaries)
 
 
 def _added_up(summaries: list[dict[str, Any]]) -> dict[str, Any]:
-    accuracy = {arm: [one["arms"][arm]["accuracy"]["estimate"] for one in summaries] for arm in ARMS}
+    accuracy = {
+        arm: [one["arms"][arm]["accuracy"]["estimate"] for one in summaries] for arm in ARMS
+    }
     lives = {arm: [one["lives"][arm] for one in summaries] for arm in ("single", "ecology")}
     differences = {
         f"ecology - {other}": asdict(paired_interval(accuracy["ecology"], accuracy[other]))
@@ -62,7 +66,8 @@ def _added_up(summaries: list[dict[str, Any]]) -> dict[str, Any]:
         "families": families,
         "lives": {arm: _means(rows) for arm, rows in lives.items()},
         "rollouts per learning rollout": {
-            arm: max(row["rollouts"] / row["practice"] for row in rows) for arm, rows in lives.items()
+            arm: max(row["rollouts"] / row["practice"] for row in rows)
+            for arm, rows in lives.items()
         },
         "seconds": [one["seconds"] for one in summaries],
     }
@@ -93,8 +98,12 @@ def demo_tables(result: dict[str, Any]) -> str:
     for family, arms in result["families"].items():
         lines.append(f"| {family} | " + " | ".join(_share(arms[arm]) for arm in ARMS) + " |")
     means = [100 * float(np.mean(result["accuracy"][arm])) for arm in ARMS]
-    ranges = [(100 * min(result["accuracy"][arm]), 100 * max(result["accuracy"][arm])) for arm in ARMS]
-    cells = [f"**{m:.1f}** (seeds {a:.1f} to {b:.1f})" for m, (a, b) in zip(means, ranges, strict=True)]
+    ranges = [
+        (100 * min(result["accuracy"][arm]), 100 * max(result["accuracy"][arm])) for arm in ARMS
+    ]
+    cells = [
+        f"**{m:.1f}** (seeds {a:.1f} to {b:.1f})" for m, (a, b) in zip(means, ranges, strict=True)
+    ]
     lines += ["| **all** | " + " | ".join(cells) + " |", ""]
     for name, interval in result["differences"].items():
         low, mid, high = (100 * interval[key] for key in ("low", "estimate", "high"))
@@ -112,7 +121,9 @@ def demo_tables(result: dict[str, Any]) -> str:
         ("energy spent on compute, rent and tickets, ATP", "spent", 1000),
         ("rollouts", "rollouts", 1),
     ):
-        lines.append(f"| {label} | {lives['single'][key] / unit:.0f} | {lives['ecology'][key] / unit:.0f} |")
+        lines.append(
+            f"| {label} | {lives['single'][key] / unit:.0f} | {lives['ecology'][key] / unit:.0f} |"
+        )
     flops = [lives[arm]["train_flops"] for arm in ("single", "ecology")]
     lines.append(f"| useful training FLOPs | {flops[0]:.3e} | {flops[1]:.3e} |")
     ratios = result["rollouts per learning rollout"]
@@ -121,7 +132,10 @@ def demo_tables(result: dict[str, Any]) -> str:
         f"{ratios['ecology']:.3f} |"
     )
     seconds = result["seconds"]
-    lines += ["", f"A demo took {min(seconds):.0f} to {max(seconds):.0f} s on two cores, both arms at once."]
+    lines += [
+        "",
+        f"A demo took {min(seconds):.0f} to {max(seconds):.0f} s on two cores, both arms at once.",
+    ]
     return "\n".join(lines)
 
 
@@ -139,7 +153,9 @@ def kills_line(report: dict[str, Any]) -> str:
 def fill(page: Path, mark: str, content: str) -> None:
     """Puts content between ``<!-- mark -->`` and ``<!-- /mark -->`` of a page."""
     pattern = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", re.DOTALL)
-    text = pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", page.read_text(encoding="utf-8"))
+    text = pattern.sub(
+        lambda match: f"{match[1]}{content}\n{match[2]}", page.read_text(encoding="utf-8")
+    )
     page.write_text(text, encoding="utf-8")
 
 

@@ -32,12 +32,19 @@ def table(card: dict[str, Any]) -> str:
     for name in sorted(names, key=lambda n: (roles.index(card["cells"][f"{n}/short"]["role"]), n)):
         cells = [card["cells"][f"{name}/{depth}"] for depth in ("short", "medium", "long")]
         columns = [_three(cell.get(key) for cell in cells) for key in ("habit", "ceiling")]
-        columns.append(_three(sum(c["other_cues"]) / 2 if "other_cues" in c else None for c in cells))
-        columns += [_three(cell.get(key) for cell in cells) for key in ("known_wording", "unseen_wording")]
-        counts = [
-            str(c["questions"]) if c["reserved"] == "all" else c["reserved"].replace(">=", "≥") for c in cells
+        columns.append(
+            _three(sum(c["other_cues"]) / 2 if "other_cues" in c else None for c in cells)
+        )
+        columns += [
+            _three(cell.get(key) for cell in cells) for key in ("known_wording", "unseen_wording")
         ]
-        lines.append(f"| {name} | {cells[0]['role']} | {' | '.join(columns)} | {' / '.join(counts)} |")
+        counts = [
+            str(c["questions"]) if c["reserved"] == "all" else c["reserved"].replace(">=", "≥")
+            for c in cells
+        ]
+        lines.append(
+            f"| {name} | {cells[0]['role']} | {' | '.join(columns)} | {' / '.join(counts)} |"
+        )
     evaluated = [cell for cell in card["cells"].values() if "ceiling" in cell]
     high = sum(cell["ceiling"] >= 0.85 for cell in evaluated)
     low = sum(cell["ceiling"] <= 0.35 for cell in evaluated)

@@ -1,4 +1,5 @@
-"""Rebuilds the embedded host: trains it, measures it, and writes both into the package (``make host``)."""
+"""Rebuilds the embedded host: trains it, measures it, and writes both into the package
+(``make host``)."""
 
 from __future__ import annotations
 
@@ -18,13 +19,17 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=Recipe.steps)
     parser.add_argument("--seed", type=int, default=Recipe.seed)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--only-measure", action="store_true", help="keep the weights, measure them again")
+    parser.add_argument(
+        "--only-measure", action="store_true", help="keep the weights, measure them again"
+    )
     arguments = parser.parse_args()
     card_file = arguments.out / "host_card.json"
     if arguments.only_measure:
         card = json.loads(card_file.read_text())
     else:
-        card = train(Recipe(seed=arguments.seed, steps=arguments.steps), arguments.out, arguments.threads)
+        card = train(
+            Recipe(seed=arguments.seed, steps=arguments.steps), arguments.out, arguments.threads
+        )
     card |= measure(arguments.out)
     card_file.write_text(json.dumps(card, indent=1) + "\n")
     print(f"wrote {arguments.out}")

@@ -29,13 +29,18 @@ SPREADS = {
 }
 
 
-def made_up(truth: Mapping[str, Mapping[str, float]], seeds: int = 12, world: int = 0) -> dict[str, Any]:
-    """Results in which each mechanism truly adds so much to each outcome, and nothing to those not named."""
+def made_up(
+    truth: Mapping[str, Mapping[str, float]], seeds: int = 12, world: int = 0
+) -> dict[str, Any]:
+    """Results in which each mechanism truly adds so much to each outcome, and nothing to those not
+    named."""
     generator = np.random.default_rng(world)
 
     def lived(added: Mapping[str, float]) -> dict[str, list[float]]:
         noise = {name: SPREADS[name] * generator.standard_normal(seeds) for name in MEASURES}
-        return {name: (MEANS[name] - added.get(name, 0.0) + noise[name]).tolist() for name in MEASURES}
+        return {
+            name: (MEANS[name] - added.get(name, 0.0) + noise[name]).tolist() for name in MEASURES
+        }
 
     arms = {name: {"set": [f"strategy.mechanisms.{name}=false"]} for name in truth}
     return {

@@ -1,4 +1,5 @@
-"""Ground of all tests: this folder is importable (``toy``, ``hosts``), properties repeat their examples."""
+"""Ground of all tests: this folder is importable (``toy``, ``hosts``), properties repeat their
+examples."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ settings.load_profile("fixed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--kills``: how often the killed run is killed."""
-    parser.addoption("--kills", type=int, default=5, help="SIGKILLs in tests/e2e/test_resume_kill.py")
+    parser.addoption(
+        "--kills", type=int, default=5, help="SIGKILLs in tests/e2e/test_resume_kill.py"
+    )
 
 
 @pytest.fixture

@@ -33,11 +33,15 @@ def make_tokenizer(folder: Path) -> int:
     from transformers import PreTrainedTokenizerFast
 
     names = ["<pad>", "<bos>", "<eos>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    tokenizer = Tokenizer(models.BPE(vocab={name: index for index, name in enumerate(names)}, merges=[]))
+    tokenizer = Tokenizer(
+        models.BPE(vocab={name: index for index, name in enumerate(names)}, merges=[])
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(names[:3])
-    tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 1)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<bos> $A", special_tokens=[("<bos>", 1)]
+    )
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="<pad>",
@@ -48,7 +52,9 @@ def make_tokenizer(folder: Path) -> int:
     return len(names)
 
 
-def make_host(folder: Path, kind: str = "qwen3", layers: int = 4, seed: int = 0, **changes: Any) -> Path:
+def make_host(
+    folder: Path, kind: str = "qwen3", layers: int = 4, seed: int = 0, **changes: Any
+) -> Path:
     """A random host of that kind with its tokenizer in ``folder``; returns the folder."""
     import transformers
 
@@ -72,7 +78,10 @@ def make_host(folder: Path, kind: str = "qwen3", layers: int = 4, seed: int = 0,
     }
     sizes = {
         "qwen3": ("Qwen3", llama_like),
-        "qwen2": ("Qwen2", {name: value for name, value in llama_like.items() if name != "head_dim"}),
+        "qwen2": (
+            "Qwen2",
+            {name: value for name, value in llama_like.items() if name != "head_dim"},
+        ),
         "llama": (
             "Llama",
             llama_like | {"tie_word_embeddings": False, "attention_bias": True, "mlp_bias": True},
@@ -85,7 +94,8 @@ def make_host(folder: Path, kind: str = "qwen3", layers: int = 4, seed: int = 0,
             | {"sliding_window": 16, "query_pre_attn_scalar": 48}
             | {
                 "layer_types": [
-                    ("full" if layer % 3 == 1 else "sliding") + "_attention" for layer in range(layers)
+                    ("full" if layer % 3 == 1 else "sliding") + "_attention"
+                    for layer in range(layers)
                 ]
             },
         ),
@@ -95,7 +105,9 @@ def make_host(folder: Path, kind: str = "qwen3", layers: int = 4, seed: int = 0,
     head = "GPT2LMHeadModel" if kind == "gpt2" else f"{name}ForCausalLM"
     config = "Gemma3TextConfig" if kind == "gemma3" else f"{name}Config"
     torch.manual_seed(seed)
-    model = getattr(transformers, head)(getattr(transformers, config)(**(arguments | ends | changes)))
+    model = getattr(transformers, head)(
+        getattr(transformers, config)(**(arguments | ends | changes))
+    )
     with torch.no_grad():  # biases and norms away from 0 and 1, so that forgetting one shows
         for parameter in model.parameters():
             if parameter.ndim == 1:
@@ -107,22 +119,25 @@ def make_host(folder: Path, kind: str = "qwen3", layers: int = 4, seed: int = 0,
 def add_chat_template(folder: Path) -> Path:
     """Gives a host's tokenizer a chat template, such as models have that can be talked with."""
     path = folder / "tokenizer_config.json"
-    template = (
-        "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}{% if add_generation_prompt %}>{% endif %}"
-    )
+    template = "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}{% if add_generation_prompt %}>{% endif %}"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template}))
     return folder
 
 
-def random_weights(layout: AdapterLayout, seed: int, rank: int = 8, scaling: float = 2.0) -> AdapterWeights:
+def random_weights(
+    layout: AdapterLayout, seed: int, rank: int = 8, scaling: float = 2.0
+) -> AdapterWeights:
     """An adapter that clearly changes what the host says."""
     return AdapterWeights.random(layout, rank, scaling, np.random.default_rng(seed), b_std=0.05)
 
 
 class PeftHost:
-    """A host in transformers with the adapters of a kernel's slots on PEFT, by way of exported folders."""
+    """A host in transformers with the adapters of a kernel's slots on PEFT, by way of exported
+    folders."""
 
-    def __init__(self, folder: Path, kernel: HostKernel, slots: Sequence[int], exports: Path) -> None:
+    def __init__(
+        self, folder: Path, kernel: HostKernel, slots: Sequence[int], exports: Path
+    ) -> None:
         from peft import PeftModel
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -140,7 +155,9 @@ class PeftHost:
 
     def generate(self, prompts: Sequence[str], slot: int, tokens: int) -> list[tuple[int, ...]]:
         """Greedy answers as token ids, the end of the answer included."""
-        batch = self.tokenizer(list(prompts), return_tensors="pt", padding=True, padding_side="left")
+        batch = self.tokenizer(
+            list(prompts), return_tensors="pt", padding=True, padding_side="left"
+        )
         with self._as(slot), torch.no_grad():
             ids = self._model.generate(**batch, max_new_tokens=tokens, do_sample=False)
         answers = ids[:, batch["input_ids"].shape[1] :].tolist()
@@ -152,14 +169,19 @@ class PeftHost:
     ) -> list[torch.Tensor]:
         """Of every token of each completion."""
         heads = [self.tokenizer(prompt)["input_ids"] for prompt in prompts]
-        rows = [head + list(completion) for head, completion in zip(heads, completions, strict=True)]
+        rows = [
+            head + list(completion) for head, completion in zip(heads, completions, strict=True)
+        ]
         ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.int64)
         for target, row in zip(ids, rows, strict=True):
             target[: len(row)] = torch.tensor(row)
         with self._as(slot):
             logits = self._model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
         picked = logits[:, :-1].log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
-        return [one[len(head) - 1 : len(row) - 1] for one, head, row in zip(picked, heads, rows, strict=True)]
+        return [
+            one[len(head) - 1 : len(row) - 1]
+            for one, head, row in zip(picked, heads, rows, strict=True)
+        ]
 
     def gradient(self, lessons: Sequence[Lesson], slot: int) -> np.ndarray:
         """Of the slot's loss over its lessons, by autograd, in the layout of ``AdapterWeights``."""
@@ -174,7 +196,9 @@ class PeftHost:
         parameters = dict(self._model.named_parameters())
         like, stem = self._adapters[slot], "base_model.model."
         factors = {
-            name: tuple(parameters[f"{stem}{name}.lora_{side}.{slot}.weight"].grad.numpy() for side in "AB")
+            name: tuple(
+                parameters[f"{stem}{name}.lora_{side}.{slot}.weight"].grad.numpy() for side in "AB"
+            )
             for name, _, _ in like.layout.modules
         }
         return AdapterWeights.from_factors(like.layout, like.rank, like.scaling, factors).vector

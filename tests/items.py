@@ -16,15 +16,13 @@ family_of = cache(task_families.build)
 
 
 def items(
-    name: str,
-    depth: Depth,
-    count: int = 12,
-    convention: int | None = None,
-    split: Split = "train",
+    name: str, depth: Depth, count: int = 12, convention: int | None = None, split: Split = "train"
 ) -> list[Item]:
     """A few items of a cell, the same ones every time."""
     family, generator = family_of(name), Draw(11)("contract", name, depth, split)
-    return [family.sample(depth, generator, split=split, convention=convention) for _ in range(count)]
+    return [
+        family.sample(depth, generator, split=split, convention=convention) for _ in range(count)
+    ]
 
 
 def families(role: str) -> list[TaskFamily]:

@@ -10,15 +10,15 @@ import numpy as np
 
 from symbiont_ecology.config import Flip, RunConfig
 from symbiont_ecology.ecology import Elite, Genome, Organelle
-from symbiont_ecology.ecology.belief import Belief
 from symbiont_ecology.ecology.population import execute
+from symbiont_ecology.ecology.posterior import SuccessPosterior
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.generation import run_generation
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.engine.world import World
+from symbiont_ecology.engine.runtime import Runtime
 from symbiont_ecology.events import Event, EventLog, read_events
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.weights import AdapterWeights, Memory
+from symbiont_ecology.weights import AdapterWeights, OptimizerState
 from toy import LAYOUT, ToyHost, toy_config, toy_prices, toy_world
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")
@@ -42,9 +42,15 @@ def ecology(questions: int = 2, **mechanisms: Any) -> dict[str, Any]:
     }
 
 
-def config(count: int, seed: int = 0, families: Sequence[str] = FAMILIES, **mechanisms: Any) -> RunConfig:
+def config(
+    count: int, seed: int = 0, families: Sequence[str] = FAMILIES, **mechanisms: Any
+) -> RunConfig:
     plasticity = mechanisms.pop("plasticity", "expert_iteration")
-    parts = {"strategy": ecology(**mechanisms), "plasticity": plasticity, "allocator": "epsilon_greedy"}
+    parts = {
+        "strategy": ecology(**mechanisms),
+        "plasticity": plasticity,
+        "allocator": "epsilon_greedy",
+    }
     return toy_config(seed, count, families, PLENTY, checkpoint_every=50, **parts)
 
 
@@ -64,22 +70,28 @@ def flipping(tmp_path: Path, generations: int, seed: int = 0, **mechanisms: Any)
 
 def founded(
     folder: Path, adapters: list[AdapterWeights], homes: Sequence[str] = (), **mechanisms: Any
-) -> tuple[EcologyState, World]:
-    """Organelles o1, o2, … with these adapters, rich; each at home in a family, when homes are named."""
+) -> tuple[EcologyState, Runtime]:
+    """Organelles o1, o2, … with these adapters, rich; each at home in a family, when homes are
+    named."""
     plan = config(1, families=homes or FAMILIES, **mechanisms)
-    world, state = toy_world(folder, plan), EcologyState(0, mean_rollout_flops=100_000)  # compute is cheap
+    world, state = (
+        toy_world(folder, plan),
+        EcologyState(0, mean_rollout_flops=100_000),
+    )  # compute is cheap
     for number, weights in enumerate(adapters):
-        who, ref = state.new_id(), world.store.put_weights(weights)
+        organelle_id, ref = state.new_id(), world.store.put_weights(weights)
         genome = Genome(ref, weights.rank, {"learning_rate": 0.1})
-        memory = world.store.put_memory(Memory(step=3))
-        state.population[who] = Organelle(who, genome, memory, (), "founder", 0, inborn=ref)
-        state.ledger.open(who)
-        state.ledger.mint(who, 300_000)
+        optimizer_state = world.store.put_optimizer_state(OptimizerState(step=3))
+        state.population[organelle_id] = Organelle(
+            organelle_id, genome, optimizer_state, (), "founder", 0, inborn=ref
+        )
+        state.ledger.open(organelle_id)
+        state.ledger.mint(organelle_id, 300_000)
         for family in homes[number : number + 1]:
             cell = f"{family}/short"
             state.success[cell] = 0.9
-            state.beliefs[who] = {cell: Belief(18.0, 2.0)}
-            state.archive.elites[cell] = Elite(who, ref, weights.rank, 0.9, 0)
+            state.posteriors[organelle_id] = {cell: SuccessPosterior(18.0, 2.0)}
+            state.archive.elites[cell] = Elite(organelle_id, ref, weights.rank, 0.9, 0)
     return state, world
 
 
@@ -87,8 +99,10 @@ def adapter(seed: int, rank: int = 4, b_std: float = 0.5) -> AdapterWeights:
     return AdapterWeights.random(LAYOUT, rank, 1.0, np.random.default_rng(seed), b_std)
 
 
-def carry_out(decision: Any, state: EcologyState, world: World) -> list[Event]:
-    return execute(decision, state, world.store, LAYOUT, world.scene.prices, Draw(0, state.generation))
+def carry_out(decision: Any, state: EcologyState, world: Runtime) -> list[Event]:
+    return execute(
+        decision, state, world.store, LAYOUT, world.scene.prices, Draw(0, state.generation)
+    )
 
 
 def specialist(folder: Path, family: str) -> AdapterWeights:
@@ -100,7 +114,7 @@ def specialist(folder: Path, family: str) -> AdapterWeights:
     return toy_world(folder, plan).store.weights(graduate.genome.weights)
 
 
-def generations(count: int, state: EcologyState, world: World, path: Path) -> list[Event]:
+def generations(count: int, state: EcologyState, world: Runtime, path: Path) -> list[Event]:
     log = EventLog(path)
     log.rewind(0)
     for _ in range(count):

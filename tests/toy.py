@@ -1,8 +1,9 @@
 """A host small enough for a thousand generations in a test: a real softmax policy, without torch.
 
-It answers a terse prompt with one of the family's three conventions, or with nonsense. Logits are a habit of
-the payload plus ΔW · x, where x stands for the family and ΔW = scaling · B · A is a real LoRA adapter. So
-rollouts, gradients, Adam's moments and slots are what they are on a language model, only smaller.
+It answers a terse prompt with one of the family's three conventions, or with nonsense. Logits are a
+habit of the payload plus ΔW · x, where x stands for the family and ΔW = scaling · B · A is a real
+LoRA adapter. So rollouts, gradients, Adam's moments and slots are what they are on a language
+model, only smaller.
 """
 
 from __future__ import annotations
@@ -18,11 +19,18 @@ import numpy as np
 from symbiont_ecology.config import LoopConfig, RunConfig, TasksConfig
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.build import build_world
-from symbiont_ecology.engine.world import World
+from symbiont_ecology.engine.runtime import Runtime
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import task_families
-from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, LearningStatistics, Rollouts, Row
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
+from symbiont_ecology.types import (
+    HOST_SLOT,
+    Completions,
+    Decoding,
+    LearningBatch,
+    LearningStatistics,
+    Request,
+)
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.traces import Traces
 
 FEATURES, OPTIONS = 12, 4
@@ -49,10 +57,10 @@ class ToyShape:
 
 @dataclass
 class ToyHost:
-    """Fulfils ``engine.world.Host``.
+    """Fulfils ``engine.runtime.Host``.
 
-    ``poison`` maps the number of a learning call to the slot whose gradient turns NaN in it; the call number
-    ``crash_at`` (rollouts and learning counted together, from 0) never returns.
+    ``poison`` maps the number of a learning call to the slot whose gradient turns NaN in it; the
+    call number ``crash_at`` (rollouts and learning counted together, from 0) never returns.
     """
 
     slots: int = 32
@@ -84,15 +92,21 @@ class ToyHost:
         self._placed[slot] = weights
 
     def rollout(
-        self, rows: Sequence[Row], draws: Sequence[np.random.Generator | None] | None, decoding: Decoding
-    ) -> Rollouts:
-        """One of four replies for every row; greedy when the temperature is 0, or the row has no generator.
+        self,
+        rows: Sequence[Request],
+        draws: Sequence[np.random.Generator | None] | None,
+        decoding: Decoding,
+    ) -> Completions:
+        """One of four replies for every row; greedy when the temperature is 0, or the row has no
+        generator.
 
         A reply is one decision, so its trace has one step.
         """
         self._count(self.rolled, len(rows))
         replies, chances = [], []
-        rank = max((self._placed[row.slot].rank for row in rows if row.slot != HOST_SLOT), default=0)
+        rank = max(
+            (self._placed[row.slot].rank for row in rows if row.slot != HOST_SLOT), default=0
+        )
         read, noise = np.zeros((len(rows), 1, FEATURES)), np.zeros((len(rows), 1, rank))
         for index, row in enumerate(rows):
             draw = None if draws is None else draws[index]
@@ -109,7 +123,9 @@ class ToyHost:
             if decoding.temperature == 0 or draw is None:
                 option = int(np.argmax(log_p))
             else:
-                option = min(int(np.searchsorted(np.cumsum(np.exp(log_p)), draw.random())), OPTIONS - 1)
+                option = min(
+                    int(np.searchsorted(np.cumsum(np.exp(log_p)), draw.random())), OPTIONS - 1
+                )
             replies.append(_tokens(texts[option], row.max_new_tokens))
             chances.append(log_p[option])
         width = max(map(len, replies), default=0)
@@ -120,7 +136,7 @@ class ToyHost:
         for index, reply in enumerate(replies):
             ids[index, : len(reply)] = reply
             log_probabilities[index, 0] = chances[index]
-        return Rollouts(
+        return Completions(
             tuple("".join(chr(token) for token in reply if token != END) for reply in replies),
             ids,
             log_probabilities,
@@ -132,12 +148,16 @@ class ToyHost:
         )
 
     def learn(
-        self, batch: LearningBatch, weights: Mapping[int, AdapterWeights], memory: Mapping[int, Memory]
-    ) -> tuple[dict[int, AdapterWeights], dict[int, Memory], LearningStatistics]:
-        """One clipped Adam step for every slot with lessons; a slot that meets a NaN comes back as it was."""
+        self,
+        batch: LearningBatch,
+        weights: Mapping[int, AdapterWeights],
+        optimizer_state: Mapping[int, OptimizerState],
+    ) -> tuple[dict[int, AdapterWeights], dict[int, OptimizerState], LearningStatistics]:
+        """One clipped Adam step for every slot with lessons; a slot that meets a NaN comes back as
+        it was."""
         number = len(self.learned)
         self._count(self.learned, len(batch.lessons))
-        new_weights, new_memory = dict(weights), dict(memory)
+        new_weights, new_states = dict(weights), dict(optimizer_state)
         losses, norms, tokens, sick = {}, {}, {}, []
         for slot in sorted({lesson.slot for lesson in batch.lessons}):
             lessons = [lesson for lesson in batch.lessons if lesson.slot == slot]
@@ -147,18 +167,24 @@ class ToyHost:
                 gradient = gradient * np.nan
             losses[slot], norms[slot] = loss, float(np.linalg.norm(gradient))
             gradient *= min(1.0, batch.clip / (norms[slot] + 1e-6))
-            after = _adam(weights[slot], memory[slot], gradient, batch.learning_rates[slot])
+            after = _adam(
+                weights[slot], optimizer_state[slot], gradient, batch.learning_rates[slot]
+            )
             if np.isfinite(after[0].vector).all():
-                new_weights[slot], new_memory[slot] = after
+                new_weights[slot], new_states[slot] = after
             else:
                 sick.append(slot)
-        return new_weights, new_memory, LearningStatistics(losses, norms, tokens, tuple(sick))
+        return new_weights, new_states, LearningStatistics(losses, norms, tokens, tuple(sick))
 
     def _gradient(
         self, lessons: Sequence[Any], weights: AdapterWeights, tokens: int
     ) -> tuple[float, np.ndarray]:
         ((_, a, b),) = weights.factors()
-        delta, slope, loss = weights.delta("policy").astype(np.float64), np.zeros((OPTIONS, FEATURES)), 0.0
+        delta, slope, loss = (
+            weights.delta("policy").astype(np.float64),
+            np.zeros((OPTIONS, FEATURES)),
+            0.0,
+        )
         for lesson in lessons:
             texts, habit, features = _scene(lesson.prompt, self.seed)
             log_p = _log_softmax(habit + delta @ features)
@@ -169,7 +195,11 @@ class ToyHost:
             ]
             assert said, f"{lesson.completion} is nothing that the toy says to {lesson.prompt!r}"
             loss -= lesson.weight * log_p[said[0]] / tokens
-            slope -= lesson.weight / tokens * np.outer(np.eye(OPTIONS)[said[0]] - np.exp(log_p), features)
+            slope -= (
+                lesson.weight
+                / tokens
+                * np.outer(np.eye(OPTIONS)[said[0]] - np.exp(log_p), features)
+            )
         to_a, to_b = weights.scaling * b.T @ slope, weights.scaling * (slope @ a.T).T
         return float(loss), np.concatenate([to_a.ravel(), to_b.ravel()])
 
@@ -191,7 +221,9 @@ def toy_config(
     """A run in which organelles learn, breed and die within a dozen generations."""
     economy = economy or toy_prices(dowry=12_000, grace=1, cap=40_000)
     usual = {"strategy": toy_ecology(), "plasticity": "policy_gradient", "allocator": "thompson"}
-    loop = LoopConfig(generations=generations, checkpoint_every=checkpoint_every, train_flops=train_flops)
+    loop = LoopConfig(
+        generations=generations, checkpoint_every=checkpoint_every, train_flops=train_flops
+    )
     tasks = TasksConfig(families=tuple(families), depths=("short",))
     return RunConfig(seed=seed, tasks=tasks, economy=economy, run=loop, **(usual | components))
 
@@ -221,7 +253,9 @@ def toy_ecology(breed_at: int = 20_000, least: int = 4, **fields: Any) -> dict[s
     return {"kind": "ecology", **small, **fields}
 
 
-def toy_world(folder: Path, config: RunConfig | None = None, host: ToyHost | None = None) -> World:
+def toy_world(
+    folder: Path, config: RunConfig | None = None, host: ToyHost | None = None
+) -> Runtime:
     """All parts of a run around a toy host."""
     return build_world(config or toy_config(), host or ToyHost(), folder)
 
@@ -249,12 +283,19 @@ def _log_softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def _adam(
-    weights: AdapterWeights, memory: Memory, gradient: np.ndarray, rate: float
-) -> tuple[AdapterWeights, Memory]:
-    zeros, step = np.zeros(len(gradient)), memory.step + 1
-    first = 0.9 * (zeros if memory.first is None else memory.first) + 0.1 * gradient
-    second = 0.95 * (zeros if memory.second is None else memory.second) + 0.05 * gradient**2
+    weights: AdapterWeights, optimizer_state: OptimizerState, gradient: np.ndarray, rate: float
+) -> tuple[AdapterWeights, OptimizerState]:
+    zeros, step = np.zeros(len(gradient)), optimizer_state.step + 1
+    first = (
+        0.9 * (zeros if optimizer_state.first is None else optimizer_state.first) + 0.1 * gradient
+    )
+    second = (
+        0.95 * (zeros if optimizer_state.second is None else optimizer_state.second)
+        + 0.05 * gradient**2
+    )
     move = rate * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.95**step)) + 1e-8)
     vector = (weights.vector - move).astype(np.float32)
     grown = AdapterWeights(weights.layout, weights.rank, weights.scaling, vector)
-    return grown, Memory(step, first.astype(np.float32), second.astype(np.float32), memory.notes)
+    return grown, OptimizerState(
+        step, first.astype(np.float32), second.astype(np.float32), optimizer_state.notes
+    )

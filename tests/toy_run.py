@@ -1,7 +1,8 @@
-"""A toy run in a process of its own, so that it can be killed: ``toy_run.py FOLDER GENERATIONS PAUSE``.
+"""A toy run in a process of its own, so that it can be killed:
+``toy_run.py FOLDER GENERATIONS PAUSE``.
 
-Founds the run, or resumes what the folder holds, and waits ``PAUSE`` seconds in every call of the host.
-Prints ``ready`` before it touches the folder, and ``done`` at the end.
+Founds the run, or resumes what the folder holds, and waits ``PAUSE`` seconds in every call of the
+host. Prints ``ready`` before it touches the folder, and ``done`` at the end.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class SlowHost(ToyHost):
 
 def main(folder: Path, generations: int, pause: float) -> None:
     """Runs to the end."""
-    config = toy_config(5, generations, checkpoint_every=2, strategy=toy_ecology(questions=2, samples=2))
+    config = toy_config(
+        5, generations, checkpoint_every=2, strategy=toy_ecology(questions=2, samples=2)
+    )
     host = SlowHost(pause=pause)
     print("ready", flush=True)
     if (folder / "config.yaml").exists():

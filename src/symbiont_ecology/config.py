@@ -1,12 +1,14 @@
-"""The config of a run: YAML files composed by ``extends``, overrides from the command line, typed values.
+"""The config of a run: YAML files composed by ``extends``, overrides from the command line, typed
+values.
 
     extends: [base, strategy/ecology]   # presets, or files beside this one
     run: {generations: 100}
 
-Files are deep-merged, later wins, lists replace. A component is its name or ``{kind: name, **fields}``, and
-a change of kind drops the fields of the old one. A config is data from anyone: it can neither run code nor
-read the environment, and every mistake is one line before a model is loaded. Defaults live in the classes
-below and nowhere else; components are checked by their registries when a run is built.
+Files are deep-merged, later wins, lists replace. A component is its name or
+``{kind: name, **fields}``, and a change of kind drops the fields of the old one. A config is data
+from anyone: it can neither run code nor read the environment, and every mistake is one line before
+a model is loaded. Defaults live in the classes below and nowhere else; components are checked by
+their registries when a run is built.
 """
 
 from __future__ import annotations
@@ -53,17 +55,23 @@ def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Flip(BaseModel):
-    """A change of what counts as right: some families take another convention, for a while or for good.
+    """A change of what counts as right: some families take another convention, for a while or for
+    good.
 
-    The new convention is neither the target nor the one that the embedded host's habit prefers. Nobody in the
-    world is told. The moments are useful training FLOPs, since generations differ in length between arms.
+    The new convention is neither the target nor the one that the embedded host's habit prefers.
+    Nobody in the world is told. The moments are useful training FLOPs, since generations differ in
+    length between arms.
     """
 
     model_config = _Schema
 
-    families: Annotated[tuple[str, ...], AfterValidator(_each_once)]  # names of the families that change
+    families: Annotated[
+        tuple[str, ...], AfterValidator(_each_once)
+    ]  # names of the families that change
     at_flops: Annotated[float, Field(ge=0)]  # training FLOPs at which they change
-    back_flops: Annotated[float, Field(ge=0)] | None = None  # training FLOPs at which they change back
+    back_flops: Annotated[float, Field(ge=0)] | None = (
+        None  # training FLOPs at which they change back
+    )
 
     def holds(self, flops: float) -> bool:
         """Whether the changed convention is in force at that moment."""
@@ -73,7 +81,9 @@ class Flip(BaseModel):
 def _each_described_once(sources: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
     names = [source.get("name") for source in sources]
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise ValueError(f"expected mappings with a name each, no name twice, got the names {names}")
+        raise ValueError(
+            f"expected mappings with a name each, no name twice, got the names {names}"
+        )
     return sources
 
 
@@ -83,8 +93,9 @@ Sources = Annotated[tuple[dict[str, Any], ...], AfterValidator(_each_described_o
 class TasksConfig(BaseModel):
     """The task mix: every family at every depth is a cell.
 
-    In a file, ``families`` may also hold mappings such as ``{kind: file, name: trivia, path: trivia.jsonl}``.
-    Loading puts them under ``sources``, so that ``families`` are names everywhere.
+    In a file, ``families`` may also hold mappings such as
+    ``{kind: file, name: trivia, path: trivia.jsonl}``. Loading puts them under ``sources``, so that
+    ``families`` are names everywhere.
     """
 
     model_config = _Schema
@@ -103,8 +114,12 @@ class Climate(BaseModel):
 
     catastrophes: tuple[Annotated[int, Field(ge=0)], ...] = ()  # generations that begin with one
     toll: PositiveShare = 0.5  # part of the living that a catastrophe kills, rounded up
-    year: Annotated[int, Field(ge=0)] = 0  # generations; the second half of it is winter; 0: no seasons
-    winter: Annotated[float, Field(ge=0)] = 0.5  # what an answer pays in winter, by its price in summer
+    year: Annotated[int, Field(ge=0)] = (
+        0  # generations; the second half of it is winter; 0: no seasons
+    )
+    winter: Annotated[float, Field(ge=0)] = (
+        0.5  # what an answer pays in winter, by its price in summer
+    )
 
     def payment(self, generation: int) -> float:
         """What an answer pays in a generation, by its price in summer."""
@@ -120,7 +135,9 @@ class LoopConfig(BaseModel):
     generations: Annotated[int, Field(ge=0)] = 40
     checkpoint_every: Positive = 5  # generations
     train_flops: Annotated[float, Field(gt=0)] | None = None  # the run stops when they are spent
-    train_tokens: Annotated[float, Field(gt=0)] | None = None  # likewise, to a generation; lessons included
+    train_tokens: Annotated[float, Field(gt=0)] | None = (
+        None  # likewise, to a generation; lessons included
+    )
     final_holdout: str | None = None  # JSONL file that is answered at the end
 
 
@@ -143,10 +160,12 @@ class RunConfig(BaseModel):
 
 
 def load_config(name_or_path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
-    """The config of a preset or a file, with overrides such as ``run.generations=8`` merged in last.
+    """The config of a preset or a file, with overrides such as ``run.generations=8`` merged in
+    last.
 
     Raises:
-        ConfigError: one line with the dotted key, what was expected, what came and the nearest known key.
+        ConfigError: one line with the dotted key, what was expected, what came and the nearest
+        known key.
     """
     return compose((name_or_path,), overrides, f"config {str(name_or_path)!r}")
 
@@ -166,12 +185,14 @@ def compose(names: Sequence[str | Path], overrides: Sequence[str], where: str) -
 
 
 def read_layers(name_or_path: str | Path) -> dict[str, Any]:
-    """The values of a preset or file, with everything that it extends merged below it; not yet checked."""
+    """The values of a preset or file, with everything that it extends merged below it; not yet
+    checked."""
     return _compose(_find(str(name_or_path), None), ())
 
 
 def dump_config(config: RunConfig) -> str:
-    """The whole config as YAML, defaults included; equal configs give equal text, and it can be loaded."""
+    """The whole config as YAML, defaults included; equal configs give equal text, and it can be
+    loaded."""
     data = config.model_dump(mode="json")
     for key in _component_keys():
         data[key] = _ordered(data[key])
@@ -181,13 +202,18 @@ def dump_config(config: RunConfig) -> str:
 
 
 def presets() -> dict[str, Path]:
-    """Every preset by name, such as ``strategy/ecology``: the ``config`` folder of a source checkout, or
-    the copy of it inside the wheel."""
+    """Every preset by name, such as ``strategy/ecology``: the ``config`` folder of a source
+    checkout, or the copy of it inside the wheel."""
     folder = config_folder()
     files = {
-        path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.yaml"))
+        path.relative_to(folder).with_suffix("").as_posix(): path
+        for path in sorted(folder.rglob("*.yaml"))
     }
-    return {name: path for name, path in files.items() if not name.startswith(("protocols/", "ablations/"))}
+    return {
+        name: path
+        for name, path in files.items()
+        if not name.startswith(("protocols/", "ablations/"))
+    }
 
 
 def config_folder() -> Path:
@@ -198,8 +224,9 @@ def config_folder() -> Path:
 
 
 def find_data(path: Path) -> Path:
-    """A data file, from where the command is typed; else the one of that name that comes with the package,
-    such as ``evaluation/paper_holdout.jsonl``; else the path itself, for whoever opens it to say."""
+    """A data file, from where the command is typed; else the one of that name that comes with the
+    package, such as ``evaluation/paper_holdout.jsonl``; else the path itself, for whoever opens it
+    to say."""
     shipped = config_folder() / path
     return shipped if not path.exists() and shipped.is_file() else path
 
@@ -218,12 +245,15 @@ def find_preset(name: str) -> Path:
         raise ConfigError(f"preset {name!r} may be any of {', '.join(matches)}: write one of these")
     if not matches:
         hint = did_you_mean(name, [*known, *(full.rpartition("/")[2] for full in known)])
-        raise ConfigError(f"no preset or file {name!r};{hint} known presets: {', '.join(known) or 'none'}")
+        raise ConfigError(
+            f"no preset or file {name!r};{hint} known presets: {', '.join(known) or 'none'}"
+        )
     return known[matches[0]]
 
 
 def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
-    """``update`` over ``base``: mappings merge key by key, anything else replaces; neither is changed."""
+    """``update`` over ``base``: mappings merge key by key, anything else replaces; neither is
+    changed."""
     return {**base, **{key: _merge_value(base.get(key), value) for key, value in update.items()}}
 
 
@@ -247,7 +277,8 @@ def parse_override(override: str) -> dict[str, Any]:
 
 
 def _default_components() -> dict[str, Any]:
-    """The components that a config has without naming them, so that it can set their fields alone."""
+    """The components that a config has without naming them, so that it can set their fields
+    alone."""
     top = {name: RunConfig.model_fields[name].default for name in _component_keys()}
     return {**top, "tasks": {"style": TasksConfig.model_fields["style"].default}}
 
@@ -258,8 +289,9 @@ def _component_keys() -> list[str]:
 
 
 def _with_sources(data: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """The same with the mappings among the task families described under ``tasks.sources``, names in their
-    place. Sources that no family names are left out: they are of a layer whose families were replaced."""
+    """The same with the mappings among the task families described under ``tasks.sources``, names
+    in their place. Sources that no family names are left out: they are of a layer whose families
+    were replaced."""
     tasks = data.get("tasks")
     if not isinstance(tasks, Mapping) or not isinstance(tasks.get("families"), list):
         return data  # which the schema refuses
@@ -309,7 +341,8 @@ def _compose(path: Path, within: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def _find(name: str, extending: Path | None) -> Path:
-    """A file beside the one that extends it, else a preset. On the command line, a file ends in .yaml."""
+    """A file beside the one that extends it, else a preset. On the command line, a file ends in
+    .yaml."""
     path = Path(name) if extending is None else extending.parent / name
     is_file_name = path.suffix in (".yaml", ".yml")
     if extending is not None and not is_file_name:
@@ -319,7 +352,9 @@ def _find(name: str, extending: Path | None) -> Path:
         return path.resolve()
     if is_file_name:
         hint = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
-        raise ConfigError(f"no config file {str(path)!r};{hint} a preset is named without its ending")
+        raise ConfigError(
+            f"no config file {str(path)!r};{hint} a preset is named without its ending"
+        )
     return find_preset(name)
 
 
@@ -335,7 +370,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _parse(text: str, where: str) -> Any:
-    """YAML as plain values. OmegaConf's reader knows that 3e-4 is a number and refuses a key given twice."""
+    """YAML as plain values. OmegaConf's reader knows that 3e-4 is a number and refuses a key given
+    twice."""
     if "${" in text:
         # It could read environment variables, which neither decide a run nor belong in its record.
         raise ConfigError(
@@ -343,7 +379,11 @@ def _parse(text: str, where: str) -> Any:
         )
     try:
         return OmegaConf.to_container(OmegaConf.load(StringIO(text)), resolve=False)
-    except (YAMLError, OmegaConfBaseException, OSError) as error:  # OSError is its word for a lone scalar
+    except (
+        YAMLError,
+        OmegaConfBaseException,
+        OSError,
+    ) as error:  # OSError is its word for a lone scalar
         raise ConfigError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from error
 
 

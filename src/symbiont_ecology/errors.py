@@ -26,7 +26,8 @@ class DataError(EcologyError, ValueError):
 
 
 class AdapterError(EcologyError, ValueError):
-    """An adapter folder cannot be attached: damaged, of another host, or of a kind not supported."""
+    """An adapter folder cannot be attached: damaged, of another host, or of a kind not
+    supported."""
 
     exit_code = 2
 
@@ -57,4 +58,6 @@ class MissingExtraError(EcologyError):
     exit_code = 3
 
     def __init__(self, use: str, package: str, extra: str) -> None:
-        super().__init__(f"{use} needs the package {package}: pip install 'symbiont-ecology[{extra}]'")
+        super().__init__(
+            f"{use} needs the package {package}: pip install 'symbiont-ecology[{extra}]'"
+        )

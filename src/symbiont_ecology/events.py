@@ -5,8 +5,8 @@ One JSON line per event, numbered from 0 behind a header line with the schema ve
     {"schema":1}
     {"seq":0,"kind":"Born","generation":0,"id":"o1","operator":"founder","parents":[],...}
 
-Lines hold no time of day, so equal runs write equal bytes. A kind of event is a frozen dataclass that
-derives from ``Event``, and nothing else needs to know about it. Energy is in milli-ATP (mATP).
+Lines hold no time of day, so equal runs write equal bytes. A kind of event is a frozen dataclass
+that derives from ``Event``, and nothing else needs to know about it. Energy is in milli-ATP (mATP).
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.types import BlobRef, OrganelleId
 
 SCHEMA = 1
-"""Raise it when an event loses a field or a field changes its meaning; a new kind leaves it alone."""
+"""Raise it when an event loses a field or a field changes its meaning; a new kind leaves it
+alone."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened in a generation. A subclass is a kind of event, under its class name."""
+    """Something that happened in a generation. A subclass is a kind of event, under its class
+    name."""
 
     generation: int
     kinds: ClassVar[dict[str, type[Event]]] = {}
@@ -39,7 +41,9 @@ class Event:
     def __init_subclass__(cls) -> None:
         taken = Event.kinds.setdefault(cls.__name__, cls)
         if (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise TypeError(f"event kind {cls.__name__!r} is already {taken.__module__}.{taken.__qualname__}")
+            raise TypeError(
+                f"event kind {cls.__name__!r} is already {taken.__module__}.{taken.__qualname__}"
+            )
         Event.kinds[cls.__name__] = cls
 
 
@@ -56,7 +60,8 @@ class Born(Event):
 
 @dataclass(frozen=True)
 class Retired(Event):
-    """An organelle left. ``age`` in generations; ``balance`` is what it left to the world, in mATP."""
+    """An organelle left. ``age`` in generations; ``balance`` is what it left to the world, in
+    mATP."""
 
     id: OrganelleId
     cause: str
@@ -66,9 +71,11 @@ class Retired(Event):
 
 @dataclass(frozen=True)
 class Acted(Event):
-    """An organelle (or the bare host, id ``"host"``) answered items of one cell, ``"family/depth"``.
+    """An organelle (or the bare host, id ``"host"``) answered items of one cell,
+    ``"family/depth"``.
 
-    ``verdicts`` holds one number per rollout: the ``samples`` rollouts of the first item, then of the next.
+    ``verdicts`` holds one number per rollout: the ``samples`` rollouts of the first item, then of
+    the next.
     """
 
     id: OrganelleId
@@ -84,7 +91,8 @@ class Acted(Event):
 
 @dataclass(frozen=True)
 class Learned(Event):
-    """One update within a life: ``loss`` in nats per token, ``weights`` are those after the update."""
+    """One update within a life: ``loss`` in nats per token, ``weights`` are those after the
+    update."""
 
     id: OrganelleId
     lessons: int
@@ -134,9 +142,10 @@ class Proposed(Event):
 
 @dataclass(frozen=True)
 class Gated(Event):
-    """A probation ended: ``verdict`` is admit or reject. Paired questions against the better parent, all
-    together (``wins``, ``ties``, ``losses``). In the same generation an admitted child is ``Born``, an
-    organelle becomes a leaner self (``Resized``) or its former one (``Restored``)."""
+    """A probation ended: ``verdict`` is admit or reject. Paired questions against the better
+    parent, all together (``wins``, ``ties``, ``losses``). In the same generation an admitted child
+    is ``Born``, an organelle becomes a leaner self (``Resized``) or its former one
+    (``Restored``)."""
 
     id: OrganelleId
     verdict: str
@@ -155,8 +164,8 @@ class Restored(Event):
 
 @dataclass(frozen=True)
 class Resized(Event):
-    """An organelle has another body: another rank, or a leaner ΔW. ``kept`` is the share of ‖ΔW‖² that is
-    left (where ranks were cut, its mean over modules): 1 when it grew."""
+    """An organelle has another body: another rank, or a leaner ΔW. ``kept`` is the share of ‖ΔW‖²
+    that is left (where ranks were cut, its mean over modules): 1 when it grew."""
 
     id: OrganelleId
     rank: int
@@ -166,7 +175,8 @@ class Resized(Event):
 
 @dataclass(frozen=True)
 class Upheaved(Event):
-    """The world was taken to have changed in some cells, ``"family/depth"``; nobody holds them now."""
+    """The world was taken to have changed in some cells, ``"family/depth"``; nobody holds them
+    now."""
 
     cells: tuple[str, ...]
 
@@ -183,7 +193,8 @@ class Quarantined(Event):
 class BatchShrunk(Event):
     """The device ran out of memory: batches go in pieces of so many megabytes from here on.
 
-    Pieces move logits in the last bits, so what follows need not repeat on a device with more memory.
+    Pieces move logits in the last bits, so what follows need not repeat on a device with more
+    memory.
     """
 
     memory_mb: float
@@ -191,8 +202,8 @@ class BatchShrunk(Event):
 
 @dataclass(frozen=True)
 class GenerationEnded(Event):
-    """The generation in one line. Energy in mATP; ``rows`` and ``calls`` count the host's work in it,
-    ``train_flops`` are those of the whole run so far."""
+    """The generation in one line. Energy in mATP; ``rows`` and ``calls`` count the host's work in
+    it, ``train_flops`` are those of the whole run so far."""
 
     population: int
     births: int
@@ -206,7 +217,8 @@ class GenerationEnded(Event):
 
 
 class EventLog:
-    """The writing end of a log. The caller keeps the sequence number: it is part of a run's state."""
+    """The writing end of a log. The caller keeps the sequence number: it is part of a run's
+    state."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -217,7 +229,9 @@ class EventLog:
         if not header.endswith(b"\n"):  # new, or killed while the header was written
             path.write_bytes(_HEADER)
         elif header != _HEADER:
-            raise RunError(f"{path} line 1: expected an event log of schema {SCHEMA}, got {header!r:.80}")
+            raise RunError(
+                f"{path} line 1: expected an event log of schema {SCHEMA}, got {header!r:.80}"
+            )
 
     def emit(self, seq: int, *events: Event) -> int:
         """Appends the events as numbers ``seq``, ``seq + 1``, … and returns the next number.
@@ -250,12 +264,15 @@ class EventLog:
         """Drops event ``seq`` and everything behind it, a line torn by a crash included.
 
         Raises:
-            RunError: the log holds fewer than ``seq`` whole events, so the state is not of this log.
+            RunError: the log holds fewer than ``seq`` whole events, so the state is not of this
+            log.
         """
         with self.path.open("r+b") as file:
             for line in range(seq + 1):  # the header, then seq events
                 if not file.readline().endswith(b"\n"):
-                    raise RunError(f"{self.path} holds {max(line - 1, 0)} events, expected at least {seq}")
+                    raise RunError(
+                        f"{self.path} holds {max(line - 1, 0)} events, expected at least {seq}"
+                    )
             file.truncate(file.tell())
 
 
@@ -263,7 +280,8 @@ def read_events(path: Path) -> Iterator[Event]:
     """The events of a log in order, without a last line that a crash has torn.
 
     Raises:
-        RunError: no such log, another schema, an unknown kind, a damaged line, or a gap in the numbers.
+        RunError: no such log, another schema, an unknown kind, a damaged line, or a gap in the
+        numbers.
     """
     try:
         file = path.open("rb")
@@ -280,7 +298,9 @@ def read_events(path: Path) -> Iterator[Event]:
                 raise RunError(f"{where}: not JSON ({error})") from error
             if number == 0:
                 if row != {"schema": SCHEMA}:
-                    raise RunError(f"{where}: expected an event log of schema {SCHEMA}, got {row!r:.80}")
+                    raise RunError(
+                        f"{where}: expected an event log of schema {SCHEMA}, got {row!r:.80}"
+                    )
             else:
                 yield _event(row, number - 1, where)
 
@@ -302,12 +322,16 @@ def _event(row: dict[str, Any], seq: int, where: str) -> Event:
         raise RunError(f"{where}: expected event {seq}, got {found}")
     if kind not in Event.kinds:
         hint = did_you_mean(str(kind), Event.kinds)
-        raise RunError(f"{where}: unknown event kind {kind!r};{hint} known: {', '.join(Event.kinds)}")
+        raise RunError(
+            f"{where}: unknown event kind {kind!r};{hint} known: {', '.join(Event.kinds)}"
+        )
     try:
         return _adapter(kind).validate_python(row)
     except ValidationError as error:
         first = error.errors()[0]
-        raise RunError(f"{where}: {kind}.{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise RunError(
+            f"{where}: {kind}.{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        ) from error
 
 
 @cache

@@ -27,7 +27,8 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The JSON objects of a log, with the numbers of their lines from 1; what a crash tore is left out.
+    """The JSON objects of a log, with the numbers of their lines from 1; what a crash tore is left
+    out.
 
     Raises:
         RunError: it cannot be read.

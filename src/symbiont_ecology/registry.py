@@ -1,4 +1,5 @@
-"""Extension points: a name stands for a frozen dataclass, and the fields of that dataclass are its knobs.
+"""Extension points: a name stands for a frozen dataclass, and the fields of that dataclass are its
+knobs.
 
 A registry scans its own package on first use, so a new component is one new file::
 
@@ -12,7 +13,8 @@ A registry scans its own package on first use, so a new component is one new fil
     operators.build({"kind": "svd_noise", "sigma": 0.1})
 
 Other packages register the same way, and name their module in the entry-point group
-``symbiont_ecology.<kind>``. ``validate`` is the one place where data from outside becomes typed values.
+``symbiont_ecology.<kind>``. ``validate`` is the one place where data from outside becomes typed
+values.
 """
 
 from __future__ import annotations
@@ -47,9 +49,9 @@ Spec: TypeAlias = str | dict[str, Any]
 class Registry(Generic[T]):
     """One extension point: names to frozen dataclasses that fulfil the protocol ``T``.
 
-    ``kind`` is the word for one entry in messages and on the command line; ``package`` is the dotted name
-    of the folder that is scanned. Keep the registry in a name that no module beside it has: Python binds a
-    submodule to its name in the parent package, over whatever was there.
+    ``kind`` is the word for one entry in messages and on the command line; ``package`` is the
+    dotted name of the folder that is scanned. Keep the registry in a name that no module beside it
+    has: Python binds a submodule to its name in the parent package, over whatever was there.
     """
 
     def __init__(self, kind: str, package: str) -> None:
@@ -71,8 +73,13 @@ class Registry(Generic[T]):
                 raise TypeError(f"{self.kind} {name!r}: {cls.__name__} must be a frozen dataclass")
             taken = self._entries.get(name)
             # The same class again is a module that is being reloaded, not a clash.
-            if taken and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
-                raise ConfigError(f"{self.kind} {name!r} is already {taken.__module__}.{taken.__qualname__}")
+            if taken and (taken.__module__, taken.__qualname__) != (
+                cls.__module__,
+                cls.__qualname__,
+            ):
+                raise ConfigError(
+                    f"{self.kind} {name!r} is already {taken.__module__}.{taken.__qualname__}"
+                )
             cls.__pydantic_config__ = {"extra": "forbid", "allow_inf_nan": False}  # type: ignore[attr-defined]
             self._entries[name] = cls  # type: ignore[assignment]
             return cls
@@ -88,7 +95,9 @@ class Registry(Generic[T]):
         entries = self._all()
         if name not in entries:
             hint = did_you_mean(name, entries)
-            raise ConfigError(f"no {self.kind} {name!r};{hint} known: {', '.join(sorted(entries)) or 'none'}")
+            raise ConfigError(
+                f"no {self.kind} {name!r};{hint} known: {', '.join(sorted(entries)) or 'none'}"
+            )
         return entries[name]
 
     def build(self, spec: str | Mapping[str, Any]) -> T:
@@ -97,10 +106,18 @@ class Registry(Generic[T]):
         Raises:
             ConfigError: unknown name or key, missing key, or a value of the wrong type.
         """
-        parts = {"kind": spec} if isinstance(spec, str) else dict(spec) if isinstance(spec, Mapping) else {}
+        parts = (
+            {"kind": spec}
+            if isinstance(spec, str)
+            else dict(spec)
+            if isinstance(spec, Mapping)
+            else {}
+        )
         name = parts.pop("kind", None)
         if not isinstance(name, str):
-            raise ConfigError(f"{self.kind}: expected a name or a mapping with the key 'kind', got {spec!r}")
+            raise ConfigError(
+                f"{self.kind}: expected a name or a mapping with the key 'kind', got {spec!r}"
+            )
         return validate(self[name], parts, f"{self.kind} {name!r}")
 
     def name_of(self, entry: T) -> str:
@@ -110,14 +127,18 @@ class Registry(Generic[T]):
     def describe(self, name: str) -> Description:
         """What ``symbiont explain`` prints: docstring, module and knobs of one entry."""
         cls = self[name]
-        return Description(self.kind, name, inspect.getdoc(cls) or "", cls.__module__, tuple(knobs(cls)))
+        return Description(
+            self.kind, name, inspect.getdoc(cls) or "", cls.__module__, tuple(knobs(cls))
+        )
 
     def _all(self) -> dict[str, type[T]]:
         if not self._scanned:
             package = importlib.import_module(self.package)
             for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
                 importlib.import_module(module.name)
-            for entry_point in entry_points(group=f"symbiont_ecology.{self.kind.replace(' ', '_')}"):
+            for entry_point in entry_points(
+                group=f"symbiont_ecology.{self.kind.replace(' ', '_')}"
+            ):
                 try:
                     entry_point.load()
                 except (ImportError, AttributeError) as error:
@@ -156,7 +177,8 @@ class Description:
 
 
 def knobs(schema: type) -> Iterator[Knob]:
-    """The fields of a dataclass or model that a config can set, with the comment at the end of their line."""
+    """The fields of a dataclass or model that a config can set, with the comment at the end of
+    their line."""
     comments: dict[str, str] = {}
     for cls in reversed(schema.__mro__[:-1]):
         try:
@@ -166,7 +188,9 @@ def knobs(schema: type) -> Iterator[Knob]:
         comments |= dict(re.findall(r"^    (\w+):[^#\n]*#\s*(.+)$", source, re.MULTILINE))
     for name, annotation, default in _fields(schema):
         kind = (
-            annotation if isinstance(annotation, str) else getattr(annotation, "__name__", repr(annotation))
+            annotation
+            if isinstance(annotation, str)
+            else getattr(annotation, "__name__", repr(annotation))
         )
         yield Knob(name, kind, default, comments.get(name, ""))
 
@@ -190,15 +214,15 @@ def _fields(schema: type) -> Iterator[tuple[str, Any, str | None]]:
 def validate(schema: type[T], data: Mapping[str, Any], where: str) -> T:
     """``data`` as an instance of ``schema`` (a dataclass or a pydantic model), or one clear line.
 
-    Types are strict: no text for a number, no bool for an integer; an integer is a fine float, a list a
-    fine tuple. ``where`` opens the message.
+    Types are strict: no text for a number, no bool for an integer; an integer is a fine float, a
+    list a fine tuple. ``where`` opens the message.
 
     Raises:
         ConfigError: the dotted key, what was expected, what came and the nearest known key.
     """
     try:
-        # By way of JSON, whose strict rules are the ones for config files: a list may be a tuple, a mapping
-        # may be a dataclass.
+        # By way of JSON, whose strict rules are the ones for config files: a list may be a tuple, a
+        # mapping may be a dataclass.
         adapter: TypeAdapter[T] = _adapter(schema)  # type: ignore[arg-type]
         return adapter.validate_json(to_json(data, inf_nan_mode="constants"), strict=True)
     except PydanticSerializationError as error:
@@ -220,7 +244,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def _one_line(schema: type, data: Mapping[str, Any], errors: list[ErrorDetails]) -> str:
-    """The error to mend first; an unknown key comes before the missing one that it was meant to be."""
+    """The error to mend first; an unknown key comes before the missing one that it was meant to
+    be."""
     errors = sorted(errors, key=lambda error: error["type"] not in _UNKNOWN)
     first, path = errors[0], _path(data, errors[0])
     dotted = ".".join(map(str, path))
@@ -234,17 +259,22 @@ def _one_line(schema: type, data: Mapping[str, Any], errors: list[ErrorDetails])
         return f"missing key {dotted!r}"
     # A union reports one error per member, at the same place.
     same = [error["msg"] for error in errors if _path(data, error) == path]
-    said = [message.removeprefix("Value error, ").removeprefix("Input should be ") for message in same]
+    said = [
+        message.removeprefix("Value error, ").removeprefix("Input should be ") for message in same
+    ]
     if first["type"] == "value_error":
         return f"{dotted}: {said[0]}" if dotted else said[0]
-    return f"{dotted or 'value'}: expected {' or '.join(dict.fromkeys(said))}, got {first['input']!r}"
+    return (
+        f"{dotted or 'value'}: expected {' or '.join(dict.fromkeys(said))}, got {first['input']!r}"
+    )
 
 
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 def _path(data: Any, error: ErrorDetails) -> list[str | int]:
-    """The keys on the way to the error, without the marks that pydantic adds for members of a union."""
+    """The keys on the way to the error, without the marks that pydantic adds for members of a
+    union."""
     path: list[str | int] = []
     last = len(error["loc"]) - 1
     for position, key in enumerate(error["loc"]):
@@ -261,7 +291,8 @@ def _path(data: Any, error: ErrorDetails) -> list[str | int]:
 
 
 def _keys(schema: type, path: list[str | int]) -> list[str]:
-    """The keys that may stand at ``path``: the fields of the dataclass or model that is found there."""
+    """The keys that may stand at ``path``: the fields of the dataclass or model that is found
+    there."""
     found: type | None = schema
     for key in path:
         if found is not None and isinstance(key, str):
@@ -275,6 +306,8 @@ def _keys(schema: type, path: list[str | int]) -> list[str]:
 
 def _nested(annotation: Any) -> type | None:
     """The first dataclass or model within an annotation such as ``list[Season] | None``."""
-    if isinstance(annotation, type) and (is_dataclass(annotation) or issubclass(annotation, BaseModel)):
+    if isinstance(annotation, type) and (
+        is_dataclass(annotation) or issubclass(annotation, BaseModel)
+    ):
         return annotation
     return next((found for part in get_args(annotation) if (found := _nested(part))), None)

@@ -1,4 +1,5 @@
-"""Intervals and tests for honest numbers: proportions, means, paired differences, curves. Pure functions.
+"""Intervals and tests for honest numbers: proportions, means, paired differences, curves. Pure
+functions.
 
 Every interval has the level that it is asked for, 95 % by default, and two sides.
 """
@@ -27,8 +28,8 @@ class Interval:
 def wilson(successes: float, n: int, level: float = 0.95) -> Interval:
     """Score interval of a proportion; honest at 0 and 1 and for small ``n`` (Wilson 1927).
 
-    ``successes`` may be broken: where each of ``n`` was seen several times, the sum of its shares. ``n = 0``
-    says nothing: the estimate is NaN and the interval [0, 1].
+    ``successes`` may be broken: where each of ``n`` was seen several times, the sum of its shares.
+    ``n = 0`` says nothing: the estimate is NaN and the interval [0, 1].
     """
     if not 0 <= successes <= n:
         raise ValueError(f"expected 0 <= successes <= n, got {successes} of {n}")
@@ -46,8 +47,9 @@ def wilson(successes: float, n: int, level: float = 0.95) -> Interval:
 def share_difference(wins: float, losses: float, n: int, level: float = 0.95) -> Interval:
     """Interval of the difference of two proportions on the same ``n`` things: (wins − losses) ÷ n.
 
-    It keeps its level where nearly all are ties, where few are seen, and where one side has won them all
-    (Bonett & Price 2012). ``wins`` and ``losses`` may be broken, as in ``wilson``. ``n = 0`` says nothing.
+    It keeps its level where nearly all are ties, where few are seen, and where one side has won
+    them all (Bonett & Price 2012). ``wins`` and ``losses`` may be broken, as in ``wilson``.
+    ``n = 0`` says nothing.
     """
     if min(wins, losses) < 0 or wins + losses > n:
         raise ValueError(f"expected wins and losses among {n}, got {wins} and {losses}")
@@ -72,22 +74,25 @@ def crossed_bootstrap(
     *,
     is_clustered: bool = True,
 ) -> Interval:
-    """Interval of a mean over seeds and items, in which every cell weighs the same (Owen 2007, pigeonhole).
+    """Interval of a mean over seeds and items, in which every cell weighs the same (Owen 2007,
+    pigeonhole).
 
-    ``values`` is ``(seeds, items)``: for two arms, the differences of their verdicts on the same items.
-    ``cells`` and ``families`` say for every item which cell it is from and which family that cell is from.
-    Seeds, families and the items within a cell are drawn anew, each with replacement, and the interval is
-    that of the percentiles. With ``is_clustered=False`` the families stay: a claim about exactly these.
+    ``values`` is ``(seeds, items)``: for two arms, the differences of their verdicts on the same
+    items. ``cells`` and ``families`` say for every item which cell it is from and which family that
+    cell is from. Seeds, families and the items within a cell are drawn anew, each with replacement,
+    and the interval is that of the percentiles. With ``is_clustered=False`` the families stay: a
+    claim about exactly these.
 
-    The percentiles are widened as Student's t is wider than the normal, by the number of seeds or of families
-    (the smaller one; Hesterberg 2015, expanded percentiles); below ``FEW`` of them it is a t interval with
-    the bootstrap's standard error, within the range of the values. A single seed is not drawn: the interval
-    is then about questions alone, and about a single question it is [-1, 1]. Where the noise of single
-    answers decides the interval is too wide, since noise is drawn more than once, while ``sign_flip`` over
-    seeds' means is exact.
+    The percentiles are widened as Student's t is wider than the normal, by the number of seeds or
+    of families (the smaller one; Hesterberg 2015, expanded percentiles); below ``FEW`` of them it
+    is a t interval with the bootstrap's standard error, within the range of the values. A single
+    seed is not drawn: the interval is then about questions alone, and about a single question it is
+    [-1, 1]. Where the noise of single answers decides the interval is too wide, since noise is
+    drawn more than once, while ``sign_flip`` over seeds' means is exact.
 
     Raises:
-        ValueError: less than two families to draw from; lists that do not fit; or a cell with items of two
+        ValueError: less than two families to draw from; lists that do not fit; or a cell with items
+        of two
             families.
     """
     data = np.asarray(values, dtype=float)
@@ -102,9 +107,13 @@ def crossed_bootstrap(
     if (family_of_cell[cell_of_item] != family_of_item).any():
         raise ValueError("expected every cell in one family, got a cell with items of two")
     if is_clustered and len(names) < 2:
-        raise ValueError("expected at least two families to draw from, got one: set is_clustered=False")
+        raise ValueError(
+            "expected at least two families to draw from, got one: set is_clustered=False"
+        )
     draw, seeds = Draw(seed), len(data)
-    seed_weights = draw("crossed seeds").multinomial(seeds, np.full(seeds, 1 / seeds), resamples) / seeds
+    seed_weights = (
+        draw("crossed seeds").multinomial(seeds, np.full(seeds, 1 / seeds), resamples) / seeds
+    )
     cell_weights = np.ones((resamples, len(first)))
     if is_clustered:
         even = np.full(len(names), 1 / len(names))
@@ -125,7 +134,9 @@ def crossed_bootstrap(
     wider = math.sqrt(units / (units - 1)) * float(stats.t.ppf((1 + level) / 2, units - 1))
     if units < FEW:  # the percentiles would lie beyond the resamples
         half = wider * float(drawn.std())
-        return Interval(mean, max(mean - half, float(data.min())), min(mean + half, float(data.max())))
+        return Interval(
+            mean, max(mean - half, float(data.min())), min(mean + half, float(data.max()))
+        )
     tail = stats.norm.cdf(-wider)
     low, high = np.quantile(drawn, [tail, 1 - tail])
     return Interval(mean, float(low), float(high))
@@ -141,14 +152,17 @@ def paired_interval(a: Sequence[float], b: Sequence[float], level: float = 0.95)
         raise ValueError(f"expected two lists of one length >= 2, got {len(a)} and {len(b)}")
     differences = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
     mean = float(differences.mean())
-    half = float(stats.t.ppf((1 + level) / 2, len(a) - 1) * differences.std(ddof=1) / math.sqrt(len(a)))
+    half = float(
+        stats.t.ppf((1 + level) / 2, len(a) - 1) * differences.std(ddof=1) / math.sqrt(len(a))
+    )
     return Interval(mean, mean - half, mean + half)
 
 
 def mcnemar(b: int, c: int) -> float:
     """Exact two-sided p-value that two systems answer the same items equally well (McNemar 1947).
 
-    ``b`` items only the first answered, ``c`` items only the second; items on which they agree do not count.
+    ``b`` items only the first answered, ``c`` items only the second; items on which they agree do
+    not count.
     """
     if b + c == 0:
         return 1.0
@@ -156,10 +170,12 @@ def mcnemar(b: int, c: int) -> float:
 
 
 def sign_flip(differences: Sequence[float], seed: int = 0) -> float:
-    """Exact two-sided p-value that paired differences, one per seed, are as likely up as down (Fisher 1935).
+    """Exact two-sided p-value that paired differences, one per seed, are as likely up as down
+    (Fisher 1935).
 
-    All 2ⁿ patterns of signs are tried up to 16 differences; beyond, 100,000 that ``seed`` draws and the one
-    that was seen. With n differences no p-value is below 2 / 2ⁿ: five seeds cannot reach 0.05, six can.
+    All 2ⁿ patterns of signs are tried up to 16 differences; beyond, 100,000 that ``seed`` draws and
+    the one that was seen. With n differences no p-value is below 2 / 2ⁿ: five seeds cannot reach
+    0.05, six can.
 
     Raises:
         ValueError: no differences.
@@ -181,24 +197,25 @@ def sign_flip(differences: Sequence[float], seed: int = 0) -> float:
 
 
 def false_discovery(p_values: Sequence[float]) -> list[float]:
-    """p-values of a family of tests, adjusted so that rejecting those below q keeps the expected share of
-    false ones among the rejected below q (Benjamini and Hochberg 1995)."""
+    """p-values of a family of tests, adjusted so that rejecting those below q keeps the expected
+    share of false ones among the rejected below q (Benjamini and Hochberg 1995)."""
     return [float(one) for one in stats.false_discovery_control(p_values)] if len(p_values) else []
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
-    """Mean of the middle half: a quarter, rounded down, is dropped at each end (Agarwal et al. 2021,
-    arXiv:2108.13264)."""
+    """Mean of the middle half: a quarter, rounded down, is dropped at each end (Agarwal et al.
+    2021, arXiv:2108.13264)."""
     if len(values) == 0:
         raise ValueError("expected at least one value, got none")
     return float(stats.trim_mean(np.asarray(values, dtype=float), 0.25))
 
 
 def detectable(differences: Sequence[float], level: float = 0.05, power: float = 0.8) -> float:
-    """The smallest true mean difference that a two-sided paired t-test at ``level`` finds with ``power``.
+    """The smallest true mean difference that a two-sided paired t-test at ``level`` finds with
+    ``power``.
 
-    In the unit of the differences; for as many seeds as there are, with the spread that they have (noncentral
-    t, Cohen 1988).
+    In the unit of the differences; for as many seeds as there are, with the spread that they have
+    (noncentral t, Cohen 1988).
 
     Raises:
         ValueError: less than two differences, or not ``0 < level < power < 1``.
@@ -211,7 +228,8 @@ def detectable(differences: Sequence[float], level: float = 0.05, power: float =
     critical = float(stats.t.ppf(1 - level / 2, n - 1))
 
     def missing(shift: float) -> float:
-        """Power beyond what is asked for, where the true mean lies so many standard errors from 0."""
+        """Power beyond what is asked for, where the true mean lies so many standard errors from
+        0."""
         # The square of a noncentral t is a noncentral F: both tails in one, and no NaN far out.
         return float(stats.ncf.sf(critical**2, 1, n - 1, shift**2)) - power
 
@@ -222,8 +240,11 @@ def detectable(differences: Sequence[float], level: float = 0.05, power: float =
     return float(shift * np.std(np.asarray(differences, dtype=float), ddof=1) / math.sqrt(n))
 
 
-def hypervolume(points: Sequence[tuple[float, float]], reference: tuple[float, float] = (0.0, 0.0)) -> float:
-    """Area that points dominate above a reference, more being better on both axes (Zitzler and Thiele 1999).
+def hypervolume(
+    points: Sequence[tuple[float, float]], reference: tuple[float, float] = (0.0, 0.0)
+) -> float:
+    """Area that points dominate above a reference, more being better on both axes (Zitzler and
+    Thiele 1999).
 
     A point that does not exceed the reference on both axes adds nothing.
     """
@@ -243,7 +264,9 @@ def area_under(xs: Sequence[float], ys: Sequence[float]) -> float:
     """
     across = np.asarray(xs, dtype=float)
     if len(xs) != len(ys) or len(xs) < 2 or (np.diff(across) <= 0).any():
-        raise ValueError(f"expected two lists of one length >= 2 with rising xs, got {len(xs)} and {len(ys)}")
+        raise ValueError(
+            f"expected two lists of one length >= 2 with rising xs, got {len(xs)} and {len(ys)}"
+        )
     return float(np.trapezoid(np.asarray(ys, dtype=float), across) / (across[-1] - across[0]))
 
 
@@ -254,10 +277,10 @@ BETS = 32
 def evidence(wins: int, ties: int, losses: int, margin: float = 0.0) -> float:
     """E-value, whenever it is looked at, that the mean of paired differences exceeds a margin.
 
-    A pair is a win (+1), a tie (0) or a loss (−1). Where the true mean is at most ``margin``, in (−1, 1), the
-    chance that this *ever* reaches 1/α, with pairs coming one after the other, is at most α: so a test may
-    stop as soon as it does (Ville 1939; betting with a mixture of stakes, Waudby-Smith & Ramdas 2023,
-    arXiv:2010.09686). Below 1 it is evidence of nothing.
+    A pair is a win (+1), a tie (0) or a loss (−1). Where the true mean is at most ``margin``, in
+    (−1, 1), the chance that this *ever* reaches 1/α, with pairs coming one after the other, is at
+    most α: so a test may stop as soon as it does (Ville 1939; betting with a mixture of stakes,
+    Waudby-Smith & Ramdas 2023, arXiv:2010.09686). Below 1 it is evidence of nothing.
 
     Raises:
         ValueError: counts below zero, or a margin out of range.

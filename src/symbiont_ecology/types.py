@@ -29,8 +29,8 @@ HOST_SLOT = -1
 class Item:
     """One question with a checkable answer.
 
-    ``answer`` is the gold reply under ``convention`` (an index into the family's conventions). The item
-    carries its convention, so a change of what counts as right is data and not code.
+    ``answer`` is the gold reply under ``convention`` (an index into the family's conventions). The
+    item carries its convention, so a change of what counts as right is data and not code.
     """
 
     family: str
@@ -51,7 +51,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Request:
     """One prompt for one slot: the unit of a batched call."""
 
     prompt: str
@@ -61,11 +61,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How tokens are chosen. ``temperature=0`` is greedy; otherwise ancestral sampling within ``top_p``.
+    """How tokens are chosen. ``temperature=0`` is greedy; otherwise ancestral sampling within
+    ``top_p``.
 
-    An answer ends with the host's end token, at its row's limit, or with the token that completes one of
-    the ``stop`` texts; its text is then cut in front of that. ``perturbation`` is the standard deviation of
-    noise on what A makes of its inputs; rollouts then carry eligibility traces (``weights.traces``).
+    An answer ends with the host's end token, at its row's limit, or with the token that completes
+    one of the ``stop`` texts; its text is then cut in front of that. ``perturbation`` is the
+    standard deviation of noise on what A makes of its inputs; rollouts then carry eligibility
+    traces (``weights.traces``).
     """
 
     temperature: float = 0.0
@@ -76,15 +78,16 @@ class Decoding:
 
 
 @dataclass(frozen=True)
-class Rollouts:
+class Completions:
     """What the host produced for a batch of rows, in the order of the rows.
 
-    ``ids`` and ``log_probabilities`` are ``(rows, new_tokens)``, padded with 0 beyond ``lengths``. A row
-    that ended by itself holds its end-of-answer token as last id. Log-probabilities are the model's own
-    (temperature 1, no truncation), in nats.
+    ``ids`` and ``log_probabilities`` are ``(rows, new_tokens)``, padded with 0 beyond ``lengths``.
+    A row that ended by itself holds its end-of-answer token as last id. Log-probabilities are the
+    model's own (temperature 1, no truncation), in nats.
 
-    What it took, ``(rows,)`` each: ``read`` are prompt tokens that went through the host for this row,
-    ``fed`` new tokens that did, those after its end included; a host that does not count leaves both None.
+    What it took, ``(rows,)`` each: ``read`` are prompt tokens that went through the host for this
+    row, ``fed`` new tokens that did, those after its end included; a host that does not count
+    leaves both None.
     """
 
     texts: tuple[str, ...]
@@ -108,7 +111,8 @@ class Rollouts:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """One row to learn from: raise (weight > 0) or lower (weight < 0) the completion's log-probability."""
+    """One row to learn from: raise (weight > 0) or lower (weight < 0) the completion's
+    log-probability."""
 
     prompt: str
     completion: tuple[int, ...]
@@ -120,10 +124,11 @@ class Lesson:
 class LearningBatch:
     """One gradient step for many slots at once.
 
-    The loss of a slot is −Σ weight · log p(completion | prompt) ÷ Σ completion tokens of that slot, so
-    gradients of slots never mix. ``learning_rates`` maps slot to Adam step size; ``clip`` bounds the
-    gradient norm of each slot apart. ``dropout`` is the share of inputs that adapters do not see (LoRA
-    dropout); ``dropout_seeds`` (64-bit, one per slot) draw the masks, which do not depend on neighbours.
+    The loss of a slot is −Σ weight · log p(completion | prompt) ÷ Σ completion tokens of that slot,
+    so gradients of slots never mix. ``learning_rates`` maps slot to Adam step size; ``clip`` bounds
+    the gradient norm of each slot apart. ``dropout`` is the share of inputs that adapters do not
+    see (LoRA dropout); ``dropout_seeds`` (64-bit, one per slot) draw the masks, which do not depend
+    on neighbours.
     """
 
     lessons: tuple[Lesson, ...]
@@ -135,7 +140,8 @@ class LearningBatch:
 
 @dataclass(frozen=True)
 class LearningStatistics:
-    """Per slot: loss (nats per token), gradient norm before clipping, tokens; ``sick`` slots met a NaN."""
+    """Per slot: loss (nats per token), gradient norm before clipping, tokens; ``sick`` slots met a
+    NaN."""
 
     loss: Mapping[int, float] = field(default_factory=dict)
     gradient_norm: Mapping[int, float] = field(default_factory=dict)

@@ -1,4 +1,5 @@
-"""The published shape of the package, read from its source: import order, bans, sizes, docstrings."""
+"""The published shape of the package, read from its source: import order, bans, sizes,
+docstrings."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ ORDER = (
     ("analysis",),
     ("cli",),
 )
-"""A package may import itself and those on lines above it; those on the first line may use each other."""
+"""A package may import itself and those on lines above it; those on the first line may use each
+other."""
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 HEAVY = {"torch", "transformers", "peft", "accelerate"}
 HEAVY_HOMES = ("host",)
@@ -39,7 +41,9 @@ LAZY_HOMES = ("engine/build.py", "cli/", "__init__.py")
 """Where a heavy package, or the kernel, may be imported inside a function."""
 LONGEST_FILE, LONGEST_FUNCTION = 450, 70
 FILES = sorted(ROOT.rglob("*.py"))
-every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+every_file = pytest.mark.parametrize(
+    "path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix()
+)
 
 
 def tree_of(path: Path) -> ast.Module:
@@ -52,7 +56,8 @@ def place(path: Path, node: ast.AST) -> str:
 
 
 def package_of(path: Path) -> str:
-    """The package (or top-level module) that a file belongs to; empty for the package's own ``__init__``."""
+    """The package (or top-level module) that a file belongs to; empty for the package's own
+    ``__init__``."""
     first = path.relative_to(ROOT).parts[0].removesuffix(".py")
     return "" if first == "__init__" else first
 
@@ -81,7 +86,9 @@ def imports(path: Path) -> Iterator[tuple[ast.stmt, str, bool]]:
 def own(name: str) -> str:
     """The package of ours that a module belongs to, or an empty string."""
     parts = name.split(".")
-    return parts[1] if len(parts) > 1 and parts[0] == "symbiont_ecology" and parts[1] in LEVEL else ""
+    return (
+        parts[1] if len(parts) > 1 and parts[0] == "symbiont_ecology" and parts[1] in LEVEL else ""
+    )
 
 
 def test_every_package_has_its_place_in_the_order() -> None:
@@ -137,13 +144,16 @@ def forbidden(node: ast.AST) -> str:
             return f"torch.{name}"
         case ast.Attribute(value=ast.Name(id="os"), attr="environ" | "getenv" as name):
             return f"os.{name}"
-        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="np"), attr="random"), attr=attribute):
+        case ast.Attribute(
+            value=ast.Attribute(value=ast.Name(id="np"), attr="random"), attr=attribute
+        ):
             allowed = ("Generator", "PCG64", "default_rng")
             return "" if attribute in allowed else f"np.random.{attribute}"
         case ast.Attribute(value=ast.Name(id="time"), attr="time" | "time_ns" as name):
             return f"time.{name}"
         case (
-            ast.ExceptHandler(type=None) | ast.ExceptHandler(type=ast.Name(id="Exception" | "BaseException"))
+            ast.ExceptHandler(type=None)
+            | ast.ExceptHandler(type=ast.Name(id="Exception" | "BaseException"))
         ):
             return "catches everything"
         case ast.Call(func=ast.Name(id="print")):
@@ -165,7 +175,9 @@ def test_no_file_evaluates_text_pickles_or_reads_the_environment(path: Path) -> 
     ]
     modules = {"pickle", "marshal", "shelve", "dill", "joblib", "random"}
     wrong += [
-        f"{place(path, node)}: {name}" for node, name, _ in imports(path) if name.split(".")[0] in modules
+        f"{place(path, node)}: {name}"
+        for node, name, _ in imports(path)
+        if name.split(".")[0] in modules
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -191,7 +203,9 @@ def test_files_and_functions_stay_readable_in_one_go(path: Path) -> None:
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert length <= LONGEST_FUNCTION, f"{place(path, node)}: {node.name} has {length} lines"
+            assert length <= LONGEST_FUNCTION, (
+                f"{place(path, node)}: {node.name} has {length} lines"
+            )
 
 
 def public(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, ast.stmt]]:
@@ -231,8 +245,16 @@ def test_every_folder_of_source_is_a_package_with_a_docstring() -> None:
 # The tests test themselves: each rule finds what it is there for.
 
 BAD: tuple[tuple[str, str, Callable[[Path], None]], ...] = (
-    ("tasks", "from symbiont_ecology.host import kernel", test_a_package_imports_only_what_stands_before_it),
-    ("tasks", "from symbiont_ecology import engine", test_a_package_imports_only_what_stands_before_it),
+    (
+        "tasks",
+        "from symbiont_ecology.host import kernel",
+        test_a_package_imports_only_what_stands_before_it,
+    ),
+    (
+        "tasks",
+        "from symbiont_ecology import engine",
+        test_a_package_imports_only_what_stands_before_it,
+    ),
     (
         "engine",
         "def late():\n    import symbiont_ecology.cli",
@@ -245,10 +267,22 @@ BAD: tuple[tuple[str, str, Callable[[Path], None]], ...] = (
         test_torch_is_imported_only_where_models_are_run,
     ),
     ("host", "import pickle", test_no_file_evaluates_text_pickles_or_reads_the_environment),
-    ("host", "import torch\ntorch.load('x')", test_no_file_evaluates_text_pickles_or_reads_the_environment),
-    ("host", "import os\nos.environ['X']", test_no_file_evaluates_text_pickles_or_reads_the_environment),
+    (
+        "host",
+        "import torch\ntorch.load('x')",
+        test_no_file_evaluates_text_pickles_or_reads_the_environment,
+    ),
+    (
+        "host",
+        "import os\nos.environ['X']",
+        test_no_file_evaluates_text_pickles_or_reads_the_environment,
+    ),
     ("tasks", "eval('1')", test_no_file_evaluates_text_pickles_or_reads_the_environment),
-    ("tasks", "from random import choice", test_no_file_evaluates_text_pickles_or_reads_the_environment),
+    (
+        "tasks",
+        "from random import choice",
+        test_no_file_evaluates_text_pickles_or_reads_the_environment,
+    ),
     (
         "tasks",
         "import numpy as np\nnp.random.seed(0)",
@@ -274,7 +308,11 @@ BAD: tuple[tuple[str, str, Callable[[Path], None]], ...] = (
     ("package", "source", "rule"), BAD, ids=[source.split("\n")[0][:40] for _, source, _ in BAD]
 )
 def test_a_rule_finds_what_breaks_it(
-    package: str, source: str, rule: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    package: str,
+    source: str,
+    rule: Callable[[Path], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     (tmp_path / package).mkdir()

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from symbiont_ecology.ecology import Belief, cell_name
+from symbiont_ecology.ecology import SuccessPosterior, cell_name
 from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.types import Cell
 
 CELLS: tuple[Cell, ...] = (("math.add", "short"), ("string.sort", "short"), ("logic.bool", "long"))
-beliefs = st.builds(Belief, st.floats(0, 50), st.floats(0, 50))
+posteriors = st.builds(SuccessPosterior, st.floats(0, 50), st.floats(0, 50))
 
 
 @pytest.mark.parametrize("name", allocators.names())
@@ -24,62 +24,85 @@ beliefs = st.builds(Belief, st.floats(0, 50), st.floats(0, 50))
     allowance=st.dictionaries(st.sampled_from(("o1", "o2", "o9", "o10")), st.integers(0, 5)),
     believed=st.dictionaries(
         st.sampled_from(("o1", "o2", "o9", "gone")),
-        st.dictionaries(st.sampled_from([cell_name(c) for c in CELLS]), beliefs),
+        st.dictionaries(st.sampled_from([cell_name(c) for c in CELLS]), posteriors),
     ),
     seed=st.integers(0, 999),
 )
 def test_an_allocator_hands_out_what_can_be_paid_for(
-    name: str, cells: list[Cell], allowance: dict[str, int], believed: dict[str, dict[str, Belief]], seed: int
+    name: str,
+    cells: list[Cell],
+    allowance: dict[str, int],
+    believed: dict[str, dict[str, SuccessPosterior]],
+    seed: int,
 ) -> None:
     allocator, before = allocators.build(name), dict(allowance)
     assigned = allocator.assign(cells, believed, allowance, np.random.default_rng(seed))
     assert allowance == before
-    assert all(count <= allowance[who] for who, count in Counter(who for who, _ in assigned).items())
+    assert all(
+        count <= allowance[organelle_id]
+        for organelle_id, count in Counter(organelle_id for organelle_id, _ in assigned).items()
+    )
     assert len(assigned) == min(len(cells), sum(allowance.values()))
     assert not Counter(cell for _, cell in assigned) - Counter(cells)
     assert assigned == allocator.assign(cells, believed, allowance, np.random.default_rng(seed))
     shuffled = dict(reversed(allowance.items())), dict(reversed(believed.items()))
-    assert assigned == allocator.assign(cells, shuffled[1], shuffled[0], np.random.default_rng(seed))
+    assert assigned == allocator.assign(
+        cells, shuffled[1], shuffled[0], np.random.default_rng(seed)
+    )
 
 
-@pytest.mark.parametrize("known", [Belief(), Belief(3.0, 1.0)])
+@pytest.mark.parametrize("known", [SuccessPosterior(), SuccessPosterior(3.0, 1.0)])
 @pytest.mark.parametrize("name", allocators.names())
-def test_an_allocator_favours_nobody_by_name(name: str, known: Belief) -> None:
+def test_an_allocator_favours_nobody_by_name(name: str, known: SuccessPosterior) -> None:
     everyone, cells = ("o9", "o10", "o100"), [("math.add", "short")] * 10
-    believed = {who: {"math.add/short": known} for who in everyone}
+    believed = {organelle_id: {"math.add/short": known} for organelle_id in everyone}
     asked = Counter[str]()
     for seed in range(100):
         generator = np.random.default_rng(seed)
-        dealt = allocators.build(name).assign(cells, believed, dict.fromkeys(everyone, 10), generator)
+        dealt = allocators.build(name).assign(
+            cells, believed, dict.fromkeys(everyone, 10), generator
+        )
         asked[dealt[0][0]] += 1  # one of each deal: questions of a generation are not independent
-    assert stats.chisquare([asked[who] for who in everyone]).pvalue > 0.001
+    assert stats.chisquare([asked[organelle_id] for organelle_id in everyone]).pvalue > 0.001
 
 
-@given(belief=beliefs, fade=st.floats(0, 1), rewards=st.lists(st.sampled_from((0.0, 1.0)), max_size=30))
-def test_a_belief_follows_the_verdicts(belief: Belief, fade: float, rewards: list[float]) -> None:
-    after = belief.faded(fade, rewards)
+@given(
+    posterior=posteriors,
+    fade=st.floats(0, 1),
+    rewards=st.lists(st.sampled_from((0.0, 1.0)), max_size=30),
+)
+def test_a_belief_follows_the_verdicts(
+    posterior: SuccessPosterior, fade: float, rewards: list[float]
+) -> None:
+    after = posterior.faded(fade, rewards)
     assert after.successes >= 0
     assert after.failures >= 0
     assert 0 < after.mean < 1
-    assert belief.faded(fade, [1.0] * 500).mean > belief.faded(fade, [0.0] * 500).mean
-    assert belief.faded(fade, list(reversed(rewards))) == after
+    assert posterior.faded(fade, [1.0] * 500).mean > posterior.faded(fade, [0.0] * 500).mean
+    assert posterior.faded(fade, list(reversed(rewards))) == after
     assert all(0 <= allocators.build(name).fade <= 1 for name in allocators.names())
 
 
 def test_thompson_sends_questions_to_whom_it_believes_in() -> None:
-    believed = {"o1": {"math.add/short": Belief(40, 2)}, "o2": {"math.add/short": Belief(2, 40)}}
+    believed = {
+        "o1": {"math.add/short": SuccessPosterior(40, 2)},
+        "o2": {"math.add/short": SuccessPosterior(2, 40)},
+    }
     assigned = allocators.build("thompson").assign(
         [("math.add", "short")] * 200, believed, {"o1": 500, "o2": 500}, np.random.default_rng(0)
     )
-    assert Counter(who for who, _ in assigned)["o1"] > 190
+    assert Counter(organelle_id for organelle_id, _ in assigned)["o1"] > 190
 
 
 def test_uniform_asks_all_alike_whatever_it_believes_of_them() -> None:
-    believed = {"o1": {"math.add/short": Belief(40, 2)}, "o2": {"math.add/short": Belief(2, 40)}}
+    believed = {
+        "o1": {"math.add/short": SuccessPosterior(40, 2)},
+        "o2": {"math.add/short": SuccessPosterior(2, 40)},
+    }
     assigned = allocators.build("uniform").assign(
         [("math.add", "short")] * 400, believed, {"o1": 500, "o2": 500}, np.random.default_rng(0)
     )
-    assert 160 < Counter(who for who, _ in assigned)["o1"] < 240
+    assert 160 < Counter(organelle_id for organelle_id, _ in assigned)["o1"] < 240
 
 
 def test_thompson_explores_whom_it_does_not_know() -> None:
@@ -89,5 +112,5 @@ def test_thompson_explores_whom_it_does_not_know() -> None:
         dict.fromkeys(("o1", "o2", "o3", "o4"), 400),
         np.random.default_rng(0),
     )
-    counts = Counter(who for who, _ in assigned)
-    assert min(counts[who] for who in ("o1", "o2", "o3", "o4")) > 70
+    counts = Counter(organelle_id for organelle_id, _ in assigned)
+    assert min(counts[organelle_id] for organelle_id in ("o1", "o2", "o3", "o4")) > 70

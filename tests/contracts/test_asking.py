@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from items import every_family, families, family_of, items
 from symbiont_ecology.host.embedded.habits import draw_line, pretrained_families
-from symbiont_ecology.tasks import RewardRule, TaskFamily, prompt_styles, reward_rules, task_families
+from symbiont_ecology.tasks import (
+    RewardRule,
+    TaskFamily,
+    prompt_styles,
+    reward_rules,
+    task_families,
+)
 from symbiont_ecology.tasks.family import FRAMES
 from symbiont_ecology.tasks.splits import split_of
 from symbiont_ecology.types import DEPTHS, Item
@@ -21,7 +27,9 @@ from symbiont_ecology.types import DEPTHS, Item
 
 
 STYLES = [prompt_styles.build(name) for name in prompt_styles.names()]
-STYLES += [prompt_styles.build({"kind": "wording", "shift": shift}) for shift in range(1, len(FRAMES))]
+STYLES += [
+    prompt_styles.build({"kind": "wording", "shift": shift}) for shift in range(1, len(FRAMES))
+]
 
 
 @every_family
@@ -70,11 +78,14 @@ def test_payloads_do_not_blur_the_form_of_a_prompt(name: str) -> None:
 
 
 def pretraining_lines(count: int = 6000) -> list[tuple[str, str, str, str]]:
-    """(family, head of the prompt, payload, completion) of so many lines that are not plain words."""
+    """(family, head of the prompt, payload, completion) of so many lines that are not plain
+    words."""
     every, generator = pretrained_families(), np.random.default_rng(5)
     heads = {family.name: family.name for family in every}
     heads |= {f"{family.name}#{index}": family.name for family in every for index in range(3)}
-    heads |= {family.wording(frame): family.name for family in every for frame in range(len(FRAMES))}
+    heads |= {
+        family.wording(frame): family.name for family in every for frame in range(len(FRAMES))
+    }
     lines = []
     for _ in range(count):
         line = draw_line(every, (0.5, 0.3, 0.2), generator)
@@ -94,7 +105,9 @@ def test_pretraining_reads_no_payload_that_is_kept(lines: list[tuple[str, str, s
         assert split_of(name, family_of(name).split_key(payload)) == "train", (name, payload)
 
 
-def test_pretraining_knows_every_family_but_the_compositions(lines: list[tuple[str, str, str, str]]) -> None:
+def test_pretraining_knows_every_family_but_the_compositions(
+    lines: list[tuple[str, str, str, str]],
+) -> None:
     assert {name for name, _, _, _ in lines} == {
         name for name in task_families.names() if task_families[name].role != "composition"
     }
@@ -107,10 +120,15 @@ def test_pretraining_never_uses_the_frame_that_a_family_is_denied(
     shifted = prompt_styles.build({"kind": "wording", "shift": 0})
     for family in pretrained_families():
         assert (family.name, family.wording(family.unseen_frame)) not in seen
-        frames = {frame for frame in range(len(FRAMES)) if (family.name, family.wording(frame)) in seen}
+        frames = {
+            frame for frame in range(len(FRAMES)) if (family.name, family.wording(frame)) in seen
+        }
         assert frames == set(range(len(FRAMES))) - {family.unseen_frame}
         item = family.sample("short", np.random.default_rng(0))
-        assert shifted.render(family, item) == f"{family.wording(family.unseen_frame)}: {item.payload}\n"
+        assert (
+            shifted.render(family, item)
+            == f"{family.wording(family.unseen_frame)}: {item.payload}\n"
+        )
 
 
 def test_every_frame_is_familiar_from_some_family() -> None:
@@ -118,14 +136,20 @@ def test_every_frame_is_familiar_from_some_family() -> None:
     assert set(denied) == set(range(len(FRAMES)))
 
 
-def test_a_cued_line_shows_the_convention_that_it_names(lines: list[tuple[str, str, str, str]]) -> None:
-    cued = [(name, int(head[-1]), payload, said) for name, head, payload, said in lines if "#" in head]
+def test_a_cued_line_shows_the_convention_that_it_names(
+    lines: list[tuple[str, str, str, str]],
+) -> None:
+    cued = [
+        (name, int(head[-1]), payload, said) for name, head, payload, said in lines if "#" in head
+    ]
     assert len(cued) > 1000
     for name, convention, payload, said in cued:
         assert said == family_of(name).answers(payload)[convention]
 
 
-def test_uncued_lines_are_answered_in_any_of_the_conventions(lines: list[tuple[str, str, str, str]]) -> None:
+def test_uncued_lines_are_answered_in_any_of_the_conventions(
+    lines: list[tuple[str, str, str, str]],
+) -> None:
     is_target = []
     for name, head, payload, said in lines:
         answers = family_of(name).answers(payload)
@@ -135,7 +159,9 @@ def test_uncued_lines_are_answered_in_any_of_the_conventions(lines: list[tuple[s
     assert 0.1 < np.mean(is_target) < 0.35  # the habit hides the ability
 
 
-def test_a_composition_asks_for_what_pretraining_never_showed(lines: list[tuple[str, str, str, str]]) -> None:
+def test_a_composition_asks_for_what_pretraining_never_showed(
+    lines: list[tuple[str, str, str, str]],
+) -> None:
     shown = {(payload, said) for _, _, payload, said in lines}
     for family in families("composition"):
         for depth in DEPTHS:
@@ -177,7 +203,9 @@ def test_only_the_verdict_learns_without_gold() -> None:
     }
 
 
-@pytest.mark.parametrize("rule", [name for name in reward_rules.names() if not reward_rules[name].sees_gold])
+@pytest.mark.parametrize(
+    "rule", [name for name in reward_rules.names() if not reward_rules[name].sees_gold]
+)
 @every_family
 def test_a_reward_without_gold_equals_the_verdict(rule: str, name: str) -> None:
     reward, family = reward_rules.build(rule), family_of(name)

@@ -1,4 +1,5 @@
-"""What every operator, plasticity, router, strategy and mechanism promises; a new one is tested by itself."""
+"""What every operator, plasticity, router, strategy and mechanism promises; a new one is tested by
+itself."""
 
 from __future__ import annotations
 
@@ -13,24 +14,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symbiont_ecology.ecology import HOST, RULE, Outcome, Trial, cell_name
+from symbiont_ecology.ecology import HOST, RULE, Assignment, Outcome, cell_name
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Cost, Prices
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.measure import Candidates
+from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.events import Acted, Born, Learned, read_events
+from symbiont_ecology.inference.routers import Observation, routers
+from symbiont_ecology.learning import Experience, learning_rules
 from symbiont_ecology.operators import Parent, operators
-from symbiont_ecology.plasticity import Lived, plasticities
 from symbiont_ecology.registry import Registry, knobs, validate
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import allocators
-from symbiont_ecology.routing.routers import Observation, routers
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.tasks import prompt_styles, reward_rules, task_families
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from toy import LAYOUT, ToyHost, toy_config, toy_ecology, toy_world
 
 # Operators.
@@ -43,15 +44,19 @@ def parents_of(name: str, layout: AdapterLayout, seed: int) -> list[Parent]:
     for k in range(operators[name].arity):
         generator = np.random.default_rng([seed, k])
         made = AdapterWeights.random(layout, 3 - k, 1.0 + k, generator, b_std=0.1)
-        memory = Memory(1, made.vector, generator.random(made.vector.shape, dtype=np.float32))
-        parents.append(Parent(**vars(made), memory=memory))
+        optimizer_state = OptimizerState(
+            1, made.vector, generator.random(made.vector.shape, dtype=np.float32)
+        )
+        parents.append(Parent(**vars(made), optimizer_state=optimizer_state))
     return parents
 
 
 @pytest.mark.parametrize("name", operators.names())
 @settings(max_examples=20)
 @given(seed=st.integers(0, 2**32), layout=st.sampled_from((LAYOUT, WIDER)))
-def test_an_operator_is_pure_seeded_and_keeps_shape(name: str, seed: int, layout: AdapterLayout) -> None:
+def test_an_operator_is_pure_seeded_and_keeps_shape(
+    name: str, seed: int, layout: AdapterLayout
+) -> None:
     operator, parents = operators.build(name), parents_of(name, layout, seed)
     before = [parent.vector.copy() for parent in parents]
     child, twin = (operator(parents, np.random.default_rng(seed)) for _ in range(2))
@@ -82,32 +87,48 @@ def test_gaussian_noise_has_the_size_it_says_and_leaves_zeros() -> None:
 
 
 @st.composite
-def lives(draw: st.DrawFn) -> Lived:
-    """Practice of one organelle in one or two cells, with any verdicts and any notes from before."""
+def lives(draw: st.DrawFn) -> Experience:
+    """Practice of one organelle in one or two cells, with any verdicts and any notes from
+    before."""
     outcomes, notes = [], {}
     for name in draw(
         st.lists(st.sampled_from(("math.add", "string.sort")), min_size=1, max_size=2, unique=True)
     ):
         count, samples = draw(st.integers(1, 3)), draw(st.integers(1, 4))
-        family, generator = task_families.build(name), np.random.default_rng(draw(st.integers(0, 99)))
+        family, generator = (
+            task_families.build(name),
+            np.random.default_rng(draw(st.integers(0, 99))),
+        )
         items = tuple(family.sample("short", generator) for _ in range(count))
         rollouts = count * samples
-        completions = tuple((*generator.integers(2, 9, size=2).tolist(), 1) for _ in range(rollouts))
-        rewards = tuple(draw(st.lists(st.sampled_from((0.0, 1.0)), min_size=rollouts, max_size=rollouts)))
+        completions = tuple(
+            (*generator.integers(2, 9, size=2).tolist(), 1) for _ in range(rollouts)
+        )
+        rewards = tuple(
+            draw(st.lists(st.sampled_from((0.0, 1.0)), min_size=rollouts, max_size=rollouts))
+        )
         outcomes.append(
-            Outcome(Trial("o1", items, samples), ("",) * rollouts, completions, rewards, Cost(rows=rollouts))
+            Outcome(
+                Assignment("o1", items, samples),
+                ("",) * rollouts,
+                completions,
+                rewards,
+                Cost(rows=rollouts),
+            )
         )
         if draw(st.booleans()):
             notes[f"baseline:{cell_name(outcomes[-1].trial.cell)}"] = draw(st.floats(0, 1))
     rewards = tuple(outcome.verdicts for outcome in outcomes)
-    golds = tuple(tuple((*map(ord, item.answer), 1) for item in one.trial.items) for one in outcomes)
-    return Lived(tuple(outcomes), rewards, notes, golds)
+    golds = tuple(
+        tuple((*map(ord, item.answer), 1) for item in one.trial.items) for one in outcomes
+    )
+    return Experience(tuple(outcomes), rewards, notes, golds)
 
 
-@pytest.mark.parametrize("name", plasticities.names())
+@pytest.mark.parametrize("name", learning_rules.names())
 @given(lived=lives())
-def test_a_plasticity_rule_is_pure_and_teaches_what_was_lived(name: str, lived: Lived) -> None:
-    rule, notes = plasticities.build(name), dict(lived.notes)
+def test_a_plasticity_rule_is_pure_and_teaches_what_was_lived(name: str, lived: Experience) -> None:
+    rule, notes = learning_rules.build(name), dict(lived.notes)
     (teachings, kept), again = rule.learn(lived), rule.learn(lived)
     assert (list(teachings), dict(kept)) == (list(again[0]), dict(again[1]))
     assert lived.notes == notes
@@ -125,13 +146,13 @@ def test_a_plasticity_rule_is_pure_and_teaches_what_was_lived(name: str, lived: 
 
 
 @given(lived=lives())
-def test_none_teaches_nothing(lived: Lived) -> None:
-    assert plasticities.build("none").learn(lived) == ((), lived.notes)
+def test_none_teaches_nothing(lived: Experience) -> None:
+    assert learning_rules.build("none").learn(lived) == ((), lived.notes)
 
 
 @given(lived=lives())
-def test_expert_iteration_imitates_accepted_answers_alone(lived: Lived) -> None:
-    teachings, _ = plasticities.build("expert_iteration").learn(lived)
+def test_expert_iteration_imitates_accepted_answers_alone(lived: Experience) -> None:
+    teachings, _ = learning_rules.build("expert_iteration").learn(lived)
     accepted = {
         (item, outcome.completions[place])
         for outcome, rewards in zip(lived.outcomes, lived.rewards, strict=True)
@@ -144,31 +165,35 @@ def test_expert_iteration_imitates_accepted_answers_alone(lived: Lived) -> None:
 
 
 @given(lived=lives(), share=st.floats(0, 1, exclude_max=True))
-def test_heritable_teaches_what_the_rule_teaches_that_the_trait_names(lived: Lived, share: float) -> None:
+def test_heritable_teaches_what_the_rule_teaches_that_the_trait_names(
+    lived: Experience, share: float
+) -> None:
     rules = ["none", "expert_iteration", "policy_gradient"]
-    whole = plasticities.build({"kind": "heritable", "rules": rules})
-    own = plasticities.build(rules[int(3 * share)])
+    whole = learning_rules.build({"kind": "heritable", "rules": rules})
+    own = learning_rules.build(rules[int(3 * share)])
     assert whole.learn(replace(lived, traits={RULE: share})) == own.learn(lived)
 
 
 @given(lived=lives())
-def test_policy_gradient_praises_the_right_and_blames_the_wrong(lived: Lived) -> None:
+def test_policy_gradient_praises_the_right_and_blames_the_wrong(lived: Experience) -> None:
     rewards = {}
     for outcome, earned in zip(lived.outcomes, lived.rewards, strict=True):
         for item, places in outcome.groups():
             for place in places:
                 rewards.setdefault((item, outcome.completions[place]), set()).add(earned[place])
-    for one in plasticities.build("policy_gradient").learn(lived)[0]:
+    for one in learning_rules.build("policy_gradient").learn(lived)[0]:
         assert (1.0 if one.weight > 0 else 0.0) in rewards[one.item, one.completion]
 
 
 @given(lived=lives())
-def test_policy_gradient_weights_sum_to_zero_before_there_is_a_history(lived: Lived) -> None:
-    rule = plasticities.build("policy_gradient")
+def test_policy_gradient_weights_sum_to_zero_before_there_is_a_history(lived: Experience) -> None:
+    rule = learning_rules.build("policy_gradient")
     for outcome in lived.outcomes:
-        teachings, notes = rule.learn(Lived((outcome,), (outcome.verdicts,), {}))
+        teachings, notes = rule.learn(Experience((outcome,), (outcome.verdicts,), {}))
         assert sum(one.weight for one in teachings) == pytest.approx(0, abs=1e-9)
-        assert notes == {f"baseline:{cell_name(outcome.trial.cell)}": pytest.approx(outcome.accuracy)}
+        assert notes == {
+            f"baseline:{cell_name(outcome.trial.cell)}": pytest.approx(outcome.accuracy)
+        }
 
 
 # Routers.
@@ -183,7 +208,9 @@ def prompts(name: str, count: int, seed: int = 0) -> list[str]:
     return [style.render(family, family.sample("short", generator)) for _ in range(count)]
 
 
-def choosing(name: str, seen: list[Observation], candidates: list[str]) -> Callable[[list[str]], list[str]]:
+def choosing(
+    name: str, seen: list[Observation], candidates: list[str]
+) -> Callable[[list[str]], list[str]]:
     """Whoever is promised most of, for each prompt."""
     promise, everyone = routers.build(name).fit(seen, candidates), [HOST, *candidates]
 
@@ -215,7 +242,11 @@ def test_a_router_sends_new_prompts_to_whoever_knows_their_like(name: str) -> No
 
 @pytest.mark.parametrize("name", routers.names())
 def test_a_router_abstains_where_nobody_is_better_than_the_host(name: str) -> None:
-    seen = [Observation(prompt, who, 0.0) for prompt in prompts("math.add", 40) for who in ("o1", "o2")]
+    seen = [
+        Observation(prompt, organelle_id, 0.0)
+        for prompt in prompts("math.add", 40)
+        for organelle_id in ("o1", "o2")
+    ]
     seen += [
         Observation(prompt, HOST, float(index % 4 == 0))
         for index, prompt in enumerate(prompts("math.add", 40))
@@ -267,10 +298,10 @@ def test_a_strategy_resumes_exactly_and_conserves_energy(strategy: Any, tmp_path
     start(config, whole, host=ToyHost())
     start(config, parts, host=ToyHost(), should_stop=lambda: True)
     while not resume(parts, host=ToyHost(), should_stop=lambda: True).is_complete:
-        assert checkpoint.load(parts).ledger.total == 0
+        assert checkpoint.load_state(parts).ledger.total == 0
     for file in ("state.json", "events.jsonl"):
         assert (parts / file).read_bytes() == (whole / file).read_bytes()
-    state = checkpoint.load(whole)
+    state = checkpoint.load_state(whole)
     assert state.ledger.total == 0
     assert set(state.ledger.balances) == set(state.population)
 
@@ -279,16 +310,20 @@ def test_a_strategy_resumes_exactly_and_conserves_energy(strategy: Any, tmp_path
 def test_a_strategy_asks_and_tells_without_a_trace(strategy: Any, tmp_path: Path) -> None:
     config = toy_config(generations=4, strategy=strategy)
     start(config, tmp_path / "run", host=ToyHost())
-    state, world = checkpoint.load(tmp_path / "run"), toy_world(tmp_path / "run", config)
-    before, draw = checkpoint.load(tmp_path / "run"), Draw(state.seed, state.generation)
+    state, world = checkpoint.load_state(tmp_path / "run"), toy_world(tmp_path / "run", config)
+    before, draw = checkpoint.load_state(tmp_path / "run"), Draw(state.seed, state.generation)
     asked = list(world.strategy.ask(state, world.scene, draw))
     assert asked == list(world.strategy.ask(state, world.scene, draw))
     assert asked
     for trial in asked:
-        assert trial.who == HOST or trial.who in state.population
+        assert trial.organelle_id == HOST or trial.organelle_id in state.population
         assert {item.cell for item in trial.items} == {trial.cell}
         assert trial.cell in world.scene.tasks.cells
-    keys = [(trial.who, trial.cell, trial.purpose) for trial in asked if trial.purpose == "practice"]
+    keys = [
+        (trial.organelle_id, trial.cell, trial.purpose)
+        for trial in asked
+        if trial.purpose == "practice"
+    ]
     assert len(set(keys)) == len(keys)  # else two trials would share their draws
     told = list(world.strategy.tell(state, [], world.scene, draw))
     assert told == list(world.strategy.tell(state, [], world.scene, draw))
@@ -298,25 +333,29 @@ def test_a_strategy_asks_and_tells_without_a_trace(strategy: Any, tmp_path: Path
 @every_life
 def test_a_strategy_goes_on_when_everybody_is_gone(strategy: Any, tmp_path: Path) -> None:
     start(toy_config(generations=2, strategy=strategy), tmp_path / "run", host=ToyHost())
-    config, state = toy_config(strategy=strategy), checkpoint.load(tmp_path / "run")
+    config, state = toy_config(strategy=strategy), checkpoint.load_state(tmp_path / "run")
     world = toy_world(tmp_path / "run", config)
-    state = replace(state, population={}, beliefs={})
-    practice = [t for t in world.strategy.ask(state, world.scene, Draw(0, 9)) if t.purpose == "practice"]
+    state = replace(state, population={}, posteriors={})
+    practice = [
+        t for t in world.strategy.ask(state, world.scene, Draw(0, 9)) if t.purpose == "practice"
+    ]
     assert practice == []
     world.strategy.tell(state, [], world.scene, Draw(0, 9))
 
 
 def test_frozen_founders_differ_from_the_host_and_stay_as_they_were_born(tmp_path: Path) -> None:
-    config = toy_config(generations=6, strategy="frozen")  # whatever rule of learning the config names
+    config = toy_config(
+        generations=6, strategy="frozen"
+    )  # whatever rule of learning the config names
     start(config, tmp_path / "run", host=ToyHost())
     events = list(read_events(tmp_path / "run/events.jsonl"))
     born = {event.id: event.weights for event in events if isinstance(event, Born)}
-    state, world = checkpoint.load(tmp_path / "run"), toy_world(tmp_path / "run", config)
+    state, world = checkpoint.load_state(tmp_path / "run"), toy_world(tmp_path / "run", config)
     assert len(set(born.values())) == len(born) == 8
     for organelle in state.population.values():
         assert organelle.genome.weights == born[organelle.id]
         assert world.store.weights(organelle.genome.weights).delta("policy").any()
-        assert world.store.memory(organelle.memory).step == 0
+        assert world.store.optimizer_state(organelle.optimizer_state).step == 0
     assert not [event for event in events if isinstance(event, Learned)]
     assert {event.purpose for event in events if isinstance(event, Acted) and event.generation} == {
         "practice"
@@ -328,7 +367,7 @@ def test_frozen_founders_differ_from_the_host_and_stay_as_they_were_born(tmp_pat
 WHOLE, REAL = (-1, 0, 1), (-1.0, 0.0, 0.5, 1.0, 2.0, float("nan"), float("inf"))
 KINDS: dict[str, Registry[Any]] = {
     "strategy": strategies,
-    "plasticity": plasticities,
+    "plasticity": learning_rules,
     "allocator": allocators,
     "router": routers,
     "reward": reward_rules,
@@ -360,7 +399,7 @@ def test_any_value_of_a_knob_works_or_is_refused_in_one_line(
     else:
         state = start(config, tmp_path / "run", host=ToyHost()).state
         assert state.ledger.total == 0
-        candidates = Candidates.of_run(tmp_path / "run")
+        candidates = LoadedRun.of_run(tmp_path / "run")
         candidates.evaluate(candidates.questions(2), ToyHost())
         return
     assert knob in message

@@ -1,7 +1,7 @@
 """One contract for every architecture and every path: the kernel computes what PEFT computes.
 
-A path is a way through the kernel: which decoder, how much memory for a batch, which rows. All paths of an
-architecture answer for the same prompts and adapters, so PEFT is asked once.
+A path is a way through the kernel: which decoder, how much memory for a batch, which rows. All
+paths of an architecture answer for the same prompts and adapters, so PEFT is asked once.
 """
 
 from __future__ import annotations
@@ -19,9 +19,14 @@ import torch
 from hosts import PeftHost, make_host, random_weights
 from symbiont_ecology.host import native
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.loading import EMBEDDED_FOLDER, TextCodec, load_decoder, read_config
+from symbiont_ecology.host.loading import (
+    EMBEDDED_FOLDER,
+    TextCodec,
+    load_decoder,
+    read_model_config,
+)
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Rollouts, Row
+from symbiont_ecology.types import HOST_SLOT, Completions, Decoding, LearningBatch, Lesson, Request
 
 ARCHITECTURES = ("qwen3", "qwen2", "llama", "gemma3", "sliding mistral", "gpt2", "embedded")
 LORA = {0: (1, 2.0), 1: (16, 0.25), 2: (4, 1.0), 3: (8, 2.0), 4: (3, 0.5), 5: (16, 0.5)}
@@ -36,7 +41,11 @@ def made_prompts(count: int) -> tuple[str, ...]:
     letters = np.array(list("abcdefghij 0123456789+="))
     lengths = [0, 1, 13, 14, 15, 16, 17, 31, 47, 63, 80, 100]
     return tuple(
-        "".join(letters[Draw(0)("prompt", index).integers(len(letters), size=lengths[index % len(lengths)])])
+        "".join(
+            letters[
+                Draw(0)("prompt", index).integers(len(letters), size=lengths[index % len(lengths)])
+            ]
+        )
         for index in range(count)
     )
 
@@ -44,26 +53,31 @@ def made_prompts(count: int) -> tuple[str, ...]:
 PROMPTS = made_prompts(24)
 
 
-def regular_rows() -> list[Row]:
+def regular_rows() -> list[Request]:
     """Every prompt for every owner."""
-    return [Row(prompt, owner, LIMIT) for prompt in PROMPTS for owner in OWNERS]
+    return [Request(prompt, owner, LIMIT) for prompt in PROMPTS for owner in OWNERS]
 
 
-def ragged_rows() -> list[Row]:
+def ragged_rows() -> list[Request]:
     """One to thirteen rows per owner, in any order, each with a limit of its own; 0 is one."""
     draw = Draw(0)("ragged")
     counts = zip(OWNERS, (4, 1, 13, 2, 8, 3, 5), strict=True)
     rows = [
-        Row(PROMPTS[draw.integers(len(PROMPTS))], owner, int(draw.integers(LIMIT + 1)))
+        Request(PROMPTS[draw.integers(len(PROMPTS))], owner, int(draw.integers(LIMIT + 1)))
         for owner, count in counts
         for _ in range(count)
     ]
     return [rows[index] for index in draw.permutation(len(rows))]
 
 
-def shared_rows() -> list[Row]:
+def shared_rows() -> list[Request]:
     """Prompts of all lengths, each several times under one owner and under other owners."""
-    rows = [Row(prompt, owner, LIMIT) for prompt in PROMPTS[:12] for owner in OWNERS[::2] for _ in range(3)]
+    rows = [
+        Request(prompt, owner, LIMIT)
+        for prompt in PROMPTS[:12]
+        for owner in OWNERS[::2]
+        for _ in range(3)
+    ]
     return [rows[index] for index in Draw(0)("shared").permutation(len(rows))]
 
 
@@ -71,7 +85,7 @@ def shared_rows() -> list[Row]:
 class Way:
     """Settings of a kernel and the rows that it answers."""
 
-    rows: list[Row]
+    rows: list[Request]
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -103,13 +117,20 @@ def _compiled_or_not(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 class Reference:
-    """What PEFT makes of all prompts under all adapters of one architecture, and a kernel for every path."""
+    """What PEFT makes of all prompts under all adapters of one architecture, and a kernel for every
+    path."""
 
     def __init__(self, folder: Path, exports: Path) -> None:
-        self.folder, self.kernels, self.written = folder, dict[str, HostKernel](), dict[str, Rollouts]()
+        self.folder, self.kernels, self.written = (
+            folder,
+            dict[str, HostKernel](),
+            dict[str, Completions](),
+        )
         for name, path in PATHS.items():
             with compiled_or_not(name):
-                kernel = HostKernel.from_pretrained(folder, slots=len(LORA), rank=16, **path.settings)
+                kernel = HostKernel.from_pretrained(
+                    folder, slots=len(LORA), rank=16, **path.settings
+                )
                 self.kernels[name] = with_adapters(kernel)
                 self.written[name] = kernel.rollout(path.rows, None, Decoding())
         self.peft = PeftHost(folder, self.kernels["fused"], list(LORA), exports)
@@ -122,7 +143,7 @@ class Reference:
             for prompt, answer, one in zip(PROMPTS, answers, found, strict=True):
                 self.answers[prompt, owner], self.log_probabilities[prompt, owner] = answer, one
 
-    def answer(self, row: Row) -> tuple[int, ...]:
+    def answer(self, row: Request) -> tuple[int, ...]:
         """What PEFT writes, up to the row's limit."""
         return self.answers[row.prompt, row.slot][: row.max_new_tokens]
 
@@ -134,14 +155,18 @@ def with_adapters(kernel: HostKernel) -> HostKernel:
 
 
 @pytest.fixture(scope="session", params=ARCHITECTURES)
-def reference(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reference:
+def reference(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Reference:
     kind, folder = request.param, tmp_path_factory.mktemp("host")
     if kind == "embedded":
         folder = EMBEDDED_FOLDER
     else:
         # Weights large enough for answers that differ; Gemma's, scaled up, would repeat one token.
         sizes = {} if kind == "gpt2" else {"hidden_size": 64, "intermediate_size": 192}
-        make_host(folder, kind, layers=3, initializer_range=0.1 if kind == "gemma3" else 0.15, **sizes)
+        make_host(
+            folder, kind, layers=3, initializer_range=0.1 if kind == "gemma3" else 0.15, **sizes
+        )
     return Reference(folder, tmp_path_factory.mktemp("exports"))
 
 
@@ -156,16 +181,21 @@ def test_log_probabilities_equal_peft(reference: Reference, path: str) -> None:
     for index, (row, answer, score) in enumerate(zip(rows, answers, scores, strict=True)):
         theirs = reference.log_probabilities[row.prompt, row.slot][: len(answer)]
         torch.testing.assert_close(score, theirs, atol=1e-4, rtol=0)
-        # Where the text leaves PEFT's, another test says so; up to there the numbers must be the same.
+        # Where the text leaves PEFT's, another test says so; up to there the numbers must be the
+        # same.
         same = np.cumprod(written.ids[index, : len(answer)] == answer).sum()
-        np.testing.assert_allclose(written.log_probabilities[index, :same], theirs[:same], atol=1e-4)
+        np.testing.assert_allclose(
+            written.log_probabilities[index, :same], theirs[:same], atol=1e-4
+        )
 
 
 def test_greedy_text_equals_peft_generate(reference: Reference) -> None:
     equal, rows = 0, 0
     for path, way in PATHS.items():
         for row, text in zip(way.rows, reference.written[path].texts, strict=True):
-            theirs = reference.peft.tokenizer.decode(reference.answer(row), skip_special_tokens=True)
+            theirs = reference.peft.tokenizer.decode(
+                reference.answer(row), skip_special_tokens=True
+            )
             equal, rows = equal + (text == theirs), rows + 1
     assert rows > 500
     assert equal / rows >= 0.999
@@ -176,17 +206,26 @@ def test_gradients_equal_peft_and_autograd(reference: Reference, path: str) -> N
     kernel = reference.kernels[path]
     lessons: list[Lesson] = []
     for slot in LORA:
-        own = [row for row in PATHS[path].rows if row.slot == slot and row.max_new_tokens][: 2 + slot]
+        own = [row for row in PATHS[path].rows if row.slot == slot and row.max_new_tokens][
+            : 2 + slot
+        ]
         lessons += [
             # Repeated prompts get answers of different lengths.
-            Lesson(row.prompt, reference.answer(row)[: 5 + 4 * index], slot, (1.0, -0.5, 0.25)[index % 3])
+            Lesson(
+                row.prompt,
+                reference.answer(row)[: 5 + 4 * index],
+                slot,
+                (1.0, -0.5, 0.25)[index % 3],
+            )
             for index, row in enumerate(own)
         ]
     lessons = [lessons[index] for index in Draw(0)("lessons").permutation(len(lessons))]
     weights = {slot: kernel.weights_of(slot) for slot in {one.slot for one in lessons}}
-    _, memory, _ = kernel.learn(LearningBatch(tuple(lessons), dict.fromkeys(LORA, 1e-4), 1e9), weights, {})
+    _, optimizer_state, _ = kernel.learn(
+        LearningBatch(tuple(lessons), dict.fromkeys(LORA, 1e-4), 1e9), weights, {}
+    )
     for slot in weights:
-        first = memory[slot].first
+        first = optimizer_state[slot].first
         assert first is not None
         theirs = reference.peft.gradient([one for one in lessons if one.slot == slot], slot)
         assert np.abs(theirs).max() > 1e-3
@@ -216,7 +255,8 @@ def test_draws_do_not_depend_on_neighbours(reference: Reference, path: str) -> N
 
 
 class Dictation:
-    """A decoder that is told what to write, and keeps each next-token distribution it is asked for."""
+    """A decoder that is told what to write, and keeps each next-token distribution it is asked
+    for."""
 
     def __init__(self, decoder: Any, told: Callable[[int, bytes, int], int]) -> None:
         self.decoder, self.told, self.calls = decoder, told, 0
@@ -225,11 +265,15 @@ class Dictation:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.decoder, name)
 
-    def start(self, prompts: Sequence[np.ndarray], slots: Sequence[int], *rest: Any) -> tuple[Any, Any]:
+    def start(
+        self, prompts: Sequence[np.ndarray], slots: Sequence[int], *rest: Any
+    ) -> tuple[Any, Any]:
         self.calls += 1
         logits, session = self.decoder.start(prompts, slots, *rest)
         keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
-        return self.keep("written", keys, [0] * len(keys), logits), DictatedSession(self, session, keys)
+        return self.keep("written", keys, [0] * len(keys), logits), DictatedSession(
+            self, session, keys
+        )
 
     def logits(self, packing: Any, *rest: Any) -> torch.Tensor:
         self.calls += 1
@@ -266,8 +310,9 @@ class DictatedSession:
 
 
 def dictated(reference: Reference, way: Way, dtype: str) -> Dictation:
-    """A decoder of that precision after a kernel has written and then read PEFT's answers on this path."""
-    config, place = read_config(reference.folder), torch.device("cpu")
+    """A decoder of that precision after a kernel has written and then read PEFT's answers on this
+    path."""
+    config, place = read_model_config(reference.folder), torch.device("cpu")
     settings = dict(way.settings)
     decoder = load_decoder(
         reference.folder,

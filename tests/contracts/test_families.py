@@ -1,4 +1,5 @@
-"""Whatever the config of a Llama-like host says, the fused forward computes it exactly or leaves it alone."""
+"""Whatever the config of a Llama-like host says, the fused forward computes it exactly or leaves it
+alone."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from hosts import make_host, random_weights
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.llama import is_supported
-from symbiont_ecology.host.loading import read_config
-from symbiont_ecology.types import HOST_SLOT, Decoding, Row
+from symbiont_ecology.host.loading import read_model_config
+from symbiont_ecology.types import HOST_SLOT, Decoding, Request
 
 PROMPTS = ("", "a", "x" * 15, "y" * 16, "the quick brown fox jumps", "12+7=" * 12, "12+7=" * 12)
 SLOTS = (0, HOST_SLOT, 1, 1, 0, 1, 1)
@@ -33,7 +34,7 @@ MIXED = ["sliding_attention", "full_attention", "full_attention", "sliding_atten
 def changed(folder: Path, out: Path, changes: dict[str, Any]) -> Path:
     """A copy of a host whose config says something else."""
     shutil.copytree(folder, out, dirs_exist_ok=True)
-    config = read_config(folder) | changes
+    config = read_model_config(folder) | changes
     kept = {name: value for name, value in config.items() if value is not LEFT_OUT}
     (out / "config.json").write_text(json.dumps(kept), encoding="utf-8")
     return out
@@ -58,11 +59,20 @@ def changed(folder: Path, out: Path, changes: dict[str, Any]) -> Path:
         ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
         ("llama", {"rope_scaling": LLAMA_3, "rope_theta": 500.0}),
         ("gemma3", {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
-        ("gemma3", {"rope_parameters": LEFT_OUT, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
+        (
+            "gemma3",
+            {"rope_parameters": LEFT_OUT, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+        ),
         ("llama", {"tie_word_embeddings": True}),  # the file holds two different weights
-        ("llama", {"query_pre_attn_scalar": 7, "rope_local_base_freq": 7.0, "max_window_layers": 1}),
+        (
+            "llama",
+            {"query_pre_attn_scalar": 7, "rope_local_base_freq": 7.0, "max_window_layers": 1},
+        ),
         ("mistral", {"sliding_window": LEFT_OUT}),
-        ("sliding mistral", {"use_sliding_window": False, "max_window_layers": 2, "sliding_window": 2}),
+        (
+            "sliding mistral",
+            {"use_sliding_window": False, "max_window_layers": 2, "sliding_window": 2},
+        ),
         ("gemma3", {"layer_types": LEFT_OUT, "sliding_window_pattern": 2}),
         ("gemma3", {"rope_parameters": LEFT_OUT}),
         ("gemma3", {"rope_parameters": LEFT_OUT, "rope_theta": 7e4, "rope_local_base_freq": 3e3}),
@@ -78,7 +88,12 @@ def changed(folder: Path, out: Path, changes: dict[str, Any]) -> Path:
         (
             "gemma3",
             dict.fromkeys(
-                ("tie_word_embeddings", "hidden_activation", "query_pre_attn_scalar", "rope_parameters"),
+                (
+                    "tie_word_embeddings",
+                    "hidden_activation",
+                    "query_pre_attn_scalar",
+                    "rope_parameters",
+                ),
                 LEFT_OUT,
             )
             | {"hidden_act": "silu"},
@@ -89,7 +104,7 @@ def test_what_a_config_says_is_what_is_computed(
     host_folders: dict[str, Path], tmp_path: Path, kind: str, changes: dict[str, Any]
 ) -> None:
     folder = changed(host_folders[kind], tmp_path, changes)
-    assert is_supported(read_config(folder))
+    assert is_supported(read_model_config(folder))
     assert_fused_equals_transformers(folder)
 
 
@@ -104,7 +119,7 @@ def assert_fused_equals_transformers(folder: Path) -> None:
     )
     assert fused.shape == wrapped.shape
     assert fused.fingerprint() == wrapped.fingerprint()
-    rows = [Row(prompt, slot, 20) for prompt, slot in zip(PROMPTS, SLOTS, strict=True)]
+    rows = [Request(prompt, slot, 20) for prompt, slot in zip(PROMPTS, SLOTS, strict=True)]
     found = []
     for kernel in (fused, wrapped):
         for slot in range(2):
@@ -131,7 +146,10 @@ def test_tensors_that_a_config_promises_must_be_there(
         ("llama", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),
         ("llama", {"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}),
         ("qwen2", {"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}}),
-        ("qwen3", {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}}),
+        (
+            "qwen3",
+            {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}},
+        ),
         ("llama", {"partial_rotary_factor": 0.5}),
         ("gemma3", {"final_logit_softcapping": 30.0}),
         ("gemma3", {"attn_logit_softcapping": 50.0}),
@@ -153,5 +171,5 @@ def test_tensors_that_a_config_promises_must_be_there(
 def test_what_it_would_not_compute_is_left_to_transformers(
     host_folders: dict[str, Path], tmp_path: Path, kind: str, changes: dict[str, Any]
 ) -> None:
-    assert is_supported(read_config(host_folders[kind])) == (kind != "gpt2")
-    assert not is_supported(read_config(changed(host_folders[kind], tmp_path, changes)))
+    assert is_supported(read_model_config(host_folders[kind])) == (kind != "gpt2")
+    assert not is_supported(read_model_config(changed(host_folders[kind], tmp_path, changes)))

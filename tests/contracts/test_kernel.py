@@ -1,4 +1,5 @@
-"""The host kernel against PEFT, against itself alone, and against what it promises never to touch."""
+"""The host kernel against PEFT, against itself alone, and against what it promises never to
+touch."""
 
 from __future__ import annotations
 
@@ -17,11 +18,20 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from hosts import PROMPTS, random_weights
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Rollouts, Row
-from symbiont_ecology.weights.adapter import AdapterWeights, Memory
+from symbiont_ecology.types import HOST_SLOT, Completions, Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.weights.adapter import AdapterWeights, OptimizerState
 
 RANKS = (8, 4, 8, 1)
-SLOTS = (0, 1, HOST_SLOT, 3, 2, 2, 2, 0)  # one per prompt: ragged, mixed with the bare host, out of order
+SLOTS = (
+    0,
+    1,
+    HOST_SLOT,
+    3,
+    2,
+    2,
+    2,
+    0,
+)  # one per prompt: ragged, mixed with the bare host, out of order
 GREEDY = Decoding()
 SAMPLED = Decoding(temperature=0.9, top_p=0.9)
 
@@ -35,15 +45,17 @@ class Company:
     peft: Any
     tokenizer: Any
 
-    def rollout(self, slots: Sequence[int] = SLOTS, tokens: int = 12) -> Rollouts:
-        rows = [Row(prompt, slot, tokens) for prompt, slot in zip(PROMPTS, slots, strict=True)]
+    def rollout(self, slots: Sequence[int] = SLOTS, tokens: int = 12) -> Completions:
+        rows = [Request(prompt, slot, tokens) for prompt, slot in zip(PROMPTS, slots, strict=True)]
         return self.kernel.rollout(rows, None, GREEDY)
 
     def peft_as(self, slot: int) -> Any:
         self.peft.set_adapter(str(slot))
         return self.peft
 
-    def peft_log_probabilities(self, model: Any, prompt: str, completion: Sequence[int]) -> torch.Tensor:
+    def peft_log_probabilities(
+        self, model: Any, prompt: str, completion: Sequence[int]
+    ) -> torch.Tensor:
         head = self.tokenizer(prompt)["input_ids"]
         ids = torch.tensor([head + list(completion)])
         logits = model(input_ids=ids).logits[0, len(head) - 1 : -1]
@@ -52,7 +64,9 @@ class Company:
 
 @pytest.fixture(scope="session", params=["qwen3", "qwen3 wrapped", "gpt2", "embedded"])
 def company(
-    request: pytest.FixtureRequest, host_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    host_folders: dict[str, Path],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Company:
     kind, is_wrapped = request.param.split()[0], "wrapped" in request.param
     folder = host_folders[kind]
@@ -97,13 +111,19 @@ def test_greedy_text_equals_peft_generate(company: Company) -> None:
 
 def test_one_learning_step_equals_peft_with_adamw(company: Company) -> None:
     lessons, batch = some_lessons(company, clip=3.0)
-    learned, memory, statistics = company.kernel.learn(batch, dict(enumerate(company.adapters)), {})
+    learned, optimizer_state, statistics = company.kernel.learn(
+        batch, dict(enumerate(company.adapters)), {}
+    )
     for slot, before in enumerate(company.adapters):
         model = company.peft_as(slot)
         own = [lesson for lesson in lessons if lesson.slot == slot]
-        parameters = {name: one for name, one in model.named_parameters() if f".{slot}.weight" in name}
+        parameters = {
+            name: one for name, one in model.named_parameters() if f".{slot}.weight" in name
+        }
         kept = {name: one.detach().clone() for name, one in parameters.items()}
-        optimizer = torch.optim.AdamW(parameters.values(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.0)
+        optimizer = torch.optim.AdamW(
+            parameters.values(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.0
+        )
         optimizer.zero_grad()
         terms = [
             one.weight * company.peft_log_probabilities(model, one.prompt, one.completion).sum()
@@ -121,31 +141,35 @@ def test_one_learning_step_equals_peft_with_adamw(company: Company) -> None:
         assert statistics.gradient_norm[slot] == pytest.approx(norm.item(), rel=1e-4)
         np.testing.assert_allclose(learned[slot].vector, theirs, atol=1e-5)
         assert np.abs(learned[slot].vector - before.vector).max() > 5e-5
-        assert memory[slot].step == 1
+        assert optimizer_state[slot].step == 1
 
 
 def test_two_steps_in_company_equal_two_steps_alone(company: Company) -> None:
     _, batch = some_lessons(company)
     together, kept = (
         dict(enumerate(company.adapters)),
-        dict.fromkeys(range(4), Memory(notes={"baseline": 0.5})),
+        dict.fromkeys(range(4), OptimizerState(notes={"baseline": 0.5})),
     )
     for _ in range(2):
         together, kept, _ = company.kernel.learn(batch, together, kept)
     for slot, weights in enumerate(company.adapters):
         own = tuple(lesson for lesson in batch.lessons if lesson.slot == slot)
-        alone, memory = {slot: weights}, {slot: Memory()}
+        alone, optimizer_state = {slot: weights}, {slot: OptimizerState()}
         for _ in range(2):
-            alone, memory, _ = company.kernel.learn(dataclasses.replace(batch, lessons=own), alone, memory)
+            alone, optimizer_state, _ = company.kernel.learn(
+                dataclasses.replace(batch, lessons=own), alone, optimizer_state
+            )
         assert_same_weights(together[slot], alone[slot], rate=1e-4, steps=2)
-        np.testing.assert_allclose(kept[slot].first, memory[slot].first, atol=1e-6)
-        np.testing.assert_allclose(kept[slot].second, memory[slot].second, atol=1e-6)
+        np.testing.assert_allclose(kept[slot].first, optimizer_state[slot].first, atol=1e-6)
+        np.testing.assert_allclose(kept[slot].second, optimizer_state[slot].second, atol=1e-6)
         assert kept[slot].step == 2
         assert kept[slot].notes == {"baseline": 0.5}
 
 
 def test_learning_raises_what_is_praised_and_lowers_what_is_blamed(company: Company) -> None:
-    praised, blamed = (Lesson("12+7=", (70, 71, 2), slot, weight) for slot, weight in ((0, 1.0), (2, -1.0)))
+    praised, blamed = (
+        Lesson("12+7=", (70, 71, 2), slot, weight) for slot, weight in ((0, 1.0), (2, -1.0))
+    )
     batch = LearningBatch((praised, blamed), {0: 1e-3, 2: 1e-3})
     weights = {slot: company.adapters[slot] for slot in (0, 2)}
     learned, _, _ = company.kernel.learn(batch, weights, {})
@@ -182,18 +206,18 @@ def test_small_token_budgets_change_nothing(company: Company) -> None:
 def test_a_sick_slot_is_named_and_its_neighbours_do_not_notice(company: Company) -> None:
     _, batch = some_lessons(company)
     weights = dict(enumerate(company.adapters))
-    healthy, memory, _ = company.kernel.learn(batch, weights, {})
+    healthy, optimizer_state, _ = company.kernel.learn(batch, weights, {})
     vector = company.adapters[1].vector.copy()
     vector[3] = np.nan
     weights[1] = dataclasses.replace(company.adapters[1], vector=vector)
-    past = Memory(step=7)
+    past = OptimizerState(step=7)
     learned, remembered, statistics = company.kernel.learn(batch, weights, {1: past})
     assert statistics.sick == (1,)
     assert learned[1] is weights[1]
     assert remembered[1] is past
     for slot in (0, 2, 3):
         np.testing.assert_array_equal(learned[slot].vector, healthy[slot].vector)
-        np.testing.assert_array_equal(remembered[slot].first, memory[slot].first)
+        np.testing.assert_array_equal(remembered[slot].first, optimizer_state[slot].first)
 
 
 def test_a_sick_slot_does_not_disturb_its_neighbours_answers(company: Company) -> None:
@@ -214,9 +238,11 @@ def test_padding_ranks_stay_exactly_zero(company: Company) -> None:
         small.layout, 8, small.scaling, {name: (a, b) for name, a, b in small.factors()}
     )
     lessons = (Lesson("12+7=", (70, 71), 0),)
-    weights, memory = {0: padded}, {0: Memory()}
+    weights, optimizer_state = {0: padded}, {0: OptimizerState()}
     for _ in range(3):
-        weights, memory, _ = company.kernel.learn(LearningBatch(lessons, {0: 1e-2}), weights, memory)
+        weights, optimizer_state, _ = company.kernel.learn(
+            LearningBatch(lessons, {0: 1e-2}), weights, optimizer_state
+        )
     for _, a, b in weights[0].factors():
         assert a[:1].any()
         assert not a[1:].any()
@@ -226,11 +252,11 @@ def test_padding_ranks_stay_exactly_zero(company: Company) -> None:
 def test_slots_without_lessons_come_back_as_they_were(company: Company) -> None:
     weights = {0: company.adapters[0], 2: company.adapters[2]}
     lessons = (Lesson("a", (70,), 0), Lesson("b", (), 2))
-    learned, memory, statistics = company.kernel.learn(
+    learned, optimizer_state, statistics = company.kernel.learn(
         LearningBatch(lessons, {0: 1e-3, 2: 1e-3}), weights, {}
     )
     assert learned[2] is weights[2]
-    assert memory[2] == Memory()
+    assert optimizer_state[2] == OptimizerState()
     assert set(statistics.tokens) == {0}
 
 
@@ -261,7 +287,9 @@ def test_log_probabilities_of_a_rollout_are_those_of_score(company: Company) -> 
     rollouts = sampled(company, range(len(PROMPTS)))
     completions = [rollouts.completion(row) for row in range(len(PROMPTS))]
     for row, score in enumerate(company.kernel.score(PROMPTS, completions, SLOTS)):
-        np.testing.assert_allclose(rollouts.log_probabilities[row, : len(score)], score.numpy(), atol=1e-4)
+        np.testing.assert_allclose(
+            rollouts.log_probabilities[row, : len(score)], score.numpy(), atol=1e-4
+        )
         assert not rollouts.ids[row, len(score) :].any()
 
 
@@ -277,7 +305,7 @@ def test_sampled_text_depends_neither_on_neighbours_nor_on_order(company: Compan
 
 def test_sampling_follows_the_models_probabilities(company: Company) -> None:
     count = 600
-    rows = [Row("12+7=", 0, 1)] * count
+    rows = [Request("12+7=", 0, 1)] * count
     draws = [Draw(0)("sample", row) for row in range(count)]
     found = company.kernel.rollout(rows, draws, Decoding(temperature=1.0))
     first = found.ids[:, 0]
@@ -294,7 +322,7 @@ def test_sampling_follows_the_models_probabilities(company: Company) -> None:
 
 def test_min_new_tokens_holds_the_end_back(host_folders: dict[str, Path]) -> None:
     kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
-    rows = [Row(prompt, HOST_SLOT, 200) for prompt in PROMPTS]
+    rows = [Request(prompt, HOST_SLOT, 200) for prompt in PROMPTS]
     draws = [Draw(1)("ends", row) for row in range(len(rows))]
     free = kernel.rollout(rows, draws, Decoding(temperature=2.0))
     assert (free.lengths < 200).any()
@@ -302,7 +330,9 @@ def test_min_new_tokens_holds_the_end_back(host_folders: dict[str, Path]) -> Non
     for row in np.flatnonzero(free.lengths < 200):
         assert free.completion(row)[-1] == kernel.end_token_id
         assert kernel.end_token_id not in free.completion(row)[:-1]
-    held = kernel.rollout(rows, [Draw(1)("ends", row) for row in range(len(rows))], Decoding(2.0, 1.0, 60))
+    held = kernel.rollout(
+        rows, [Draw(1)("ends", row) for row in range(len(rows))], Decoding(2.0, 1.0, 60)
+    )
     assert held.lengths.min() >= 60
 
 
@@ -316,7 +346,10 @@ def test_a_gold_answer_is_learned_with_its_end(company: Company) -> None:
 
 def test_rows_that_end_early_leave_and_change_nothing(company: Company) -> None:
     limits = [1, 30, 2, 3, 1, 2, 24, 0]
-    rows = [Row(prompt, slot, limit) for prompt, slot, limit in zip(PROMPTS, SLOTS, limits, strict=True)]
+    rows = [
+        Request(prompt, slot, limit)
+        for prompt, slot, limit in zip(PROMPTS, SLOTS, limits, strict=True)
+    ]
     ragged = company.kernel.rollout(rows, None, GREEDY)
     full = company.rollout(tokens=30)
     assert (ragged.lengths <= limits).all()
@@ -326,7 +359,7 @@ def test_rows_that_end_early_leave_and_change_nothing(company: Company) -> None:
 
 
 def test_a_rollout_says_what_went_through_the_host(company: Company) -> None:
-    rows = [Row(prompt, slot, 12) for prompt in PROMPTS[:3] for slot in (0, 0, 2, HOST_SLOT)]
+    rows = [Request(prompt, slot, 12) for prompt in PROMPTS[:3] for slot in (0, 0, 2, HOST_SLOT)]
     found = company.kernel.rollout(rows, None, GREEDY)
     assert found.read is not None
     assert found.fed is not None
@@ -370,23 +403,29 @@ def some_lessons(company: Company, clip: float = 100.0) -> tuple[tuple[Lesson, .
     written = company.rollout()
     lessons = tuple(
         Lesson(
-            PROMPTS[row % 8], written.completion(row % 8)[: row % 8 + 2], row % 4, (1.0, 0.5, -0.3)[row % 3]
+            PROMPTS[row % 8],
+            written.completion(row % 8)[: row % 8 + 2],
+            row % 4,
+            (1.0, 0.5, -0.3)[row % 3],
         )
         for row in range(15)
     )
     return lessons, LearningBatch(lessons, dict.fromkeys(range(4), 1e-4), clip)
 
 
-def assert_same_weights(one: AdapterWeights, other: AdapterWeights, rate: float, steps: int) -> None:
-    """Equal but where a gradient is rounding noise of 1e-8: Adam makes a whole step of it, either way."""
+def assert_same_weights(
+    one: AdapterWeights, other: AdapterWeights, rate: float, steps: int
+) -> None:
+    """Equal but where a gradient is rounding noise of 1e-8: Adam makes a whole step of it, either
+    way."""
     difference = np.abs(one.vector - other.vector)
     assert (difference <= 1e-5).mean() > 0.9999
     assert difference.max() <= 2 * rate * steps
 
 
-def sampled(company: Company, rows: Sequence[int]) -> Rollouts:
+def sampled(company: Company, rows: Sequence[int]) -> Completions:
     """Sampled answers of these rows, each with its own named generator."""
-    chosen = [Row(PROMPTS[row], SLOTS[row], 12) for row in rows]
+    chosen = [Request(PROMPTS[row], SLOTS[row], 12) for row in rows]
     return company.kernel.rollout(chosen, [Draw(0)("test", row) for row in rows], SAMPLED)
 
 
@@ -394,7 +433,9 @@ def as_vector(like: AdapterWeights, parameters: dict[str, torch.Tensor], slot: i
     """PEFT's parameters of one adapter in our layout."""
     stem = "base_model.model."
     factors = {
-        name: tuple(parameters[f"{stem}{name}.lora_{side}.{slot}.weight"].detach().numpy() for side in "AB")
+        name: tuple(
+            parameters[f"{stem}{name}.lora_{side}.{slot}.weight"].detach().numpy() for side in "AB"
+        )
         for name, _, _ in like.layout.modules
     }
     return AdapterWeights.from_factors(like.layout, like.rank, like.scaling, factors).vector

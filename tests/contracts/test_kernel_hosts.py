@@ -17,8 +17,8 @@ from hosts import PROMPTS, make_host, random_weights
 from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.host import native
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.tiles import tile_rows
-from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Row
+from symbiont_ecology.host.slot_tiles import tile_rows
+from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.weights.adapter import AdapterWeights
 
 SLOTS = (0, 1, HOST_SLOT, 3, 2, 2, 2, 0)  # one per prompt
@@ -27,7 +27,8 @@ SLOTS = (0, 1, HOST_SLOT, 3, 2, 2, 2, 0)  # one per prompt
 @pytest.mark.parametrize("kind", ["qwen3", "qwen2", "llama", "mistral"])
 def test_the_fused_forward_equals_transformers(host_folders: dict[str, Path], kind: str) -> None:
     kernels = [
-        HostKernel.from_pretrained(host_folders[kind], slots=4, prefer_fused=fused) for fused in (True, False)
+        HostKernel.from_pretrained(host_folders[kind], slots=4, prefer_fused=fused)
+        for fused in (True, False)
     ]
     assert kernels[0].layout == kernels[1].layout
     assert kernels[0].shape == kernels[1].shape
@@ -36,7 +37,7 @@ def test_the_fused_forward_equals_transformers(host_folders: dict[str, Path], ki
     for kernel in kernels:
         for slot in range(4):
             kernel.place(slot, random_weights(kernel.layout, slot, 8))
-        rows = [Row(prompt, slot, 12) for prompt, slot in zip(PROMPTS, SLOTS, strict=True)]
+        rows = [Request(prompt, slot, 12) for prompt, slot in zip(PROMPTS, SLOTS, strict=True)]
         found.append(kernel.rollout(rows, None, Decoding()))
     np.testing.assert_array_equal(found[0].ids, found[1].ids)
     np.testing.assert_allclose(found[0].log_probabilities, found[1].log_probabilities, atol=1e-4)
@@ -97,7 +98,12 @@ def test_adapters_made_by_peft_attach(
 ) -> None:
     model = AutoModelForCausalLM.from_pretrained(host_folders[kind], dtype=torch.float32)
     targets = ["c_attn", "c_proj", "c_fc"] if kind == "gpt2" else ["q_proj", "down_proj"]
-    settings = {"r": 8, "target_modules": targets, "task_type": "CAUSAL_LM", "fan_in_fan_out": kind == "gpt2"}
+    settings = {
+        "r": 8,
+        "target_modules": targets,
+        "task_type": "CAUSAL_LM",
+        "fan_in_fan_out": kind == "gpt2",
+    }
     peft = get_peft_model(model, LoraConfig(**(settings | changes))).eval()
     torch.manual_seed(0)
     with torch.no_grad():
@@ -115,7 +121,9 @@ def test_adapters_made_by_peft_attach(
             bare = peft(input_ids=ids).logits[0].log_softmax(-1)
     start = ids.shape[1] - len(ours)
     picked = ids[0, start:, None]
-    torch.testing.assert_close(ours, theirs[start - 1 : -1].gather(1, picked)[:, 0], atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        ours, theirs[start - 1 : -1].gather(1, picked)[:, 0], atol=1e-4, rtol=0
+    )
     assert (ours - bare[start - 1 : -1].gather(1, picked)[:, 0]).abs().max() > 1e-3
 
 
@@ -138,7 +146,10 @@ def test_narrowed_targets_compute_what_full_ones_compute(host_folders: dict[str,
     full = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
     weights = random_weights(narrow.layout, 0)
     found = {name: (a, b) for name, a, b in weights.factors()}
-    nothing = {name: (np.zeros((0, d_in)), np.zeros((d_out, 0))) for name, d_in, d_out in full.layout.modules}
+    nothing = {
+        name: (np.zeros((0, d_in)), np.zeros((d_out, 0)))
+        for name, d_in, d_out in full.layout.modules
+    }
     narrow.place(0, weights)
     full.place(0, AdapterWeights.from_factors(full.layout, 8, weights.scaling, nothing | found))
     assert narrow.generate(PROMPTS, 0) == full.generate(PROMPTS, 0)
@@ -157,7 +168,9 @@ def test_wide_hosts_keep_their_factors_apart(tmp_path: Path) -> None:
     assert fused.generate(PROMPTS, slots) == wrapped.generate(PROMPTS, slots)
 
 
-def test_slots_are_attached_listed_exported_and_freed(host_folders: dict[str, Path], tmp_path: Path) -> None:
+def test_slots_are_attached_listed_exported_and_freed(
+    host_folders: dict[str, Path], tmp_path: Path
+) -> None:
     kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=2)
     weights = random_weights(kernel.layout, 0, scaling=0.7)
     kernel.place(1, weights)
@@ -193,9 +206,11 @@ def test_impossible_calls_say_what_to_do(host_folders: dict[str, Path]) -> None:
     with pytest.raises(HostError, match="at most 512 tokens"):
         kernel.generate(["a"], HOST_SLOT, max_new_tokens=600)
     with pytest.raises(ValueError, match="one generator"):
-        kernel.rollout([Row("a")], None, Decoding(temperature=0.9))
+        kernel.rollout([Request("a")], None, Decoding(temperature=0.9))
     with pytest.raises(ValueError, match="learning rate"):
-        kernel.learn(LearningBatch((Lesson("a", (5,), 0),), {}), {0: random_weights(kernel.layout, 0)}, {})
+        kernel.learn(
+            LearningBatch((Lesson("a", (5,), 0),), {}), {0: random_weights(kernel.layout, 0)}, {}
+        )
     for wrong, says in (
         ({"targets": ["c_attn"]}, "targets among"),
         ({"device": "nowhere"}, "device"),
@@ -249,7 +264,9 @@ def test_tiles_hold_every_row_once_and_only_rows_of_their_slot(slots: list[int])
     torch.testing.assert_close(sums, rows)
 
 
-def test_hosts_of_odd_sizes_are_computed_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_of_odd_sizes_are_computed_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes = {"hidden_size": 36, "intermediate_size": 44, "head_dim": 6, "initializer_range": 0.2}
     folder = make_host(tmp_path, "qwen3", layers=2, **sizes)
     compiled = HostKernel.from_pretrained(folder, slots=2, rank=5)

@@ -16,8 +16,8 @@ from symbiont_ecology.errors import HostError
 from symbiont_ecology.host import lowrank
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Row
-from symbiont_ecology.weights.adapter import AdapterWeights, Memory
+from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.weights.adapter import AdapterWeights, OptimizerState
 
 PATHS = pytest.mark.parametrize("prefer_fused", [True, False], ids=["fused", "transformers"])
 Load = Callable[..., HostKernel]
@@ -43,7 +43,9 @@ def adapters_of(kernel: HostKernel) -> dict[int, AdapterWeights]:
 def lessons(kernel: HostKernel, **settings: Any) -> LearningBatch:
     """Four lessons for each slot; two prompts each, so that prompts are shared."""
     replies = kernel.rollout(
-        [Row(prompt, index % 4, 9) for index, prompt in enumerate(PROMPTS * 2)], None, Decoding()
+        [Request(prompt, index % 4, 9) for index, prompt in enumerate(PROMPTS * 2)],
+        None,
+        Decoding(),
     )
     made = tuple(
         Lesson(prompt, replies.completion(index), index % 4, (1.0, -0.5, 0.25)[index % 3])
@@ -56,11 +58,13 @@ def gradients(
     kernel: HostKernel, batch: LearningBatch, slots: tuple[int, ...] = (0, 1, 2, 3)
 ) -> dict[int, np.ndarray]:
     """Of one step from an empty memory: Adam's first moment is a tenth of the gradient."""
-    own = dataclasses.replace(batch, lessons=tuple(one for one in batch.lessons if one.slot in slots))
-    _, memory, _ = kernel.learn(own, {slot: kernel.weights_of(slot) for slot in slots}, {})
+    own = dataclasses.replace(
+        batch, lessons=tuple(one for one in batch.lessons if one.slot in slots)
+    )
+    _, optimizer_state, _ = kernel.learn(own, {slot: kernel.weights_of(slot) for slot in slots}, {})
     found = {}
     for slot in slots:
-        first = memory[slot].first
+        first = optimizer_state[slot].first
         assert first is not None
         found[slot] = first * 10
     return found
@@ -69,7 +73,7 @@ def gradients(
 @PATHS
 def test_a_stop_text_ends_an_answer_and_is_cut_off(load: Load, prefer_fused: bool) -> None:
     kernel = load(prefer_fused=prefer_fused)
-    rows = [Row(prompt, index % 4, 24) for index, prompt in enumerate(PROMPTS)]
+    rows = [Request(prompt, index % 4, 24) for index, prompt in enumerate(PROMPTS)]
     free = kernel.rollout(rows, None, Decoding(min_new_tokens=24))
     stop = free.texts[0][3:5]
     found = kernel.rollout(rows, None, Decoding(min_new_tokens=24, stop=(stop, "never said")))
@@ -91,10 +95,14 @@ def test_a_stop_text_ends_an_answer_and_is_cut_off(load: Load, prefer_fused: boo
 def test_dropout_in_company_equals_dropout_alone(load: Load, prefer_fused: bool) -> None:
     kernel = load(prefer_fused=prefer_fused)
     plain = lessons(kernel)
-    batch = dataclasses.replace(plain, dropout=0.25, dropout_seeds={slot: 7 * slot + 1 for slot in range(4)})
+    batch = dataclasses.replace(
+        plain, dropout=0.25, dropout_seeds={slot: 7 * slot + 1 for slot in range(4)}
+    )
     together = gradients(kernel, batch)
     for slot in range(4):
-        np.testing.assert_allclose(together[slot], gradients(kernel, batch, (slot,))[slot], atol=1e-5)
+        np.testing.assert_allclose(
+            together[slot], gradients(kernel, batch, (slot,))[slot], atol=1e-5
+        )
     small = load(prefer_fused=prefer_fused, memory_mb=0.2)
     for slot, gradient in gradients(small, batch).items():
         np.testing.assert_allclose(gradient, together[slot], atol=1e-5)
@@ -121,7 +129,9 @@ def test_dropout_keeps_the_mean_of_what_it_drops(load: Load) -> None:
 
 @pytest.mark.parametrize("kind", ["qwen3", "gpt2"])
 @PATHS
-def test_checkpointed_learning_is_the_same_learning(load: Load, kind: str, prefer_fused: bool) -> None:
+def test_checkpointed_learning_is_the_same_learning(
+    load: Load, kind: str, prefer_fused: bool
+) -> None:
     kernel = load(kind, prefer_fused=prefer_fused)
     frugal = load(kind, prefer_fused=prefer_fused, is_checkpointing=True)
     batch = lessons(kernel, dropout=0.1, dropout_seeds=dict.fromkeys(range(4), 3))
@@ -137,9 +147,12 @@ def test_running_out_of_memory_makes_smaller_pieces(
 ) -> None:
     kernel = load(prefer_fused=prefer_fused)
     batch = lessons(kernel)
-    rows = [Row(prompt, index % 4, 12) for index, prompt in enumerate(PROMPTS)]
+    rows = [Request(prompt, index % 4, 12) for index, prompt in enumerate(PROMPTS)]
     weights = adapters_of(kernel)
-    texts, learned = kernel.rollout(rows, None, Decoding()).texts, kernel.learn(batch, weights, {})[0]
+    texts, learned = (
+        kernel.rollout(rows, None, Decoding()).texts,
+        kernel.learn(batch, weights, {})[0],
+    )
     decoder: Any = kernel._decoder
     start, logits = decoder.start, decoder.logits
 
@@ -192,16 +205,26 @@ def test_other_failures_of_torch_are_not_taken_for_a_lack_of_memory(
 def test_impossible_options_are_refused(host_folders: dict[str, Path], load: Load) -> None:
     kernel = load()
     one = Lesson("a", (70,), 0)
-    for wrong, says in (({"dropout": 1.0}, "dropout from 0"), ({"dropout": 0.5}, "seed for the dropout")):
+    for wrong, says in (
+        ({"dropout": 1.0}, "dropout from 0"),
+        ({"dropout": 0.5}, "seed for the dropout"),
+    ):
         with pytest.raises(ValueError, match=says):
-            kernel.learn(LearningBatch((one,), {0: 1e-3}, **wrong), {0: kernel.weights_of(0)}, {0: Memory()})
+            kernel.learn(
+                LearningBatch((one,), {0: 1e-3}, **wrong),
+                {0: kernel.weights_of(0)},
+                {0: OptimizerState()},
+            )
     with pytest.raises(HostError, match="memory_mb"):
         HostKernel.from_pretrained(host_folders["qwen3"], memory_mb=0)
 
 
 @PATHS
-def test_traces_point_along_the_gradient_of_the_expected_reward(tmp_path: Path, prefer_fused: bool) -> None:
-    # One layer without adapters on k and v: the last prompt token alone decides on the first answer token.
+def test_traces_point_along_the_gradient_of_the_expected_reward(
+    tmp_path: Path, prefer_fused: bool
+) -> None:
+    # One layer without adapters on k and v: the last prompt token alone decides on the first answer
+    # token.
     targets, rows, std = ["q_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], 6000, 0.05
     kernel = HostKernel.from_pretrained(
         make_host(tmp_path, layers=1), slots=1, targets=targets, prefer_fused=prefer_fused
@@ -209,12 +232,15 @@ def test_traces_point_along_the_gradient_of_the_expected_reward(tmp_path: Path, 
     weights = random_weights(kernel.layout, 0, rank=3)
     kernel.place(0, weights)
     draws = [Draw(0)("trace", row) for row in range(rows)]
-    found = kernel.rollout([Row("12+7=", 0, 1)] * rows, draws, Decoding(perturbation=std))
+    found = kernel.rollout([Request("12+7=", 0, 1)] * rows, draws, Decoding(perturbation=std))
     assert found.traces is not None
     target = int(found.ids[0, 0])
-    # A graded reward, so that few rows are enough: the log-probability of the target where it was said.
+    # A graded reward, so that few rows are enough: the log-probability of the target where it was
+    # said.
     is_target = found.ids[:, 0] == target
-    reward = np.where(is_target, found.log_probabilities[:, 0], found.log_probabilities[:, 0].mean())
+    reward = np.where(
+        is_target, found.log_probabilities[:, 0], found.log_probabilities[:, 0].mean()
+    )
     assert is_target.mean() > 0.9
     credit = found.traces.credit(range(rows), (reward - reward.mean()) / rows, weights.rank)
     batch = LearningBatch((Lesson("12+7=", (target,), 0),), {0: 1e-3}, 1e9)
@@ -232,9 +258,11 @@ def test_traces_point_along_the_gradient_of_the_expected_reward(tmp_path: Path, 
 def test_traces_are_of_the_row_alone(load: Load, prefer_fused: bool) -> None:
     kernel = load(prefer_fused=prefer_fused)
     decoding = Decoding(temperature=0.8, perturbation=0.1)
-    rows = [Row(prompt, index % 4, 3 + index) for index, prompt in enumerate(PROMPTS)]
+    rows = [Request(prompt, index % 4, 3 + index) for index, prompt in enumerate(PROMPTS)]
     together = kernel.rollout(rows, [Draw(1)("row", row) for row in range(len(rows))], decoding)
-    quiet = kernel.rollout(rows, [Draw(1)("row", row) for row in range(len(rows))], Decoding(temperature=0.8))
+    quiet = kernel.rollout(
+        rows, [Draw(1)("row", row) for row in range(len(rows))], Decoding(temperature=0.8)
+    )
     assert together.texts != quiet.texts
     assert together.traces is not None
     assert quiet.traces is None
@@ -243,7 +271,9 @@ def test_traces_are_of_the_row_alone(load: Load, prefer_fused: bool) -> None:
         assert alone.texts == (together.texts[index],)
         assert alone.traces is not None
         expected = alone.traces.credit([0], [1.0], 8)
-        np.testing.assert_allclose(together.traces.credit([index], [1.0], 8), expected, atol=0.02, rtol=1e-3)
+        np.testing.assert_allclose(
+            together.traces.credit([index], [1.0], 8), expected, atol=0.02, rtol=1e-3
+        )
         assert expected.any()
 
 

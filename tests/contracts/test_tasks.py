@@ -54,7 +54,9 @@ def everything(item: Item) -> list[str]:
     """All conventions, and the options of families that have few."""
     family = family_of(item.family)
     return list(
-        dict.fromkeys((*family.answers(item.payload), *sorted(family.other_offers(item)), item.answer))
+        dict.fromkeys(
+            (*family.answers(item.payload), *sorted(family.other_offers(item)), item.answer)
+        )
     )
 
 
@@ -140,7 +142,9 @@ def test_three_conventions_give_three_answers(name: str, depth: Depth) -> None:
 @every_cell
 def test_no_payload_is_in_two_splits(name: str, depth: Depth) -> None:
     family = family_of(name)
-    payloads = {split: {item.payload for item in items(name, depth, 150, split=split)} for split in SPLITS}
+    payloads = {
+        split: {item.payload for item in items(name, depth, 150, split=split)} for split in SPLITS
+    }
     for split, found in payloads.items():
         assert {split_of(name, family.split_key(payload)) for payload in found} == {split}
     assert not payloads["train"] & payloads["holdout"]
@@ -197,9 +201,7 @@ def test_countdown_refuses_what_is_no_plain_expression_over_the_given_numbers() 
     family = family_of("countdown")
     item = family.item("3 8 = 11", "short")
     assert family.verify(item, "3+8") == 1.0
-    refused = (
-        "3+8+0 11 8+3+3-3 3--8 -(-8)+3 +8+3 3**8 8//3 8+3=11 08+3 8+03 8+3# 8+3;1 8,3 (8+3 8+3) () 8(3) 8+3j"
-    )
+    refused = "3+8+0 11 8+3+3-3 3--8 -(-8)+3 +8+3 3**8 8//3 8+3=11 08+3 8+03 8+3# 8+3;1 8,3 (8+3 8+3) () 8(3) 8+3j"
     for reply in (*refused.split(), "0x8+3", "8_+3", "8 3", "3 8", "1 1", "8+"):
         assert family.verify(item, reply) == 0.0, reply
 
@@ -209,7 +211,9 @@ def test_countdown_does_not_read_two_numbers_as_one() -> None:
     assert family.verify(family.item("1 7 3 = 20", "long"), "1 7+3") == 0.0
     for depth in DEPTHS:
         for item in items("countdown", depth, 60):
-            for first, second, *rest in itertools.permutations(item.payload.split(" = ")[0].split()):
+            for first, second, *rest in itertools.permutations(
+                item.payload.split(" = ")[0].split()
+            ):
                 glued = f"{first} {second}" + "".join(f"+{number}" for number in rest)
                 assert family.verify(item, glued) == 0.0, (item.payload, glued)
 
@@ -281,7 +285,9 @@ LINES = tuple(
     {"prompt": f"what is {number}{end}", "target": target, "depth": depth}
     for number, (end, target, depth) in enumerate(
         itertools.product(
-            ("", "?", "\n", ":\n"), ("7", "=7", "the sea", "two\nlines", "Answer: 7", "`7`"), DEPTHS * 9
+            ("", "?", "\n", ":\n"),
+            ("7", "=7", "the sea", "two\nlines", "Answer: 7", "`7`"),
+            DEPTHS * 9,
         )
     )
 )
@@ -308,7 +314,11 @@ def test_written_lines_are_won_by_their_target_alone(written: WrittenFamily) -> 
         wrong = ("", " ", "```\n```", "?", f"{item.answer}\nor 8", *NASTY)
         assert not any(written.verify(item, reply) for reply in wrong), item
         if item.answer in ("7", "=7", "the sea"):
-            for reply in (f"The answer is {item.answer}.", f"Hm.\n{item.answer}", f"`{item.answer}`"):
+            for reply in (
+                f"The answer is {item.answer}.",
+                f"Hm.\n{item.answer}",
+                f"`{item.answer}`",
+            ):
                 assert written.verify(item, reply) == 1.0, (item, reply)
 
 
@@ -326,9 +336,13 @@ def test_written_lines_fall_into_one_split_each(written: WrittenFamily) -> None:
     for split, prompts in found.items():
         assert {split_of("lines", prompt.rstrip()) for prompt in prompts} == {split}
         for depth in DEPTHS:
-            drawn = [written.sample(depth, np.random.default_rng(seed), split=split) for seed in range(20)]
+            drawn = [
+                written.sample(depth, np.random.default_rng(seed), split=split)
+                for seed in range(20)
+            ]
             assert drawn == [
-                written.sample(depth, np.random.default_rng(seed), split=split) for seed in range(20)
+                written.sample(depth, np.random.default_rng(seed), split=split)
+                for seed in range(20)
             ]
             assert {item.payload for item in drawn} <= prompts
             assert {item.depth for item in drawn} == {depth}

@@ -1,4 +1,5 @@
-"""Words typed at the command line, in this process: a whole host, real files, the real exit code."""
+"""Words typed at the command line, in this process: a whole host, real files, the real exit
+code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A calibration finds what was made sick on purpose, and a healthy one goes on as if it had never stopped."""
+"""A calibration finds what was made sick on purpose, and a healthy one goes on as if it had never
+stopped."""
 
 from __future__ import annotations
 
@@ -48,13 +49,20 @@ def verdict(folder: Path) -> dict[str, Any]:
 
 SICK = {
     "learning rate too high": ["strategy.learning_rate=0.5"],
-    "everyone starves": ["economy.base=100", "economy.slope=0", "economy.lowest=0", "economy.highest=100"],
+    "everyone starves": [
+        "economy.base=100",
+        "economy.slope=0",
+        "economy.lowest=0",
+        "economy.highest=100",
+    ],
     "nobody solves code.scream": ["tasks.families=[math.add,string.sort,code.scream]"],
 }
 
 
 @pytest.mark.parametrize("name", SICK)
-def test_what_is_sick_on_purpose_is_said_in_words(symbiont: Symbiont, tmp_path: Path, name: str) -> None:
+def test_what_is_sick_on_purpose_is_said_in_words(
+    symbiont: Symbiont, tmp_path: Path, name: str
+) -> None:
     folder = tmp_path / "run"
     said = symbiont("calibrate", "demo", *SICK[name], "--out", folder)
     assert said.code == 4
@@ -68,7 +76,9 @@ def test_what_is_sick_on_purpose_is_said_in_words(symbiont: Symbiont, tmp_path: 
 
 
 @pytest.mark.parametrize("preset", ["demo", "demo_single", "demo_frozen"])
-def test_the_demo_and_its_controls_are_healthy(symbiont: Symbiont, tmp_path: Path, preset: str) -> None:
+def test_the_demo_and_its_controls_are_healthy(
+    symbiont: Symbiont, tmp_path: Path, preset: str
+) -> None:
     said = symbiont("calibrate", preset, "--full", 30, "--out", tmp_path / "run")
     assert said.code == 0, said.err
     assert "healthy after 30 generations" in said.out
@@ -118,8 +128,18 @@ def test_typed_again_it_finds_its_own_folder(
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_sick_run_stays_where_it_is_and_can_go_on_all_the_same(symbiont: Symbiont, tmp_path: Path) -> None:
-    words = ["calibrate", "demo", *SMALL, *SICK["everyone starves"], "--out", tmp_path / "run", "--quiet"]
+def test_a_sick_run_stays_where_it_is_and_can_go_on_all_the_same(
+    symbiont: Symbiont, tmp_path: Path
+) -> None:
+    words = [
+        "calibrate",
+        "demo",
+        *SMALL,
+        *SICK["everyone starves"],
+        "--out",
+        tmp_path / "run",
+        "--quiet",
+    ]
     for _ in range(2):
         said = symbiont(*words)
         assert (said.code, said.out) == (4, "")
@@ -152,7 +172,9 @@ main()
 
 
 @pytest.mark.usefixtures("toy")
-@pytest.mark.parametrize("at", [3, 9, 10])  # within the calibration, in its last generation, and after it
+@pytest.mark.parametrize(
+    "at", [3, 9, 10]
+)  # within the calibration, in its last generation, and after it
 def test_ctrl_c_is_safe_wherever_it_comes(symbiont: Symbiont, tmp_path: Path, at: int) -> None:
     words = ["calibrate", "demo", *SMALL, "--full", "12", "--out"]
     assert symbiont(*words, tmp_path / "whole", "-q").code == 0
@@ -182,7 +204,9 @@ def test_a_signal_from_outside_is_obeyed(tmp_path: Path) -> None:
         "--out",
         tmp_path / "run",
     ]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
         assert child.stdout is not None
         assert any(line.startswith("generation") for line in child.stdout)  # it lives
         child.send_signal(signal.SIGINT)
@@ -190,7 +214,9 @@ def test_a_signal_from_outside_is_obeyed(tmp_path: Path) -> None:
     assert child.returncode == 130
     assert "go on with: symbiont calibrate demo" in err
     ended = [
-        one for one in read_events(tmp_path / "run" / "events.jsonl") if isinstance(one, GenerationEnded)
+        one
+        for one in read_events(tmp_path / "run" / "events.jsonl")
+        if isinstance(one, GenerationEnded)
     ]
     done = json.loads((tmp_path / "run" / "state.json").read_text())["generation"]
     assert done == len(ended)
@@ -213,7 +239,10 @@ def test_the_final_holdout_is_answered_once(symbiont: Symbiont, tmp_path: Path) 
         (["dmo"], "did you mean 'demo'?"),
         (["demo", "run.generations=4"], "set them with --generations and --full"),
         (["demo", "run.train_flops=1e9"], "set them with --generations and --full"),
-        (["demo", "--generations", "8", "--full", "4"], "expected at most --full, which is 4, got 8"),
+        (
+            ["demo", "--generations", "8", "--full", "4"],
+            "expected at most --full, which is 4, got 8",
+        ),
         (["demo", "host.model=/no/such/host"], "found no folder '/no/such/host'"),
         (["demo", "run.final_holdout=/no/such/file"], "cannot read questions from /no/such/file"),
     ],
@@ -254,7 +283,9 @@ def test_make_types_the_command() -> None:
         text=True,
         check=True,
     )
-    (typed,) = [line for line in said.stdout.splitlines() if "/symbiont " in line]  # make may say more
+    (typed,) = [
+        line for line in said.stdout.splitlines() if "/symbiont " in line
+    ]  # make may say more
     assert typed.split("/symbiont ")[1].replace("'", "").split() == [
         *("calibrate", "base", "--generations", "5", "--full", "20", "--out", "here"),
         *("seed=3", "run.checkpoint_every=2", "host.device=cuda"),

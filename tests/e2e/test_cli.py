@@ -17,7 +17,7 @@ import pytest
 
 from hosts import make_host
 from said import Symbiont
-from symbiont_ecology.cli.live import Brake
+from symbiont_ecology.cli.run import Brake
 from symbiont_ecology.config import load_config, presets
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.evaluation.shifts import SHIFTS
@@ -102,13 +102,18 @@ def test_the_single_control_of_the_demo_differs_in_its_strategy_alone() -> None:
     assert {key for key in ecology if ecology[key] != single[key]} == {"strategy"}
 
 
-def test_an_extended_run_equals_a_long_one(symbiont: Symbiont, small: list[str], tmp_path: Path) -> None:
+def test_an_extended_run_equals_a_long_one(
+    symbiont: Symbiont, small: list[str], tmp_path: Path
+) -> None:
     said = symbiont("run", "demo", *small, "run.generations=2", "--out", tmp_path / "short")
     assert said.code == 0
     assert said.out.count("alive") == 2
     assert f"symbiont resume {tmp_path / 'short'}" in said.out
     assert symbiont("resume", tmp_path / "short", "run.generations=3", "--quiet").code == 0
-    assert symbiont("run", "demo", *small, "run.generations=3", "--out", tmp_path / "long", "-q").code == 0
+    assert (
+        symbiont("run", "demo", *small, "run.generations=3", "--out", tmp_path / "long", "-q").code
+        == 0
+    )
     assert books(tmp_path / "short") == books(tmp_path / "long")
 
 
@@ -153,8 +158,12 @@ def test_a_second_ctrl_c_stops_at_once() -> None:
             signal.raise_signal(signal.SIGINT)
 
 
-def test_a_full_disk_loses_nothing(symbiont: Symbiont, small: list[str], lived: Path, tmp_path: Path) -> None:
-    limit = (lived / "events.jsonl").stat().st_size - 100  # bytes that a file may have: the log fills up
+def test_a_full_disk_loses_nothing(
+    symbiont: Symbiont, small: list[str], lived: Path, tmp_path: Path
+) -> None:
+    limit = (
+        lived / "events.jsonl"
+    ).stat().st_size - 100  # bytes that a file may have: the log fills up
     said = subprocess.run(
         [*COMMAND, "run", "demo", *small, "--out", tmp_path / "run", "-q"],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
@@ -188,7 +197,10 @@ def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
         (["run", "demo", "host.slots=many"], "host.slots: expected a valid integer, got 'many'"),
         (["run", "demo", "seed"], "expected key.subkey=value"),
         (["run", "demo", "host.model=/no/such/host"], "found no folder '/no/such/host'"),
-        (["run", "demo", "run.final_holdout=/no/such/file"], "cannot read questions from /no/such/file"),
+        (
+            ["run", "demo", "run.final_holdout=/no/such/file"],
+            "cannot read questions from /no/such/file",
+        ),
         (["evaluate"], "expected either a run folder or --adapter"),
         (["evaluate", "--adapter", "/no/such/adapter"], "expected --holdout FILE"),
         (
@@ -201,14 +213,21 @@ def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
             "--holdout: expected no --shift beside it",
         ),
         (["evaluate", "x", "--selection-max-samples", "3"], "expected --selection FILE beside it"),
-        (["evaluate", "x", "--again", "--json", "-"], "--again: expected nothing but --host, got --json"),
+        (
+            ["evaluate", "x", "--again", "--json", "-"],
+            "--again: expected nothing but --host, got --json",
+        ),
         (["list", "operaters"], "did you mean 'operators'?"),
         (["explain", "strategies", "ecolgy"], "did you mean 'ecology'?"),
         (["explain", "strategies"], "expected a name too"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
-    symbiont: Symbiont, words: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    symbiont: Symbiont,
+    words: list[str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     said = symbiont(*words)
@@ -224,7 +243,9 @@ def test_candidates_are_not_chosen_on_the_questions_of_their_exam(
     other = {**question, "prompt": "math.add: 1+2\n", "target": "=3"}
     for name, some in (("exam", [question]), ("selection", [other, question])):
         (tmp_path / name).write_text("\n".join(map(json.dumps, some)))
-    said = symbiont("evaluate", lived, "--holdout", tmp_path / "exam", "--selection", tmp_path / "selection")
+    said = symbiont(
+        "evaluate", lived, "--holdout", tmp_path / "exam", "--selection", tmp_path / "selection"
+    )
     assert said.code == 2
     assert "expected other questions than those that are asked, got 1 of them" in said.error
 
@@ -235,7 +256,9 @@ def test_a_run_that_exists_is_not_started_again(symbiont: Symbiont, lived: Path)
     assert f"symbiont resume {lived}" in said.error
 
 
-def test_resume_refuses_to_change_what_a_run_is(symbiont: Symbiont, lived: Path, tmp_path: Path) -> None:
+def test_resume_refuses_to_change_what_a_run_is(
+    symbiont: Symbiont, lived: Path, tmp_path: Path
+) -> None:
     assert "can only change run.generations" in symbiont("resume", lived, "seed=4").error
     assert "no run in" in symbiont("resume", tmp_path / "nothing").error
 
@@ -245,7 +268,9 @@ def test_evaluate_leaves_the_run_alone_and_a_line_behind(
     symbiont: Symbiont, copied: Path, tmp_path: Path, routing: str
 ) -> None:
     before = books(copied)
-    said = symbiont("evaluate", copied, "--per-cell", 3, "--routing", routing, "--json", tmp_path / "e.json")
+    said = symbiont(
+        "evaluate", copied, "--per-cell", 3, "--routing", routing, "--json", tmp_path / "e.json"
+    )
     assert said.code == 0
     assert "all" in said.out
     record = json.loads((tmp_path / "e.json").read_text())
@@ -262,15 +287,20 @@ def test_evaluate_leaves_the_run_alone_and_a_line_behind(
     assert len(record["items"]) == record["questions"] == 6
     assert sum(record["choices"].values()) == 6
     assert set(record["items"][0]) == {
-        *("id", "family", "depth", "shift", "who", "reply", "target", "right", "flops"),
+        *("id", "family", "depth", "shift", "who", "reply", "target", "right", "flops")
     }
-    lines = {one["asked"]["routing"]: one for one in map(json.loads, (copied / "evaluations.jsonl").open())}
+    lines = {
+        one["asked"]["routing"]: one
+        for one in map(json.loads, (copied / "evaluations.jsonl").open())
+    }
     assert set(lines) == set(record["systems"])
     assert lines[routing]["accuracy"] == record["accuracy"]
     assert books(copied) == before
 
 
-def test_json_on_stdout_is_nothing_but_json(symbiont: Symbiont, copied: Path, holdout: Path) -> None:
+def test_json_on_stdout_is_nothing_but_json(
+    symbiont: Symbiont, copied: Path, holdout: Path
+) -> None:
     said = symbiont("evaluate", copied, "--holdout", holdout, "--json", "-")
     assert [item["id"] for item in json.loads(said.out)["items"]] == ["a", f"{holdout} line 2"]
     assert "trivia" in said.err
@@ -288,10 +318,16 @@ def test_a_run_ends_with_its_final_holdout(
     symbiont: Symbiont, small: list[str], tmp_path: Path, holdout: Path
 ) -> None:
     last = f"run.final_holdout={holdout}"
-    assert symbiont("run", "demo", *small, last, "run.generations=1", "--out", tmp_path / "run").code == 0
+    assert (
+        symbiont("run", "demo", *small, last, "run.generations=1", "--out", tmp_path / "run").code
+        == 0
+    )
     (line,) = (tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()
     assert json.loads(line)["questions"] == 2
-    assert symbiont("run", "demo", *small, "run.generations=1", "--out", tmp_path / "without").code == 0
+    assert (
+        symbiont("run", "demo", *small, "run.generations=1", "--out", tmp_path / "without").code
+        == 0
+    )
     assert books(tmp_path / "run") == books(tmp_path / "without")
     again = symbiont("evaluate", tmp_path / "run", "--again")
     assert again.code == 0
@@ -308,7 +344,9 @@ def test_evaluate_refuses_another_host_and_another_word(
     assert "expected one of host, single" in symbiont("evaluate", lived, "--routing", "best").error
 
 
-def test_a_holdout_line_without_target_is_named(symbiont: Symbiont, lived: Path, holdout: Path) -> None:
+def test_a_holdout_line_without_target_is_named(
+    symbiont: Symbiont, lived: Path, holdout: Path
+) -> None:
     with holdout.open("a") as file:
         file.write('{"prompt": "x", "family": "math.add", "depth": "short"}\n')
     said = symbiont("evaluate", lived, "--holdout", holdout)
@@ -420,7 +458,15 @@ def test_the_demo_compares_three_systems_and_goes_on(
 
 
 def test_an_interrupted_demo_says_how_it_goes_on(small: list[str], tmp_path: Path) -> None:
-    words = ["demo", *small, "run.generations=100000", "--out", tmp_path / "demo", "--per-cell", "3"]
+    words = [
+        "demo",
+        *small,
+        "run.generations=100000",
+        "--out",
+        tmp_path / "demo",
+        "--per-cell",
+        "3",
+    ]
     err = interrupted(words)
     assert "go on with: symbiont demo seed=0 " in err
     assert f"run.generations=100000 --out {tmp_path / 'demo'} --per-cell 3\n" in err
@@ -435,7 +481,9 @@ def test_a_folder_that_cannot_be_written_is_one_line(
 
 
 def test_bench_tells_what_a_population_costs(symbiont: Symbiont, host: Path) -> None:
-    said = symbiont("bench", host, "--organelles", "1,3", "--rows", "2", "--turns", "1", "--json", "-")
+    said = symbiont(
+        "bench", host, "--organelles", "1,3", "--rows", "2", "--turns", "1", "--json", "-"
+    )
     told = json.loads(said.out)
     assert [one["organelles"] for one in told["seconds"]] == [1, 3]
     assert all(value > 0 for one in told["seconds"] for value in one.values())

@@ -14,12 +14,12 @@ import pytest
 
 from ablated import made_up
 from said import Said
-from symbiont_ecology.analysis.ablation import render, results_file
+from symbiont_ecology.analysis.ablation import render_ablation, results_file
 from symbiont_ecology.analysis.pack import write_index, write_pack
 from symbiont_ecology.engine.build import build_host
-from symbiont_ecology.evaluation.jobs import carry_out
-from symbiont_ecology.evaluation.protocol import Arm, Protocol
-from symbiont_ecology.evaluation.suite import reported_jobs
+from symbiont_ecology.experiments.jobs import run_job
+from symbiont_ecology.experiments.protocol import Arm, Protocol
+from symbiont_ecology.experiments.suite import reported_jobs
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "docs_check.py"
 Check = Callable[..., Said]
@@ -43,7 +43,7 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     place, host = tmp_path_factory.mktemp("suite"), build_host(protocol.config("single", 1, 0))
     jobs = reported_jobs(protocol, {"single": {"0.5": 0, "1": 0}})
-    rows = [carry_out(job, protocol, place, lambda: False, host) for job in jobs]
+    rows = [run_job(job, protocol, place, lambda: False, host) for job in jobs]
     home = tmp_path_factory.mktemp("packs")
     write_pack(home / "tiny", protocol.model_dump(mode="json"), rows, {"chosen": {}, "sweep": []})
     write_index(home)
@@ -63,7 +63,9 @@ def mark(words: str, value: str = "", pack: str = "tiny") -> str:
 
 
 @pytest.fixture
-def check(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Check:
+def check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Check:
     """Runs the script in this process, on the checkout in ``tmp_path``."""
 
     def run(*words: str) -> Said:
@@ -155,7 +157,9 @@ def test_a_quotation_that_leads_nowhere_is_one_line(root: Path, check: Check) ->
     page.write_text(text)
     said = check("--fill")
     assert said.code == 1
-    for number, (line, message) in enumerate(zip(said.err.splitlines(), WRONG.values(), strict=True), 1):
+    for number, (line, message) in enumerate(
+        zip(said.err.splitlines(), WRONG.values(), strict=True), 1
+    ):
         assert line.startswith(f"{page}:{number}: expected ")
         assert message in line
     assert page.read_text() == text
@@ -163,7 +167,9 @@ def test_a_quotation_that_leads_nowhere_is_one_line(root: Path, check: Check) ->
 
 def test_marks_in_code_are_examples(root: Path, check: Check) -> None:
     excerpt = "<!-- excerpt other -->\nold\n<!-- /excerpt -->\n<!-- excerpt tiny -->"
-    (root / "docs" / "results.md").write_text(f"```\n{mark('seeds.single', '72')}\n{excerpt}\n```\n")
+    (root / "docs" / "results.md").write_text(
+        f"```\n{mark('seeds.single', '72')}\n{excerpt}\n```\n"
+    )
     assert check().code == 0
 
 
@@ -172,7 +178,12 @@ def test_marks_in_code_are_examples(root: Path, check: Check) -> None:
     [
         ("tiny/README.md", "# tiny", "# teeny", "README.md:1: expected # tiny, found # teeny"),
         ("tiny/excerpt.md", "| single |", "| double |", "excerpt.md:4: expected | single |"),
-        ("tiny/summary.json", '"level": 0.05', '"level": 0.5', 'expected "level": 0.05, found "level": 0.5'),
+        (
+            "tiny/summary.json",
+            '"level": 0.05',
+            '"level": 0.5',
+            'expected "level": 0.05, found "level": 0.5',
+        ),
         ("tiny/tuned.json", '"sweep"', '"sweep" ', "for tuned.json, found "),
         ("tiny/protocol.json", "{", "", "found damage: no paper pack can be read"),
         ("README.md", "does it hold?", "it holds", "README.md:5: expected | [tiny]"),
@@ -201,7 +212,7 @@ def test_the_page_of_the_ablations_is_what_its_numbers_make(tmp_path: Path, chec
     (tmp_path / "README.md").write_text("# It is\n")
     page, results = tmp_path / "docs" / "ablations.md", made_up({"helps": {"accuracy": 0.05}})
     results_file(page).parent.mkdir(parents=True)
-    page.write_text(render(results))
+    page.write_text(render_ablation(results))
     assert "expected its numbers in " in check().err
     results_file(page).write_text(json.dumps(results))
     assert check().code == 0

@@ -1,4 +1,5 @@
-"""The examples in docs/extending.md are complete files: they are written to disk and live a run together.
+"""The examples in docs/extending.md are complete files: they are written to disk and live a run
+together.
 
 Other pages are checked for links and commands that lead nowhere.
 """
@@ -67,7 +68,10 @@ def test_the_extension_examples_live_a_run_together(tmp_path: Path) -> None:
         (tmp_path / f"example_{number}.py").write_text(text)
     (tmp_path / "all.yaml").write_text(blocks(page, "yaml")[0])
     done = subprocess.run(
-        [sys.executable, "-c", LIFE, tmp_path, ROOT / "tests"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", LIFE, tmp_path, ROOT / "tests"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
@@ -95,7 +99,9 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_in_pages_exist(page: Path) -> None:
     commands = {
-        command.name or command.callback.__name__ for command in app.registered_commands if command.callback
+        command.name or command.callback.__name__
+        for command in app.registered_commands
+        if command.callback
     }
     text = page.read_text(encoding="utf-8")
     shown = [line for block in blocks(page, "sh") for line in block.splitlines()]
@@ -110,6 +116,10 @@ def test_commands_in_pages_exist(page: Path) -> None:
 def test_running_says_what_every_kind_of_event_means() -> None:
     page = (ROOT / "docs/running.md").read_text(encoding="utf-8")
     table = page.partition("### Events")[2].partition("\n## ")[0]
-    named = [name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in row.split(", ")]
+    named = [
+        name
+        for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+        for name in row.split(", ")
+    ]
     kinds = {name for name, kind in Event.kinds.items() if kind.__module__ == Event.__module__}
     assert sorted(name.strip("`") for name in named) == sorted(kinds)

@@ -1,4 +1,5 @@
-"""The host that ships: an ordinary folder with the abilities, habits and gaps that docs/host.md states."""
+"""The host that ships: an ordinary folder with the abilities, habits and gaps that docs/host.md
+states."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from symbiont_ecology import HostKernel
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.evaluation.biography import biography
-from symbiont_ecology.evaluation.measure import Candidates
+from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.evaluation.run_summary import run_summary
 from symbiont_ecology.events import GenerationEnded, read_events
 from symbiont_ecology.host.loading import EMBEDDED_FOLDER
 from symbiont_ecology.types import HOST_SLOT
@@ -35,8 +36,12 @@ def test_transformers_loads_the_folder_and_answers_as_the_kernel_does(kernel: Ho
     prompt = "math.add: 47+8\n"
     inputs = tokenizer([prompt], return_tensors="pt")
     assert inputs["input_ids"][0, 0] == tokenizer.bos_token_id
-    written = model.generate(**inputs, max_new_tokens=8, do_sample=False)[0, inputs["input_ids"].shape[1] :]
-    assert [tokenizer.decode(written, skip_special_tokens=True)] == kernel.generate([prompt], HOST_SLOT)
+    written = model.generate(**inputs, max_new_tokens=8, do_sample=False)[
+        0, inputs["input_ids"].shape[1] :
+    ]
+    assert [tokenizer.decode(written, skip_special_tokens=True)] == kernel.generate(
+        [prompt], HOST_SLOT
+    )
     text = "any täxt → \x00 round-trips: math.add True"
     assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text
 
@@ -50,7 +55,9 @@ def test_the_folder_is_small_and_is_the_one_that_was_measured(card: dict[str, ob
 def test_habits_ceilings_and_gaps_are_as_designed(card: dict[str, object]) -> None:
     cells = card["cells"]
     assert isinstance(cells, dict)
-    short = {name: cell for name, cell in cells.items() if name.endswith("/short") and "ceiling" in cell}
+    short = {
+        name: cell for name, cell in cells.items() if name.endswith("/short") and "ceiling" in cell
+    }
     assert all(0.05 <= cell["habit"] <= 0.35 for cell in short.values())
     assert all(cell["habit"] == 0 for cell in cells.values() if cell["role"] == "composition")
     ceilings = [cell["ceiling"] for cell in cells.values() if "ceiling" in cell]
@@ -60,7 +67,9 @@ def test_habits_ceilings_and_gaps_are_as_designed(card: dict[str, object]) -> No
 
 
 @pytest.mark.parametrize("preset", ["demo", "demo_single", "demo_frozen"])
-def test_no_kind_of_run_changes_the_hosts_weights(preset: str, kernel: HostKernel, tmp_path: Path) -> None:
+def test_no_kind_of_run_changes_the_hosts_weights(
+    preset: str, kernel: HostKernel, tmp_path: Path
+) -> None:
     before = kernel.fingerprint()
     start(load_config(preset, ["run.generations=2"]), tmp_path / "run", host=kernel)
     assert kernel.fingerprint() == before
@@ -70,17 +79,18 @@ def test_an_ecology_learns_from_verdicts_alone_and_wastes_few_calls(
     kernel: HostKernel, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
-    # What thrift asks is no practice, and most of it comes early in a life: it has tests of its own.
+    # What thrift asks is no practice, and most of it comes early in a life: it has tests of its
+    # own.
     words = ["run.train_flops=3e11", "seed=11", "strategy.mechanisms.thrift=false"]
     start(load_config("demo", words), folder, host=kernel)
-    candidates = Candidates.of_run(folder)
+    candidates = LoadedRun.of_run(folder)
     questions = candidates.questions(15)
 
     def accuracy(routing: str) -> float:
         return candidates.evaluate(questions, kernel, routing).accuracy().estimate
 
     assert accuracy("learned") > accuracy("host") + 0.3
-    life = biography(read_events(folder / "events.jsonl"))
+    life = run_summary(read_events(folder / "events.jsonl"))
     assert life.rollouts <= 1.2 * life.practice
     ended = [e for e in read_events(folder / "events.jsonl") if isinstance(e, GenerationEnded)]
     assert all(event.calls <= 2 for event in ended)

@@ -1,4 +1,5 @@
-"""SIGKILL at random moments, in real processes: resumed, a run ends in the bytes of one that was left alone.
+"""SIGKILL at random moments, in real processes: resumed, a run ends in the bytes of one that was
+left alone.
 
     pytest tests/e2e/test_resume_kill.py --kills 20      # as often as the claim says
 
@@ -45,7 +46,9 @@ def test_a_run_killed_at_random_moments_equals_one_left_alone(tmp_path: Path, ki
     begun = []
     for moment in np.random.default_rng(2).uniform(0, SPAN, size=kills):
         process = launch(folder, generations, PAUSE)
-        with pytest.raises(subprocess.TimeoutExpired):  # else it came to its end, and nothing was killed
+        with pytest.raises(
+            subprocess.TimeoutExpired
+        ):  # else it came to its end, and nothing was killed
             process.wait(timeout=moment)
         process.kill()
         process.communicate()
@@ -53,4 +56,6 @@ def test_a_run_killed_at_random_moments_equals_one_left_alone(tmp_path: Path, ki
         log = folder / "events.jsonl"
         begun.append(log.read_bytes().count(b'"GenerationEnded"') if log.exists() else 0)
     assert finish(folder, generations) == finish(tmp_path / "whole", generations)
-    assert begun[-1] >= kills, f"the kills fell too early to tell anything: after {begun} generations"
+    assert begun[-1] >= kills, (
+        f"the kills fell too early to tell anything: after {begun} generations"
+    )

@@ -73,8 +73,14 @@ def test_every_door_can_be_tried_without_doing_anything(
     before = sorted(tmp_path.rglob("*"))
     for words, expected in (
         (["run_evolution", "demo", "--dry-run"], "nothing was done"),
-        (["run_sft", "--match", "run", "--rates", "0.01,0.02", "--dry-run"], "rates 0.01, 0.02; ranks 1"),
-        (["evaluate_holdout", "run", "--per-cell", "3", "--dry-run"], "questions   6 (3 per cell, in-"),
+        (
+            ["run_sft", "--match", "run", "--rates", "0.01,0.02", "--dry-run"],
+            "rates 0.01, 0.02; ranks 1",
+        ),
+        (
+            ["evaluate_holdout", "run", "--per-cell", "3", "--dry-run"],
+            "questions   6 (3 per cell, in-",
+        ),
         (
             ["generate_grid_datasets", "math.add", "--out", "data", "--dry-run"],
             "would be written: data/train",
@@ -99,7 +105,10 @@ def test_every_door_can_be_tried_without_doing_anything(
             ["evaluate_holdout", "--adapter", "x", "--holdout", "y", "--dry-run"],
             "cannot read questions from y",
         ),
-        (["generate_grid_datasets", "math.ad", "--out", "x", "--dry-run"], "did you mean 'math.add'?"),
+        (
+            ["generate_grid_datasets", "math.ad", "--out", "x", "--dry-run"],
+            "did you mean 'math.add'?",
+        ),
         (["paper_pack", "nowhere", "--dry-run"], "no run in nowhere"),
         (["benchmark_suite", "ci", "--dry-run"], "expected one protocol or --ci, got ci ci"),
     ],

@@ -18,7 +18,7 @@ import pytest
 from said import Symbiont
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.sft import MEASURES, budget_of
+from symbiont_ecology.experiments.sft import BUDGET_UNITS, budget_of
 
 COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
 
@@ -37,13 +37,19 @@ def swept(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_a_budget_is_what_the_run_spent(symbiont: Symbiont, lived: Path) -> None:
-    train = checkpoint.load(lived).spent
-    before = {measure: budget_of(lived, measure).amount for measure in MEASURES}
+    train = checkpoint.load_state(lived).spent
+    before = {measure: budget_of(lived, measure).amount for measure in BUDGET_UNITS}
     assert before["train_flops"] == before["total_flops"] == train.flops
     assert before["train_tokens"] == before["total_tokens"] == train.tokens > 0
     assert before["wall_clock_seconds"] > 0
     symbiont(
-        "data", "base", "--out", lived / "data", "--per-cell", "2", "tasks.families=[math.add,word.count]"
+        "data",
+        "base",
+        "--out",
+        lived / "data",
+        "--per-cell",
+        "2",
+        "tasks.families=[math.add,word.count]",
     )
     said = symbiont(
         "evaluate",
@@ -56,7 +62,7 @@ def test_a_budget_is_what_the_run_spent(symbiont: Symbiont, lived: Path) -> None
         "single",
     )
     assert said.code == 0, said.err
-    after = {measure: budget_of(lived, measure).amount for measure in MEASURES}
+    after = {measure: budget_of(lived, measure).amount for measure in BUDGET_UNITS}
     assert after["train_flops"] == before["train_flops"]
     assert after["total_flops"] > before["total_flops"]
     assert after["total_tokens"] > before["total_tokens"]
@@ -103,15 +109,21 @@ def test_sft_spends_what_it_is_matched_with_and_exports_its_best(
 def test_a_killed_sft_goes_on_and_ends_with_the_same_adapter(lived: Path, tmp_path: Path) -> None:
     words = ["sft", "--match", lived, "--rates", "0.01,0.03", "--per-cell", "2", "--amount", "3e10"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run([*COMMAND, *map(str, words), "--out", whole], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [*COMMAND, *map(str, words), "--out", whole], check=True, stdout=subprocess.DEVNULL
+    )
     for seconds in (5.0, 6.5):
         process = subprocess.Popen(
-            [*COMMAND, *map(str, words), "--out", killed], start_new_session=True, stdout=subprocess.DEVNULL
+            [*COMMAND, *map(str, words), "--out", killed],
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
         )
         time.sleep(seconds)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    subprocess.run([*COMMAND, *map(str, words), "--out", killed], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [*COMMAND, *map(str, words), "--out", killed], check=True, stdout=subprocess.DEVNULL
+    )
     assert swept(killed) == swept(whole)
     for one in ("adapter_model.safetensors", "adapter_config.json"):
         assert (killed / "adapter" / one).read_bytes() == (whole / "adapter" / one).read_bytes()
@@ -120,7 +132,19 @@ def test_a_killed_sft_goes_on_and_ends_with_the_same_adapter(lived: Path, tmp_pa
 def test_a_wider_sft_adapter_can_be_compared_with_a_run(
     symbiont: Symbiont, lived: Path, tmp_path: Path
 ) -> None:
-    words = ["sft", "--match", lived, "--ranks", 3, "--rates", "0.01", "--per-cell", 2, "--amount", "2e9"]
+    words = [
+        "sft",
+        "--match",
+        lived,
+        "--ranks",
+        3,
+        "--rates",
+        "0.01",
+        "--per-cell",
+        2,
+        "--amount",
+        "2e9",
+    ]
     assert symbiont(*words, "--out", tmp_path / "sft").code == 0
     run = tmp_path / "run"
     shutil.copytree(lived, run)
@@ -132,11 +156,23 @@ def test_a_wider_sft_adapter_can_be_compared_with_a_run(
     assert re.search(r"adapter: .* the same", said.out)
 
 
-def test_sft_learns_from_a_file(symbiont: Symbiont, host: Path, small: list[str], tmp_path: Path) -> None:
+def test_sft_learns_from_a_file(
+    symbiont: Symbiont, host: Path, small: list[str], tmp_path: Path
+) -> None:
     data = tmp_path / "lines.jsonl"
     rows = [{"prompt": f"say {number}", "completion": f"<{number}>"} for number in range(60)]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = ["sft", "base", f"host.model={host}", "--amount", "2e9", "--data", data, "--rates", "0.01"]
+    words = [
+        "sft",
+        "base",
+        f"host.model={host}",
+        "--amount",
+        "2e9",
+        "--data",
+        data,
+        "--rates",
+        "0.01",
+    ]
     said = symbiont(*words, "--per-cell", 3, "--out", tmp_path / "sft")
     assert said.code == 0, said.err
     assert (tmp_path / "sft" / "adapter" / "adapter_model.safetensors").exists()
@@ -193,7 +229,9 @@ def test_a_mistake_is_one_line(words: list[str], message: str, symbiont: Symbion
     assert message in said.error
 
 
-def test_a_folder_of_another_sweep_is_refused(symbiont: Symbiont, host: Path, tmp_path: Path) -> None:
+def test_a_folder_of_another_sweep_is_refused(
+    symbiont: Symbiont, host: Path, tmp_path: Path
+) -> None:
     words = [
         "sft",
         "base",

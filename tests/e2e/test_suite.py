@@ -1,4 +1,5 @@
-"""A suite in real processes: killed and resumed it leaves what one left alone leaves; and its pack."""
+"""A suite in real processes: killed and resumed it leaves what one left alone leaves; and its
+pack."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ import pytest
 
 from hosts import add_chat_template, make_host
 from said import Symbiont
-from symbiont_ecology.cli.stages import PARTS, lines
-from symbiont_ecology.cli.study import usual_workers
+from symbiont_ecology.cli.compare import usual_workers
+from symbiont_ecology.cli.progress import PARTS, print_lines
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.evaluation.jobs import Job
-from symbiont_ecology.evaluation.protocol import load_protocol, protocols
-from symbiont_ecology.evaluation.suite import check_protocol, claim
+from symbiont_ecology.experiments.jobs import Job
+from symbiont_ecology.experiments.protocol import load_protocol, protocols
+from symbiont_ecology.experiments.suite import check_protocol, claim_folder
 
 COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
 TINY = """
@@ -70,7 +71,10 @@ def suite(protocol: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def outcomes(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("outcome.json"))}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("outcome.json"))
+    }
 
 
 def books(folder: Path) -> dict[str, bytes]:
@@ -124,12 +128,20 @@ def test_an_outcome_holds_every_answer_and_what_was_spent(suite: Path) -> None:
         assert set(bits) == {"in-distribution", "shared-families", "retention"}
         assert {len(text) for cells in bits.values() for text in cells.values()} == {4}
         budget = outcome["budget"] * 4e9
-        assert abs(outcome["train"]["flops"] / budget - 1) < 0.03  # a lesson is a large part of so little
+        assert (
+            abs(outcome["train"]["flops"] / budget - 1) < 0.03
+        )  # a lesson is a large part of so little
         is_whole = outcome["budget"] == 1 and outcome["arm"] == "sft"
         assert ("learned" in outcome["systems"]) == (is_whole or outcome["arm"] == "single")
     for path in (suite / "flip").rglob("outcome.json"):
         outcome = json.loads(path.read_text())
-        assert [leg["phase"] for leg in outcome["legs"]] == ["before", "flipped", "flipped", "back", "back"]
+        assert [leg["phase"] for leg in outcome["legs"]] == [
+            "before",
+            "flipped",
+            "flipped",
+            "back",
+            "back",
+        ]
         assert len(outcome["families"]) == 1
     tuned = json.loads((suite / "tuned.json").read_text())
     assert len(tuned["sweep"]) == 2 * 2 * 2  # arms, options, budgets
@@ -167,7 +179,9 @@ def test_a_pack_whose_inputs_were_changed_is_not_made_again(
     assert "is not the file that manifest.json names" in said.error
 
 
-def test_a_page_that_is_none_of_ours_is_left_alone(suite: Path, symbiont: Symbiont, tmp_path: Path) -> None:
+def test_a_page_that_is_none_of_ours_is_left_alone(
+    suite: Path, symbiont: Symbiont, tmp_path: Path
+) -> None:
     (tmp_path / "README.md").write_text("keep me")
     assert symbiont("pack", suite, "--out", tmp_path / "mine").code == 0
     assert (tmp_path / "README.md").read_text() == "keep me"
@@ -235,7 +249,9 @@ def test_a_mistake_in_a_protocol_is_one_line_before_anything_runs(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_plan_of_a_suite_can_be_read_without_doing_it(symbiont: Symbiont, protocol: Path) -> None:
+def test_the_plan_of_a_suite_can_be_read_without_doing_it(
+    symbiont: Symbiont, protocol: Path
+) -> None:
     said = symbiont("suite", protocol, "--dry-run")
     assert said.code == 0
     assert "8 to tune, 12 to report" in said.out
@@ -252,9 +268,9 @@ def test_a_changed_protocol_is_another_one(protocol: Path, tmp_path: Path) -> No
     assert other.set == (*plain.set, "host.rank=3")
     assert other.config("single", 1, 0).host.rank == 3
     assert len({plain.digest, fewer.digest, other.digest}) == 3
-    claim(plain, tmp_path / "suite")
+    claim_folder(plain, tmp_path / "suite")
     with pytest.raises(RunError, match="another protocol"):
-        claim(fewer, tmp_path / "suite")
+        claim_folder(fewer, tmp_path / "suite")
 
 
 @pytest.mark.parametrize(
@@ -274,11 +290,18 @@ def test_a_changed_protocol_is_another_one(protocol: Path, tmp_path: Path) -> No
         (["ci", "arms.host={about: x}"], "is the bare host"),
         (["ci", "flip={at: 2, back: 1, extra: [0, 1]}"], "expected at least at + the last extra"),
         (["ci", "flip={at: 1, back: 2, extra: [0]}"], "expected 0 and rising numbers"),
-        (["ci", "arms.single.set=[strategy.kind=single, tasks.style=wording]"], "expected the tasks of"),
+        (
+            ["ci", "arms.single.set=[strategy.kind=single, tasks.style=wording]"],
+            "expected the tasks of",
+        ),
     ],
 )
 def test_a_mistake_in_a_change_is_one_line(
-    symbiont: Symbiont, words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    symbiont: Symbiont,
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     said = symbiont("suite", *words)
@@ -287,11 +310,17 @@ def test_a_mistake_in_a_change_is_one_line(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(symbiont: Symbiont, tmp_path: Path) -> None:
+def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(
+    symbiont: Symbiont, tmp_path: Path
+) -> None:
     host = add_chat_template(make_host(tmp_path / "host", layers=2))
     folder = tmp_path / "suite"
     size = ["seeds=[0]", "tuning_seeds=[9]", "budgets=[1]", "unit_flops=1e9"]
-    size += ["per_cell=1", "tuning_per_cell=1", "arms.single-wide.set=[strategy.kind=single, host.rank=26]"]
+    size += [
+        "per_cell=1",
+        "tuning_per_cell=1",
+        "arms.single-wide.set=[strategy.kind=single, host.rank=26]",
+    ]
     changes = [f"host.model={host}", "host.device=cpu", "host.dtype=float32", "host.rank=2"]
     added = [word for change in changes for word in ("--set", change)]
     command = [*COMMAND, "suite", "paper-qwen3", *size, *added, "--out", folder, "--workers", "2"]
@@ -336,7 +365,9 @@ def test_the_arms_of_the_papers_protocols_are_those_of_the_embedded_one() -> Non
 def test_the_ci_protocol_ends_with_a_table_and_a_summary(tmp_path: Path) -> None:
     tiny = ["seeds=[0]", "unit_flops=2e9", "per_cell=2", "--set", "tasks.families=[math.add]"]
     command = [*COMMAND, "suite", "--ci", *tiny, "--out", tmp_path / "ci", "--json"]
-    said = subprocess.run([*command, tmp_path / "ci.json"], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [*command, tmp_path / "ci.json"], capture_output=True, text=True, check=True
+    )
     for word in ("ROI", "right, %", "ecology minus, points", f"complete: {tmp_path / 'ci'}"):
         assert word in said.stdout
     summary = json.loads((tmp_path / "ci.json").read_text())
@@ -377,7 +408,9 @@ def test_a_suite_or_a_pack_is_packed_alone(suite: Path, symbiont: Symbiont, tmp_
     for first in (suite, tmp_path / "tiny"):
         said = symbiont("pack", first, tmp_path / "other")
         assert said.code == 2
-        assert f"expected one suite, one pack or runs, got {first} {tmp_path / 'other'}" in said.error
+        assert (
+            f"expected one suite, one pack or runs, got {first} {tmp_path / 'other'}" in said.error
+        )
 
 
 def test_runs_and_packs_can_be_looked_at_without_asking(
@@ -398,9 +431,11 @@ def test_runs_and_packs_can_be_looked_at_without_asking(
     assert not list(tmp_path.iterdir())
 
 
-def test_without_a_terminal_a_suite_says_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_a_suite_says_a_line_now_and_then(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     job = Job("main", "single", 0, 1.0)
-    done = lines("arms", 400)
+    done = print_lines("arms", 400)
     for _ in range(100):  # by an earlier suite
         done(job, 0.0)
     assert not capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""The arms of a comparison: what each sees, what each spends, and how the world changes under all of them."""
+"""The arms of a comparison: what each sees, what each spends, and how the world changes under all
+of them."""
 
 from __future__ import annotations
 
@@ -12,9 +13,17 @@ from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.measure import Candidates
-from symbiont_ecology.events import Acted, Born, GenerationEnded, Learned, Quarantined, Retired, read_events
-from symbiont_ecology.plasticity import Lived, plasticities
+from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.events import (
+    Acted,
+    Born,
+    GenerationEnded,
+    Learned,
+    Quarantined,
+    Retired,
+    read_events,
+)
+from symbiont_ecology.learning import Experience, learning_rules
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks import task_families
 from symbiont_ecology.tasks.splits import split_of
@@ -42,7 +51,7 @@ def live(folder: Path, host: ToyHost | None = None, **changes: Any) -> list[Any]
 
 
 def accuracy(folder: Path, routing: str) -> float:
-    candidates = Candidates.of_run(folder)
+    candidates = LoadedRun.of_run(folder)
     return candidates.evaluate(candidates.questions(25), ToyHost(), routing).accuracy().estimate
 
 
@@ -65,7 +74,11 @@ def test_a_lesson_is_the_whole_gold_answer_and_its_end(tmp_path: Path) -> None:
     (learned, *_) = [
         e for e in live(tmp_path / "run", generations=1, **ARMS["sft"]) if isinstance(e, Learned)
     ]
-    asked = [e for e in read_events(tmp_path / "run/events.jsonl") if isinstance(e, Acted) and e.id != HOST]
+    asked = [
+        e
+        for e in read_events(tmp_path / "run/events.jsonl")
+        if isinstance(e, Acted) and e.id != HOST
+    ]
     golds = [
         task_families.build(family).item(payload, "short").answer
         for event in asked
@@ -78,9 +91,9 @@ def test_a_lesson_is_the_whole_gold_answer_and_its_end(tmp_path: Path) -> None:
 def test_only_a_rule_that_says_so_is_given_gold_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Lived] = []
+    seen: list[Experience] = []
     for name in ("policy_gradient", "expert_iteration"):
-        rule = plasticities[name]
+        rule = learning_rules[name]
         learn = rule.learn
         monkeypatch.setattr(
             rule, "learn", lambda self, lived, learn=learn: seen.append(lived) or learn(self, lived)
@@ -88,7 +101,9 @@ def test_only_a_rule_that_says_so_is_given_gold_answers(
         live(tmp_path / name, generations=2, strategy=SINGLE, plasticity=name)
     assert seen
     assert all(lived.golds == () for lived in seen)
-    assert [name for name in plasticities.names() if plasticities[name].sees_gold] == ["supervised"]
+    assert [name for name in learning_rules.names() if learning_rules[name].sees_gold] == [
+        "supervised"
+    ]
 
 
 def test_no_rollouts_and_a_rule_that_needs_them_are_refused(tmp_path: Path) -> None:
@@ -114,14 +129,14 @@ def test_independent_learners_keep_to_their_families_and_never_breed(tmp_path: P
 
 def test_fewer_learners_than_families_share_them_out(tmp_path: Path) -> None:
     live(tmp_path / "run", generations=2, strategy={**SINGLE, "kind": "independent", "learners": 2})
-    assert len(checkpoint.load(tmp_path / "run").population) == 2
+    assert len(checkpoint.load_state(tmp_path / "run").population) == 2
 
 
 def test_a_niche_whose_learner_met_a_nan_is_founded_anew(tmp_path: Path) -> None:
     strategy = {**SINGLE, "kind": "independent"}
     events = live(tmp_path / "run", ToyHost(poison={2: 1}), generations=6, strategy=strategy)
     assert len([event for event in events if isinstance(event, Quarantined)]) == 1
-    state = checkpoint.load(tmp_path / "run")
+    state = checkpoint.load_state(tmp_path / "run")
     assert sorted(o.genome.traits["niche"] for o in state.population.values()) == [0, 1, 2, 3]
 
 
@@ -130,9 +145,13 @@ def test_a_niche_whose_learner_met_a_nan_is_founded_anew(tmp_path: Path) -> None
 
 @every_arm
 @pytest.mark.parametrize("part", [0.3, 1.0])
-def test_every_arm_meets_its_budget_within_two_percent(arm: str, part: float, tmp_path: Path) -> None:
+def test_every_arm_meets_its_budget_within_two_percent(
+    arm: str, part: float, tmp_path: Path
+) -> None:
     probe = start(
-        toy_config(generations=20, families=FAMILIES, **ARMS["single"]), tmp_path / "probe", host=ToyHost()
+        toy_config(generations=20, families=FAMILIES, **ARMS["single"]),
+        tmp_path / "probe",
+        host=ToyHost(),
     )
     budget = part * probe.state.spent.flops
     config = toy_config(generations=100_000, families=FAMILIES, train_flops=budget, **ARMS[arm])
@@ -143,14 +162,18 @@ def test_every_arm_meets_its_budget_within_two_percent(arm: str, part: float, tm
 def test_a_budget_may_grow_and_is_met_again(tmp_path: Path) -> None:
     config = toy_config(generations=100_000, train_flops=1e8, strategy=SINGLE)
     start(config, tmp_path / "run", host=ToyHost())
-    spent = resume(tmp_path / "run", overrides=["run.train_flops=1.5e8"], host=ToyHost()).state.spent.flops
+    spent = resume(
+        tmp_path / "run", overrides=["run.train_flops=1.5e8"], host=ToyHost()
+    ).state.spent.flops
     assert 0.98 * 1.5e8 <= spent <= 1.02 * 1.5e8
 
 
 # Changes of the world.
 
 
-def flipping(at: float, back: float | None, families: tuple[str, ...] = FAMILIES[:2], **changes: Any) -> Any:
+def flipping(
+    at: float, back: float | None, families: tuple[str, ...] = FAMILIES[:2], **changes: Any
+) -> Any:
     config = toy_config(families=FAMILIES, **changes)
     flip = Flip(families=families, at_flops=at, back_flops=back)
     return config.model_copy(update={"tasks": config.tasks.model_copy(update={"flip": flip})})
@@ -158,10 +181,16 @@ def flipping(at: float, back: float | None, families: tuple[str, ...] = FAMILIES
 
 def test_a_flip_changes_what_is_right_between_its_moments_and_nothing_else(tmp_path: Path) -> None:
     whole = start(
-        toy_config(generations=30, families=FAMILIES, strategy=SINGLE), tmp_path / "whole", host=ToyHost()
+        toy_config(generations=30, families=FAMILIES, strategy=SINGLE),
+        tmp_path / "whole",
+        host=ToyHost(),
     )
     end = whole.state.spent.flops
-    start(flipping(end / 3, 2 * end / 3, generations=30, strategy=SINGLE), tmp_path / "run", host=ToyHost())
+    start(
+        flipping(end / 3, 2 * end / 3, generations=30, strategy=SINGLE),
+        tmp_path / "run",
+        host=ToyHost(),
+    )
     spent, met = 0, {True: 0, False: 0}
     for event in read_events(tmp_path / "run/events.jsonl"):
         if isinstance(event, Acted) and event.id != HOST:
@@ -198,7 +227,9 @@ def test_every_arm_meets_the_flip_at_its_moment_and_has_the_same_extra_flops(
     assert began == pytest.approx(unit, rel=0.03)  # within the generation that it falls into
     assert ended <= 1.51 * unit
     ends = [
-        e.train_flops for e in read_events(tmp_path / "run/events.jsonl") if isinstance(e, GenerationEnded)
+        e.train_flops
+        for e in read_events(tmp_path / "run/events.jsonl")
+        if isinstance(e, GenerationEnded)
     ]
     for moment in (unit, 1.5 * unit, 2 * unit):
         assert min(abs(end - moment) for end in ends) < 0.02 * unit
@@ -241,7 +272,7 @@ def test_one_that_resets_starts_anew_after_a_change_and_not_without_one(tmp_path
     strategy = {**SINGLE, "questions": 6, "reset": 8.0}
     calm = live(tmp_path / "calm", generations=60, strategy=strategy)
     assert not [event for event in calm if isinstance(event, Retired)]
-    spent = checkpoint.load(tmp_path / "calm").spent.flops
+    spent = checkpoint.load_state(tmp_path / "calm").spent.flops
     changes = {"generations": 60, "strategy": strategy, "families": FAMILIES}
     config = flipping(spent / 2, None, **{k: v for k, v in changes.items() if k != "families"})
     start(config, tmp_path / "changed", host=ToyHost())
@@ -249,16 +280,26 @@ def test_one_that_resets_starts_anew_after_a_change_and_not_without_one(tmp_path
     gone = [event for event in events if isinstance(event, Retired)]
     assert [event.cause for event in gone] == ["reset"]
     assert gone[0].generation < 55
-    assert len(checkpoint.load(tmp_path / "changed").population) == 1
+    assert len(checkpoint.load_state(tmp_path / "changed").population) == 1
 
 
-def test_a_reset_is_not_repeated_for_the_same_change_and_comes_again_with_the_next(tmp_path: Path) -> None:
+def test_a_reset_is_not_repeated_for_the_same_change_and_comes_again_with_the_next(
+    tmp_path: Path,
+) -> None:
     strategy = {**SINGLE, "questions": 6, "reset": 8.0}
     live(tmp_path / "calm", generations=60, strategy=strategy)
-    spent = checkpoint.load(tmp_path / "calm").spent.flops
-    start(flipping(spent, 2 * spent, generations=200, strategy=strategy), tmp_path / "run", host=ToyHost())
+    spent = checkpoint.load_state(tmp_path / "calm").spent.flops
+    start(
+        flipping(spent, 2 * spent, generations=200, strategy=strategy),
+        tmp_path / "run",
+        host=ToyHost(),
+    )
     events = list(read_events(tmp_path / "run/events.jsonl"))
-    flops = {event.generation: event.train_flops for event in events if isinstance(event, GenerationEnded)}
+    flops = {
+        event.generation: event.train_flops
+        for event in events
+        if isinstance(event, GenerationEnded)
+    }
     resets = [flops[event.generation] / spent for event in events if isinstance(event, Retired)]
     assert len(resets) == 2
     assert 1 < resets[0] < 1.5
@@ -269,16 +310,21 @@ def test_a_reset_is_not_repeated_for_the_same_change_and_comes_again_with_the_ne
 
 
 @every_arm
-def test_no_payload_of_selection_or_holdout_reaches_learning_or_allocation(arm: str, tmp_path: Path) -> None:
+def test_no_payload_of_selection_or_holdout_reaches_learning_or_allocation(
+    arm: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
     events = live(folder, generations=25, **ARMS[arm])
-    candidates = Candidates.of_run(folder)
+    candidates = LoadedRun.of_run(folder)
     candidates.reselected(candidates.questions(3), ToyHost())
     candidates.evaluate(candidates.questions(20), ToyHost())
     resume(folder, overrides=["run.generations=30"], host=ToyHost())
     events = list(read_events(folder / "events.jsonl"))
     payloads = {
-        tuple(one.split("/", 3)) for event in events if isinstance(event, Acted) for one in event.items
+        tuple(one.split("/", 3))
+        for event in events
+        if isinstance(event, Acted)
+        for one in event.items
     }
     assert len(payloads) > 100
     for name, _, _, payload in payloads:

@@ -10,12 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lives import FAMILIES, adapter, carry_out, config, flipping, founded, generations, lived, specialist
+from lives import (
+    FAMILIES,
+    adapter,
+    carry_out,
+    config,
+    flipping,
+    founded,
+    generations,
+    lived,
+    specialist,
+)
 from symbiont_ecology.ecology import Resize
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.engine.generation import found, run_generation
+from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.run import is_complete, resume, start
-from symbiont_ecology.engine.world import World
+from symbiont_ecology.engine.runtime import Runtime
 from symbiont_ecology.events import (
     Acted,
     Born,
@@ -29,8 +39,8 @@ from symbiont_ecology.events import (
     read_events,
 )
 from symbiont_ecology.strategies.mechanisms import thrift
-from symbiont_ecology.types import Decoding, Row
-from symbiont_ecology.weights import AdapterWeights, Memory
+from symbiont_ecology.types import Decoding, Request
+from symbiont_ecology.weights import AdapterWeights, OptimizerState
 from toy import LAYOUT, ToyHost, toy_world
 
 # Thrift.
@@ -46,21 +56,27 @@ def scaled(weights: AdapterWeights, share: float) -> AdapterWeights:
     return AdapterWeights(weights.layout, weights.rank, share * weights.scaling, weights.vector)
 
 
-def skill(weights: AdapterWeights, world: World) -> float:
+def skill(weights: AdapterWeights, world: Runtime) -> float:
     """Share of 300 new questions that are right, answered greedily."""
     host, tasks = ToyHost(), world.scene.tasks
     items = tasks.draw(("math.add", "short"), 300, np.random.default_rng(5))
     host.place(0, weights)
-    said = host.rollout([Row(tasks.prompt(item), 0, 20) for item in items], None, Decoding())
-    return float(np.mean([tasks.verify(item, text) for item, text in zip(items, said.texts, strict=True)]))
+    said = host.rollout([Request(tasks.prompt(item), 0, 20) for item in items], None, Decoding())
+    return float(
+        np.mean([tasks.verify(item, text) for item, text in zip(items, said.texts, strict=True)])
+    )
 
 
 def thrifty(
     folder: Path, weights: AdapterWeights, count: int, **knobs: Any
-) -> tuple[EcologyState, World, list[Event]]:
+) -> tuple[EcologyState, Runtime, list[Event]]:
     """An organelle that is at home in math.add, learns no more and is thrifty."""
     state, world = founded(
-        folder, [weights], FAMILIES[:1], thrift={"first": 2, "questions": 1, **knobs}, plasticity="none"
+        folder,
+        [weights],
+        FAMILIES[:1],
+        thrift={"first": 2, "questions": 1, **knobs},
+        plasticity="none",
     )
     return state, world, generations(count, state, world, folder / "events.jsonl")
 
@@ -76,9 +92,13 @@ def test_what_is_larger_than_it_needs_to_be_becomes_leaner_and_answers_as_well(
     assert leaner.scaling == pytest.approx(0.7 * expert.scaling)
     assert resized.kept == pytest.approx(0.7**2)
     np.testing.assert_array_equal(leaner.vector, expert.vector)  # A and B
-    assert world.store.memory(state.population["o1"].memory) == Memory(step=3)
+    assert world.store.optimizer_state(state.population["o1"].optimizer_state) == OptimizerState(
+        step=3
+    )
     assert skill(leaner, world) == skill(expert, world) == 1.0
-    assert {elite.who: elite.weights for elite in state.archive.elites.values()} == {"o1": resized.weights}
+    assert {elite.organelle_id: elite.weights for elite in state.archive.elites.values()} == {
+        "o1": resized.weights
+    }
     assert sum(isinstance(event, Born) for event in events) == 0
 
 
@@ -105,7 +125,9 @@ def test_nobody_tries_without_skill(
 ) -> None:
     monkeypatch.setattr(thrift, "MOST", 1)
     unable, homes = adapter(1, b_std=0.0), ("math.add", "string.sort")
-    state, world = founded(tmp_path, [expert, unable], homes, thrift={"first": 20}, plasticity="none")
+    state, world = founded(
+        tmp_path, [expert, unable], homes, thrift={"first": 20}, plasticity="none"
+    )
     events = generations(45, state, world, tmp_path / "events.jsonl")
     assert state.archive.elites["string.sort/short"].score < 0.5
     assert [event.parents for event in events if isinstance(event, Proposed)] == [("o1",)] * 2
@@ -134,13 +156,17 @@ def test_a_run_stopped_in_the_middle_of_a_probation_goes_on_exactly(tmp_path: Pa
     assert any(isinstance(event, Resized) for event in events)
     proposed = next(event for event in events if isinstance(event, Proposed))
     left = iter(range(proposed.generation + 3, 0, -1))
-    stopped = start(plan, tmp_path / "run", host=ToyHost(), should_stop=lambda: next(left) == 1).state
-    assert stopped.nursery[proposed.id].tallies
+    stopped = start(
+        plan, tmp_path / "run", host=ToyHost(), should_stop=lambda: next(left) == 1
+    ).state
+    assert stopped.challengers[proposed.id].tallies
     assert resume(tmp_path / "run", host=ToyHost()).state == state
     assert list(read_events(tmp_path / "run" / "events.jsonl")) == events
 
 
-def test_who_tries_to_be_leaner_pays_for_both_of_its_selves(expert: AdapterWeights, tmp_path: Path) -> None:
+def test_who_tries_to_be_leaner_pays_for_both_of_its_selves(
+    expert: AdapterWeights, tmp_path: Path
+) -> None:
     state, world, events = thrifty(tmp_path, expert, 20)
     (proposed,) = (event for event in events if isinstance(event, Proposed))
     flops, exams = Counter[int](), Counter[str]()
@@ -175,14 +201,18 @@ def test_growing_changes_nothing_that_is_done_and_shrinking_hardly_anything(tmp_
     np.testing.assert_allclose(back.delta("policy"), before, atol=1e-5)
 
 
-def test_what_the_optimiser_knows_grows_with_a_body_and_age_outlives_shrinking(tmp_path: Path) -> None:
+def test_what_the_optimiser_knows_grows_with_a_body_and_age_outlives_shrinking(
+    tmp_path: Path,
+) -> None:
     state, world = founded(tmp_path, [adapter(1, rank=2)])
     first, second = adapter(2, rank=2).vector, adapter(3, rank=2).vector ** 2
     young = state.population["o1"]
-    memory = world.store.put_memory(Memory(step=9, first=first, second=second))
-    state.population["o1"] = replace(young, memory=memory)
+    optimizer_state = world.store.put_optimizer_state(
+        OptimizerState(step=9, first=first, second=second)
+    )
+    state.population["o1"] = replace(young, optimizer_state=optimizer_state)
     carry_out(Resize("o1", 3, share=0.0), state, world)
-    grown = world.store.memory(state.population["o1"].memory)
+    grown = world.store.optimizer_state(state.population["o1"].optimizer_state)
     assert grown.step == 9
     for before, after in ((first, grown.first), (second, grown.second)):
         assert after is not None
@@ -191,14 +221,20 @@ def test_what_the_optimiser_knows_grows_with_a_body_and_age_outlives_shrinking(t
             np.testing.assert_array_equal(wider_a, np.vstack([a, np.zeros_like(a[:1])]))
             np.testing.assert_array_equal(wider_b, np.hstack([b, np.zeros_like(b[:, :1])]))
     carry_out(Resize("o1", 2, share=1.0), state, world)
-    assert world.store.memory(state.population["o1"].memory) == Memory(step=9)
+    assert world.store.optimizer_state(state.population["o1"].optimizer_state) == OptimizerState(
+        step=9
+    )
 
 
-def test_a_body_that_uses_what_it_has_does_not_shrink_nor_one_that_does_not_grow(tmp_path: Path) -> None:
+def test_a_body_that_uses_what_it_has_does_not_shrink_nor_one_that_does_not_grow(
+    tmp_path: Path,
+) -> None:
     state, world = founded(tmp_path, [adapter(1, rank=2), adapter(2, rank=2, b_std=0.0)])
     assert carry_out(Resize("o1", 1, share=0.01), state, world) == []
     assert carry_out(Resize("o2", 3, share=0.3), state, world) == []
-    assert carry_out(Resize("o2", 1, share=1.0), state, world) == []  # it never learned: nothing is known
+    assert (
+        carry_out(Resize("o2", 1, share=1.0), state, world) == []
+    )  # it never learned: nothing is known
 
 
 def test_the_budget_of_ranks_and_places_binds_whatever_happens(tmp_path: Path) -> None:
@@ -214,7 +250,7 @@ def test_the_budget_of_ranks_and_places_binds_whatever_happens(tmp_path: Path) -
         plan = plan.model_copy(update={"strategy": {**plan.strategy, "ranks": most, "capacity": 4}})  # type: ignore[dict-item]
         host, log = ToyHost(), EventLog(tmp_path / f"{seed}.jsonl")
         world, state = toy_world(tmp_path / f"{seed}-run", plan, host), EcologyState(seed)
-        found(state, world, log)
+        found_population(state, world, log)
         while not is_complete(plan, state):
             run_generation(state, world, log)
             ranks = [organelle.genome.rank for organelle in state.population.values()]
@@ -234,6 +270,8 @@ def test_where_ranks_bind_leaner_bodies_make_room_for_more(tmp_path: Path) -> No
         plan = config(40, 1, breeding={"at": 14_000}, **bodies)
         plan = plan.model_copy(update={"strategy": {**plan.strategy, "ranks": 12, "capacity": 12}})  # type: ignore[dict-item]
         _, events = lived(tmp_path / str(is_on), plan)
-        most[is_on] = max(event.population for event in events if isinstance(event, GenerationEnded))
+        most[is_on] = max(
+            event.population for event in events if isinstance(event, GenerationEnded)
+        )
     assert most[False] == 3
     assert most[True] > 3

@@ -15,7 +15,7 @@ from symbiont_ecology.ecology import EcologyState, Probation, Upheaval, skill
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.population import FALLEN, execute
 from symbiont_ecology.economics import Prices
-from symbiont_ecology.engine.generation import found, run_generation
+from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.events import (
     Event,
@@ -40,7 +40,13 @@ PLENTY = Prices(dowry=12_000, grace=30, cap=40_000, lowest=1200, rent=2000)
 def config(seed: int = 0, generations: int = 1, **mechanisms: Any) -> RunConfig:
     """One organelle that learns; no other mechanisms than those named."""
     off = dict.fromkeys(("upheaval", "breeding", "thrift"), False)
-    strategy = {"kind": "ecology", "founders": 1, "questions": 2, "samples": 2, "learning_rate": 0.1}
+    strategy = {
+        "kind": "ecology",
+        "founders": 1,
+        "questions": 2,
+        "samples": 2,
+        "learning_rate": 0.1,
+    }
     strategy["mechanisms"] = {**off, "canaries": True, **mechanisms}
     parts = {"strategy": strategy, "plasticity": "expert_iteration", "allocator": "epsilon_greedy"}
     return toy_config(seed, generations, FAMILIES, PLENTY, **parts)
@@ -53,7 +59,7 @@ class Life:
         self.world, self.state = toy_world(folder, plan), EcologyState(plan.seed)
         self.path = folder / "events.jsonl"
         self.log = EventLog(self.path)
-        found(self.state, self.world, self.log)
+        found_population(self.state, self.world, self.log)
 
     def go_on(self, generations: int) -> list[Event]:
         before = self.state.next_seq
@@ -67,10 +73,12 @@ class Life:
 
     def damage(self) -> None:
         """Replaces the weights of the only organelle by noise."""
-        ((who, organelle),) = self.state.population.items()
-        noise = AdapterWeights.random(LAYOUT, organelle.genome.rank, 1.0, np.random.default_rng(1), 1.0)
+        ((organelle_id, organelle),) = self.state.population.items()
+        noise = AdapterWeights.random(
+            LAYOUT, organelle.genome.rank, 1.0, np.random.default_rng(1), 1.0
+        )
         genome = replace(organelle.genome, weights=self.world.store.put_weights(noise))
-        self.state.population[who] = replace(organelle, genome=genome)
+        self.state.population[organelle_id] = replace(organelle, genome=genome)
 
 
 def restored(events: Sequence[Event]) -> list[Restored]:
@@ -78,11 +86,15 @@ def restored(events: Sequence[Event]) -> list[Restored]:
 
 
 def accuracy(events: Sequence[Event], last: int = 5) -> float:
-    return float(np.mean([event.accuracy for event in events if isinstance(event, GenerationEnded)][-last:]))
+    return float(
+        np.mean([event.accuracy for event in events if isinstance(event, GenerationEnded)][-last:])
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_an_organelle_whose_weights_are_damaged_becomes_what_it_was(seed: int, tmp_path: Path) -> None:
+def test_an_organelle_whose_weights_are_damaged_becomes_what_it_was(
+    seed: int, tmp_path: Path
+) -> None:
     regained = {}
     for is_watched in (True, False):
         life = Life(tmp_path / str(is_watched), config(seed, canaries=is_watched))
@@ -102,13 +114,13 @@ def test_who_comes_back_has_its_memory_and_its_cells_again(tmp_path: Path) -> No
     (organelle,) = life.state.population.values()
     former = organelle.former
     assert former is not None
-    believed = skill(former.beliefs)
+    believed = skill(former.posteriors)
     life.damage()
     life.go_on_until(Restored)
     (organelle,) = life.state.population.values()
     assert organelle.genome.weights == former.weights
-    assert organelle.memory == former.memory
-    assert skill(life.state.beliefs[organelle.id]) == pytest.approx(believed)
+    assert organelle.optimizer_state == former.optimizer_state
+    assert skill(life.state.posteriors[organelle.id]) == pytest.approx(believed)
     assert {elite.weights for elite in life.state.archive.elites.values()} == {former.weights}
 
 
@@ -137,41 +149,54 @@ def test_a_former_self_survives_a_checkpoint_even_on_probation(tmp_path: Path) -
     life.go_on(40)
     life.damage()
     life.go_on_until(Proposed)
-    checkpoint.save(life.state, tmp_path)
-    assert checkpoint.load(tmp_path) == life.state
-    (child,) = life.state.nursery.values()
+    checkpoint.save_state(life.state, tmp_path)
+    assert checkpoint.load_state(tmp_path) == life.state
+    (child,) = life.state.challengers.values()
     assert child.former is not None
-    assert {child.former.weights, child.former.memory} <= life.state.reachable()
+    assert {child.former.weights, child.former.optimizer_state} <= life.state.reachable()
 
 
 def test_an_upheaval_makes_nobody_suspect(tmp_path: Path) -> None:
     life = Life(tmp_path, config(seed=1))
     life.go_on(40)
-    (who,) = life.state.population
-    former = life.state.population[who].former
+    (organelle_id,) = life.state.population
+    former = life.state.population[organelle_id].former
     assert former is not None
-    assert skill(former.beliefs) > 2  # it has something to lose
-    cells = tuple(former.beliefs)[:2]
-    execute(Upheaval(cells), life.state, life.world.store, LAYOUT, PLENTY, Draw(0, life.state.generation))
-    voided = life.state.population[who].former
+    assert skill(former.posteriors) > 2  # it has something to lose
+    cells = tuple(former.posteriors)[:2]
+    execute(
+        Upheaval(cells),
+        life.state,
+        life.world.store,
+        LAYOUT,
+        PLENTY,
+        Draw(0, life.state.generation),
+    )
+    voided = life.state.population[organelle_id].former
     assert voided is not None
-    assert all(voided.beliefs[cell] == life.state.beliefs[who][cell] for cell in cells)
+    assert all(
+        voided.posteriors[cell] == life.state.posteriors[organelle_id][cell] for cell in cells
+    )
     assert not any(isinstance(event, Proposed) for event in life.go_on(3))
 
 
-def test_who_comes_back_as_the_world_changes_is_not_believed_where_it_changed(tmp_path: Path) -> None:
+def test_who_comes_back_as_the_world_changes_is_not_believed_where_it_changed(
+    tmp_path: Path,
+) -> None:
     """Both were decided in one generation."""
     life = Life(tmp_path, config())
     life.go_on(40)
     life.damage()
     life.go_on_until(Proposed)
-    (child,) = life.state.nursery.values()
+    (child,) = life.state.challengers.values()
     assert child.former is not None
-    cells = tuple(child.former.beliefs)[:2]
-    (who,) = life.state.population
+    cells = tuple(child.former.posteriors)[:2]
+    (organelle_id,) = life.state.population
     for decision in (Upheaval(cells), Probation(child, "admit")):
-        execute(decision, life.state, life.world.store, LAYOUT, PLENTY, Draw(0, life.state.generation))
-    assert {life.state.beliefs[who][cell] for cell in cells} == {FALLEN}
+        execute(
+            decision, life.state, life.world.store, LAYOUT, PLENTY, Draw(0, life.state.generation)
+        )
+    assert {life.state.posteriors[organelle_id][cell] for cell in cells} == {FALLEN}
 
 
 def test_a_gate_that_is_said_in_part_stays_strict() -> None:

@@ -24,7 +24,9 @@ STRATEGIES: tuple[dict[str, Any], ...] = (
 )
 
 
-def lived(folder: Path, climate: Climate, strategy: dict[str, Any], generations: int = 12) -> list[Event]:
+def lived(
+    folder: Path, climate: Climate, strategy: dict[str, Any], generations: int = 12
+) -> list[Event]:
     start(
         toy_config(7, generations, climate=climate, strategy=strategy, checkpoint_every=50),
         folder,
@@ -43,7 +45,9 @@ def dead(events: list[Event], generation: int) -> list[str]:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: str(one["kind"]))
-def test_a_catastrophe_takes_its_toll_of_every_strategy(strategy: dict[str, Any], tmp_path: Path) -> None:
+def test_a_catastrophe_takes_its_toll_of_every_strategy(
+    strategy: dict[str, Any], tmp_path: Path
+) -> None:
     events = lived(tmp_path, Climate(catastrophes=(5, 9), toll=0.5), strategy)
     for generation in range(12):
         alive = sum(isinstance(one, Born) and one.generation < generation for one in events)
@@ -55,7 +59,9 @@ def test_a_catastrophe_takes_its_toll_of_every_strategy(strategy: dict[str, Any]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES[1:3], ids=lambda one: str(one["kind"]))
-def test_controls_that_lose_everyone_are_founded_anew(strategy: dict[str, Any], tmp_path: Path) -> None:
+def test_controls_that_lose_everyone_are_founded_anew(
+    strategy: dict[str, Any], tmp_path: Path
+) -> None:
     events = lived(tmp_path, Climate(catastrophes=(5,), toll=1.0), strategy)
     ends = {one.generation: one.population for one in events if isinstance(one, GenerationEnded)}
     assert ends[4] == ends[5] == ends[11] > 0
@@ -85,7 +91,7 @@ def test_energy_falls_in_winter(tmp_path: Path) -> None:
 
 def test_no_energy_is_lost_in_catastrophes_and_winters(tmp_path: Path) -> None:
     lived(tmp_path, Climate(catastrophes=(3, 4, 8), toll=0.7, year=4, winter=0.25), toy_ecology())
-    state = checkpoint.load(tmp_path)
+    state = checkpoint.load_state(tmp_path)
     assert state.ledger.total == 0
     assert set(state.ledger.balances) == set(state.population)
 

@@ -99,7 +99,9 @@ ecologies = st.builds(
     learning_rate=st.floats(0.001, 0.3),
 )
 small = {"questions": 2, "samples": 2}
-controls = st.sampled_from(({"kind": "single", **small}, {"kind": "frozen", "founders": 4, **small}))
+controls = st.sampled_from(
+    ({"kind": "single", **small}, {"kind": "frozen", "founders": 4, **small})
+)
 climates = st.builds(
     Climate,
     catastrophes=st.lists(st.integers(1, 16), max_size=2).map(tuple),
@@ -142,11 +144,14 @@ def give_back(child: str, parents: Sequence[str], balances: dict[str, int]) -> i
 def replayed(
     events: Sequence[Event], prices: Prices, climate: Climate | None = None
 ) -> tuple[dict[str, int], int]:
-    """Balances and the world's account from events alone; every amount that an event names must agree.
+    """Balances and the world's account from events alone; every amount that an event names must
+    agree.
 
     No event says of what rank a newborn is, so a rent is that of any rank.
     """
-    rents = {prices.rent_for(LAYOUT.size(rank), ToyShape().linear_parameters) for rank in range(1, 5)}
+    rents = {
+        prices.rent_for(LAYOUT.size(rank), ToyShape().linear_parameters) for rank in range(1, 5)
+    }
     climate = climate or Climate()
     founding = next(place for place, event in enumerate(events) if isinstance(event, Born))
     probes = [event for event in events[:founding] if isinstance(event, Acted)]
@@ -163,7 +168,9 @@ def replayed(
             case Acted(purpose="practice"):
                 season = prices.times(climate.payment(event.generation))
                 flops[event.id] += event.flops
-                earned[event.id] += season.revenue(season.price(success[event.cell]), event.verdicts)
+                earned[event.id] += season.revenue(
+                    season.price(success[event.cell]), event.verdicts
+                )
                 verdicts[event.cell] += event.verdicts
             case Acted(purpose="probation"):
                 payers = parents.get(event.id, (event.id,))
@@ -230,17 +237,21 @@ def test_energy_sums_to_zero_and_the_events_explain_every_balance_after_any_hist
     flip: Flip | None,
 ) -> None:
     parts: dict[str, Any] = {"strategy": strategy, "plasticity": plasticity, "climate": climate}
-    config = flipped(toy_config(seed, generations, economy=economy, checkpoint_every=50, **parts), flip)
+    config = flipped(
+        toy_config(seed, generations, economy=economy, checkpoint_every=50, **parts), flip
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
         state = start(config, folder, host=ToyHost(slots=3, poison=poison)).state
         events = list(read_events(folder / "events.jsonl"))
-        assert checkpoint.load(folder) == state
+        assert checkpoint.load_state(folder) == state
     assert state.ledger.total == 0
     assert replayed(events, economy, climate) == (state.ledger.balances, state.ledger.world)
-    unborn = {child.id for child in state.nursery.values() if child.is_child}
+    unborn = {child.id for child in state.challengers.values() if child.is_child}
     assert set(state.ledger.balances) == {*state.population, *unborn}
-    assert all(isinstance(amount, int) for amount in (*state.ledger.balances.values(), state.ledger.world))
+    assert all(
+        isinstance(amount, int) for amount in (*state.ledger.balances.values(), state.ledger.world)
+    )
 
 
 EVENTFUL: dict[str, Any] = {
@@ -264,7 +275,13 @@ def test_no_energy_is_lost_where_everything_happens(tmp_path: Path) -> None:
     climate = Climate(catastrophes=(20, 50), toll=0.6, year=20)
     economy = toy_prices(dowry=12_001, grace=2, cap=40_000, lowest=1200, rent=4000)
     families = ("math.add", "string.sort", "logic.bool", "word.count")
-    knobs: dict[str, Any] = {"questions": 4, "samples": 2, "capacity": 14, "ranks": 56, "learning_rate": 0.3}
+    knobs: dict[str, Any] = {
+        "questions": 4,
+        "samples": 2,
+        "capacity": 14,
+        "ranks": 56,
+        "learning_rate": 0.3,
+    }
     parts: dict[str, Any] = {
         "strategy": toy_ecology(**knobs, mechanisms=EVENTFUL),
         "plasticity": "expert_iteration",
@@ -278,7 +295,8 @@ def test_no_energy_is_lost_where_everything_happens(tmp_path: Path) -> None:
     assert replayed(events, economy, climate) == (state.ledger.balances, state.ledger.world)
     assert state.ledger.total == 0
     happened = {
-        (type(event).__name__, getattr(event, "operator", getattr(event, "cause", ""))) for event in events
+        (type(event).__name__, getattr(event, "operator", getattr(event, "cause", "")))
+        for event in events
     }
     assert happened >= {
         *(("Proposed", name) for name in ("concatenation", "thrift", "recall")),
@@ -287,7 +305,9 @@ def test_no_energy_is_lost_where_everything_happens(tmp_path: Path) -> None:
         ("Resized", ""),
         ("Upheaved", ""),
     }
-    admitted = {event.id for event in events if isinstance(event, Gated) and event.verdict == "admit"}
+    admitted = {
+        event.id for event in events if isinstance(event, Gated) and event.verdict == "admit"
+    }
     merged = {event.id for event in events if isinstance(event, Born) and len(event.parents) == 2}
     assert merged
     assert merged <= admitted
@@ -301,7 +321,9 @@ def history(folder: Path, **changes: Any) -> tuple[list[Event], Prices]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_who_is_in_debt_may_try_one_question_and_earn_its_way_back(seed: int, tmp_path: Path) -> None:
+def test_who_is_in_debt_may_try_one_question_and_earn_its_way_back(
+    seed: int, tmp_path: Path
+) -> None:
     economy = toy_prices(dowry=6000, base=900, slope=200, grace=4)
     events, _ = history(tmp_path / "run", seed=seed, generations=40, economy=economy)
     balances: dict[str, int] = {}
@@ -362,7 +384,9 @@ def test_the_ecology_never_outgrows_its_capacity_nor_dies_out(tmp_path: Path) ->
 
 def test_who_answers_nothing_buys_no_ticket(tmp_path: Path) -> None:
     events, prices = history(tmp_path / "run", generations=12)
-    acted = {(e.generation, e.id) for e in events if isinstance(e, Acted) and e.purpose == "practice"}
+    acted = {
+        (e.generation, e.id) for e in events if isinstance(e, Acted) and e.purpose == "practice"
+    }
     for event in events:
         if isinstance(event, Settled):
             assert event.ticket == prices.ticket * ((event.generation, event.id) in acted)
@@ -376,7 +400,9 @@ def test_single_never_dies_however_poor(tmp_path: Path) -> None:
     state = start(config, tmp_path / "run", host=ToyHost()).state
     assert list(state.population) == ["o1"]
     assert state.ledger.balance("o1") < 0
-    assert not [event for event in read_events(tmp_path / "run/events.jsonl") if isinstance(event, Retired)]
+    assert not [
+        event for event in read_events(tmp_path / "run/events.jsonl") if isinstance(event, Retired)
+    ]
 
 
 def test_a_poor_frozen_population_dies_and_others_are_founded(tmp_path: Path) -> None:
@@ -399,13 +425,19 @@ def test_the_exchange_rate_makes_a_mean_rollout_cost_its_price(tmp_path: Path) -
     events, economy = history(
         tmp_path / "run", generations=5, plasticity="none", strategy=strategy, families=trained
     )
-    rollouts = sum(len(event.verdicts) for event in events if isinstance(event, Acted) and event.id != HOST)
+    rollouts = sum(
+        len(event.verdicts) for event in events if isinstance(event, Acted) and event.id != HOST
+    )
     paid = sum(event.cost for event in events if isinstance(event, Settled))
-    assert paid / rollouts == pytest.approx(economy.rollout, rel=0.15)  # an adapter adds a little to the host
+    assert paid / rollouts == pytest.approx(
+        economy.rollout, rel=0.15
+    )  # an adapter adds a little to the host
 
 
 def test_lines_of_the_log_are_plain_json_without_gaps(tmp_path: Path) -> None:
     history(tmp_path / "run", generations=4)
-    rows = [json.loads(line) for line in (tmp_path / "run/events.jsonl").read_text().splitlines()[1:]]
+    rows = [
+        json.loads(line) for line in (tmp_path / "run/events.jsonl").read_text().splitlines()[1:]
+    ]
     assert [row["seq"] for row in rows] == list(range(len(rows)))
     assert not [row for row in rows if row["kind"] == Quarantined.__name__]

@@ -19,8 +19,8 @@ from symbiont_ecology.engine.generation import run_generation
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.events import Acted, Born, EventLog, read_events
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import LearningBatch, LearningStatistics, Rollouts, Row
-from symbiont_ecology.weights import AdapterWeights, Memory
+from symbiont_ecology.types import Completions, LearningBatch, LearningStatistics, Request
+from symbiont_ecology.weights import AdapterWeights, OptimizerState
 from toy import LAYOUT, ToyHost, toy_config, toy_ecology, toy_prices, toy_world
 
 PAIRS, GENERATIONS = 100, 16
@@ -31,7 +31,8 @@ ALLOCATORS = ("epsilon_greedy", "thompson")
 def lines(
     folder: Path, seed: int, founders: Sequence[AdapterWeights], allocator: str
 ) -> list[tuple[float, float, float]]:
-    """Of the line of each founder: questions it was asked, answers that were right, how many live."""
+    """Of the line of each founder: questions it was asked, answers that were right, how many
+    live."""
     mechanisms = {"breeding": {"at": 30_000}, "thrift": {"first": 8, "questions": 1}}
     strategy = toy_ecology(questions=4, samples=1, mechanisms=mechanisms)
     prices = toy_prices(dowry=40_000, cap=60_000, rent=2_000)
@@ -54,8 +55,10 @@ def lines(
             line[event.id] = line[event.parents[0]]
         if isinstance(event, Acted) and event.purpose == "practice" and event.id in line:
             fared[line[event.id], :2] += len(event.verdicts), sum(event.verdicts)
-    for who in state.population.keys() & line.keys():  # others were refounded from the archive
-        fared[line[who], 2] += 1
+    for organelle_id in (
+        state.population.keys() & line.keys()
+    ):  # others were refounded from the archive
+        fared[line[organelle_id], 2] += 1
     return [(asked, right, alive) for asked, right, alive in fared.tolist()]
 
 
@@ -65,7 +68,8 @@ def test_two_founders_that_swap_their_names_fare_as_before(allocator: str, tmp_p
     fared = []
     for seed in range(PAIRS):
         one, other = (
-            AdapterWeights.random(LAYOUT, 4, 1.0, np.random.default_rng(2 * seed + k), 0.3) for k in range(2)
+            AdapterWeights.random(LAYOUT, 4, 1.0, np.random.default_rng(2 * seed + k), 0.3)
+            for k in range(2)
         )
         fared.append(
             [
@@ -73,8 +77,12 @@ def test_two_founders_that_swap_their_names_fare_as_before(allocator: str, tmp_p
                 for k, pair in enumerate([(one, other), (other, one)])
             ]
         )
-    by_name = np.array(fared).sum(axis=1)  # (pairs, first or second name, asked and right and alive)
-    assert (by_name[:, :, 2] > 0).mean() > 0.9  # most lines live, so there is something to tell apart
+    by_name = np.array(fared).sum(
+        axis=1
+    )  # (pairs, first or second name, asked and right and alive)
+    assert (
+        by_name[:, :, 2] > 0
+    ).mean() > 0.9  # most lines live, so there is something to tell apart
     gaps = by_name[:, 0] - by_name[:, 1]
     for gap in gaps.T:
         assert np.count_nonzero(gap) > PAIRS / 2  # names move draws, so single runs differ
@@ -85,17 +93,17 @@ def test_two_founders_that_swap_their_names_fare_as_before(allocator: str, tmp_p
 class BusyHost(ToyHost):
     """Takes its time, as a host does on a machine with other work."""
 
-    def rollout(self, rows: Sequence[Row], draws: Any, decoding: Any) -> Rollouts:
+    def rollout(self, rows: Sequence[Request], draws: Any, decoding: Any) -> Completions:
         """Late."""
         time.sleep(0.002)
         return super().rollout(rows, draws, decoding)
 
     def learn(
-        self, batch: LearningBatch, weights: Any, memory: Any
-    ) -> tuple[dict[int, AdapterWeights], dict[int, Memory], LearningStatistics]:
+        self, batch: LearningBatch, weights: Any, optimizer_state: Any
+    ) -> tuple[dict[int, AdapterWeights], dict[int, OptimizerState], LearningStatistics]:
         """Later."""
         time.sleep(0.003)
-        return super().learn(batch, weights, memory)
+        return super().learn(batch, weights, optimizer_state)
 
 
 def test_a_busy_machine_changes_no_event(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""No difference is found where there is none, more often than was asked for: simulated arms without a host.
+"""No difference is found where there is none, more often than was asked for: simulated arms without
+a host.
 
 ``benchmarks/false_positives.py`` checks the same on runs.
 """
@@ -28,10 +29,13 @@ def band(chance: float) -> tuple[float, float]:
 def simulated(split: int, seeds: int) -> np.ndarray:
     """Differences ``(seeds, items)`` of the verdicts of two arms that do not differ.
 
-    Items are hard or easy for both arms; a seed is good or bad at everything and, apart from that, at a cell.
+    Items are hard or easy for both arms; a seed is good or bad at everything and, apart from that,
+    at a cell.
     """
     draw = Draw(split)
-    logits = draw("items").normal(0.5, 1.0, CELLS.size) + draw("seeds").normal(0, 0.5, (2, seeds, 1))
+    logits = draw("items").normal(0.5, 1.0, CELLS.size) + draw("seeds").normal(
+        0, 0.5, (2, seeds, 1)
+    )
     logits = logits + draw("cells").normal(0, 0.4, (2, seeds, 3))[..., CELLS]
     verdicts = draw("verdicts").random(logits.shape) < 1 / (1 + np.exp(-logits))
     differences: np.ndarray = verdicts[0].astype(float) - verdicts[1]
@@ -48,16 +52,24 @@ def test_sign_flip_finds_what_is_not_there_as_often_as_it_says(seeds: int, attai
 def test_the_crossed_bootstrap_finds_what_is_not_there_at_most_as_often_as_it_says() -> None:
     intervals = [
         crossed_bootstrap(
-            simulated(split, 16), CELLS.tolist(), CELLS.tolist(), split, resamples=500, is_clustered=False
+            simulated(split, 16),
+            CELLS.tolist(),
+            CELLS.tolist(),
+            split,
+            resamples=500,
+            is_clustered=False,
         )
         for split in range(SPLITS)
     ]
-    _, high = band(LEVEL)  # it draws the noise of single answers twice, and so errs on the safe side
+    _, high = band(
+        LEVEL
+    )  # it draws the noise of single answers twice, and so errs on the safe side
     assert 0.01 <= np.mean([not one.low <= 0 <= one.high for one in intervals]) <= high
 
 
 def test_a_difference_that_is_there_is_found() -> None:
     found = [
-        sign_flip((simulated(split, 8).mean(axis=1) + 0.25).tolist()) <= LEVEL for split in range(SPLITS)
+        sign_flip((simulated(split, 8).mean(axis=1) + 0.25).tolist()) <= LEVEL
+        for split in range(SPLITS)
     ]
     assert np.mean(found) > 0.8

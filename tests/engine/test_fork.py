@@ -41,12 +41,14 @@ def test_the_run_that_is_forked_stays_as_it_is(run: Path, tmp_path: Path) -> Non
 
 def test_under_another_strategy_whoever_is_on_probation_is_let_go_of(tmp_path: Path) -> None:
     merging = {"merging": {"every": 1, "at": 0, "questions": 1}}
-    here, there = (toy_config(1, 9, strategy=toy_ecology(mechanisms=ways)) for ways in (merging, {}))
+    here, there = (
+        toy_config(1, 9, strategy=toy_ecology(mechanisms=ways)) for ways in (merging, {})
+    )
     state = start(here, tmp_path / "run", host=ToyHost()).state
-    assert state.nursery
+    assert state.challengers
     fork(tmp_path / "run", tmp_path / "fork", there, ToyHost())
-    forked = checkpoint.load(tmp_path / "fork")
-    assert not forked.nursery
+    forked = checkpoint.load_state(tmp_path / "fork")
+    assert not forked.challengers
     assert set(forked.ledger.balances) == set(state.population)
     assert forked.ledger.total == 0
 
@@ -58,12 +60,18 @@ def test_an_invader_has_a_rule_to_learn_by(tmp_path: Path) -> None:
     genome = next(iter(state.population.values())).genome
     invader = Found({"learning_rate": 0.1}, genome.rank, genome.weights, operator="invader")
     fork(tmp_path / "run", tmp_path / "fork", plan, ToyHost(), [invader])
-    (one,) = (o for o in checkpoint.load(tmp_path / "fork").population.values() if o.operator == "invader")
+    (one,) = (
+        o
+        for o in checkpoint.load_state(tmp_path / "fork").population.values()
+        if o.operator == "invader"
+    )
     assert RULE in one.genome.traits
 
 
-def test_decisions_are_carried_out_and_logged_before_the_fork_goes_on(run: Path, tmp_path: Path) -> None:
-    state = checkpoint.load(run)
+def test_decisions_are_carried_out_and_logged_before_the_fork_goes_on(
+    run: Path, tmp_path: Path
+) -> None:
+    state = checkpoint.load_state(run)
     gone, genome = next(iter(state.population)), next(iter(state.population.values())).genome
     decisions = [
         Retire(gone, "removed"),
@@ -79,7 +87,7 @@ def test_decisions_are_carried_out_and_logged_before_the_fork_goes_on(run: Path,
     assert isinstance(born, Born)
     assert (born.operator, born.weights) == ("invader", genome.weights)
     assert any(isinstance(one, Settled) and one.id == born.id for one in events[common + 2 :])
-    assert checkpoint.load(tmp_path / "fork").ledger.total == 0
+    assert checkpoint.load_state(tmp_path / "fork").ledger.total == 0
 
 
 def test_a_fork_may_have_other_prices_and_another_future(run: Path, tmp_path: Path) -> None:
@@ -107,15 +115,17 @@ def test_forks_of_a_run_that_goes_on_meanwhile_are_whole(run: Path, tmp_path: Pa
             count += 1
     assert going.result().is_complete
     for number in range(count):
-        state = checkpoint.load(tmp_path / f"fork-{number}")
+        state = checkpoint.load_state(tmp_path / f"fork-{number}")
         blobs = {path.stem for path in (tmp_path / f"fork-{number}" / "blobs").iterdir()}
         assert state.reachable() <= blobs
     assert count > 1
 
 
-def test_a_fork_that_fails_leaves_nothing_behind_and_can_be_tried_again(run: Path, tmp_path: Path) -> None:
+def test_a_fork_that_fails_leaves_nothing_behind_and_can_be_tried_again(
+    run: Path, tmp_path: Path
+) -> None:
     before = set(tmp_path.iterdir())
-    living = list(checkpoint.load(run).population)
+    living = list(checkpoint.load_state(run).population)
     decisions = [Retire(living[0], "removed"), Retire("o99", "removed")]
     with pytest.raises(RunError, match=rf"got 'o99': name one of {living[1]}, ") as refused:
         fork(run, tmp_path / "fork", toy_config(2, 12), ToyHost(), decisions)

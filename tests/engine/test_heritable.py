@@ -1,5 +1,5 @@
-"""Rules of learning as heredity: who learns by the better rule has more descendants, and chance alone decides
-between equals."""
+"""Rules of learning as heredity: who learns by the better rule has more descendants, and chance
+alone decides between equals."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ def test_a_child_has_its_parents_rule_or_seldom_another(equals: list[Life]) -> N
 def test_everyone_learns_by_their_own_rule(unequals: list[Life]) -> None:
     for life in unequals:
         learned = {event.id for event in life.events if isinstance(event, Learned)}
-        lively = {who for who, one in life.born.items() if one.traits[RULE] >= 0.5}
+        lively = {
+            organelle_id for organelle_id, one in life.born.items() if one.traits[RULE] >= 0.5
+        }
         assert len(learned) > 8
         assert learned <= lively
 
@@ -108,16 +110,22 @@ def test_between_equal_rules_chance_decides(equals: list[Life]) -> None:
 
 def test_newcomers_are_given_a_rule_and_not_always_the_same(tmp_path: Path) -> None:
     strategy = toy_ecology(least=6, breed_at=10**9)
-    plan = toy_config(0, 40, strategy=strategy, plasticity={"kind": "heritable", "rules": [LAZY, LIVELY]})
+    plan = toy_config(
+        0, 40, strategy=strategy, plasticity={"kind": "heritable", "rules": [LAZY, LIVELY]}
+    )
     start(plan, tmp_path / "run", host=ToyHost())
-    born = [event for event in read_events(tmp_path / "run/events.jsonl") if isinstance(event, Born)]
+    born = [
+        event for event in read_events(tmp_path / "run/events.jsonl") if isinstance(event, Born)
+    ]
     newcomers = [event.traits[RULE] for event in born if event.operator == "refounded"]
     assert min(newcomers) < 0.5 <= max(newcomers)
 
 
 def test_a_rule_for_all_leaves_the_genome_without_the_trait(tmp_path: Path) -> None:
     start(toy_config(generations=12), tmp_path / "run", host=ToyHost())
-    born = [event for event in read_events(tmp_path / "run/events.jsonl") if isinstance(event, Born)]
+    born = [
+        event for event in read_events(tmp_path / "run/events.jsonl") if isinstance(event, Born)
+    ]
     assert any(event.parents for event in born)
     assert {frozenset(event.traits) for event in born} == {frozenset({"learning_rate", "aging"})}
 
@@ -145,7 +153,9 @@ def test_a_run_stopped_in_the_middle_goes_on_exactly(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_mistake_in_the_rules_is_one_line_before_a_host_is_loaded(rules: Sequence[Spec], said: str) -> None:
+def test_a_mistake_in_the_rules_is_one_line_before_a_host_is_loaded(
+    rules: Sequence[Spec], said: str
+) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)) as caught:
         check(config(rules))
     assert "\n" not in str(caught.value)

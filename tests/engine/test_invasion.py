@@ -1,4 +1,5 @@
-"""Either of two types spreads when it is rare if prices follow scarcity, and at one price it does not."""
+"""Either of two types spreads when it is rare if prices follow scarcity, and at one price it does
+not."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ FUTURES = 5
 
 
 def world(generations: int, prices: Prices, seed: int = 2) -> RunConfig:
-    """Nobody learns or varies and anyone is asked anything; energy limits how many live, not room."""
+    """Nobody learns or varies and anyone is asked anything; energy limits how many live, not
+    room."""
     exact = {"at": 4000, "spread": 0.0, "mutation": {"kind": "gaussian", "sigma": 0.0}}
     mechanisms = {"breeding": exact, "refounding": False, "upheaval": False, "thrift": False}
     ecology = toy_ecology(questions=16, samples=1, capacity=60, ranks=240, mechanisms=mechanisms)
@@ -52,7 +54,7 @@ def shares(folder: Path) -> tuple[float, float]:
     """The newcomers' line among the living, when they came and at the end."""
     history = read_history(read_events(folder / "events.jsonl"))
     came = [one.id for one in history.taxa.values() if one.operator == "newcomer"]
-    line = {who for one in came for who in history.line(one)}
+    line = {organelle_id for one in came for organelle_id in history.line(one)}
     first, last = history.alive[SETTLED], history.alive[-1]
     return len(line & first) / len(first), len(line & last) / len(last)
 
@@ -62,7 +64,9 @@ def bred(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One specialist per family, each of which has met nothing else."""
     folder = tmp_path_factory.mktemp("invasion") / "bred"
     apart = {"kind": "independent", "questions": 4, "samples": 4, "learning_rate": 0.1}
-    start(toy_config(2, BRED, FAMILIES, strategy=apart, checkpoint_every=50), folder, host=ToyHost())
+    start(
+        toy_config(2, BRED, FAMILIES, strategy=apart, checkpoint_every=50), folder, host=ToyHost()
+    )
     return folder
 
 
@@ -70,7 +74,7 @@ def bred(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_rare_type_spreads_where_prices_follow_scarcity_and_not_at_one_price(
     rare: int, bred: Path, tmp_path: Path
 ) -> None:
-    types = list(checkpoint.load(bred).population.values())
+    types = list(checkpoint.load_state(bred).population.values())
     newcomer, resident = types[rare], types[1 - rare]
     founding = [Retire(one.id, "removed") for one in types] + [same(resident, "resident")] * 24
     fork(bred, tmp_path / "settled", world(SETTLED, SCARCITY), ToyHost(), founding)

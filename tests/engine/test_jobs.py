@@ -1,4 +1,5 @@
-"""Jobs of a suite on the toy host: killed in any call of the host they end as if nothing had happened."""
+"""Jobs of a suite on the toy host: killed in any call of the host they end as if nothing had
+happened."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ from typing import Any
 import pytest
 
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.jobs import HOST_JOB, Job, Stopped, carry_out, choose
-from symbiont_ecology.evaluation.protocol import Arm, FlipPlan, Protocol
-from symbiont_ecology.evaluation.suite import reported_jobs, tuning_jobs
 from symbiont_ecology.events import Settled, read_events
+from symbiont_ecology.experiments.jobs import HOST_JOB, Job, Stopped, choose, run_job
+from symbiont_ecology.experiments.protocol import Arm, FlipPlan, Protocol
+from symbiont_ecology.experiments.suite import reported_jobs, tuning_jobs
 from toy import Crash, ToyHost
 
 SINGLE = ("strategy={kind: single, questions: 2, samples: 2, learning_rate: 0.1}",)
@@ -22,7 +23,11 @@ def protocol(**changes: Any) -> Protocol:
         "name": "toy",
         "question": "does it hold?",
         "base": ("base",),
-        "set": ("tasks.families=[math.add, logic.bool, string.sort]", "tasks.depths=[short]", "host.slots=4"),
+        "set": (
+            "tasks.families=[math.add, logic.bool, string.sort]",
+            "tasks.depths=[short]",
+            "host.slots=4",
+        ),
         "unit_flops": 3e7,
         "budgets": (0.5, 1.0),
         "seeds": (0, 1),
@@ -33,7 +38,10 @@ def protocol(**changes: Any) -> Protocol:
         "flip": FlipPlan(at=1.0, back=1.5, extra=(0.0, 0.5), per_cell=4),
         "arms": {
             "single": Arm(
-                about="one", set=SINGLE, routing="single", tune=((), ("strategy.learning_rate=0.05",))
+                about="one",
+                set=SINGLE,
+                routing="single",
+                tune=((), ("strategy.learning_rate=0.05",)),
             ),
             "ecology": Arm(
                 about="many",
@@ -61,7 +69,7 @@ def crashing(job: Job, plan: Protocol, folder: Path, every: int) -> dict[str, An
     """The job, killed again and again after so many calls of the host."""
     for _ in range(200):
         try:
-            return carry_out(job, plan, folder, lambda: False, ToyHost(crash_at=every))
+            return run_job(job, plan, folder, lambda: False, ToyHost(crash_at=every))
         except Crash:
             continue
     raise AssertionError("it gets nowhere")
@@ -73,7 +81,7 @@ def test_a_job_killed_in_any_call_leaves_what_one_left_alone_leaves(
     job: Job, every: int, tmp_path: Path
 ) -> None:
     plan = protocol()
-    whole = carry_out(job, plan, tmp_path / "whole", lambda: False, ToyHost())
+    whole = run_job(job, plan, tmp_path / "whole", lambda: False, ToyHost())
     assert crashing(job, plan, tmp_path / "killed", every) == whole
     for file in ("state.json", "events.jsonl", "outcome.json"):
         parts = (tmp_path / "killed" / job.name / file, tmp_path / "whole" / job.name / file)
@@ -82,11 +90,11 @@ def test_a_job_killed_in_any_call_leaves_what_one_left_alone_leaves(
 
 def test_a_flip_that_begins_where_the_reported_run_ended_is_the_same_flip(tmp_path: Path) -> None:
     plan, job = protocol(), Job("flip", "ecology", 0, 1.0)
-    alone = carry_out(job, plan, tmp_path / "alone", lambda: False, ToyHost())
+    alone = run_job(job, plan, tmp_path / "alone", lambda: False, ToyHost())
     host = ToyHost()
-    carry_out(Job("main", "ecology", 0, 1.0), plan, tmp_path / "forked", lambda: False, host)
+    run_job(Job("main", "ecology", 0, 1.0), plan, tmp_path / "forked", lambda: False, host)
     lived = len(host.learned)
-    assert carry_out(job, plan, tmp_path / "forked", lambda: False, host) == alone
+    assert run_job(job, plan, tmp_path / "forked", lambda: False, host) == alone
     assert len(host.learned) - lived < lived + 20  # the first part was not lived again
     for file in ("state.json", "events.jsonl", "config.yaml"):
         parts = (tmp_path / "forked" / job.name / file, tmp_path / "alone" / job.name / file)
@@ -95,17 +103,17 @@ def test_a_flip_that_begins_where_the_reported_run_ended_is_the_same_flip(tmp_pa
 
 def test_a_finished_job_is_not_done_again(tmp_path: Path) -> None:
     job = JOBS[1]
-    first = carry_out(job, protocol(), tmp_path, lambda: False, ToyHost())
+    first = run_job(job, protocol(), tmp_path, lambda: False, ToyHost())
     again = ToyHost(crash_at=0)
-    assert carry_out(job, protocol(), tmp_path, lambda: False, again) == first
+    assert run_job(job, protocol(), tmp_path, lambda: False, again) == first
 
 
 def test_a_job_that_is_told_to_stop_stops_and_goes_on(tmp_path: Path) -> None:
     job, plan, stops = JOBS[2], protocol(), 0
-    whole = carry_out(job, plan, tmp_path / "whole", lambda: False, ToyHost())
+    whole = run_job(job, plan, tmp_path / "whole", lambda: False, ToyHost())
     while True:
         try:
-            found = carry_out(job, plan, tmp_path / "stopped", lambda: True, ToyHost())
+            found = run_job(job, plan, tmp_path / "stopped", lambda: True, ToyHost())
             break
         except Stopped:
             stops += 1
@@ -114,14 +122,16 @@ def test_a_job_that_is_told_to_stop_stops_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_the_bare_host_shows_its_ceiling(tmp_path: Path) -> None:
-    found = carry_out(HOST_JOB, protocol(), tmp_path, lambda: False, ToyHost())
+    found = run_job(HOST_JOB, protocol(), tmp_path, lambda: False, ToyHost())
     assert set(found["systems"]["host"]["bits"]) == {"in-distribution", "retention", "ceiling"}
 
 
 def test_a_ceiling_that_is_asked_for_is_asked_once(tmp_path: Path) -> None:
     plan = protocol(shifts=("in-distribution", "ceiling"))
-    found = carry_out(HOST_JOB, plan, tmp_path, lambda: False, ToyHost())["systems"]["host"]["bits"]
-    assert {len(answers) for cells in found.values() for answers in cells.values()} == {plan.per_cell}
+    found = run_job(HOST_JOB, plan, tmp_path, lambda: False, ToyHost())["systems"]["host"]["bits"]
+    assert {len(answers) for cells in found.values() for answers in cells.values()} == {
+        plan.per_cell
+    }
 
 
 def test_a_flip_needs_two_families() -> None:
@@ -136,7 +146,7 @@ def test_arms_that_share_runs_have_no_jobs_and_both_ways_of_answering(tmp_path: 
     jobs = reported_jobs(plan, tuned)
     assert {job.arm for job in (*jobs, *tuning_jobs(plan))} == {"host", "single", "ecology"}
     assert len(jobs) == 1 + 2 * 2 * (2 + 1)
-    found = carry_out(Job("main", "single", 0, 0.5), plan, tmp_path, lambda: False, ToyHost())
+    found = run_job(Job("main", "single", 0, 0.5), plan, tmp_path, lambda: False, ToyHost())
     assert list(found["systems"]) == ["single", "learned"]
 
 
@@ -157,17 +167,26 @@ def test_of_configs_within_the_tie_tuning_chooses_the_one_that_keeps_most() -> N
     ]
     assert choose(tried, tie=0.01) == 1
     assert choose(tried) == 0
-    assert choose([{**one, "retention": 0.5} for one in tried], tie=0.01) == 0  # the first of equals
+    assert (
+        choose([{**one, "retention": 0.5} for one in tried], tie=0.01) == 0
+    )  # the first of equals
 
 
 def test_paying_more_for_every_answer_moves_nothing_that_tuning_compares(tmp_path: Path) -> None:
     """A tuner that compared return on energy would raise the prices and call it progress."""
-    dear = ("economy.base=3000", "economy.slope=4000", "economy.lowest=1200", "economy.highest=4800")
-    plan = protocol(arms={"single": Arm(about="one", set=SINGLE, routing="single", tune=((), dear))})
+    dear = (
+        "economy.base=3000",
+        "economy.slope=4000",
+        "economy.lowest=1200",
+        "economy.highest=4800",
+    )
+    plan = protocol(
+        arms={"single": Arm(about="one", set=SINGLE, routing="single", tune=((), dear))}
+    )
     found, earned = [], []
     for option in (0, 1):
         job = Job("tune", "single", 9, 0.5, option)
-        found.append(carry_out(job, plan, tmp_path, lambda: False, ToyHost())["accuracy"])
+        found.append(run_job(job, plan, tmp_path, lambda: False, ToyHost())["accuracy"])
         events = read_events(tmp_path / job.name / "events.jsonl")
         earned.append(sum(event.revenue for event in events if isinstance(event, Settled)))
     assert found[0] == found[1]
@@ -181,7 +200,7 @@ def test_what_tuning_measures_is_what_is_reported(tmp_path: Path) -> None:
         tried = Job("tune", "single", 0, budget)
         reported = Job("main", "single", 0, budget)
         for job in (tried, reported):
-            carry_out(job, plan, tmp_path, lambda: False, ToyHost())
+            run_job(job, plan, tmp_path, lambda: False, ToyHost())
         states = [(tmp_path / job.name / "state.json").read_bytes() for job in (tried, reported)]
         assert states[0] == states[1]
     assert {job.budget for job in tuning_jobs(plan)} == set(plan.budgets)

@@ -1,4 +1,5 @@
-"""Learning: verdicts alone raise accuracy, a sick organelle harms nobody, and controls stay controls."""
+"""Learning: verdicts alone raise accuracy, a sick organelle harms nobody, and controls stay
+controls."""
 
 from __future__ import annotations
 
@@ -54,11 +55,13 @@ def test_nobody_learns_without_plasticity(tmp_path: Path) -> None:
     assert abs(sum(found[-8:]) / 8 - sum(found[:8]) / 8) < 0.15
     assert not [event for event in events if isinstance(event, Learned)]
     (born,) = [event for event in events if isinstance(event, Born)]
-    assert checkpoint.load(tmp_path / "run").population["o1"].genome.weights == born.weights
+    assert checkpoint.load_state(tmp_path / "run").population["o1"].genome.weights == born.weights
 
 
 def test_an_update_is_recorded_with_its_lessons_and_tokens(tmp_path: Path) -> None:
-    learned = [event for event in live(tmp_path / "run", generations=4) if isinstance(event, Learned)]
+    learned = [
+        event for event in live(tmp_path / "run", generations=4) if isinstance(event, Learned)
+    ]
     assert learned
     for event in learned:
         assert event.lessons > 0
@@ -93,7 +96,9 @@ def test_a_run_calls_the_host_twice_a_generation_and_wastes_few_rows(tmp_path: P
     assert len(host.rolled) == len(ended) + 1  # and one to found the run
     assert len(host.learned) <= len(ended)
     rows = sum(event.rows for event in ended) + host.rolled[0]
-    learnable = sum(len(e.verdicts) for e in events if isinstance(e, Acted) and e.purpose == "practice")
+    learnable = sum(
+        len(e.verdicts) for e in events if isinstance(e, Acted) and e.purpose == "practice"
+    )
     assert sum(host.rolled) == rows
     assert rows / learnable <= 1.2
 
@@ -111,7 +116,9 @@ def test_the_budget_counts_what_the_host_did(tmp_path: Path) -> None:
 def test_a_run_stops_when_its_flops_are_spent(tmp_path: Path) -> None:
     whole = start(toy_config(generations=12), tmp_path / "whole", host=ToyHost()).state
     half = whole.spent.flops / 2
-    finished = start(toy_config(generations=12, train_flops=half), tmp_path / "half", host=ToyHost())
+    finished = start(
+        toy_config(generations=12, train_flops=half), tmp_path / "half", host=ToyHost()
+    )
     assert finished.is_complete
     assert 0 < finished.state.generation < 12
     assert 0.99 * half <= finished.state.spent.flops <= 1.05 * half
@@ -124,32 +131,35 @@ def test_a_nan_slot_is_quarantined_and_the_others_do_not_notice(tmp_path: Path) 
     well = live(tmp_path / "well", generations=6)
     ill = live(tmp_path / "ill", ToyHost(poison={2: 0}), generations=6)
     (quarantined,) = [event for event in ill if isinstance(event, Quarantined)]
-    who, when = quarantined.id, quarantined.generation
-    retired = [event for event in ill if isinstance(event, Retired) and event.id == who]
+    organelle_id, when = quarantined.id, quarantined.generation
+    retired = [event for event in ill if isinstance(event, Retired) and event.id == organelle_id]
     assert [event.cause for event in retired] == ["quarantined"]
 
     def until(events: list[Event]) -> list[Event]:
-        """Everything that others did up to that generation; births and the summary come after the loss."""
+        """Everything that others did up to that generation; births and the summary come after the
+        loss."""
         return [
             event
             for event in events
             if event.generation <= when
-            and getattr(event, "id", None) != who
+            and getattr(event, "id", None) != organelle_id
             and not (event.generation == when and isinstance(event, Born | GenerationEnded))
         ]
 
     assert until(ill) == until(well)
     later = {event.id for event in ill if event.generation > when and isinstance(event, Acted)}
-    assert who not in later
+    assert organelle_id not in later
     assert later
-    assert [event.generation for event in ill if isinstance(event, GenerationEnded)] == list(range(6))
-    assert checkpoint.load(tmp_path / "ill").ledger.total == 0
+    assert [event.generation for event in ill if isinstance(event, GenerationEnded)] == list(
+        range(6)
+    )
+    assert checkpoint.load_state(tmp_path / "ill").ledger.total == 0
 
 
 def test_no_weights_that_are_kept_are_ever_nan(tmp_path: Path) -> None:
     poison = {call: call % 3 for call in range(12)}
     live(tmp_path / "run", ToyHost(poison=poison), generations=12)
-    store, state = BlobStore(tmp_path / "run/blobs"), checkpoint.load(tmp_path / "run")
+    store, state = BlobStore(tmp_path / "run/blobs"), checkpoint.load_state(tmp_path / "run")
     kept = {organelle.genome.weights for organelle in state.population.values()}
     kept |= {elite.weights for elite in state.archive.elites.values()}
     assert all(abs(store.weights(ref).vector).max() < 1e6 for ref in kept)
@@ -163,13 +173,14 @@ def test_a_single_adapter_that_meets_a_nan_is_founded_anew(tmp_path: Path) -> No
 
 def test_a_quarantine_resumes_exactly(tmp_path: Path) -> None:
     class Doomed(ToyHost):
-        """A host on which whoever learns from an item with a 7 in it meets a NaN: no call count to lose."""
+        """A host on which whoever learns from an item with a 7 in it meets a NaN: no call count to
+        lose."""
 
-        def learn(self, batch: Any, weights: Any, memory: Any) -> Any:
+        def learn(self, batch: Any, weights: Any, optimizer_state: Any) -> Any:
             ill = {lesson.slot for lesson in batch.lessons if "77" in lesson.prompt}
-            grown, kept, statistics = super().learn(batch, weights, memory)
+            grown, kept, statistics = super().learn(batch, weights, optimizer_state)
             for slot in ill:
-                grown[slot], kept[slot] = weights[slot], memory[slot]
+                grown[slot], kept[slot] = weights[slot], optimizer_state[slot]
             return (
                 grown,
                 kept,

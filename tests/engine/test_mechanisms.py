@@ -1,4 +1,5 @@
-"""What upheavals, breeding and merging really do: to weights, beliefs and energy, and to what comes of it."""
+"""What upheavals, breeding and merging really do: to weights, beliefs and energy, and to what comes
+of it."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from lives import (
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import (
     HOST,
-    Belief,
+    Assignment,
     Birth,
     Elite,
     Genome,
@@ -38,22 +39,15 @@ from symbiont_ecology.ecology import (
     Propose,
     Resize,
     Retire,
-    Trial,
+    SuccessPosterior,
     cell_name,
 )
 from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import check
-from symbiont_ecology.engine.remember import remember
+from symbiont_ecology.engine.update_posteriors import update_posteriors
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.events import (
-    Acted,
-    Born,
-    Gated,
-    GenerationEnded,
-    Proposed,
-    Upheaved,
-)
+from symbiont_ecology.events import Acted, Born, Gated, GenerationEnded, Proposed, Upheaved
 from symbiont_ecology.operators import operators
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.strategies.probation import seen
@@ -73,10 +67,15 @@ def test_an_upheaval_opens_what_fell_to_pioneers_there_and_back(tmp_path: Path) 
         assert flip.back_flops is not None
         ended = [event for event in events if isinstance(event, GenerationEnded)]
         there, back = (
-            next(event.generation for event in ended if event.train_flops >= 0.98 * flops)  # it comes by then
+            next(
+                event.generation for event in ended if event.train_flops >= 0.98 * flops
+            )  # it comes by then
             for flops in (flip.at_flops, flip.back_flops)
         )
-        fallen: dict[bool, set[str]] = {False: set(), True: set()}  # by whether the world had changed back
+        fallen: dict[bool, set[str]] = {
+            False: set(),
+            True: set(),
+        }  # by whether the world had changed back
         came = Counter[tuple[str, bool]]()
         for event in (event for event in events if event.generation > there):
             if isinstance(event, Upheaved):
@@ -85,9 +84,11 @@ def test_an_upheaval_opens_what_fell_to_pioneers_there_and_back(tmp_path: Path) 
                 came[event.operator, event.generation > back] += 1
         opened += fallen[False] >= FLIPPED and came["pioneer", False] == 1
         opened_again += fallen[True] >= FLIPPED and came["pioneer", True] > 0
-        kept = {state.archive.elites[f"{family}/short"].who for family in FAMILIES[2:]}
-        assert all(state.population[who].born < there for who in kept)
-    assert min(opened, opened_again) >= 4  # one world in three may be slow to notice, or alarmed by chance
+        kept = {state.archive.elites[f"{family}/short"].organelle_id for family in FAMILIES[2:]}
+        assert all(state.population[organelle_id].born < there for organelle_id in kept)
+    assert (
+        min(opened, opened_again) >= 4
+    )  # one world in three may be slow to notice, or alarmed by chance
 
 
 def test_a_population_that_notices_changes_outdoes_one_that_does_not(tmp_path: Path) -> None:
@@ -118,13 +119,17 @@ def test_what_parents_learned_is_handed_down_or_not(inheritance: Any, tmp_path: 
     learned = world.store.put_weights(adapter(2))
     parent = state.population["o1"]
     genome = Genome(learned, 4, dict(parent.genome.traits))
-    state.population["o1"] = Organelle("o1", genome, parent.memory, (), "founder", 0, inborn=parent.inborn)
+    state.population["o1"] = Organelle(
+        "o1", genome, parent.optimizer_state, (), "founder", 0, inborn=parent.inborn
+    )
     exact = operators.build({"kind": "gaussian", "sigma": 0.0})
-    (born,) = carry_out(Birth(("o1",), exact, "gaussian", {}, inheritance=inheritance), state, world)
+    (born,) = carry_out(
+        Birth(("o1",), exact, "gaussian", {}, inheritance=inheritance), state, world
+    )
     assert isinstance(born, Born)
     is_lamarckian = inheritance == "lamarckian"
     assert born.weights == (learned if is_lamarckian else parent.inborn)
-    steps = world.store.memory(state.population[born.id].memory).step
+    steps = world.store.optimizer_state(state.population[born.id].optimizer_state).step
     assert steps == (3 if is_lamarckian else 0)
 
 
@@ -133,7 +138,9 @@ def test_children_differ_from_their_parents_in_step_size_and_in_weights_if_told(
     mutation: str, tmp_path: Path
 ) -> None:
     breeding = {"at": 20_000, "mutation": mutation}
-    state, world = founded(tmp_path, [adapter(1)], FAMILIES[:1], breeding=breeding, plasticity="none")
+    state, world = founded(
+        tmp_path, [adapter(1)], FAMILIES[:1], breeding=breeding, plasticity="none"
+    )
     events = generations(1, state, world, tmp_path / "events.jsonl")
     (born,) = (event for event in events if isinstance(event, Born))
     parent, child = state.population["o1"].genome, state.population[born.id].genome
@@ -145,7 +152,9 @@ def test_children_differ_from_their_parents_in_step_size_and_in_weights_if_told(
 # Merging.
 
 
-def test_a_child_that_does_what_both_parents_do_is_admitted_lives_and_takes_over(tmp_path: Path) -> None:
+def test_a_child_that_does_what_both_parents_do_is_admitted_lives_and_takes_over(
+    tmp_path: Path,
+) -> None:
     homes = ("math.add", "logic.bool")
     parents = [specialist(tmp_path / home, home) for home in homes]
     merging = {"every": 1, "at": 40_000, "questions": 4, "operator": SUM, "gate": {"gain": 0.3}}
@@ -160,13 +169,15 @@ def test_a_child_that_does_what_both_parents_do_is_admitted_lives_and_takes_over
     assert set(born.parents) == {"o1", "o2"}
     assert born.weights == proposed.weights  # nothing overwrote what was judged
     assert set(state.population) == {"o1", "o2", born.id}
-    assert {elite.who for elite in state.archive.elites.values()} == {born.id}
+    assert {elite.organelle_id for elite in state.archive.elites.values()} == {born.id}
     assert state.ledger.total == 0
 
 
 def test_a_child_that_is_no_better_is_rejected_and_leaves_nothing(tmp_path: Path) -> None:
     merging = {"every": 1, "at": 40_000, "questions": 8, "gate": {"most": 60}}
-    state, world = founded(tmp_path / "run", [adapter(1), adapter(2)], FAMILIES[:2], merging=merging)
+    state, world = founded(
+        tmp_path / "run", [adapter(1), adapter(2)], FAMILIES[:2], merging=merging
+    )
     events = generations(12, state, world, tmp_path / "events.jsonl")
     gated = [event for event in events if isinstance(event, Gated)]
     assert gated
@@ -175,20 +186,22 @@ def test_a_child_that_is_no_better_is_rejected_and_leaves_nothing(tmp_path: Path
     assert not {event.id for event in gated} & set(state.ledger.balances)
 
 
-def test_a_childs_dowry_is_put_aside_before_probation_leaves_its_parents_poor(tmp_path: Path) -> None:
+def test_a_childs_dowry_is_put_aside_before_probation_leaves_its_parents_poor(
+    tmp_path: Path,
+) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
     dowry = world.scene.prices.dowry
     before = dict(state.ledger.balances)
 
     carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
-    (rejected,) = state.nursery.values()
+    (rejected,) = state.challengers.values()
     assert state.ledger.balance(rejected.id) == dowry
     carry_out(Probation(rejected, "reject"), state, world)
     assert state.ledger.balances == before
 
     carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
-    (child,) = state.nursery.values()
+    (child,) = state.challengers.values()
     for parent in homes:
         state.ledger.charge(parent, state.ledger.balance(parent))
     carry_out(Probation(child, "admit"), state, world)
@@ -200,17 +213,24 @@ def test_nothing_comes_of_a_child_whose_dowry_is_not_there(tmp_path: Path) -> No
     homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
     state.ledger.charge("o2", state.ledger.balance("o2") - world.scene.prices.dowry // 2 + 1)
     before = dict(state.ledger.balances)
-    assert carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world) == []
-    assert not state.nursery
+    assert (
+        carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+        == []
+    )
+    assert not state.challengers
     assert state.ledger.balances == before
 
 
 def test_a_mechanism_of_ones_own_may_put_a_child_of_one_parent_on_probation(tmp_path: Path) -> None:
-    state, world = founded(tmp_path, [adapter(1)], FAMILIES[:1], thrift=True, merging=True, canaries=True)
+    state, world = founded(
+        tmp_path, [adapter(1)], FAMILIES[:1], thrift=True, merging=True, canaries=True
+    )
     mutation = operators.build("svd_noise")
-    carry_out(Propose({"o1": ("math.add/short",)}, mutation, "svd_noise", {}, 4, by="mine"), state, world)
+    carry_out(
+        Propose({"o1": ("math.add/short",)}, mutation, "svd_noise", {}, 4, by="mine"), state, world
+    )
     generations(3, state, world, tmp_path / "events.jsonl")
-    (child,) = (one for one in state.nursery.values() if one.by == "mine")
+    (child,) = (one for one in state.challengers.values() if one.by == "mine")
     carry_out(Probation(child, "admit"), state, world)
     assert state.ledger.balance(child.id) == world.scene.prices.dowry
     assert state.population[child.id].genome == child.genome
@@ -220,22 +240,26 @@ def test_pairs_stay_pairs_when_a_budget_leaves_out_a_question(tmp_path: Path) ->
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     homes = {"o1": ("math.add/short",), "o2": ("math.add/short",)}
     carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
-    (child,) = state.nursery.values()
+    (child,) = state.challengers.values()
     items = world.scene.tasks.draw(("math.add", "short"), 4, np.random.default_rng(0))
     items = (*items, items[1])  # a question that comes twice
 
-    def outcome(who: str, asked: Sequence[Item], verdict: float) -> Outcome:
-        trial, count = Trial(who, tuple(asked), purpose="probation"), len(asked)
+    def outcome(organelle_id: str, asked: Sequence[Item], verdict: float) -> Outcome:
+        trial, count = Assignment(organelle_id, tuple(asked), purpose="probation"), len(asked)
         return Outcome(trial, ("",) * count, ((),) * count, (verdict,) * count, Cost())
 
-    parents = [outcome(who, items, 0.0) for who in homes]
+    parents = [outcome(organelle_id, items, 0.0) for organelle_id in homes]
     tallies = seen(child, [outcome(child.id, items[1:], 1.0), *parents]).tallies
     assert {tally.wins for by_home in tallies.values() for tally in by_home.values()} == {4}
 
 
 def test_mechanisms_act_in_one_order_however_a_config_lists_them() -> None:
-    one = strategies.build({"kind": "ecology", "mechanisms": {"morphogenesis": True, "merging": True}})
-    other = strategies.build({"kind": "ecology", "mechanisms": {"merging": True, "morphogenesis": True}})
+    one = strategies.build(
+        {"kind": "ecology", "mechanisms": {"morphogenesis": True, "merging": True}}
+    )
+    other = strategies.build(
+        {"kind": "ecology", "mechanisms": {"merging": True, "morphogenesis": True}}
+    )
     assert [type(way) for way in one.ways] == [type(way) for way in other.ways]
 
 
@@ -244,7 +268,7 @@ def test_of_a_rejected_childs_dowry_the_part_of_the_dead_is_lost(tmp_path: Path)
     homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
     before = state.ledger.balance("o2")
     carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
-    (child,) = state.nursery.values()
+    (child,) = state.challengers.values()
     carry_out(Retire("o1", "catastrophe"), state, world)
     carry_out(Probation(child, "reject"), state, world)
     assert state.ledger.balances == {"o2": before}
@@ -254,13 +278,16 @@ def test_of_a_rejected_childs_dowry_the_part_of_the_dead_is_lost(tmp_path: Path)
 def test_what_is_believed_of_a_child_is_in_the_order_of_its_homes(tmp_path: Path) -> None:
     """In the state's file, whichever process wrote it."""
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
-    homes = {who: tuple(f"family.{who}{number}/short" for number in range(12)) for who in ("o1", "o2")}
-    for who, cells in homes.items():
-        state.beliefs[who] = dict.fromkeys(reversed(cells), Belief(3.0, 1.0))
+    homes = {
+        organelle_id: tuple(f"family.{organelle_id}{number}/short" for number in range(12))
+        for organelle_id in ("o1", "o2")
+    }
+    for organelle_id, cells in homes.items():
+        state.posteriors[organelle_id] = dict.fromkeys(reversed(cells), SuccessPosterior(3.0, 1.0))
     carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
-    (child,) = state.nursery.values()
+    (child,) = state.challengers.values()
     carry_out(Probation(child, "admit"), state, world)
-    assert list(state.beliefs[child.id]) == [cell for cells in homes.values() for cell in cells]
+    assert list(state.posteriors[child.id]) == [cell for cells in homes.values() for cell in cells]
 
 
 def test_elites_follow_who_grew_in_rank_too_where_it_is_not_asked(tmp_path: Path) -> None:
@@ -284,11 +311,16 @@ def test_elites_follow_who_grew_in_rank_too_where_it_is_not_asked(tmp_path: Path
         ({"thirft": False}, "did you mean 'thrift'"),
         ({"thirft": True}, "did you mean 'thrift'"),
         ({"founders": 8}, "founders: expected at most capacity (7), got 8"),
-        ({"founders": 7, "ranks": 27}, "strategy.ranks: expected at least 28, host.rank (4) for each of 7"),
+        (
+            {"founders": 7, "ranks": 27},
+            "strategy.ranks: expected at least 28, host.rank (4) for each of 7",
+        ),
     ],
     ids=str,
 )
-def test_what_cannot_work_is_refused_before_anything_runs(mechanisms: dict[str, Any], said: str) -> None:
+def test_what_cannot_work_is_refused_before_anything_runs(
+    mechanisms: dict[str, Any], said: str
+) -> None:
     plan = config(3)
     knobs = {name: mechanisms.pop(name) for name in ("founders", "ranks") if name in mechanisms}
     strategy = {**ecology(**mechanisms), **knobs}
@@ -300,8 +332,10 @@ def test_what_cannot_work_is_refused_before_anything_runs(mechanisms: dict[str, 
 def test_a_merged_child_is_no_larger_than_a_slot(operator: Any, tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     cells = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
-    carry_out(Propose(cells, operators.build(operator), "merged", {}, 4, by="merging"), state, world)
-    (child,) = state.nursery.values()
+    carry_out(
+        Propose(cells, operators.build(operator), "merged", {}, 4, by="merging"), state, world
+    )
+    (child,) = state.challengers.values()
     assert child.genome.rank == world.store.weights(child.genome.weights).rank == 4
 
 
@@ -316,10 +350,14 @@ def test_a_world_in_which_nobody_lives_comes_to_its_end(tmp_path: Path) -> None:
     state, events = lived(tmp_path / "run", plan)
     assert not state.population
     assert state.generation < 500
-    assert {event.id for event in events if isinstance(event, Acted) and event.generation > 2} == {HOST}
+    assert {event.id for event in events if isinstance(event, Acted) and event.generation > 2} == {
+        HOST
+    }
 
 
-def test_a_world_in_which_everybody_is_broke_for_ever_tries_on_and_comes_to_its_end(tmp_path: Path) -> None:
+def test_a_world_in_which_everybody_is_broke_for_ever_tries_on_and_comes_to_its_end(
+    tmp_path: Path,
+) -> None:
     plan = config(500)
     plan = plan.model_copy(
         update={
@@ -328,10 +366,10 @@ def test_a_world_in_which_everybody_is_broke_for_ever_tries_on_and_comes_to_its_
         }
     )
     state, events = lived(tmp_path / "run", plan)
-    (who,) = state.population
+    (organelle_id,) = state.population
     assert state.generation < 500
     late = [event for event in events if isinstance(event, Acted) and event.generation > 2]
-    assert {(event.id, len(event.items)) for event in late} == {(who, 1)}
+    assert {(event.id, len(event.items)) for event in late} == {(organelle_id, 1)}
 
 
 def test_one_lucky_answer_takes_no_cell_from_who_is_known(tmp_path: Path) -> None:
@@ -340,19 +378,21 @@ def test_one_lucky_answer_takes_no_cell_from_who_is_known(tmp_path: Path) -> Non
     (cell,) = world.scene.tasks.cells
     items = world.scene.tasks.draw(cell, 1, np.random.default_rng(0))
 
-    def answered(who: str, right: int, wrong: int) -> None:
+    def answered(organelle_id: str, right: int, wrong: int) -> None:
         verdicts = (1.0,) * right + (0.0,) * wrong
-        trial = Trial(who, items, len(verdicts))
-        remember(state, [Outcome(trial, (), (), verdicts, Cost())], [], prices, allocator)
+        trial = Assignment(organelle_id, items, len(verdicts))
+        update_posteriors(state, [Outcome(trial, (), (), verdicts, Cost())], [], prices, allocator)
 
-    state.beliefs.clear()
+    state.posteriors.clear()
     state.archive.elites.clear()
     answered("o1", 18, 12)
     answered("o2", 1, 0)
-    assert state.beliefs["o2"][cell_name(cell)].mean > state.beliefs["o1"][cell_name(cell)].mean
-    assert state.archive.elites[cell_name(cell)].who == "o1"
+    assert (
+        state.posteriors["o2"][cell_name(cell)].mean > state.posteriors["o1"][cell_name(cell)].mean
+    )
+    assert state.archive.elites[cell_name(cell)].organelle_id == "o1"
     answered("o2", 18, 2)
-    assert state.archive.elites[cell_name(cell)].who == "o2"
+    assert state.archive.elites[cell_name(cell)].organelle_id == "o2"
 
 
 def test_who_died_lucky_gives_way_to_who_is_able() -> None:
@@ -362,4 +402,4 @@ def test_who_died_lucky_gives_way_to_who_is_able() -> None:
     archive.follow("o1", "lucky", 4, 20)  # as long as it is asked, it is believed
     assert not archive.add(cell, Elite("o2", "able", 4, 0.8, 21))
     assert archive.add(cell, Elite("o2", "able", 4, 0.8, 40))
-    assert archive.elites["math.add/short"].who == "o2"
+    assert archive.elites["math.add/short"].organelle_id == "o2"

@@ -13,7 +13,7 @@ import pytest
 
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON, Prices
-from symbiont_ecology.engine.generation import found, run_generation
+from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.events import Acted, Event, EventLog, Retired, Settled, read_events
 from symbiont_ecology.weights import AdapterWeights
@@ -32,7 +32,9 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> AdapterWeights:
     """What answers nearly everything right, and with its sign turned nearly everything wrong."""
     folder = tmp_path_factory.mktemp("right") / "run"
     strategy = {"kind": "single", "questions": 4, "learning_rate": 0.1}
-    plan = toy_config(0, 60, FAMILIES, strategy=strategy, plasticity="supervised", checkpoint_every=60)
+    plan = toy_config(
+        0, 60, FAMILIES, strategy=strategy, plasticity="supervised", checkpoint_every=60
+    )
     (learned,) = start(plan, folder, host=ToyHost()).state.population.values()
     return times(5, toy_world(folder, plan).store.weights(learned.genome.weights))
 
@@ -47,16 +49,20 @@ class Youth:
     def __init__(self, folder: Path, seed: int, founders: int) -> None:
         off = dict.fromkeys(("upheaval", "thrift", "breeding", "refounding"), False)
         strategy = {"kind": "ecology", "founders": founders, "mechanisms": off}
-        parts: dict[str, Any] = {"plasticity": "none", "allocator": "epsilon_greedy", "strategy": strategy}
+        parts: dict[str, Any] = {
+            "plasticity": "none",
+            "allocator": "epsilon_greedy",
+            "strategy": strategy,
+        }
         self.world = toy_world(folder, toy_config(seed, 1, FAMILIES, PRICES, **parts))
         self.state, self.path = EcologyState(seed), folder / "events.jsonl"
         self.log = EventLog(self.path)
-        found(self.state, self.world, self.log)
+        found_population(self.state, self.world, self.log)
 
-    def become(self, who: str, weights: AdapterWeights) -> None:
-        one = self.state.population[who]
+    def become(self, organelle_id: str, weights: AdapterWeights) -> None:
+        one = self.state.population[organelle_id]
         genome = replace(one.genome, weights=self.world.store.put_weights(weights))
-        self.state.population[who] = replace(one, genome=genome)
+        self.state.population[organelle_id] = replace(one, genome=genome)
 
     def go_on(self, generations: int = 1) -> list[Event]:
         before = self.state.next_seq
@@ -91,7 +97,9 @@ def test_who_is_always_wrong_is_asked_all_that_its_dowry_pays_for(
     youth.become(NEWBORN, times(-1, right))
     events = youth.die()
     rent = books(events)[0].rent
-    dearest = len(FAMILIES) * ROLLOUT_WITH_LESSON * PRICES.rollout + PRICES.ticket + rent  # mATP a generation
+    dearest = (
+        len(FAMILIES) * ROLLOUT_WITH_LESSON * PRICES.rollout + PRICES.ticket + rent
+    )  # mATP a generation
     asked = verdicts(events)
     assert sum(asked) == 0
     assert len(asked) >= len(FAMILIES) * PRICES.dowry // dearest >= LEAST

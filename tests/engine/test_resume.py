@@ -1,4 +1,5 @@
-"""A run that stops or crashes anywhere ends, once resumed, in the same bytes as one never stopped."""
+"""A run that stops or crashes anywhere ends, once resumed, in the same bytes as one never
+stopped."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def config() -> RunConfig:
 
 def trace(folder: Path) -> dict[str, bytes]:
     """What must be equal, byte for byte; and every blob that is left."""
-    files = [folder / name for name in ("config.yaml", "provenance.json", "state.json", "events.jsonl")]
+    files = [
+        folder / name for name in ("config.yaml", "provenance.json", "state.json", "events.jsonl")
+    ]
     files += sorted((folder / "blobs").iterdir())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
@@ -69,11 +72,13 @@ def test_a_run_stopped_at_any_generation_resumes_exactly(
     finished = start(config(), tmp_path / "run", host=ToyHost(), should_stop=stop_after(stop))
     assert finished.state.generation == stop
     assert finished.is_complete == (stop == GENERATIONS)
-    assert checkpoint.load(tmp_path / "run") == finished.state
+    assert checkpoint.load_state(tmp_path / "run") == finished.state
     assert finish(tmp_path / "run") == whole
 
 
-def test_a_run_stopped_at_every_generation_resumes_exactly(tmp_path: Path, whole: dict[str, bytes]) -> None:
+def test_a_run_stopped_at_every_generation_resumes_exactly(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
     start(config(), tmp_path / "run", host=ToyHost(), should_stop=lambda: True)
     while not resume(tmp_path / "run", host=ToyHost(), should_stop=lambda: True).is_complete:
         pass
@@ -92,11 +97,16 @@ def test_a_crash_at_any_call_of_the_host_loses_nothing(
 def tiny() -> RunConfig:
     """Short enough to be run once for every file operation in it."""
     strategy = toy_ecology(least=2, founders=2, questions=1, samples=2)
-    return toy_config(seed=1, generations=3, checkpoint_every=2, strategy=strategy, families=["math.add"])
+    return toy_config(
+        seed=1, generations=3, checkpoint_every=2, strategy=strategy, families=["math.add"]
+    )
 
 
-def operations(folder: Path, monkeypatch: pytest.MonkeyPatch, names: str, fail: Callable[[int], None]) -> int:
-    """Runs with ``fail(number)`` before every call of these functions of ``os``; returns their number."""
+def operations(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, names: str, fail: Callable[[int], None]
+) -> int:
+    """Runs with ``fail(number)`` before every call of these functions of ``os``; returns their
+    number."""
     count = 0
 
     def counted(operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,7 +125,9 @@ def operations(folder: Path, monkeypatch: pytest.MonkeyPatch, names: str, fail: 
     return count
 
 
-def test_a_crash_at_any_file_operation_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_at_any_file_operation_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     total = operations(tmp_path / "whole", monkeypatch, "replace fsync unlink", lambda _: None)
     expected = trace(tmp_path / "whole")
     assert total > 30
@@ -150,7 +162,9 @@ def test_a_disk_that_fails_is_one_clear_line_and_loses_nothing(
 
 
 @pytest.mark.parametrize("limit", [600, 1500, 2500, 3000])
-def test_a_write_that_does_not_fit_is_one_clear_line_and_loses_nothing(limit: int, tmp_path: Path) -> None:
+def test_a_write_that_does_not_fit_is_one_clear_line_and_loses_nothing(
+    limit: int, tmp_path: Path
+) -> None:
     start(tiny(), tmp_path / "whole", host=ToyHost())
     expected = trace(tmp_path / "whole")
     assert max(map(len, expected.values())) > limit
@@ -173,7 +187,8 @@ def stopped(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "tail", [b'{"seq":', b"\x00\xff\xfe", b'{"seq":9999,"kind":"Whole","generation":7}\n' * 3, b"\n"]
+    "tail",
+    [b'{"seq":', b"\x00\xff\xfe", b'{"seq":9999,"kind":"Whole","generation":7}\n' * 3, b"\n"],
 )
 def test_whatever_a_crash_left_at_the_end_of_the_log_is_dropped(
     tail: bytes, tmp_path: Path, whole: dict[str, bytes]
@@ -204,7 +219,9 @@ def test_a_run_that_died_before_its_first_checkpoint_begins_again(
     assert finish(folder) == whole
 
 
-def test_a_run_that_left_nothing_but_its_config_begins_again(tmp_path: Path, whole: dict[str, bytes]) -> None:
+def test_a_run_that_left_nothing_but_its_config_begins_again(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_bytes(whole["config.yaml"])
     assert finish(tmp_path / "run") == whole
@@ -249,7 +266,9 @@ def test_a_run_of_no_generations_is_founded_and_kept(tmp_path: Path) -> None:
     assert trace(tmp_path / "run") == before
 
 
-def test_a_finished_run_that_goes_on_equals_one_that_was_longer_from_the_start(tmp_path: Path) -> None:
+def test_a_finished_run_that_goes_on_equals_one_that_was_longer_from_the_start(
+    tmp_path: Path,
+) -> None:
     start(toy_config(seed=3, generations=7), tmp_path / "longer", host=ToyHost())
     resume(tmp_path / "longer", overrides=["run.generations=13"], host=ToyHost())
     start(toy_config(seed=3, generations=13), tmp_path / "whole", host=ToyHost())
@@ -302,7 +321,9 @@ def test_a_folder_without_a_run_is_not_resumed(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_another_host_is_refused_by_its_fingerprint(tmp_path: Path, whole: dict[str, bytes]) -> None:
+def test_another_host_is_refused_by_its_fingerprint(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
     before = trace(stopped(tmp_path / "run"))
     with pytest.raises(HostError, match=r"toy-0.*toy-1"):
         resume(tmp_path / "run", host=ToyHost(seed=1))
@@ -323,7 +344,10 @@ def damaged() -> Iterator[tuple[str, Callable[[Path], None]]]:
     yield "state of another shape", lambda run: damage(run / "state.json", b'{"seed": "x"}')
     yield "log too short", lambda run: damage(run / "events.jsonl", b'{"schema":1}\n')
     yield "log of another schema", lambda run: damage(run / "events.jsonl", b'{"schema":99}\n')
-    yield "config", lambda run: damage(run / "config.yaml", b"tasks: {families: [math.add], famlies: 3}\n")
+    yield (
+        "config",
+        lambda run: damage(run / "config.yaml", b"tasks: {families: [math.add], famlies: 3}\n"),
+    )
     yield "blob gone", lambda run: sorted((run / "blobs").iterdir())[0].unlink()
     yield "provenance", lambda run: damage(run / "provenance.json", b"{")
     yield "provenance of another shape", lambda run: damage(run / "provenance.json", b"[]")
@@ -335,8 +359,10 @@ def test_a_damaged_run_is_refused_in_one_line(
 ) -> None:
     folder = stopped(tmp_path / "run")
     if name == "blob gone":  # the weights of someone alive
-        state = checkpoint.load(folder)
-        (folder / "blobs" / f"{next(iter(state.population.values())).genome.weights}.safetensors").unlink()
+        state = checkpoint.load_state(folder)
+        (
+            folder / "blobs" / f"{next(iter(state.population.values())).genome.weights}.safetensors"
+        ).unlink()
     else:
         harm(folder)
     with pytest.raises((RunError, ConfigError)) as refused:
@@ -354,4 +380,4 @@ def test_the_checkpoint_is_json_that_a_person_can_read(whole: dict[str, bytes]) 
 
 def test_the_log_of_a_run_reads_back(tmp_path: Path) -> None:
     folder = stopped(tmp_path / "run")
-    assert len(list(read_events(folder / "events.jsonl"))) == checkpoint.load(folder).next_seq
+    assert len(list(read_events(folder / "events.jsonl"))) == checkpoint.load_state(folder).next_seq

@@ -13,8 +13,16 @@ import pytest
 
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.events import Acted, Born, Event, GenerationEnded, Learned, Quarantined, read_events
-from symbiont_ecology.types import Rollouts
+from symbiont_ecology.events import (
+    Acted,
+    Born,
+    Event,
+    GenerationEnded,
+    Learned,
+    Quarantined,
+    read_events,
+)
+from symbiont_ecology.types import Completions
 from symbiont_ecology.weights.blobs import BlobStore
 from symbiont_ecology.weights.traces import Traces, is_deaf
 from toy import ToyHost, toy_config, toy_ecology
@@ -53,10 +61,12 @@ def test_it_resumes_exactly(strategy: dict[str, Any], tmp_path: Path) -> None:
         assert (tmp_path / "parts" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
 
-def test_a_founder_stays_the_host_in_its_first_generation_and_can_be_heard_after_it(tmp_path: Path) -> None:
+def test_a_founder_stays_the_host_in_its_first_generation_and_can_be_heard_after_it(
+    tmp_path: Path,
+) -> None:
     events = live(tmp_path / "run", generations=1, strategy=SINGLE)
     assert not [event for event in events if isinstance(event, Learned)]
-    (organelle,) = checkpoint.load(tmp_path / "run").population.values()
+    (organelle,) = checkpoint.load_state(tmp_path / "run").population.values()
     weights = BlobStore(tmp_path / "run/blobs").weights(organelle.genome.weights)
     (born,) = [event for event in events if isinstance(event, Born)]
     assert organelle.genome.weights != born.weights
@@ -74,8 +84,10 @@ def test_a_lesson_takes_its_outer_products_and_nothing_else(tmp_path: Path) -> N
         assert event.flops == 2 * event.tokens * rank * d_in
         assert event.loss == 0
         assert event.gradient_norm > 0
-    budget = checkpoint.load(tmp_path / "run").spent
-    assert budget.flops == sum(event.flops for event in events if isinstance(event, Acted | Learned))
+    budget = checkpoint.load_state(tmp_path / "run").spent
+    assert budget.flops == sum(
+        event.flops for event in events if isinstance(event, Acted | Learned)
+    )
     assert budget.calls == len(host.rolled)
 
 
@@ -83,7 +95,9 @@ def test_a_lesson_takes_its_outer_products_and_nothing_else(tmp_path: Path) -> N
 def test_it_meets_its_budget_within_two_percent(part: float, tmp_path: Path) -> None:
     probe = toy_config(generations=20, strategy=SINGLE, plasticity=HEBBIAN)
     budget = part * start(probe, tmp_path / "probe", host=ToyHost()).state.spent.flops
-    config = toy_config(generations=100_000, strategy=SINGLE, plasticity=HEBBIAN, train_flops=budget)
+    config = toy_config(
+        generations=100_000, strategy=SINGLE, plasticity=HEBBIAN, train_flops=budget
+    )
     spent = start(config, tmp_path / "run", host=ToyHost()).state.spent.flops
     assert 0.98 * budget <= spent <= 1.02 * budget
 
@@ -94,7 +108,7 @@ class Watched(ToyHost):
 
     left: list[weakref.ref[Traces]] = field(default_factory=list)
 
-    def rollout(self, *arguments: Any, **named: Any) -> Rollouts:
+    def rollout(self, *arguments: Any, **named: Any) -> Completions:
         """As the toy; traces of earlier batches must be gone by now."""
         gc.collect()
         assert [one for one in self.left if one() is not None] == []
@@ -114,7 +128,7 @@ def test_traces_do_not_outlive_their_generation(tmp_path: Path) -> None:
 class Doomed(ToyHost):
     """A host on which the trace of an answer to a sum with a 7 in it is not finite."""
 
-    def rollout(self, rows: Any, draws: Any, decoding: Any) -> Rollouts:
+    def rollout(self, rows: Any, draws: Any, decoding: Any) -> Completions:
         """As the toy, with NaN where such prompts were read."""
         found = super().rollout(rows, draws, decoding)
         assert found.traces is not None
@@ -133,7 +147,7 @@ def test_an_update_that_is_not_finite_is_quarantined_and_resumes_exactly(tmp_pat
     assert [e for e in read_events(tmp_path / "whole/events.jsonl") if isinstance(e, Quarantined)]
     for file in ("state.json", "events.jsonl"):
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
-    state, store = checkpoint.load(tmp_path / "whole"), BlobStore(tmp_path / "whole/blobs")
+    state, store = checkpoint.load_state(tmp_path / "whole"), BlobStore(tmp_path / "whole/blobs")
     assert state.ledger.total == 0
     for organelle in state.population.values():
         assert np.isfinite(store.weights(organelle.genome.weights).vector).all()

@@ -1,4 +1,5 @@
-"""Slots are a cache: neither their number, nor the order of trials, nor neighbours change what happens."""
+"""Slots are a cache: neither their number, nor the order of trials, nor neighbours change what
+happens."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symbiont_ecology.ecology import HOST, EcologyState, Outcome, Trial
+from symbiont_ecology.ecology import HOST, Assignment, EcologyState, Outcome
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.act import act, waves
 from symbiont_ecology.engine.run import start
@@ -29,9 +30,9 @@ def test_waves_serve_everyone_once_within_the_slots(
 ) -> None:
     everyone = organelles | ({HOST} if is_host_asked else set())
     found = list(waves(everyone, slots))
-    assert sorted(who for wave in found for who in wave) == sorted(everyone)
+    assert sorted(organelle_id for wave in found for organelle_id in wave) == sorted(everyone)
     for wave in found:
-        taken = [slot for who, slot in wave.items() if who != HOST]
+        taken = [slot for organelle_id, slot in wave.items() if organelle_id != HOST]
         assert taken == list(range(len(taken)))
         assert len(taken) <= slots
         assert wave.get(HOST, HOST_SLOT) == HOST_SLOT
@@ -54,10 +55,13 @@ def test_few_slots_and_many_waves_give_the_same_history(
     few, many = (list(read_events(tmp_path / name / "events.jsonl")) for name in ("few", "many"))
 
     def without_calls(events: list) -> list:
-        return [replace(event, calls=0) if isinstance(event, GenerationEnded) else event for event in events]
+        return [
+            replace(event, calls=0) if isinstance(event, GenerationEnded) else event
+            for event in events
+        ]
 
     assert without_calls(few) == without_calls(many)
-    states = [checkpoint.load(tmp_path / name) for name in ("few", "many")]
+    states = [checkpoint.load_state(tmp_path / name) for name in ("few", "many")]
     for state in states:
         state.spent = replace(state.spent, calls=0)
     assert states[0] == states[1]
@@ -74,15 +78,22 @@ def test_few_slots_and_many_waves_give_the_same_history(
 def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, EcologyState]:
     folder = tmp_path_factory.mktemp("lived") / "run"
     start(toy_config(generations=6), folder, host=ToyHost())
-    return folder, checkpoint.load(folder)
+    return folder, checkpoint.load_state(folder)
 
 
-def outcomes_of(lived: tuple[Path, EcologyState], trials: list[Trial], slots: int = 32) -> list[Outcome]:
+def outcomes_of(
+    lived: tuple[Path, EcologyState], trials: list[Assignment], slots: int = 32
+) -> list[Outcome]:
     folder, _ = lived
-    return act(trials, checkpoint.load(folder), toy_world(folder, host=ToyHost(slots=slots)), Draw(4, 2))
+    return act(
+        trials,
+        checkpoint.load_state(folder),
+        toy_world(folder, host=ToyHost(slots=slots)),
+        Draw(4, 2),
+    )
 
 
-def asked(lived: tuple[Path, EcologyState]) -> list[Trial]:
+def asked(lived: tuple[Path, EcologyState]) -> list[Assignment]:
     folder, state = lived
     world = toy_world(folder)
     return list(world.strategy.ask(state, world.scene, Draw(4, 2)))
@@ -105,7 +116,7 @@ def test_nothing_is_asked_where_nobody_has_a_trial(lived: tuple[Path, EcologySta
 
 def test_samples_of_one_question_are_drawn_apart(lived: tuple[Path, EcologyState]) -> None:
     (trial, *_) = asked(lived)
-    trial = replace(trial, who=HOST)  # who is not sure of its answer
+    trial = replace(trial, organelle_id=HOST)  # who is not sure of its answer
     many = replace(trial, items=trial.items[:1], samples=60)
     (outcome,) = outcomes_of(lived, [many])
     assert len(set(outcome.texts)) > 1
@@ -129,7 +140,9 @@ def test_a_lack_of_memory_is_an_event_and_changes_nothing_else(tmp_path: Path) -
     config = toy_config(generations=6)
     start(config, tmp_path / "roomy", host=ToyHost())
     start(config, tmp_path / "cramped", host=CrampedHost())
-    roomy, cramped = (list(read_events(tmp_path / name / "events.jsonl")) for name in ("roomy", "cramped"))
+    roomy, cramped = (
+        list(read_events(tmp_path / name / "events.jsonl")) for name in ("roomy", "cramped")
+    )
     (shrunk,) = [event for event in cramped if isinstance(event, BatchShrunk)]
     assert (shrunk.generation, shrunk.memory_mb) == (2, 32.0)
     assert [event for event in cramped if event is not shrunk] == roomy

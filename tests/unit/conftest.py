@@ -9,10 +9,8 @@ import pytest
 from asked import FAMILIES
 from lines import jsonl, rows
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.evaluation.measure import Candidates
-from symbiont_ecology.evaluation.questions import (
-    Question,
-)
+from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.evaluation.questions import Question
 from toy import ToyHost, toy_config, toy_ecology
 
 
@@ -31,12 +29,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def candidates(run: Path) -> Candidates:
-    return Candidates.of_run(run)
+def candidates(run: Path) -> LoadedRun:
+    return LoadedRun.of_run(run)
 
 
 @pytest.fixture(scope="module")
-def questions(candidates: Candidates) -> list[Question]:
+def questions(candidates: LoadedRun) -> list[Question]:
     return candidates.questions(60)
 
 

@@ -10,12 +10,19 @@ from typing import Any
 import pytest
 
 from ablated import made_up
-from symbiont_ecology.analysis.ablation import Effects, effects, readings, render, results_of, smallest_q
+from symbiont_ecology.analysis.ablation import (
+    Effects,
+    effects,
+    readings,
+    render_ablation,
+    results_of,
+    smallest_q,
+)
 from symbiont_ecology.analysis.outcomes import Outcomes
 from symbiont_ecology.config import config_folder
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.ablation import check_ablation, load_ablation
-from symbiont_ecology.evaluation.protocol import Arm, FlipPlan, Protocol
+from symbiont_ecology.experiments.ablation import check_ablation, load_ablation
+from symbiont_ecology.experiments.protocol import Arm, FlipPlan, Protocol
 
 DEFAULT = config_folder() / "ablations" / "default.yaml"
 TRUTH = {
@@ -32,7 +39,9 @@ def concluded(results: dict[str, Any]) -> Effects:
 
 def test_an_effect_that_is_there_holds_and_one_that_is_not_does_not() -> None:
     found = concluded(made_up(TRUTH))
-    held = {(arm, name) for arm, own in found.items() for name, one in own.items() if one["is_claimed"]}
+    held = {
+        (arm, name) for arm, own in found.items() for name, one in own.items() if one["is_claimed"]
+    }
     assert held == {(arm, name) for arm, added in TRUTH.items() for name in added}
     for arm, added in TRUTH.items():
         for name, true in added.items():
@@ -60,12 +69,14 @@ def test_a_mechanism_that_never_acted_is_not_said_to_have_done_nothing() -> None
     results = made_up(TRUTH)
     results["measured"]["idles"] = results["measured"]["ecology"]
     assert readings(results)["idles"] == "never acted in these runs"
-    assert "| idles | q =" not in render(results)
-    assert "| helps | q =" in render(results)
+    assert "| idles | q =" not in render_ablation(results)
+    assert "| helps | q =" in render_ablation(results)
 
 
 def test_the_smallest_q_is_what_an_effect_that_stands_alone_gets() -> None:
-    results = made_up({"all": {"accuracy": 9.0}, **{name: {} for name in "abcdefg"}}, seeds=10, world=1)
+    results = made_up(
+        {"all": {"accuracy": 9.0}, **{name: {} for name in "abcdefg"}}, seeds=10, world=1
+    )
     assert concluded(results)["all"]["accuracy"]["p_adjusted"] == pytest.approx(smallest_q(56, 10))
     assert not concluded(results)["all"]["accuracy"]["is_claimed"]
     assert smallest_q(56, 12) < 0.05
@@ -97,7 +108,9 @@ def test_everything_is_measured_by_seed_from_what_the_runs_left() -> None:
     arms = {"ecology": Arm(about="all"), "less": Arm(about="without it")}
     fields: dict[str, Any] = {"name": "made-up", "question": "?", "base": (), "unit_flops": 100.0}
     flip = FlipPlan(at=1, back=2, extra=(0, 1))
-    plan = Protocol(**fields, budgets=(1,), seeds=(0, 1), arms=arms, flip=flip).model_dump(mode="json")
+    plan = Protocol(**fields, budgets=(1,), seeds=(0, 1), arms=arms, flip=flip).model_dump(
+        mode="json"
+    )
     host = {"kind": "host", "arm": "host", "host": "89ab", "versions": {}, "source": "4567"}
     runs = [row for seed in (0, 1) for arm in RIGHT for row in lived(arm, seed)]
     found = results_of(Outcomes(plan, [{**host, "protocol": "0123"}, *runs]), [])
@@ -110,8 +123,8 @@ def test_everything_is_measured_by_seed_from_what_the_runs_left() -> None:
 
 def test_the_page_is_made_from_the_numbers_alone() -> None:
     results = made_up(TRUTH)
-    page = render(json.loads(json.dumps(results)))
-    assert page == render(results)
+    page = render_ablation(json.loads(json.dumps(results)))
+    assert page == render_ablation(results)
     assert "| helps | accuracy | **+" in page
     assert "| adds accuracy |" in page
     assert "`strategy.mechanisms.helps=false`" in page

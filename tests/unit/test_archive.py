@@ -24,8 +24,10 @@ def test_within_a_generation_elites_are_those_of_map_elites(
         status = theirs.add_single([number], score, cell)["status"]
         assert is_new == bool(status)
     held = theirs.data(["solution", "objective", "measures"])
-    assert {name: (elite.who, elite.score) for name, elite in ours.elites.items()} == {
+    assert {name: (elite.organelle_id, elite.score) for name, elite in ours.elites.items()} == {
         cell_name(tuple(cell)): (f"o{int(number[0])}", np.float32(score))  # type: ignore[arg-type]
-        for number, score, cell in zip(held["solution"], held["objective"], held["measures"], strict=True)
+        for number, score, cell in zip(
+            held["solution"], held["objective"], held["measures"], strict=True
+        )
     }
     assert ours.coverage == theirs.stats.num_elites

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.blobs import BlobStore
 
-quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 LAYOUT = AdapterLayout((("layers.0.q", 3, 4), ("layers.0.v", 3, 2)))
 
 
@@ -24,9 +26,9 @@ def adapter(
     return AdapterWeights.random(layout, rank, scaling, Draw(seed)("weights"), b_std=1.0)
 
 
-def memory(seed: int = 0) -> Memory:
+def optimizer_state(seed: int = 0) -> OptimizerState:
     first, second = Draw(seed)("moments").normal(size=(2, LAYOUT.size(2))).astype(np.float32)
-    return Memory(3, first, second, {"baseline": 0.25, "b": 1e-300})
+    return OptimizerState(3, first, second, {"baseline": 0.25, "b": 1e-300})
 
 
 def same(one: AdapterWeights, other: AdapterWeights) -> bool:
@@ -55,7 +57,10 @@ def test_what_is_put_comes_back_before_and_after_a_restart(
 
 
 @quick
-@given(*[st.tuples(st.integers(0, 2), st.integers(1, 2), st.sampled_from([1.0, 2.0]), st.booleans())] * 2)
+@given(
+    *[st.tuples(st.integers(0, 2), st.integers(1, 2), st.sampled_from([1.0, 2.0]), st.booleans())]
+    * 2
+)
 def test_references_are_equal_exactly_when_the_content_is(
     store: BlobStore, one: tuple[int, int, float, bool], other: tuple[int, int, float, bool]
 ) -> None:
@@ -67,19 +72,27 @@ def test_references_are_equal_exactly_when_the_content_is(
     assert (refs[0] == refs[1]) == (one == other)
 
 
-@pytest.mark.parametrize("kept", [memory(), Memory(), Memory(notes={"baseline": 0.5})])
-def test_a_memory_comes_back(store: BlobStore, kept: Memory) -> None:
-    ref = store.put_memory(kept)
+@pytest.mark.parametrize(
+    "kept", [optimizer_state(), OptimizerState(), OptimizerState(notes={"baseline": 0.5})]
+)
+def test_a_memory_comes_back(store: BlobStore, kept: OptimizerState) -> None:
+    ref = store.put_optimizer_state(kept)
     store.flush()
-    for found in (store.memory(ref), BlobStore(store.folder).memory(ref)):
+    for found in (store.optimizer_state(ref), BlobStore(store.folder).optimizer_state(ref)):
         assert (found.step, found.notes) == (kept.step, kept.notes)
         for ours, theirs in ((found.first, kept.first), (found.second, kept.second)):
             assert (ours is None) == (theirs is None)
             assert ours is None or theirs is None or ours.tobytes() == theirs.tobytes()
 
 
-def test_nothing_is_on_disk_before_the_flush_and_equal_content_is_one_file(store: BlobStore) -> None:
-    refs = {store.put_weights(adapter(0)), store.put_weights(adapter(0)), store.put_weights(adapter(1))}
+def test_nothing_is_on_disk_before_the_flush_and_equal_content_is_one_file(
+    store: BlobStore,
+) -> None:
+    refs = {
+        store.put_weights(adapter(0)),
+        store.put_weights(adapter(0)),
+        store.put_weights(adapter(1)),
+    }
     assert not store.folder.exists()
     store.flush()
     store.put_weights(adapter(0))
@@ -96,8 +109,8 @@ def test_a_flush_can_leave_out_the_dead(store: BlobStore) -> None:
 
 
 def test_a_blob_is_safe_from_whoever_made_it(store: BlobStore) -> None:
-    kept = memory()
-    found = store.memory(store.put_memory(kept)).first
+    kept = optimizer_state()
+    found = store.optimizer_state(store.put_optimizer_state(kept)).first
     for moment in (kept.first, found):
         assert moment is not None
         with pytest.raises(ValueError, match="read-only"):
@@ -114,7 +127,10 @@ def test_collecting_leaves_what_is_reachable(store: BlobStore) -> None:
         with pytest.raises(RunError, match="missing from"):
             store.weights(gone)
     store.flush()
-    assert {path.name for path in store.folder.iterdir()} == {f"{kept}.safetensors", f"{unsaved}.safetensors"}
+    assert {path.name for path in store.folder.iterdir()} == {
+        f"{kept}.safetensors",
+        f"{unsaved}.safetensors",
+    }
 
 
 @pytest.mark.parametrize("where", [3, 40, -1])
@@ -134,12 +150,14 @@ def test_a_flipped_byte_is_found(store: BlobStore, where: int) -> None:
 
 def test_a_blob_of_the_other_kind_is_refused(store: BlobStore) -> None:
     with pytest.raises(RunError, match="holds adapter weights, expected a memory"):
-        store.memory(store.put_weights(adapter()))
+        store.optimizer_state(store.put_weights(adapter()))
     with pytest.raises(RunError, match="holds a memory, expected adapter weights"):
-        store.weights(store.put_memory(memory()))
+        store.weights(store.put_optimizer_state(optimizer_state()))
 
 
-def test_a_full_disk_is_one_line_and_loses_nothing(store: BlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_line_and_loses_nothing(
+    store: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = store.put_weights(adapter(0))
     store.flush()
     second = store.put_weights(adapter(1))
@@ -160,9 +178,9 @@ def test_a_full_disk_is_one_line_and_loses_nothing(store: BlobStore, monkeypatch
 
 def test_what_nobody_can_reach_is_forgotten_before_it_is_written(tmp_path: Path) -> None:
     store = BlobStore(tmp_path / "blobs")
-    kept, gone = (store.put_memory(Memory(step=step)) for step in (1, 2))
+    kept, gone = (store.put_optimizer_state(OptimizerState(step=step)) for step in (1, 2))
     store.forget([kept])
-    assert store.memory(kept).step == 1
+    assert store.optimizer_state(kept).step == 1
     with pytest.raises(RunError, match="missing"):
-        store.memory(gone)
+        store.optimizer_state(gone)
     assert not (tmp_path / "blobs").exists()

@@ -9,9 +9,7 @@ from hosts import make_host
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.kernel import HostKernel
 
-TEMPLATE = (
-    "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}{% if add_generation_prompt %}>{% endif %}"
-)
+TEMPLATE = "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}{% if add_generation_prompt %}>{% endif %}"
 
 
 def test_a_chat_host_is_asked_through_its_template(tmp_path: Path) -> None:
@@ -19,7 +17,12 @@ def test_a_chat_host_is_asked_through_its_template(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="expected a chat template"):
         HostKernel.from_pretrained(folder, is_chat=True).generate(["12+7"], slots=-1)
     settings = json.loads((folder / "tokenizer_config.json").read_text())
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": TEMPLATE}))
-    chat, plain = HostKernel.from_pretrained(folder, is_chat=True), HostKernel.from_pretrained(folder)
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(settings | {"chat_template": TEMPLATE})
+    )
+    chat, plain = (
+        HostKernel.from_pretrained(folder, is_chat=True),
+        HostKernel.from_pretrained(folder),
+    )
     assert chat.encode(["12+7"])[0].tolist() == plain.encode(["[12+7]>"])[0].tolist()
     assert plain.encode(["12+7"])[0].tolist() != chat.encode(["12+7"])[0].tolist()

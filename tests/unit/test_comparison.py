@@ -14,10 +14,10 @@ from rich.console import Console
 from symbiont_ecology.analysis.comparison import area, summarise
 from symbiont_ecology.analysis.figures import draw_all
 from symbiont_ecology.analysis.outcomes import Outcomes
-from symbiont_ecology.analysis.page import excerpt, render
+from symbiont_ecology.analysis.page import excerpt, render_pack
 from symbiont_ecology.analysis.terminal import tell_comparison
 from symbiont_ecology.errors import DataError
-from symbiont_ecology.evaluation.protocol import Protocol
+from symbiont_ecology.experiments.protocol import Protocol
 
 FAMILIES, DEPTHS, PER_CELL = tuple("abcdef"), ("short", "medium"), 40
 SHIFTS = ("in-distribution", "depth", "retention")
@@ -48,7 +48,9 @@ def protocol(seeds: int) -> dict[str, Any]:
 
 def bits(generator: np.random.Generator, share: float) -> dict[str, str]:
     cells = [f"{family}/{depth}" for family in FAMILIES for depth in DEPTHS]
-    return {cell: "".join("01"[generator.random() < share] for _ in range(PER_CELL)) for cell in cells}
+    return {
+        cell: "".join("01"[generator.random() < share] for _ in range(PER_CELL)) for cell in cells
+    }
 
 
 def system(generator: np.random.Generator, share: float) -> dict[str, Any]:
@@ -85,7 +87,11 @@ def rows(seeds: int) -> Iterator[dict[str, Any]]:
             legs = [
                 {"phase": phase, "extra": extra, "train_flops": 1e9 * (since + extra)}
                 | {"systems": {way: system(generator, share) for way in ("learned", "committed")}}
-                for phase, since, extras in (("before", 4, [0]), ("flipped", 4, [0, 1]), ("back", 8, [0, 1]))
+                for phase, since, extras in (
+                    ("before", 4, [0]),
+                    ("flipped", 4, [0, 1]),
+                    ("back", 8, [0, 1]),
+                )
                 for extra in extras
             ]
             yield {**head, "kind": "flip", "budget": 4.0, "families": list("abc"), "legs": legs}
@@ -101,7 +107,9 @@ def summary(whole: Outcomes) -> dict[str, Any]:
     return summarise(whole)
 
 
-def test_a_difference_that_is_there_is_claimed_and_one_that_is_not_is_not(summary: dict[str, Any]) -> None:
+def test_a_difference_that_is_there_is_claimed_and_one_that_is_not_is_not(
+    summary: dict[str, Any],
+) -> None:
     for budget in ("1", "4"):
         found = summary["differences"][budget]["in-distribution"]
         for arm, points in {"single": 0.2, "sft": -0.2, "routed": 0.2, "host": 0.5}.items():
@@ -129,7 +137,9 @@ def test_retention_is_of_what_the_host_could_do(whole: Outcomes, summary: dict[s
     assert 0.75 < whole.could.mean() < 0.85
     for arm, share in TRUE.items():
         kept = [point[1] for point in summary["retention"]["arms"][arm]["points"]["4"]]
-        assert np.mean(kept) == pytest.approx(summary["accuracy"]["4"]["retention"][arm]["estimate"])
+        assert np.mean(kept) == pytest.approx(
+            summary["accuracy"]["4"]["retention"][arm]["estimate"]
+        )
         assert np.mean(kept) == pytest.approx(share, abs=0.03)
 
 
@@ -144,7 +154,11 @@ def test_retention_alone_of_a_host_that_could_do_nothing_says_nothing() -> None:
 
 
 def test_a_seed_that_lacks_a_budget_is_not_compared_in_area(whole: Outcomes) -> None:
-    late = (row for row in whole.rows if (row["arm"], row.get("budget"), row["seed"]) == ("ecology", 4, 0))
+    late = (
+        row
+        for row in whole.rows
+        if (row["arm"], row.get("budget"), row["seed"]) == ("ecology", 4, 0)
+    )
     without = next(row for row in late if row["kind"] == "main")
     found = summarise(Outcomes(whole.protocol, [row for row in whole.rows if row is not without]))
     assert len(found["retention"]["differences"]["single"]["seeds"]) == 7
@@ -156,7 +170,9 @@ def test_nothing_is_claimed_of_families_in_general_from_one_of_them() -> None:
     for row in found:
         if row["kind"] == "main" and row["arm"] == "ecology":
             cells = row["systems"]["learned"]["bits"]["in-distribution"]
-            cells |= {cell: "1" * PER_CELL if cell[0] == "a" else "10" * (PER_CELL // 2) for cell in cells}
+            cells |= {
+                cell: "1" * PER_CELL if cell[0] == "a" else "10" * (PER_CELL // 2) for cell in cells
+            }
     apart = summarise(Outcomes(protocol(8), found))["differences"]["4"]["in-distribution"]["single"]
     assert apart["p_adjusted"] < 0.05
     assert apart["low"] < 0 < apart["high"]
@@ -177,7 +193,7 @@ def test_every_part_of_a_suite_makes_a_page(whole: Outcomes, tmp_path: Path, cou
     tuned = {"chosen": {arm: {"1": 0, "4": 0} for arm in TRUE}, "sweep": []}
     some = Outcomes(whole.protocol, whole.rows[:count])
     found = summarise(some)
-    page = render(some, found, tuned, draw_all(some, found, tmp_path))
+    page = render_pack(some, found, tuned, draw_all(some, found, tmp_path))
     assert page.startswith("# made-up")
     assert "nan" not in page
     assert "| ecology |" in excerpt(some, found)
@@ -194,7 +210,9 @@ def test_what_cannot_be_compared_is_said_in_words(whole: Outcomes) -> None:
     with pytest.raises(DataError, match="bare host"):
         summarise(Outcomes(whole.protocol, whole.rows[1:]))
     others = [
-        row for row in whole.rows if row["arm"] == "host" or (row["arm"] == "ecology") == (row["seed"] == 0)
+        row
+        for row in whole.rows
+        if row["arm"] == "host" or (row["arm"] == "ecology") == (row["seed"] == 0)
     ]
     with pytest.raises(DataError, match="seeds in common"):
         summarise(Outcomes(whole.protocol, others))

@@ -38,9 +38,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "pyproject.toml").touch()
     monkeypatch.setattr(config_module, "__file__", str(package / "config.py"))
     write(tmp_path / "config", "base", MINIMAL)
-    write(tmp_path / "config", "strategy/ecology", "strategy: {kind: ecology, offspring: 4, tau: 3e-4}\n")
     write(
-        tmp_path / "config", "experiments/demo", "extends: [base, strategy/ecology]\nrun: {generations: 3}\n"
+        tmp_path / "config",
+        "strategy/ecology",
+        "strategy: {kind: ecology, offspring: 4, tau: 3e-4}\n",
+    )
+    write(
+        tmp_path / "config",
+        "experiments/demo",
+        "extends: [base, strategy/ecology]\nrun: {generations: 3}\n",
     )
     return tmp_path / "config"
 
@@ -54,7 +60,9 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 def test_a_preset_is_composed_from_what_it_extends(folder: Path) -> None:
     config = load_config("demo")
-    assert config == load_config(folder / "experiments/demo.yaml") == load_config("experiments/demo")
+    assert (
+        config == load_config(folder / "experiments/demo.yaml") == load_config("experiments/demo")
+    )
     assert config.strategy == {"kind": "ecology", "offspring": 4, "tau": 3e-4}
     assert (config.run.generations, config.tasks.families) == (3, ("math.add",))
     assert config.economy == Prices()
@@ -88,7 +96,9 @@ def test_overrides_come_last_and_have_types(folder: Path) -> None:
 def test_a_file_extends_its_neighbours_before_presets(folder: Path, tmp_path: Path) -> None:
     write(tmp_path / "mine", "base", "extends: base\nseed: 5\n")  # its own name means the preset
     write(tmp_path / "mine", "other", "seed: 6\n")
-    mine = write(tmp_path / "mine", "run", "extends: [base, ./other, strategy/ecology]\nhost: {rank: 2}\n")
+    mine = write(
+        tmp_path / "mine", "run", "extends: [base, ./other, strategy/ecology]\nhost: {rank: 2}\n"
+    )
     config = load_config(mine)
     assert (config.seed, config.host.rank, config.tasks.families) == (6, 2, ("math.add",))
 
@@ -96,8 +106,14 @@ def test_a_file_extends_its_neighbours_before_presets(folder: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("run.generation=3", "unknown key 'run.generation'; did you mean 'run.generations'? known keys: gen"),
-        ("sed=3", "config 'demo': unknown key 'sed'; did you mean 'seed'? known keys: seed, host, tasks"),
+        (
+            "run.generation=3",
+            "unknown key 'run.generation'; did you mean 'run.generations'? known keys: gen",
+        ),
+        (
+            "sed=3",
+            "config 'demo': unknown key 'sed'; did you mean 'seed'? known keys: seed, host, tasks",
+        ),
         ("economy.grcae=3", "unknown key 'economy.grcae'; did you mean 'economy.grace'?"),
         ("run.generations=abc", "run.generations: expected a valid integer, got 'abc'"),
         ("run.generations=true", "run.generations: expected a valid integer, got True"),
@@ -129,7 +145,10 @@ def test_a_wrong_override_is_one_clear_line(folder: Path, override: str, said: s
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("run: {generation: 3}\n" + MINIMAL, "unknown key 'run.generation'; did you mean 'run.generations'?"),
+        (
+            "run: {generation: 3}\n" + MINIMAL,
+            "unknown key 'run.generation'; did you mean 'run.generations'?",
+        ),
         ("seed: 1\n", "missing key 'tasks.families'"),
         ("tasks: {family: [a]}\n", "unknown key 'tasks.family'; did you mean 'tasks.families'?"),
         ("host: {model: '${oc.env:HOME}'}\n" + MINIMAL, "'${' is refused"),
@@ -139,7 +158,10 @@ def test_a_wrong_override_is_one_clear_line(folder: Path, override: str, said: s
         ("3\n", "not valid YAML"),
         ("- 1\n", "expected keys with values, got [1]"),
         ("extends: {a: 1}\n", "extends: expected a list of names"),
-        ("extends: bsae\n", "no preset or file 'bsae'; did you mean 'base'? known presets: base, exp"),
+        (
+            "extends: bsae\n",
+            "no preset or file 'bsae'; did you mean 'base'? known presets: base, exp",
+        ),
         ("extends: [../mine/gone.yaml]\n", "no config file"),
     ],
 )
@@ -160,7 +182,11 @@ def test_a_cycle_of_files_is_refused(folder: Path, tmp_path: Path) -> None:
 
 def test_presets_are_found_by_name_or_refused(folder: Path, tmp_path: Path) -> None:
     assert list(presets()) == ["base", "experiments/demo", "strategy/ecology"]
-    assert find_preset("ecology") == find_preset("strategy/ecology") == folder / "strategy/ecology.yaml"
+    assert (
+        find_preset("ecology")
+        == find_preset("strategy/ecology")
+        == folder / "strategy/ecology.yaml"
+    )
     with pytest.raises(ConfigError, match="no preset or file 'dmeo'; did you mean 'demo'"):
         load_config("dmeo")
     with pytest.raises(ConfigError, match=r"no config file .*bsae.yaml'; did you mean 'base.yaml'"):
@@ -197,7 +223,9 @@ DATA = st.dictionaries(st.sampled_from("abcd"), VALUE, max_size=3)
 
 def leaves(data: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
     if isinstance(data, dict) and data:
-        return {key: leaf for name in data for key, leaf in leaves(data[name], (*path, name)).items()}
+        return {
+            key: leaf for name in data for key, leaf in leaves(data[name], (*path, name)).items()
+        }
     return {path: data}
 
 
@@ -211,7 +239,9 @@ def test_merging_keeps_every_leaf_and_lets_the_later_one_win(
     for path, leaf in leaves(update).items():
         assert leaf == {} or merged[path] == leaf
     for path, leaf in leaves(base).items():
-        untouched = not any(path[: len(key)] == key or key[: len(path)] == path for key in leaves(update))
+        untouched = not any(
+            path[: len(key)] == key or key[: len(path)] == path for key in leaves(update)
+        )
         assert not untouched or merged[path] == leaf
     assert merge(base, base) == merge(base, {}) == merge({}, base) == base
 
@@ -219,7 +249,9 @@ def test_merging_keeps_every_leaf_and_lets_the_later_one_win(
 def test_a_change_of_kind_drops_the_fields_of_the_old_kind() -> None:
     base = {"strategy": {"kind": "ecology", "offspring": 8}}
     assert merge(base, {"strategy": "frozen"}) == {"strategy": "frozen"}
-    assert merge(base, {"strategy": {"kind": "es", "sigma": 1}}) == {"strategy": {"kind": "es", "sigma": 1}}
+    assert merge(base, {"strategy": {"kind": "es", "sigma": 1}}) == {
+        "strategy": {"kind": "es", "sigma": 1}
+    }
     assert merge(base, {"strategy": "ecology"}) == base
     named = merge({"strategy": "ecology"}, {"strategy": {"offspring": 8}})
     assert named == base
@@ -275,13 +307,18 @@ def test_mappings_among_the_families_are_described_under_sources(folder: Path) -
     assert dump_config(load_config(again)) == dump_config(config)
     assert load_config(again, ["tasks.families=[math.add]"]).tasks.sources == ()
     assert load_config(again, ["tasks.families=[trivia]"]).tasks.sources == (SOURCE,)
-    assert load_config("demo", ["tasks.families=[trivia]", f"tasks.sources=[{SOURCE}]"]).tasks.sources
+    assert load_config(
+        "demo", ["tasks.families=[trivia]", f"tasks.sources=[{SOURCE}]"]
+    ).tasks.sources
 
 
 @pytest.mark.parametrize(
     ("families", "said"),
     [
-        ("[{kind: file, path: x}]", "tasks.families: expected a name in {'kind': 'file', 'path': 'x'}"),
+        (
+            "[{kind: file, path: x}]",
+            "tasks.families: expected a name in {'kind': 'file', 'path': 'x'}",
+        ),
         ("[{name: 3}]", "tasks.families: expected a name in {'name': 3}"),
         ("[trivia, {name: trivia}]", "expected one name or more, each of them once"),
         ("{name: trivia}", "tasks.families: expected"),
@@ -294,7 +331,9 @@ def test_mappings_among_the_families_are_described_under_sources(folder: Path) -
         ("[trivia]\n  sources: [3]", "tasks.sources.0: expected"),
     ],
 )
-def test_sources_that_break_the_schema_are_one_clear_line(folder: Path, families: str, said: str) -> None:
+def test_sources_that_break_the_schema_are_one_clear_line(
+    folder: Path, families: str, said: str
+) -> None:
     path = write(folder, "sources", f"tasks:\n  families: {families}\n")
     with pytest.raises(ConfigError) as caught:
         load_config(path)
@@ -321,7 +360,8 @@ def knobs_of(schema: Any) -> int:
 
 
 def registries() -> dict[str, Registry[Any]]:
-    """Every registry that a package of the library defines, but for those that need torch to be imported."""
+    """Every registry that a package of the library defines, but for those that need torch to be
+    imported."""
     found: dict[str, Registry[Any]] = {}
     for module in pkgutil.walk_packages(symbiont_ecology.__path__, "symbiont_ecology."):
         if module.ispkg and not module.name.startswith("symbiont_ecology.host"):
@@ -344,7 +384,12 @@ def test_a_run_of_the_default_ecology_has_at_most_70_knobs() -> None:
         "prompt style": config.tasks.style,
         "operator": mutation,
     }
-    parts = [config, ecology, *ecology.ways, *(found[kind].build(spec) for kind, spec in chosen.items())]
+    parts = [
+        config,
+        ecology,
+        *ecology.ways,
+        *(found[kind].build(spec) for kind, spec in chosen.items()),
+    ]
     assert sum(map(values_of, parts)) <= 70
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from symbiont_ecology.ecology import Watch, cell_name
+from symbiont_ecology.ecology import DriftDetector, cell_name
 from symbiont_ecology.routing.curricula import FLOOR, curricula
 from symbiont_ecology.types import DEPTHS, Cell
 
@@ -15,19 +15,21 @@ CELLS: list[Cell] = [(f"family-{number}", depth) for number in range(12) for dep
 every_curriculum = pytest.mark.parametrize("kind", curricula.names())
 
 
-def watched(rates: np.ndarray) -> dict[str, Watch]:
+def watched(rates: np.ndarray) -> dict[str, DriftDetector]:
     """Cells that were asked in twelve generations, with these success rates."""
     return {
-        cell_name(cell): Watch(tuple((20 * rate, 20) for _ in range(12)))
+        cell_name(cell): DriftDetector(tuple((20 * rate, 20) for _ in range(12)))
         for cell, rate in zip(CELLS, rates, strict=True)
     }
 
 
-def shares(kind: str, watches: dict[str, Watch], rounds: int = 50, count: int = 100) -> np.ndarray:
+def shares(
+    kind: str, drift_detectors: dict[str, DriftDetector], rounds: int = 50, count: int = 100
+) -> np.ndarray:
     """Which part of an even share each cell gets, ``(cells,)``."""
     curriculum, asked = curricula.build(kind), Counter[Cell]()
     for seed in range(rounds):
-        demand = curriculum.demand(CELLS, watches, count, np.random.default_rng(seed))
+        demand = curriculum.demand(CELLS, drift_detectors, count, np.random.default_rng(seed))
         assert len(demand) == count
         asked.update(demand)
     return np.array([asked[cell] for cell in CELLS]) * len(CELLS) / (rounds * count)

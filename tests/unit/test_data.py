@@ -1,4 +1,5 @@
-"""Data that somebody wrote as tasks, data sets that this package writes, and questions from elsewhere."""
+"""Data that somebody wrote as tasks, data sets that this package writes, and questions from
+elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from symbiont_ecology.config import RunConfig, compose, dump_config, load_config
 from symbiont_ecology.engine.build import check, mixture
 from symbiont_ecology.engine.run import PROVENANCE_FILE, resume, start
 from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError, RunError
-from symbiont_ecology.evaluation.measure import Candidates
+from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.evaluation.shifts import SHIFTS, draw_shifts
 from symbiont_ecology.events import Acted, read_events
 from symbiont_ecology.registry import Spec
@@ -80,9 +81,12 @@ def test_lines_are_read_whoever_wrote_them(tmp_path: Path) -> None:
 
 
 def test_columns_can_be_named(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "q.jsonl", [{"question": "q", "answer": "a", "prompt": "p", "target": "t"}])
+    path = jsonl(
+        tmp_path / "q.jsonl", [{"question": "q", "answer": "a", "prompt": "p", "target": "t"}]
+    )
     assert [
-        (line.prompt, line.target) for line in family(path, prompt="question", target="answer").lines
+        (line.prompt, line.target)
+        for line in family(path, prompt="question", target="answer").lines
     ] == [("q", "a")]
 
 
@@ -98,7 +102,10 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
             '{"promt": "p", "target": "t"}',
             "no column 'prompt'; did you mean 'promt'? set prompt to one of: promt",
         ),
-        ('{"prompt": "p", "answer": "t"}', "no column 'target'; set target to one of: prompt, answer"),
+        (
+            '{"prompt": "p", "answer": "t"}',
+            "no column 'target'; set target to one of: prompt, answer",
+        ),
         ('{"prompt": "p", "target": true}', "expected text under 'target', got True"),
         ('{"prompt": "p", "target": 1.5}', "expected text under 'target', got 1.5"),
         ('{"prompt": "p", "target": "  "}', "expected text under 'target', got '  '"),
@@ -151,7 +158,11 @@ def test_a_file_is_read_again_when_it_changed_and_not_before(file: Path) -> None
 
 
 PARQUET_ROWS = [
-    {"question": f"quiz: no {n}", "answer": f"so\n#### {n}", "depth": "medium" if n % 2 else "short"}
+    {
+        "question": f"quiz: no {n}",
+        "answer": f"so\n#### {n}",
+        "depth": "medium" if n % 2 else "short",
+    }
     for n in range(100)
 ]
 
@@ -167,7 +178,9 @@ def test_parquet_is_read_as_jsonl_is(tmp_path: Path) -> None:
     found = family(parquet(tmp_path / "q.parquet"), **columns)
     assert found.digest == family(jsonl(tmp_path / "q.jsonl", PARQUET_ROWS), **columns).digest
     assert [line.target for line in found.lines[:3]] == ["0", "1", "2"]
-    with pytest.raises(DataError, match="no column 'prompt'; set prompt to one of: question, answer, depth"):
+    with pytest.raises(
+        DataError, match="no column 'prompt'; set prompt to one of: question, answer, depth"
+    ):
         family(tmp_path / "q.parquet")
     (tmp_path / "no.parquet").write_bytes(b"PAR1 but not really")
     with pytest.raises(DataError, match="not a Parquet file"):
@@ -249,7 +262,11 @@ def test_a_mapping_among_the_families_is_a_name_with_a_source(file: Path, tmp_pa
 @pytest.mark.parametrize(
     ("families", "error", "said"),
     [
-        ([{"kind": "file", "path": "x"}], ConfigError, "tasks.families: expected a name in {'kind'"),
+        (
+            [{"kind": "file", "path": "x"}],
+            ConfigError,
+            "tasks.families: expected a name in {'kind'",
+        ),
         (["quiz"], ConfigError, "no task family 'quiz'"),
         (
             [{"kind": "flie", "name": "quiz", "path": "x"}],
@@ -262,7 +279,11 @@ def test_a_mapping_among_the_families_is_a_name_with_a_source(file: Path, tmp_pa
             ConfigError,
             "['math.add'] are names of task",
         ),
-        (["quiz", {"kind": "file", "name": "quiz", "path": "FILE"}], ConfigError, "each of them once"),
+        (
+            ["quiz", {"kind": "file", "name": "quiz", "path": "FILE"}],
+            ConfigError,
+            "each of them once",
+        ),
         (
             [{"kind": "file", "name": name, "path": "FILE"} for name in ("a", "b")],
             DataError,
@@ -280,11 +301,14 @@ def test_families_that_do_not_fit_are_refused_before_a_host_is_loaded(
     assert "\n" not in str(refused.value)
 
 
-def test_depths_that_the_data_have_not_are_refused_with_those_they_have(file: Path, tmp_path: Path) -> None:
+def test_depths_that_the_data_have_not_are_refused_with_those_they_have(
+    file: Path, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match=r"has no medium lines: set tasks.depths=\[short\]"):
         check(config(quiz(file), depths="short,medium"))
     mixed = jsonl(
-        tmp_path / "mixed.jsonl", [row | {"depth": ("short", "long")[n % 2]} for n, row in enumerate(rows())]
+        tmp_path / "mixed.jsonl",
+        [row | {"depth": ("short", "long")[n % 2]} for n, row in enumerate(rows())],
     )
     check(config(quiz(mixed), depths="long"))
     with pytest.raises(ConfigError, match=r"has no medium lines: set tasks.depths=\[short,long\]"):
@@ -314,7 +338,9 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lived")
     path = jsonl(folder / "quiz.jsonl", rows(300))
     start(
-        config("math.add", quiz(path), generations=8, strategy=toy_ecology()), folder / "run", host=ToyHost()
+        config("math.add", quiz(path), generations=8, strategy=toy_ecology()),
+        folder / "run",
+        host=ToyHost(),
     )
     return folder
 
@@ -328,8 +354,10 @@ def test_a_run_asks_train_lines_alone_and_as_they_stand(lived: Path) -> None:
     assert len(asked) > 20
     assert asked <= prompts
     assert {split_of("quiz", prompt) for prompt in asked} == {"train"}
-    candidates = Candidates.of_run(lived / "run")
-    seen = {one.prompt for one in candidates.portfolio.observations if one.prompt.startswith("quiz")}
+    candidates = LoadedRun.of_run(lived / "run")
+    seen = {
+        one.prompt for one in candidates.portfolio.observations if one.prompt.startswith("quiz")
+    }
     assert seen <= {f"{prompt}\n" for prompt in prompts}
     answers = candidates.evaluate(candidates.questions(30), ToyHost(), "learned").answers
     held = [one.question for one in answers if one.question.family == "quiz"]
@@ -342,7 +370,9 @@ def test_a_resumed_run_on_data_equals_an_uninterrupted_one(file: Path, tmp_path:
         start(config(quiz(file), generations=generations), tmp_path / folder, host=ToyHost())
     resume(tmp_path / "short", overrides=["run.generations=6"], host=ToyHost())
     for name in ("state.json", "events.jsonl", "config.yaml", PROVENANCE_FILE):
-        assert (tmp_path / "short" / name).read_bytes() == (tmp_path / "long" / name).read_bytes(), name
+        assert (tmp_path / "short" / name).read_bytes() == (
+            tmp_path / "long" / name
+        ).read_bytes(), name
 
 
 def test_a_run_is_not_resumed_on_other_data(file: Path, tmp_path: Path) -> None:
@@ -351,7 +381,9 @@ def test_a_run_is_not_resumed_on_other_data(file: Path, tmp_path: Path) -> None:
     text = file.read_text()
     longer = ["run.generations=8"]
     file.write_text(text.replace('"a"', '"b"', 1))
-    with pytest.raises(RunError, match=r"family 'quiz' .* is not what the run in .* was founded with"):
+    with pytest.raises(
+        RunError, match=r"family 'quiz' .* is not what the run in .* was founded with"
+    ):
         resume(folder, overrides=longer, host=ToyHost())
     file.unlink()
     with pytest.raises(DataError, match="no such file"):

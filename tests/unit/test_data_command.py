@@ -13,11 +13,7 @@ from symbiont_ecology.cli.data import SFT_FILE, check_apart, data
 from symbiont_ecology.config import config_folder, find_data, load_config
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.errors import ConfigError, DataError
-from symbiont_ecology.evaluation.questions import (
-    Question,
-    draw_questions,
-    read_questions,
-)
+from symbiont_ecology.evaluation.questions import Question, draw_questions, read_questions
 from symbiont_ecology.tasks import prompt_styles, task_families
 from symbiont_ecology.tasks.splits import split_of
 
@@ -37,7 +33,9 @@ def test_data_sets_are_written_apart_and_the_same_for_a_seed(
     assert ["math.add/long", "30", "5", "12"] in [line.split() for line in said.out.splitlines()]
     assert not said.err
     names = ("train.jsonl", "selection.jsonl", "holdout.jsonl", SFT_FILE)
-    one, two, three = ({n: (tmp_path / f / n).read_bytes() for n in names} for f in ("one", "two", "three"))
+    one, two, three = (
+        {n: (tmp_path / f / n).read_bytes() for n in names} for f in ("one", "two", "three")
+    )
     assert one == two
     assert all(one[name] != three[name] for name in names)
     prompts = {name: {row["prompt"] for row in read(tmp_path / "one" / name)} for name in names}
@@ -61,7 +59,10 @@ def test_a_cell_with_fewer_lines_than_asked_for_is_a_warning(
     said = capsys.readouterr()
     counts = Counter(split_of("quiz", row["prompt"]) for row in rows())
     for split in ("selection", "holdout"):
-        assert f"warning: quiz/short has {counts[split]} different lines for {split}, not 40" in said.err
+        assert (
+            f"warning: quiz/short has {counts[split]} different lines for {split}, not 40"
+            in said.err
+        )
         found = read_questions(tmp_path / "out" / f"{split}.jsonl")
         assert len(found) == counts[split]
         tasks = mixture(load_config(path))
@@ -71,18 +72,28 @@ def test_a_cell_with_fewer_lines_than_asked_for_is_a_warning(
 @pytest.mark.parametrize(
     ("words", "per_cell", "said"),
     [
-        (["math.ad"], "5", "'math.ad' is no task family, preset or YAML file; did you mean 'math.add'?"),
+        (
+            ["math.ad"],
+            "5",
+            "'math.ad' is no task family, preset or YAML file; did you mean 'math.add'?",
+        ),
         (["math.add", "demo"], "5", "'demo' is no task family; did you mean 'demo'?"),
         (["math.sub"], "5", "'math.sub' is kept for evaluation"),
         (["no.yaml"], "5", "no config file 'no.yaml'"),
         (["math.add", "tasks.stile=cue"], "5", "unknown key 'tasks.stile'"),
-        (["math.add"], "0", "--per-cell: expected a number from 1, or three as in 20,4,10, got '0'"),
+        (
+            ["math.add"],
+            "0",
+            "--per-cell: expected a number from 1, or three as in 20,4,10, got '0'",
+        ),
         (["math.add"], "1,2", "--per-cell: expected"),
         (["math.add"], "many", "--per-cell: expected"),
         (["tasks.depths=[short]"], "5", "missing key 'tasks.families'"),
     ],
 )
-def test_wrong_words_are_one_clear_line(words: list[str], per_cell: str, said: str, tmp_path: Path) -> None:
+def test_wrong_words_are_one_clear_line(
+    words: list[str], per_cell: str, said: str, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError) as refused:
         data(words, tmp_path / "out", per_cell)
     assert said in str(refused.value)
@@ -92,14 +103,18 @@ def test_wrong_words_are_one_clear_line(words: list[str], per_cell: str, said: s
 
 def test_what_was_written_is_not_written_over(tmp_path: Path) -> None:
     data(["math.add"], tmp_path, "2")
-    with pytest.raises(ConfigError, match=r"holds train.jsonl, selection.jsonl, holdout.jsonl already"):
+    with pytest.raises(
+        ConfigError, match=r"holds train.jsonl, selection.jsonl, holdout.jsonl already"
+    ):
         data(["math.add"], tmp_path, "3")
 
 
 def test_a_prompt_in_two_splits_is_refused() -> None:
     same = Question("q", "p\n", "t", "one", "short", 9)
     check_apart({"train": [same, same], "holdout": []})
-    with pytest.raises(DataError, match=r"the prompt 'p\\n' is in train \(one\) and in holdout \(one\)"):
+    with pytest.raises(
+        DataError, match=r"the prompt 'p\\n' is in train \(one\) and in holdout \(one\)"
+    ):
         check_apart({"train": [same], "holdout": [same]})
 
 

@@ -63,7 +63,9 @@ def test_every_module_may_have_its_own_shares(
 
 def test_adapters_of_different_hosts_do_not_combine() -> None:
     one = AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(0))
-    other = AdapterWeights.random(AdapterLayout((("wide", 12, 5),)), 2, 1.0, np.random.default_rng(0))
+    other = AdapterWeights.random(
+        AdapterLayout((("wide", 12, 5),)), 2, 1.0, np.random.default_rng(0)
+    )
     with pytest.raises(ValueError, match="one host"):
         combined([one, other], (1.0, 1.0))
 
@@ -81,7 +83,9 @@ def test_truncating_loses_the_smallest_singular_values_and_no_more(
     assert found.rank == rank
     for after, before in zip(deltas_of(found), deltas_of(adapter), strict=True):
         lost = np.linalg.svd(before, compute_uv=False)[rank:]
-        assert np.linalg.norm(before - after) == pytest.approx(np.linalg.norm(lost), rel=1e-5, abs=1e-4)
+        assert np.linalg.norm(before - after) == pytest.approx(
+            np.linalg.norm(lost), rel=1e-5, abs=1e-4
+        )
 
 
 @given(adapters(), st.integers(1, 8))
@@ -89,7 +93,9 @@ def test_a_truncated_adapter_is_balanced(adapter: AdapterWeights, rank: int) -> 
     for _, a, b in truncated(adapter, rank).factors():
         lengths = np.diag(np.sum(a * a, axis=1))
         assert a @ a.T == pytest.approx(lengths, abs=1e-4)
-        assert b.T @ b == pytest.approx(lengths * b.any(axis=0), abs=1e-4)  # what is spare does nothing, yet
+        assert b.T @ b == pytest.approx(
+            lengths * b.any(axis=0), abs=1e-4
+        )  # what is spare does nothing, yet
 
 
 @given(adapters())

@@ -19,17 +19,14 @@ from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import DataError, HostError, RunError
 from symbiont_ecology.evaluation.answers import Answer
-from symbiont_ecology.evaluation.asked import Asked
-from symbiont_ecology.evaluation.biography import biography
-from symbiont_ecology.evaluation.journal import again, note
-from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Candidates, Evaluation, difference
-from symbiont_ecology.evaluation.questions import (
-    Question,
-    write_questions,
-)
+from symbiont_ecology.evaluation.evaluation_log import log_evaluation, repeat_evaluations
+from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun, difference
+from symbiont_ecology.evaluation.questions import Question, write_questions
 from symbiont_ecology.evaluation.robustness import robustness
+from symbiont_ecology.evaluation.run_summary import run_summary
 from symbiont_ecology.evaluation.shifts import PERTURBATIONS
-from symbiont_ecology.evaluation.transfer import transfer
+from symbiont_ecology.evaluation.spec import EvaluationSpec
+from symbiont_ecology.evaluation.transfer import transfer_matrix
 from symbiont_ecology.events import Acted, Born, Retired, Settled, read_events
 from symbiont_ecology.tasks import task_families
 from symbiont_ecology.tasks.splits import split_of
@@ -38,7 +35,7 @@ from toy import ToyHost, toy_config
 # Nothing leaks.
 
 
-def test_no_holdout_question_was_ever_met_in_a_run(run: Path, candidates: Candidates) -> None:
+def test_no_holdout_question_was_ever_met_in_a_run(run: Path, candidates: LoadedRun) -> None:
     met = {
         identity
         for event in read_events(run / "events.jsonl")
@@ -64,7 +61,7 @@ def test_no_holdout_question_was_ever_met_in_a_run(run: Path, candidates: Candid
 
 
 def test_what_the_router_learns_from_holds_no_holdout_prompt(
-    candidates: Candidates, questions: list[Question]
+    candidates: LoadedRun, questions: list[Question]
 ) -> None:
     seen = {observation.prompt for observation in candidates.portfolio.observations}
     assert seen
@@ -76,29 +73,33 @@ def test_what_the_router_learns_from_holds_no_holdout_prompt(
 
 def test_evaluating_changes_nothing_of_the_run(run: Path, questions: list[Question]) -> None:
     before = {
-        path: path.read_bytes() for path in run.rglob("*") if path.is_file() and "answers" not in path.name
+        path: path.read_bytes()
+        for path in run.rglob("*")
+        if path.is_file() and "answers" not in path.name
     }
-    candidates = Candidates.of_run(run)
+    candidates = LoadedRun.of_run(run)
     evaluation = accuracy(candidates, questions, "learned")
     assert {path: path.read_bytes() for path in before} == before
     assert {path.name for path in run.rglob("*") if path.is_file()} - {p.name for p in before} == {
         ANSWERS_FILE
     }
-    note(evaluation, candidates, Asked(per_cell=60))
+    log_evaluation(evaluation, candidates, EvaluationSpec(per_cell=60))
     assert (
         json.loads((run / "evaluations.jsonl").read_text())["accuracy"]["estimate"]
         == evaluation.accuracy().estimate
     )
-    assert [one.is_same for one in again(run, ToyHost())] == [True]
+    assert [one.is_same for one in repeat_evaluations(run, ToyHost())] == [True]
     (run / "evaluations.jsonl").unlink()
     assert resume(run, host=ToyHost()).is_complete
 
 
-def test_another_host_cannot_answer_for_a_run(candidates: Candidates, questions: list[Question]) -> None:
+def test_another_host_cannot_answer_for_a_run(
+    candidates: LoadedRun, questions: list[Question]
+) -> None:
     with pytest.raises(HostError, match=r"toy-0.*toy-9"):
         candidates.evaluate(questions, ToyHost(seed=9), "host")
     with pytest.raises(RunError):
-        Candidates.of_run(Path("/nowhere"))
+        LoadedRun.of_run(Path("/nowhere"))
 
 
 # Numbers.
@@ -124,7 +125,7 @@ def test_a_difference_needs_the_same_questions() -> None:
         difference(graded([1.0, 0.0]), graded([1.0]))
 
 
-def test_what_is_asked_in_five_ways_counts_once(candidates: Candidates) -> None:
+def test_what_is_asked_in_five_ways_counts_once(candidates: LoadedRun) -> None:
     plain = candidates.questions(10)
     in_all_ways = candidates.questions(10, ["perturbed", "perturbed"])
     assert len(in_all_ways) == len(PERTURBATIONS) * len(plain)
@@ -137,7 +138,9 @@ def test_what_is_asked_in_five_ways_counts_once(candidates: Candidates) -> None:
         return replace(graded([1.0]), answers=tuple(answers))
 
     assert answered(in_all_ways, 0.75).accuracy() == answered(plain, 0.75).accuracy()
-    better, worse = ([answered(some, share) for some in (plain, in_all_ways)] for share in (0.7, 0.5))
+    better, worse = (
+        [answered(some, share) for some in (plain, in_all_ways)] for share in (0.7, 0.5)
+    )
     assert difference(better[0], worse[0]) == pytest.approx(difference(better[1], worse[1]))
 
 
@@ -147,13 +150,15 @@ def test_a_run_whose_world_changed_for_good_is_judged_by_what_holds_there(tmp_pa
     plan = plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"flip": flip})})
     start(plan, tmp_path / "run", host=ToyHost())
     family = task_families.build(flip.families[0])
-    asked = Candidates.of_run(tmp_path / "run").questions(3)
-    assert {one.item.convention for one in asked if one.item and one.family == family.name} == {family.rarest}
+    asked = LoadedRun.of_run(tmp_path / "run").questions(3)
+    assert {one.item.convention for one in asked if one.item and one.family == family.name} == {
+        family.rarest
+    }
 
 
 def test_a_biography_adds_up(run: Path) -> None:
-    events, state = list(read_events(run / "events.jsonl")), checkpoint.load(run)
-    life = biography(events)
+    events, state = list(read_events(run / "events.jsonl")), checkpoint.load_state(run)
+    life = run_summary(events)
     assert life.generations == state.generation == 40
     assert life.alive == life.founders + life.births - life.deaths == len(state.population)
     assert life.founders + life.births == sum(isinstance(event, Born) for event in events)
@@ -182,8 +187,8 @@ def test_brittle_is_what_is_right_as_it_stands_and_wrong_in_another_way() -> Non
     assert robustness(graded([1.0, 0.0]).answers) == {}
 
 
-def test_transfer_tells_the_own_family_from_the_others(candidates: Candidates) -> None:
-    found = transfer(candidates, candidates.questions(25), ToyHost())
+def test_transfer_tells_the_own_family_from_the_others(candidates: LoadedRun) -> None:
+    found = transfer_matrix(candidates, candidates.questions(25), ToyHost())
     assert set(found["accuracy"]) == set(found["host"]) == set(FAMILIES)
     assert set(found["organelles"].values()) <= {HOST, *candidates.portfolio.elites}
     assert found["gain"]["own"] > 0.2
@@ -193,43 +198,43 @@ def test_transfer_tells_the_own_family_from_the_others(candidates: Candidates) -
 def test_an_evaluation_can_be_made_again_after_the_run_went_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     start(toy_config(generations=4), folder, host=ToyHost())
-    then = Candidates.of_run(folder)
-    asked = Asked(per_cell=9, routing="single")
-    note(then.evaluate(asked.questions(then), ToyHost(), "single"), then, asked)
+    then = LoadedRun.of_run(folder)
+    asked = EvaluationSpec(per_cell=9, routing="single")
+    log_evaluation(then.evaluate(asked.questions(then), ToyHost(), "single"), then, asked)
     resume(folder, overrides=["run.generations=12"], host=ToyHost())
-    now = Candidates.of_run(folder)
-    note(now.evaluate(asked.questions(now), ToyHost(), "single"), now, asked)
-    found = list(again(folder, ToyHost()))
+    now = LoadedRun.of_run(folder)
+    log_evaluation(now.evaluate(asked.questions(now), ToyHost(), "single"), now, asked)
+    found = list(repeat_evaluations(folder, ToyHost()))
     assert [(one.generation, one.is_same) for one in found] == [(4, True), (12, True)]
     log = folder / "evaluations.jsonl"
     log.write_text(log.read_text().replace('"verdicts_digest": "', '"verdicts_digest": "0'))
-    assert [one.is_same for one in again(folder, ToyHost())] == [False, False]
+    assert [one.is_same for one in repeat_evaluations(folder, ToyHost())] == [False, False]
     with pytest.raises(RunError, match="7 was not kept"):
-        Candidates.of_run(folder, 7)
+        LoadedRun.of_run(folder, 7)
 
 
 def test_an_evaluation_goes_with_its_run_files_and_all(tmp_path: Path) -> None:
     start(toy_config(generations=4), tmp_path / "run", host=ToyHost())
-    candidates = Candidates.of_run(tmp_path / "run")
+    candidates = LoadedRun.of_run(tmp_path / "run")
     path = tmp_path / "holdout.jsonl"
     write_questions(candidates.questions(2), path)
-    asked = Asked(holdout=str(path), selection=str(path), most=3)
+    asked = EvaluationSpec(holdout=str(path), selection=str(path), most=3)
     chosen = candidates.reselected(asked.selected(candidates), ToyHost())
     with (tmp_path / "run/evaluations.jsonl").open("w") as file:
         file.write('{"torn')
-    note(asked.answered(chosen, asked.questions(chosen), ToyHost()), chosen, asked)
+    log_evaluation(asked.answered(chosen, asked.questions(chosen), ToyHost()), chosen, asked)
     path.unlink()
     (tmp_path / "run").rename(tmp_path / "moved")
-    (found,) = again(tmp_path / "moved", ToyHost())
+    (found,) = repeat_evaluations(tmp_path / "moved", ToyHost())
     assert found.is_same, found
     assert found.line == 2
 
 
 def test_an_evaluation_of_a_file_that_changed_is_not_made_again(run: Path, tmp_path: Path) -> None:
     path = tmp_path / "holdout.jsonl"
-    write_questions(Candidates.of_run(run).questions(2), path)
-    record = Asked(holdout=str(path)).record()
-    assert Asked.of_record(record, tmp_path) == Asked(holdout=str(path))
+    write_questions(LoadedRun.of_run(run).questions(2), path)
+    record = EvaluationSpec(holdout=str(path)).record()
+    assert EvaluationSpec.of_record(record, tmp_path) == EvaluationSpec(holdout=str(path))
     path.write_text(path.read_text() + "\n")
     with pytest.raises(DataError, match="is not the file that was asked"):
-        Asked.of_record(record, tmp_path)
+        EvaluationSpec.of_record(record, tmp_path)

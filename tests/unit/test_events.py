@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import Acted, Born, Event, EventLog, Quarantined, Retired, read_events
 
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 NUMBER = st.floats(allow_nan=False, allow_infinity=False)
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
@@ -28,10 +30,14 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
 
 def events_of(kind: type[Event]) -> st.SearchStrategy[Event]:
     hints = get_type_hints(kind)
-    return st.builds(kind, **{field.name: VALUES[hints[field.name]] for field in dataclasses.fields(kind)})
+    return st.builds(
+        kind, **{field.name: VALUES[hints[field.name]] for field in dataclasses.fields(kind)}
+    )
 
 
-library_kinds = [kind for kind in Event.kinds.values() if kind.__module__ == "symbiont_ecology.events"]
+library_kinds = [
+    kind for kind in Event.kinds.values() if kind.__module__ == "symbiont_ecology.events"
+]
 histories = st.lists(st.sampled_from(library_kinds).flatmap(events_of), max_size=6)
 
 
@@ -54,7 +60,9 @@ def test_what_is_emitted_is_read_back(path: Path, history: list[Event]) -> None:
 
 @quick
 @given(histories, st.data())
-def test_rewinding_equals_never_having_emitted(path: Path, history: list[Event], data: st.DataObject) -> None:
+def test_rewinding_equals_never_having_emitted(
+    path: Path, history: list[Event], data: st.DataObject
+) -> None:
     log = empty(path)
     cut = data.draw(st.integers(0, len(history)))
     log.emit(0, *history[:cut])
@@ -69,7 +77,9 @@ def test_rewinding_equals_never_having_emitted(path: Path, history: list[Event],
 
 @quick
 @given(histories, st.integers(1, 200))
-def test_a_torn_last_line_hides_nothing_but_itself(path: Path, history: list[Event], torn: int) -> None:
+def test_a_torn_last_line_hides_nothing_but_itself(
+    path: Path, history: list[Event], torn: int
+) -> None:
     empty(path).emit(0, *history)
     whole = path.read_bytes()
     path.write_bytes(whole[:-torn])

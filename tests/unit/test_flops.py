@@ -23,7 +23,16 @@ from symbiont_ecology.economics.flops import (
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.loading import EMBEDDED_FOLDER
 
-ARCHITECTURES = ("qwen3", "qwen2", "llama", "mistral", "sliding mistral", "gemma3", "gpt2", "embedded")
+ARCHITECTURES = (
+    "qwen3",
+    "qwen2",
+    "llama",
+    "mistral",
+    "sliding mistral",
+    "gemma3",
+    "gpt2",
+    "embedded",
+)
 SHAPE = HostShape(
     layers=3,
     hidden=64,
@@ -46,7 +55,9 @@ def host(
     folder = EMBEDDED_FOLDER
     if request.param != "embedded":
         folder = make_host(tmp_path_factory.mktemp("flops") / "host", request.param)
-    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="sdpa", dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, attn_implementation="sdpa", dtype=torch.float32
+    )
     return model, HostKernel.from_pretrained(folder, slots=1, rank=1).shape
 
 
@@ -57,7 +68,9 @@ def tokens(count: int) -> torch.Tensor:
 def counted(model: PreTrainedModel, prompt: int, completion: int, *, backward: bool = False) -> int:
     """FLOPs that torch counts, with the LM head on the completion alone."""
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        logits = model(tokens(prompt + completion), logits_to_keep=completion, use_cache=False).logits
+        logits = model(
+            tokens(prompt + completion), logits_to_keep=completion, use_cache=False
+        ).logits
         if backward:
             logits.logsumexp(-1).sum().backward()
     return counter.get_total_flops()
@@ -74,7 +87,9 @@ def test_a_forward_pass_costs_what_torch_counts(
         )
 
 
-def test_an_update_through_lora_costs_what_torch_counts(host: tuple[PreTrainedModel, HostShape]) -> None:
+def test_an_update_through_lora_costs_what_torch_counts(
+    host: tuple[PreTrainedModel, HostShape],
+) -> None:
     model, shape = host
     modules = ["c_attn", "c_proj", "c_fc"] if model.config.model_type == "gpt2" else "all-linear"
     lora_config = LoraConfig(r=4, target_modules=modules, exclude_modules=["lm_head"])
@@ -86,7 +101,9 @@ def test_an_update_through_lora_costs_what_torch_counts(host: tuple[PreTrainedMo
     )
 
 
-def test_a_rollout_with_a_cache_costs_what_torch_counts(host: tuple[PreTrainedModel, HostShape]) -> None:
+def test_a_rollout_with_a_cache_costs_what_torch_counts(
+    host: tuple[PreTrainedModel, HostShape],
+) -> None:
     model, shape = host
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         cache = model(tokens(30), logits_to_keep=1, use_cache=True).past_key_values
@@ -102,7 +119,8 @@ COUNT = st.integers(0, 300)
 def test_a_rollout_is_its_passes_one_by_one(prompt: int, new: int, lora: int) -> None:
     passes = [forward_flops(SHAPE, lora, prompt, head_positions=1)]
     passes += [
-        forward_flops(SHAPE, lora, 1, context=prompt + done, head_positions=1) for done in range(new - 1)
+        forward_flops(SHAPE, lora, 1, context=prompt + done, head_positions=1)
+        for done in range(new - 1)
     ]
     assert rollout_flops(SHAPE, lora, prompt, new) == sum(passes)
     spared = forward_flops(SHAPE, lora, prompt)

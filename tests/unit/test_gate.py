@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symbiont_ecology.ecology.gate import Gate, Tally, Verdict
+from symbiont_ecology.ecology.gate import Gate, GateDecision, PairedCounts
 from symbiont_ecology.statistics import evidence, wilson
 
 ROOT = Path(__file__).parents[2]
 COUNT = st.integers(0, 400)
 MARGIN = st.floats(-0.9, 0.9)
-TALLY = st.builds(Tally, COUNT, COUNT, COUNT)
+TALLY = st.builds(PairedCounts, COUNT, COUNT, COUNT)
 
 
 # Evidence.
@@ -30,8 +30,11 @@ TALLY = st.builds(Tally, COUNT, COUNT, COUNT)
 @pytest.mark.parametrize("margin", [-0.3, 0.0, 0.2])
 @pytest.mark.parametrize("discordance", [0.4, 0.9])
 @pytest.mark.parametrize("questions", [1, 7, 20])
-def test_evidence_is_a_fair_game_at_the_margin(margin: float, discordance: float, questions: int) -> None:
-    """Over all that can happen its mean is 1, whatever the number of questions: exactly, by counting."""
+def test_evidence_is_a_fair_game_at_the_margin(
+    margin: float, discordance: float, questions: int
+) -> None:
+    """Over all that can happen its mean is 1, whatever the number of questions: exactly, by
+    counting."""
     chances = ((discordance + margin) / 2, 1 - discordance, (discordance - margin) / 2)
     mean = 0.0
     for wins in range(questions + 1):
@@ -49,12 +52,16 @@ def test_evidence_grows_with_every_win_and_shrinks_with_every_loss(
 ) -> None:
     assert evidence(wins + 1, ties, losses, margin) >= evidence(wins, ties, losses, margin)
     assert evidence(wins, ties, losses + 1, margin) <= evidence(wins, ties, losses, margin)
-    ladder = [evidence(wins, ties, losses, one) for one in (-0.5, margin / 2 - 0.45, margin / 2 + 0.45)]
+    ladder = [
+        evidence(wins, ties, losses, one) for one in (-0.5, margin / 2 - 0.45, margin / 2 + 0.45)
+    ]
     assert ladder[1] >= ladder[2]
 
 
 @given(COUNT, COUNT, MARGIN)
-def test_evidence_is_finite_and_nothing_before_the_first_question(a: int, b: int, margin: float) -> None:
+def test_evidence_is_finite_and_nothing_before_the_first_question(
+    a: int, b: int, margin: float
+) -> None:
     assert evidence(0, 0, 0, margin) == 1.0
     assert 0 <= evidence(100 * a, b, b, margin) < math.inf
 
@@ -72,11 +79,16 @@ CHILDREN = 2000
 better, kept = cache(GATE.better), cache(GATE.kept)
 
 
-def admitted(rule: Callable[[Tally], Verdict], effect: float, discordance: float) -> int:
+def admitted(
+    rule: Callable[[PairedCounts], GateDecision], effect: float, discordance: float
+) -> int:
     """How many of many children get in, with a look after every fourth question."""
     chances = (discordance + effect) / 2, 1 - discordance, (discordance - effect) / 2
     drawn = np.random.default_rng(7).multinomial(4, chances, size=(CHILDREN, GATE.most // 4))
-    lives = (map(rule, (Tally(*counts) for counts in life)) for life in drawn.cumsum(axis=1).tolist())
+    lives = (
+        map(rule, (PairedCounts(*counts) for counts in life))
+        for life in drawn.cumsum(axis=1).tolist()
+    )
     return sum(next(verdict for verdict in life if verdict != "go on") == "admit" for life in lives)
 
 
@@ -105,23 +117,23 @@ def test_a_child_that_loses_nothing_at_a_home_is_not_sent_away_by_noise(
 
 
 @given(TALLY, st.booleans())
-def test_one_more_win_never_harms(tally: Tally, is_home: bool) -> None:
-    order: list[Verdict] = ["reject", "go on", "admit"]
+def test_one_more_win_never_harms(tally: PairedCounts, is_home: bool) -> None:
+    order: list[GateDecision] = ["reject", "go on", "admit"]
     rule = GATE.kept if is_home else GATE.better
     if tally.losses:
-        won = Tally(tally.wins + 1, tally.ties, tally.losses - 1)
+        won = PairedCounts(tally.wins + 1, tally.ties, tally.losses - 1)
         assert order.index(rule(won)) >= order.index(rule(tally))
 
 
 @given(TALLY)
-def test_after_the_last_question_there_is_a_verdict(tally: Tally) -> None:
+def test_after_the_last_question_there_is_a_verdict(tally: PairedCounts) -> None:
     if tally.pairs >= GATE.most:
         assert "go on" not in (GATE.better(tally), GATE.kept(tally))
 
 
 @given(st.lists(TALLY, min_size=1, max_size=3), st.lists(TALLY, max_size=3))
 def test_a_child_is_admitted_when_everything_is_proven_and_rejected_when_anything_is_refuted(
-    rivals: list[Tally], homes: list[Tally]
+    rivals: list[PairedCounts], homes: list[PairedCounts]
 ) -> None:
     parts = {*map(GATE.better, rivals), *map(GATE.kept, homes)}
     found = GATE.verdict(rivals, homes)
@@ -130,20 +142,22 @@ def test_a_child_is_admitted_when_everything_is_proven_and_rejected_when_anythin
 
 
 def test_a_child_that_is_better_at_nothing_is_rejected() -> None:
-    assert GATE.verdict([], [Tally(0, 200, 0)]) == "reject"
+    assert GATE.verdict([], [PairedCounts(0, 200, 0)]) == "reject"
 
 
 def test_a_stricter_level_asks_for_more() -> None:
     def needed(level: float) -> int:
-        return next(n for n in range(400) if Gate(level=level).better(Tally(n, n, 0)) == "admit")
+        return next(
+            n for n in range(400) if Gate(level=level).better(PairedCounts(n, n, 0)) == "admit"
+        )
 
     counts = [needed(level) for level in (0.2, 0.05, 0.01, 0.001)]
     assert all(one < other for one, other in pairwise(counts))
 
 
 def test_tallies_add_up() -> None:
-    assert Tally(1, 2, 3) + Tally(10, 20, 30) == Tally(11, 22, 33)
-    assert Tally(1, 2, 3).pairs == 6
+    assert PairedCounts(1, 2, 3) + PairedCounts(10, 20, 30) == PairedCounts(11, 22, 33)
+    assert PairedCounts(1, 2, 3).pairs == 6
 
 
 def test_the_page_says_what_was_measured() -> None:

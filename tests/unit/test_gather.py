@@ -1,4 +1,5 @@
-"""Any runs as a suite: what an arm is depends on its config, never on how its runs came out or were typed."""
+"""Any runs as a suite: what an arm is depends on its config, never on how its runs came out or were
+typed."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.evaluation import gather
-from symbiont_ecology.evaluation.measure import Candidates
+from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.experiments import adhoc_comparison as gather
 from toy import ToyHost, toy_config, toy_ecology
 
 
@@ -17,7 +18,10 @@ from toy import ToyHost, toy_config, toy_ecology
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """An ecology and a single adapter, two seeds each."""
     folder, found = tmp_path_factory.mktemp("runs"), []
-    for name, strategy in (("ecology", toy_ecology()), ("single", {"kind": "single", "learning_rate": 0.1})):
+    for name, strategy in (
+        ("ecology", toy_ecology()),
+        ("single", {"kind": "single", "learning_rate": 0.1}),
+    ):
         for seed in (0, 1):
             found.append(folder / f"{name}-{seed}")
             start(toy_config(seed, 6, strategy=strategy), found[-1], host=ToyHost())
@@ -27,16 +31,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_who_answers_does_not_depend_on_the_order_nor_on_what_came_of_the_runs(
     runs: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Candidates.of_run
+    whole = LoadedRun.of_run
 
-    def of_run(folder: Path) -> Candidates:
+    def of_run(folder: Path) -> LoadedRun:
         """One seed of the ecology ended with a single elite."""
         found = whole(folder)
         if folder.name != "ecology-0":
             return found
         return replace(found, portfolio=replace(found.portfolio, elites=found.portfolio.elites[:1]))
 
-    monkeypatch.setattr(Candidates, "of_run", of_run)
+    monkeypatch.setattr(LoadedRun, "of_run", of_run)
     for order in (runs, runs[::-1]):
-        arms = gather.arrange(order, ("in-distribution",), 5, "any").protocol.arms
-        assert {name: arm.routing for name, arm in arms.items()} == {"ecology": "learned", "single": "single"}
+        arms = gather.adhoc_comparison(order, ("in-distribution",), 5, "any").protocol.arms
+        assert {name: arm.routing for name, arm in arms.items()} == {
+            "ecology": "learned",
+            "single": "single",
+        }

@@ -31,7 +31,8 @@ CELLS = ("math.add/short", "math.add/medium", "string.sort/short")
 
 @dataclass(frozen=True)
 class Life:
-    """A run made up for a test: everyone answers three questions of every cell in each generation."""
+    """A run made up for a test: everyone answers three questions of every cell in each
+    generation."""
 
     generations: int = 6
     organelles: int = 4
@@ -52,27 +53,40 @@ class Life:
         generator = np.random.default_rng(self.seed)
         traits = {"learning_rate": self.traits} if self.traits else {}
         everyone = [f"o{number + 1}" for number in range(self.organelles)]
-        for who in everyone:
-            yield Born(0, who, "founder", (), REF, traits)
+        for organelle_id in everyone:
+            yield Born(0, organelle_id, "founder", (), REF, traits)
         for generation in range(self.generations):
-            for who in everyone:
+            for organelle_id in everyone:
                 for cell in self.cells:
                     share = self.taught if generation and self.lessons else self.chance
                     share = 0.0 if cell in self.hopeless else share
                     rewards = tuple(map(float, generator.random(3 * SAMPLES) < share))
                     yield Acted(
-                        generation, who, cell, ("a", "b", "c"), rewards, SAMPLES, 99, 50, 10**6, "practice"
+                        generation,
+                        organelle_id,
+                        cell,
+                        ("a", "b", "c"),
+                        rewards,
+                        SAMPLES,
+                        99,
+                        50,
+                        10**6,
+                        "practice",
                     )
-            for who in everyone if self.lessons else ():
+            for organelle_id in everyone if self.lessons else ():
                 loss = self.loss[min(generation, len(self.loss) - 1)]
-                yield Learned(generation, who, self.lessons, 20, 10**6, loss, 0.05, REF)
-            for who in everyone:
-                yield Settled(generation, who, 1, self.revenue, self.cost, 500, self.balance)
+                yield Learned(generation, organelle_id, self.lessons, 20, 10**6, loss, 0.05, REF)
+            for organelle_id in everyone:
+                yield Settled(
+                    generation, organelle_id, 1, self.revenue, self.cost, 500, self.balance
+                )
             yield self.end(generation)
 
     def end(self, generation: int) -> GenerationEnded:
         """The last event of a generation, each of which takes 100 FLOPs."""
-        return GenerationEnded(generation, self.organelles, 0, 0, 0.3, 3, 100 * (generation + 1), 0, 9, 2)
+        return GenerationEnded(
+            generation, self.organelles, 0, 0, 0.3, 3, 100 * (generation + 1), 0, 9, 2
+        )
 
 
 def health(life: Life, *, more: Sequence[Event] = (), **design: object) -> Health:
@@ -148,7 +162,9 @@ def test_the_loss_on_gold_answers_must_not_rise() -> None:
     found = health(Life(loss=(0.4, 0.9, 3.0)), sees_gold=True)
     assert names(found) == [("sick", "learning rate too high")]
     assert "0.4 nats per token" in found.findings[0].seen
-    assert health(Life(loss=(0.4, 0.9, 3.0))).findings == ()  # advantages may have any sign and size
+    assert (
+        health(Life(loss=(0.4, 0.9, 3.0))).findings == ()
+    )  # advantages may have any sign and size
 
 
 def test_a_control_that_learns_nothing_by_design_is_healthy() -> None:
@@ -197,12 +213,16 @@ def test_a_family_must_be_asked_often_enough_to_be_called_hopeless() -> None:
     few, enough = Life(generations=1, organelles=7), Life(generations=1, organelles=8)
     hopeless = ("string.sort/short",)
     assert names(health(replace(few, hopeless=hopeless))) == []  # 21 questions
-    assert names(health(replace(enough, hopeless=hopeless))) == [("sick", "nobody solves string.sort")]
+    assert names(health(replace(enough, hopeless=hopeless))) == [
+        ("sick", "nobody solves string.sort")
+    ]
 
 
 def test_one_lucky_answer_does_not_save_a_family() -> None:
     life = Life(hopeless=("string.sort/short",))
-    lucky = Acted(1, "o1", "string.sort/short", ("x",), (0.0, 1.0, 0.0, 0.0), 4, 9, 9, 9, "practice")
+    lucky = Acted(
+        1, "o1", "string.sort/short", ("x",), (0.0, 1.0, 0.0, 0.0), 4, 9, 9, 9, "practice"
+    )
     assert names(health(life, more=[lucky])) == [("sick", "hardly anybody solves string.sort")]
     assert names(health(life, more=[lucky] * 3)) == [("warn", "hardly anybody solves string.sort")]
     assert names(health(life, more=[lucky] * 20)) == []
@@ -259,7 +279,9 @@ def test_a_threshold_above_the_cap_lets_nobody_breed() -> None:
 
 def test_quarantines_are_a_warning_until_they_are_many() -> None:
     one = Quarantined(2, "o1", "a loss was not finite")
-    assert names(health(Life(organelles=5), more=[one])) == [("warn", "numbers that are not finite")]
+    assert names(health(Life(organelles=5), more=[one])) == [
+        ("warn", "numbers that are not finite")
+    ]
     found = health(Life(organelles=4), more=[one])
     assert names(found) == [("sick", "numbers that are not finite")]
     assert "1 of 4 organelles quarantined: a loss was not finite" in found.findings[0].seen
@@ -287,4 +309,7 @@ def test_the_verdict_depends_on_the_events_alone() -> None:
 
 
 def test_a_run_without_a_generation_has_nothing_to_find() -> None:
-    assert examine([Born(0, "o1", "founder", (), REF, {"learning_rate": 0.1})], Design()).findings == ()
+    assert (
+        examine([Born(0, "o1", "founder", (), REF, {"learning_rate": 0.1})], Design()).findings
+        == ()
+    )

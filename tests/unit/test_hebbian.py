@@ -1,4 +1,5 @@
-"""Learning by three factors: traces, credit and the step that they take, without a run around them."""
+"""Learning by three factors: traces, credit and the step that they take, without a run around
+them."""
 
 from __future__ import annotations
 
@@ -7,15 +8,15 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from symbiont_ecology.ecology import Outcome, Trial
+from symbiont_ecology.ecology import Assignment, Outcome
 from symbiont_ecology.economics import Cost, tracing_flops
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.plasticity import Lived, plasticities
-from symbiont_ecology.plasticity.hebbian import Hebbian
+from symbiont_ecology.learning import Experience, learning_rules
+from symbiont_ecology.learning.hebbian import Hebbian
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import prompt_styles, task_families
-from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Row
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
+from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.deltas import grown
 from symbiont_ecology.weights.traces import LOUD, Traces, ascended, awoken, is_deaf
 
@@ -45,13 +46,15 @@ def practice(traces: Traces | None, first: int) -> Outcome:
     items = (family.sample("short", generator), family.sample("short", generator))
     said = tuple((5 + place, 1) for place in range(6))
     rewards = (1.0, 0.0, 0.0, 1.0, 1.0, 1.0)
-    return Outcome(Trial("o1", items, 3), ("",) * 6, said, rewards, Cost(rows=6), traces, first)
+    return Outcome(
+        Assignment("o1", items, 3), ("",) * 6, said, rewards, Cost(rows=6), traces, first
+    )
 
 
 def test_a_lesson_is_the_advantage_of_a_rollout_and_the_trace_of_that_very_rollout() -> None:
     traces = Traces(LAYOUT, 1.0, {})
     outcome = practice(traces, 10)
-    teachings, notes = HEBBIAN.learn(Lived((outcome,), (outcome.verdicts,), {}))
+    teachings, notes = HEBBIAN.learn(Experience((outcome,), (outcome.verdicts,), {}))
     # Of three answers the others are the baseline; where all are right there is nothing to learn.
     assert [one.weight for one in teachings] == [1.0, -0.5, -0.5]
     assert [one.trace and one.trace.row for one in teachings] == [10, 11, 12]
@@ -61,8 +64,8 @@ def test_a_lesson_is_the_advantage_of_a_rollout_and_the_trace_of_that_very_rollo
 
 def test_without_traces_it_teaches_what_policy_gradient_teaches() -> None:
     outcome = practice(None, 0)
-    lived = Lived((outcome,), (outcome.verdicts,), {"baseline:math.add/short": 0.2})
-    other = plasticities.build({"kind": "policy_gradient", "group": 1.0})
+    lived = Experience((outcome,), (outcome.verdicts,), {"baseline:math.add/short": 0.2})
+    other = learning_rules.build({"kind": "policy_gradient", "group": 1.0})
     assert HEBBIAN.learn(lived) == other.learn(lived)
 
 
@@ -108,17 +111,25 @@ def test_noise_of_one_size_is_heard_alike_whatever_the_rank_and_the_number_of_mo
     layout = AdapterLayout(tuple((f"m{number}", 8, 500) for number in range(modules)))
     generator = np.random.default_rng(0)
     awake = awoken(founder(layout, rank), generator)
-    heard = sum(b @ generator.normal(0, 2.0, (rank, 40)) for _, _, b in awake.factors())  # (d_out, draws)
+    heard = sum(
+        b @ generator.normal(0, 2.0, (rank, 40)) for _, _, b in awake.factors()
+    )  # (d_out, draws)
     assert np.sqrt(np.mean(np.square(heard))) == pytest.approx(2.0 * LOUD, rel=0.15)
 
 
 def test_a_step_goes_up_the_credit_and_leaves_b_as_it_is() -> None:
-    weights, memory, is_a = awoken(founder(), np.random.default_rng(1)), Memory(), credited(LAYOUT, 3)
+    weights, optimizer_state, is_a = (
+        awoken(founder(), np.random.default_rng(1)),
+        OptimizerState(),
+        credited(LAYOUT, 3),
+    )
     credit = np.where(is_a, np.random.default_rng(2).normal(size=len(is_a)), 0).astype(np.float32)
-    for step in range(1, 4):  # with one credit again and again, Adam's step is its sign times the rate
-        after, memory = ascended(weights, memory, credit, 0.01)
+    for step in range(
+        1, 4
+    ):  # with one credit again and again, Adam's step is its sign times the rate
+        after, optimizer_state = ascended(weights, optimizer_state, credit, 0.01)
         np.testing.assert_allclose(after.vector - weights.vector, 0.01 * np.sign(credit), atol=1e-5)
-        assert memory.step == step
+        assert optimizer_state.step == step
         weights = after
 
 
@@ -134,8 +145,9 @@ def test_a_lesson_from_a_trace_costs_what_torch_counts() -> None:
 
 
 def test_the_mean_update_turns_towards_the_policy_gradient_as_samples_are_added() -> None:
-    """On the embedded host: one decision per question, its gradient known by a backward pass over the right
-    first tokens, and adapters in the last layer, where nothing but that decision passes."""
+    """On the embedded host: one decision per question, its gradient known by a backward pass over
+    the right first tokens, and adapters in the last layer, where nothing but that decision
+    passes."""
     targets = ["layers.4.self_attn.o_proj", "layers.4.mlp.down_proj"]
     kernel = HostKernel.from_pretrained("embedded", slots=1, rank=2, targets=targets)
     weights = awoken(founder(kernel.layout, 2), np.random.default_rng(1))
@@ -155,15 +167,21 @@ def test_the_mean_update_turns_towards_the_policy_gradient_as_samples_are_added(
         Lesson(prompt, (token,), 0, chance)
         for prompt, token, chance in zip(prompts, right, chances, strict=True)
     ]
-    first = kernel.learn(LearningBatch(tuple(lessons), {0: 1e-3}, 1e9), {0: weights}, {})[1][0].first
+    first = kernel.learn(LearningBatch(tuple(lessons), {0: 1e-3}, 1e9), {0: weights}, {})[1][
+        0
+    ].first
     assert first is not None
     exact = np.where(credited(kernel.layout, 2), -first, 0)
 
-    rows = [Row(prompt, 0, 1) for prompt in prompts for _ in range(samples)]
+    rows = [Request(prompt, 0, 1) for prompt in prompts for _ in range(samples)]
     draws = [Draw(0)("row", row) for row in range(len(rows))]
-    found = kernel.rollout(rows, draws, Decoding(temperature=1.0, perturbation=HEBBIAN.perturbation))
+    found = kernel.rollout(
+        rows, draws, Decoding(temperature=1.0, perturbation=HEBBIAN.perturbation)
+    )
     assert found.traces is not None
-    rewards = (found.ids[:, 0] == np.repeat(right, samples)).astype(float).reshape(questions, samples)
+    rewards = (
+        (found.ids[:, 0] == np.repeat(right, samples)).astype(float).reshape(questions, samples)
+    )
 
     def cosine(start: int, stop: int) -> float:
         """Of the update from some of the samples of every question."""
@@ -174,7 +192,8 @@ def test_the_mean_update_turns_towards_the_policy_gradient_as_samples_are_added(
         return float(credit @ exact / np.linalg.norm(credit) / np.linalg.norm(exact))
 
     means = [
-        np.mean([cosine(start, start + size) for start in range(0, samples, size)]) for size in (4, 32, 256)
+        np.mean([cosine(start, start + size) for start in range(0, samples, size)])
+        for size in (4, 32, 256)
     ]
     assert means == sorted(means)
     assert means[-1] >= 0.5  # 4,096 samples

@@ -22,14 +22,18 @@ MOVES = st.one_of(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(MOVES, max_size=30))
-def test_energy_sums_to_zero_to_the_milli_atp_after_any_history(moves: list[tuple[Any, ...]]) -> None:
+def test_energy_sums_to_zero_to_the_milli_atp_after_any_history(
+    moves: list[tuple[Any, ...]],
+) -> None:
     ledger = Ledger()
     for verb, *arguments in moves:
         before = TypeAdapter(Ledger).dump_json(ledger)
         try:
             getattr(ledger, verb)(*arguments)
         except LedgerError:
-            assert TypeAdapter(Ledger).dump_json(ledger) == before  # a refused movement moves nothing
+            assert (
+                TypeAdapter(Ledger).dump_json(ledger) == before
+            )  # a refused movement moves nothing
         assert ledger.total == 0
     assert TypeAdapter(Ledger).validate_json(TypeAdapter(Ledger).dump_json(ledger)) == ledger
 

@@ -1,4 +1,5 @@
-"""Specialists, activity, novelty and recovery, on logs that were made up so that the truth is known."""
+"""Specialists, activity, novelty and recovery, on logs that were made up so that the truth is
+known."""
 
 from __future__ import annotations
 
@@ -25,7 +26,11 @@ from symbiont_ecology.analysis.life import (
 from symbiont_ecology.analysis.modes import potentials
 from symbiont_ecology.events import Acted, Born, Event, Retired, Settled
 
-GROUPS = {"math.add/short": "number", "logic.bool/short": "truth", "json.repair/short": "json.repair"}
+GROUPS = {
+    "math.add/short": "number",
+    "logic.bool/short": "truth",
+    "json.repair/short": "json.repair",
+}
 ADD, BOOL, JSON = GROUPS
 Diet = Mapping[str, tuple[int, int]]
 """Of a generation: cells with rollouts asked and right."""
@@ -39,43 +44,59 @@ class Log:
     alive: list[str] = field(default_factory=list)
     generation: int = 0
 
-    def born(self, who: str, *parents: str, weights: str = "") -> None:
+    def born(self, organelle_id: str, *parents: str, weights: str = "") -> None:
         """Comes after the generation that was lived last."""
         at = max(self.generation - 1, 0)
         operator = "gaussian" if parents else "founder"
-        self.events.append(Born(at, who, operator, parents, weights or f"weights of {who}", {}))
-        self.alive.append(who)
+        self.events.append(
+            Born(at, organelle_id, operator, parents, weights or f"weights of {organelle_id}", {})
+        )
+        self.alive.append(organelle_id)
 
-    def dies(self, who: str) -> None:
+    def dies(self, organelle_id: str) -> None:
         """Before the next generation."""
-        self.events.append(Retired(self.generation, who, "bankrupt", 0, 0))
-        self.alive.remove(who)
+        self.events.append(Retired(self.generation, organelle_id, "bankrupt", 0, 0))
+        self.alive.remove(organelle_id)
 
     def lives(self, diet: Callable[[str, int], Diet], generations: int = 1) -> None:
         """Everyone alive eats, for so many generations."""
         for _ in range(generations):
-            for who in self.alive:
-                for cell, (asked, right) in diet(who, self.generation).items():
+            for organelle_id in self.alive:
+                for cell, (asked, right) in diet(organelle_id, self.generation).items():
                     rewards = (1.0,) * right + (0.0,) * (asked - right)
                     items = tuple(str(number) for number in range(asked))
                     self.events.append(
-                        Acted(self.generation, who, cell, items, rewards, 1, 1, 1, 1, "practice")
+                        Acted(
+                            self.generation,
+                            organelle_id,
+                            cell,
+                            items,
+                            rewards,
+                            1,
+                            1,
+                            1,
+                            1,
+                            "practice",
+                        )
                     )
-            for who in self.alive:
-                self.events.append(Settled(self.generation, who, 1, 0, 0, 0, 0))
+            for organelle_id in self.alive:
+                self.events.append(Settled(self.generation, organelle_id, 1, 0, 0, 0, 0))
             self.generation += 1
 
 
-def adder(who: str, generation: int) -> Diet:
+def adder(organelle_id: str, generation: int) -> Diet:
     return {ADD: (4, 3)}
 
 
-def by_name(who: str, generation: int) -> Diet:
+def by_name(organelle_id: str, generation: int) -> Diet:
     """o1 adds, o2 judges, o3 mends, o4 does a little of everything, o5 fails."""
     every = dict.fromkeys(GROUPS, (2, 2))
-    return {"o1": {ADD: (4, 3)}, "o2": {BOOL: (4, 4)}, "o3": {JSON: (4, 3), ADD: (1, 1)}, "o4": every}.get(
-        who, {ADD: (9, 2)}
-    )
+    return {
+        "o1": {ADD: (4, 3)},
+        "o2": {BOOL: (4, 4)},
+        "o3": {JSON: (4, 3), ADD: (1, 1)},
+        "o4": every,
+    }.get(organelle_id, {ADD: (9, 2)})
 
 
 @pytest.fixture
@@ -102,7 +123,10 @@ def test_the_dead_and_those_who_hardly_earned_are_no_specialists(five: Log) -> N
     five.lives(by_name)
     found = specialists(read_history(five.events), 11, 10)
     assert found == {"o2": "truth", "o3": "json.repair"}
-    assert specialists(read_history(five.events), 2, 2, least=7) == {"o2": "truth", "o3": "json.repair"}
+    assert specialists(read_history(five.events), 2, 2, least=7) == {
+        "o2": "truth",
+        "o3": "json.repair",
+    }
 
 
 def test_unanswered_questions_count_as_not_served(five: Log) -> None:
@@ -116,7 +140,12 @@ def test_trades_run_in_families_as_often_as_children_do_what_their_parents_do(fi
     for child, parent in children:
         five.born(child, parent)
     trades = {"o6": ADD, "o7": BOOL, "o8": JSON, "o9": ADD}
-    five.lives(lambda who, _: {trades[who]: (4, 4)} if who in trades else by_name(who, _), 10)
+    five.lives(
+        lambda organelle_id, _: (
+            {trades[organelle_id]: (4, 4)} if organelle_id in trades else by_name(organelle_id, _)
+        ),
+        10,
+    )
     found = inheritance(read_history(five.events))
     assert (found.children, found.same) == (4, 0.75)
     assert found.chance == pytest.approx((2 * 1 + 1 * 1 + 1 * 2) / 16)
@@ -124,9 +153,13 @@ def test_trades_run_in_families_as_often_as_children_do_what_their_parents_do(fi
 
 
 @given(st.integers(1, 6), st.integers(1, 4))
-def test_as_many_effective_specialists_as_trades_however_many_share_one(trades: int, copies: int) -> None:
+def test_as_many_effective_specialists_as_trades_however_many_share_one(
+    trades: int, copies: int
+) -> None:
     earned = {
-        f"{trade}.{copy}": Counter({str(trade): 10_000}) for trade in range(trades) for copy in range(copies)
+        f"{trade}.{copy}": Counter({str(trade): 10_000})
+        for trade in range(trades)
+        for copy in range(copies)
     }
     assert effective_specialists(earned) == pytest.approx(trades, rel=0.01)
 
@@ -136,7 +169,10 @@ def test_generalists_are_one_effective_specialist_though_samples_are_small() -> 
     found = []
     for _ in range(200):
         counts = generator.multinomial(60, np.full(7, 1 / 7), size=12)
-        earned = {str(who): Counter(dict(zip("abcdefg", row, strict=True))) for who, row in enumerate(counts)}
+        earned = {
+            str(organelle_id): Counter(dict(zip("abcdefg", row, strict=True)))
+            for organelle_id, row in enumerate(counts)
+        }
         found.append(effective_specialists(earned))
     assert np.mean(found) == pytest.approx(1, abs=0.02)
     assert math.isnan(effective_specialists({"o1": Counter()}))
@@ -182,7 +218,7 @@ def test_a_counter_is_the_use_along_the_line_of_descent() -> None:
     log = Log()
     log.born("o1")
     log.born("o2")
-    log.lives(lambda who, _: {ADD: (5, 5 if who == "o1" else 1)}, 3)
+    log.lives(lambda organelle_id, _: {ADD: (5, 5 if organelle_id == "o1" else 1)}, 3)
     log.born("o3", "o1")  # 15 inherited
     log.born("o4", "o1", "o2")  # a merge: the mean of 15 and 3
     log.dies("o1")
@@ -196,17 +232,22 @@ def test_a_counter_is_the_use_along_the_line_of_descent() -> None:
 
 
 def course(seed: int, is_selected: bool, generations: int = 150, size: int = 12) -> Course:
-    """Births and deaths in every fifth generation; those who are used more have the children, or anyone."""
+    """Births and deaths in every fifth generation; those who are used more have the children, or
+    anyone."""
     generator, log = np.random.default_rng(seed), Log()
     talent = {f"o{number}": int(generator.integers(0, 10)) for number in range(1, size + 1)}
-    for who in talent:
-        log.born(who)
+    for organelle_id in talent:
+        log.born(organelle_id)
     for step in range(generations // 5):
         if is_selected:
-            log.lives(lambda who, _: {ADD: (10, talent[who])}, 5)
+            log.lives(lambda organelle_id, _: {ADD: (10, talent[organelle_id])}, 5)
         else:
             log.lives(lambda *_: {ADD: (10, int(generator.integers(0, 10)))}, 5)
-        ranked = sorted(log.alive, key=lambda who: talent[who]) if is_selected else list(log.alive)
+        ranked = (
+            sorted(log.alive, key=lambda organelle_id: talent[organelle_id])
+            if is_selected
+            else list(log.alive)
+        )
         if not is_selected:
             generator.shuffle(ranked)
         child = f"o{size + step + 1}"
@@ -238,8 +279,8 @@ def test_a_shadow_has_the_same_births_deaths_and_uses() -> None:
         assert sorted(after.values()) == sorted(replayed.values())
         assert after.keys() - before.keys() == replayed.keys() - now.keys()
         assert len(before.keys() - after.keys()) == len(now.keys() - replayed.keys())
-    assert {who: len(of) for who, of in neutral.ancestors.items()} == {
-        who: len(real.ancestors[who]) for who in neutral.ancestors
+    assert {organelle_id: len(of) for organelle_id, of in neutral.ancestors.items()} == {
+        organelle_id: len(real.ancestors[organelle_id]) for organelle_id in neutral.ancestors
     }
 
 
@@ -256,8 +297,8 @@ def novelties(log: Log, interval: int) -> Iterator[tuple[int, int, float]]:
 
 def test_a_community_that_stays_as_it_is_changes_once_and_keeps_its_diversity() -> None:
     log = Log()
-    for who in ("o1", "o2", "o3"):
-        log.born(who)
+    for organelle_id in ("o1", "o2", "o3"):
+        log.born(organelle_id)
     log.lives(by_name, 40)
     assert list(novelties(log, 10)) == [(3, 3, 1.099), (0, 0, 1.099), (0, 0, 1.099)]
 

@@ -1,4 +1,5 @@
-"""The compiled passes do what their few lines of torch do, at any size and with any number of threads."""
+"""The compiled passes do what their few lines of torch do, at any size and with any number of
+threads."""
 
 from __future__ import annotations
 
@@ -18,16 +19,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from symbiont_ecology.host import native
+from symbiont_ecology.host.architectures import read_blueprint
 from symbiont_ecology.host.caches import Sight, turn
-from symbiont_ecology.host.families import read_blueprint
 from symbiont_ecology.host.layers import Norm
-from symbiont_ecology.host.loading import EMBEDDED_FOLDER, read_config
+from symbiont_ecology.host.loading import EMBEDDED_FOLDER, read_model_config
 from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
 BUILD = Path(__file__).parents[2] / "scripts" / "build_native.py"
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="no compiler when this was installed")
+pytestmark = pytest.mark.skipif(
+    native.library() is None, reason="no compiler when this was installed"
+)
 
 
 @pytest.fixture(autouse=True, params=[1, 2])
@@ -44,7 +47,7 @@ def made(*size: int) -> Tensor:
 
 
 def a_norm(*size: int) -> Norm:
-    plan = read_blueprint(read_config(EMBEDDED_FOLDER))
+    plan = read_blueprint(read_model_config(EMBEDDED_FOLDER))
     assert plan is not None
     return Norm(1 + 0.1 * made(*size), plan)
 
@@ -61,7 +64,9 @@ def test_low_rank_terms(
     ranks: list[int], counts: list[int], d_in: int, d_outs: list[int], absent: int
 ) -> None:
     site = [(f"m{index}", d_in, d_out) for index, d_out in enumerate(d_outs)]
-    layout = AdapterLayout(tuple(one for index, one in enumerate(site) if index != absent or len(site) == 1))
+    layout = AdapterLayout(
+        tuple(one for index, one in enumerate(site) if index != absent or len(site) == 1)
+    )
     addresses, generator = native.Addresses([site], layout, len(ranks)), np.random.default_rng(0)
     placed = {
         slot: AdapterWeights.random(layout, rank, 0.5 + slot, generator, b_std=1.0)
@@ -105,7 +110,9 @@ def test_norms_and_gates(width: int) -> None:
     torch.testing.assert_close(native.normalize(x[:, :width], norm), expected)
 
 
-@pytest.mark.parametrize(("heads", "kv_heads", "size"), [(4, 2, 32), (3, 1, 8), (2, 2, 40), (9, 1, 6)])
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "size"), [(4, 2, 32), (3, 1, 8), (2, 2, 40), (9, 1, 6)]
+)
 @pytest.mark.parametrize("window", [None, 5, 16])
 @pytest.mark.parametrize("is_normed", [True, False])
 def test_attention_of_prompts_answers_and_newest_tokens(
@@ -127,19 +134,27 @@ def test_attention_of_prompts_answers_and_newest_tokens(
             turn(heads_of[:, : heads + kv_heads], sight.norm, table, positions), turned
         )
     values = heads_of[:, heads + kv_heads :]
-    spans = [(starts[0], 19, 0, 0), (starts[1], 30, 0, 0), (starts[2], 7, 0, 19), (starts[3], 1, 0, 19)]
+    spans = [
+        (starts[0], 19, 0, 0),
+        (starts[1], 30, 0, 0),
+        (starts[2], 7, 0, 19),
+        (starts[3], 1, 0, 19),
+    ]
     stretches = np.array([(*span, 0, span[0]) for span in spans])
     seen = native.look(turned, values, stretches, sight)
     for (start, count, past, past_count), _ in zip(spans, lengths, strict=True):
         line = [*range(past, past + past_count), *range(start, start + count)]
         expected = plain_attention(turned[line], values[line], heads, window, sight.scale)
-        torch.testing.assert_close(seen[start : start + count], expected[past_count:], atol=2e-6, rtol=1e-5)
+        torch.testing.assert_close(
+            seen[start : start + count], expected[past_count:], atol=2e-6, rtol=1e-5
+        )
     # From the last tokens alone.
     last = np.array([(*span, span[1] - 1, index) for index, span in enumerate(spans)])
     ends = [span[0] + span[1] - 1 for span in spans]
     torch.testing.assert_close(native.look(turned, values, last, sight), seen[ends])
 
-    # The newest token of each row, behind what the cache holds, is the last of a line that holds it all.
+    # The newest token of each row, behind what the cache holds, is the last of a line that holds it
+    # all.
     cache = torch.full((2, 3, kv_heads, 40, size), torch.nan)
     firsts, counts = starts[[0, 0, 1]], np.array([19, 19, 30])
     native.fill(cache, turned, values, firsts, counts)
@@ -156,7 +171,9 @@ def test_attention_of_prompts_answers_and_newest_tokens(
         assert cache[:, entry, :, counts[entry]].isfinite().all()
 
 
-def plain_attention(turned: Tensor, values: Tensor, heads: int, window: int | None, scale: float) -> Tensor:
+def plain_attention(
+    turned: Tensor, values: Tensor, heads: int, window: int | None, scale: float
+) -> Tensor:
     q, k = turned[:, :heads].transpose(0, 1), turned[:, heads:].transpose(0, 1)
     groups = heads // len(k)
     spots = torch.arange(len(turned))
@@ -207,7 +224,9 @@ def test_what_does_not_fit_is_refused() -> None:
             native.add_low_rank(x, y, pointers, [1])
 
 
-def test_a_library_of_another_version_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_of_another_version_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = tmp_path / native.SOURCE.name
     shutil.copy(native.SOURCE, source)
     monkeypatch.setattr(native, "SOURCE", source)
@@ -217,7 +236,9 @@ def test_a_library_of_another_version_is_not_used(tmp_path: Path, monkeypatch: p
     assert uncached() is None
 
 
-def test_a_library_that_does_not_load_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_does_not_load_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / native.BUILT.name).write_bytes(b"for another machine")
     monkeypatch.setattr(native, "BUILT", tmp_path / native.BUILT.name)
     assert native.library.__wrapped__() is None
@@ -230,8 +251,12 @@ def test_a_vector_that_is_not_contiguous_is_copied() -> None:
 
 def test_without_a_compiler_building_says_so(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, BUILD], env={"CC": str(tmp_path / "cc")}, capture_output=True, text=True, check=False
+        [sys.executable, BUILD],
+        env={"CC": str(tmp_path / "cc")},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 1
-    assert "thin.c was not compiled" in done.stderr
+    assert "cpu_kernels.c was not compiled" in done.stderr
     assert native.library.__wrapped__() is not None  # what was there stays

@@ -1,4 +1,5 @@
-"""Operators against arithmetic on dense ΔW, against PEFT, and against the mistakes that are easy to make."""
+"""Operators against arithmetic on dense ΔW, against PEFT, and against the mistakes that are easy to
+make."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from symbiont_ecology.ecology.population import execute
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.operators import Parent, operators
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, Memory
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.blobs import BlobStore
 from symbiont_ecology.weights.peft_files import write_peft
 
@@ -30,7 +31,11 @@ ON_ELEMENTS = {"ties", "dare"}
 
 
 def parent(
-    seed: int, rank: int = 8, scaling: float = 1.0, b_std: float = 0.3, layout: AdapterLayout = LAYOUT
+    seed: int,
+    rank: int = 8,
+    scaling: float = 1.0,
+    b_std: float = 0.3,
+    layout: AdapterLayout = LAYOUT,
 ) -> Parent:
     made = AdapterWeights.random(layout, rank, scaling, np.random.default_rng(seed), b_std)
     return Parent(**vars(made))
@@ -87,11 +92,15 @@ def test_svd_is_the_nearest_of_its_rank_to_the_mean() -> None:
     child, mean = deltas(merged("svd", parents)), mixed(parents, (0.5, 0.5))
     for name in NAMES:
         lost = np.linalg.svd(mean[name], compute_uv=False)[3:]
-        assert np.linalg.norm(child[name] - mean[name]) == pytest.approx(np.linalg.norm(lost), rel=1e-5)
+        assert np.linalg.norm(child[name] - mean[name]) == pytest.approx(
+            np.linalg.norm(lost), rel=1e-5
+        )
 
 
 @pytest.mark.parametrize("at", [0.0, 0.25, 0.5, 1.0])
-def test_slerp_turns_evenly_and_keeps_to_lengths_in_between(at: float, parents: list[Parent]) -> None:
+def test_slerp_turns_evenly_and_keeps_to_lengths_in_between(
+    at: float, parents: list[Parent]
+) -> None:
     one, child, other = map(deltas, (parents[0], merged("slerp", parents, at=at), parents[1]))
 
     def angle(a: np.ndarray, b: np.ndarray) -> float:
@@ -127,11 +136,15 @@ def test_dare_keeps_elements_whole_or_not_at_all(parents: list[Parent]) -> None:
     for name in NAMES:
         found = np.stack([child[name] for child in children])
         might = [
-            first * one[name] / 0.5 + second * other[name] / 0.5 for first in (0, 1) for second in (0, 1)
+            first * one[name] / 0.5 + second * other[name] / 0.5
+            for first in (0, 1)
+            for second in (0, 1)
         ]
         assert np.abs(found[:, None] - np.stack(might)).min(axis=1).max() < 1e-5
         error = found.std(axis=0) / np.sqrt(len(children))
-        assert (np.abs(found.mean(axis=0) - (one[name] + other[name]) / 2) <= 5 * error + 1e-5).all()
+        assert (
+            np.abs(found.mean(axis=0) - (one[name] + other[name]) / 2) <= 5 * error + 1e-5
+        ).all()
     assert is_close(merged("dare", parents, density=1.0), mixed(parents, (0.5, 0.5)))
 
 
@@ -147,10 +160,13 @@ def test_crossover_takes_every_module_whole(parents: list[Parent]) -> None:
     assert ((from_first > 15) & (from_first < 45)).all()
 
 
-def learned(seed: int, gradients: dict[str, float], scale: float = 1.0, stretch: float = 1.0) -> Parent:
+def learned(
+    seed: int, gradients: dict[str, float], scale: float = 1.0, stretch: float = 1.0
+) -> Parent:
     """Whose loss had gradients by ΔW of those lengths, in no particular direction.
 
-    ``scale`` is the unit of squared gradients; ``stretch`` makes A longer and B shorter: neither matters.
+    ``scale`` is the unit of squared gradients; ``stretch`` makes A longer and B shorter: neither
+    matters.
     """
     made = parent(seed)
     vector, second = made.vector.copy(), np.zeros_like(made.vector)
@@ -158,9 +174,11 @@ def learned(seed: int, gradients: dict[str, float], scale: float = 1.0, stretch:
         vector[a] *= stretch
         vector[b] /= stretch
         of_an_element = gradients[name] ** 2 / (d_in * d_out)
-        rows = np.sum(vector[a].reshape(8, d_in) ** 2, axis=1)  # the gradient by B is that by ΔW times Aᵀ
+        rows = np.sum(
+            vector[a].reshape(8, d_in) ** 2, axis=1
+        )  # the gradient by B is that by ΔW times Aᵀ
         second[b] = scale * np.repeat(of_an_element * rows, d_out)
-    return Parent(LAYOUT, 8, 1.0, vector, Memory(9, None, second))
+    return Parent(LAYOUT, 8, 1.0, vector, OptimizerState(9, None, second))
 
 
 @pytest.mark.parametrize(("scale", "stretch"), [(1.0, 1.0), (1e-6, 1.0), (1.0, 30.0)])
@@ -173,7 +191,9 @@ def test_fisher_listens_in_every_module_to_the_parent_that_depends_on_it(
     ]
     one, other = map(deltas, parents)
     shares = {"wide": 0.9 / (0.9 + 0.2), "tall": 0.1 / (0.1 + 0.8), "square": 0.5}
-    expected = {name: share * one[name] + (1 - share) * other[name] for name, share in shares.items()}
+    expected = {
+        name: share * one[name] + (1 - share) * other[name] for name, share in shares.items()
+    }
     assert is_close(merged("fisher", parents), expected)
 
 
@@ -194,7 +214,8 @@ def test_svd_noise_changes_how_much_and_not_what() -> None:
     assert np.linalg.norm(within) == pytest.approx(np.linalg.norm(child.delta("big")), rel=1e-6)
     ratios = [
         np.log(
-            np.diag(u[:, :4].T @ merged("svd_noise", [one], seed, sigma=0.1).delta("big") @ v[:4].T) / s[:4]
+            np.diag(u[:, :4].T @ merged("svd_noise", [one], seed, sigma=0.1).delta("big") @ v[:4].T)
+            / s[:4]
         )
         for seed in range(300)
     ]
@@ -245,7 +266,9 @@ def test_opposites_have_a_middle() -> None:
     """No great circle is determined between them."""
     one = parent(0)
     other = Parent(**vars(AdapterWeights(LAYOUT, 8, -3.0, one.vector)))
-    assert is_close(merged("slerp", [one, other], at=0.25), {name: 0 * d for name, d in deltas(one).items()})
+    assert is_close(
+        merged("slerp", [one, other], at=0.25), {name: 0 * d for name, d in deltas(one).items()}
+    )
 
 
 @pytest.mark.parametrize("name", MERGES)
@@ -329,12 +352,20 @@ def test_averages_of_factors_are_not_averages() -> None:
     assert error(merged("linear", parents)) < 1e-6
 
 
-def family(parents: Sequence[Parent], name: str, children: int, folder: Path) -> list[AdapterWeights]:
-    """What a store holds of two parents, o1 and o2, and of the children that they had, read from disk."""
+def family(
+    parents: Sequence[Parent], name: str, children: int, folder: Path
+) -> list[AdapterWeights]:
+    """What a store holds of two parents, o1 and o2, and of the children that they had, read from
+    disk."""
     state, store = EcologyState(seed=0), BlobStore(folder)
-    for who, one in zip(("o1", "o2"), parents, strict=True):
-        execute(Found({}, one.rank, store.put_weights(one)), state, store, LAYOUT, Prices(), Draw(0))
-        state.population[who] = replace(state.population[who], memory=store.put_memory(one.memory))
+    for organelle_id, one in zip(("o1", "o2"), parents, strict=True):
+        execute(
+            Found({}, one.rank, store.put_weights(one)), state, store, LAYOUT, Prices(), Draw(0)
+        )
+        state.population[organelle_id] = replace(
+            state.population[organelle_id],
+            optimizer_state=store.put_optimizer_state(one.optimizer_state),
+        )
     for _ in range(children):
         birth = Birth(("o1", "o2"), operators.build(name), name, {})
         execute(birth, state, store, LAYOUT, Prices(), Draw(0))
@@ -344,7 +375,8 @@ def family(parents: Sequence[Parent], name: str, children: int, folder: Path) ->
 
 @pytest.mark.parametrize("name", MERGES)
 def test_a_merged_child_stays_as_it_was_made(name: str, tmp_path: Path) -> None:
-    """In an earlier system a child lost its weights again: its slot was set up anew after the merge."""
+    """In an earlier system a child lost its weights again: its slot was set up anew after the
+    merge."""
     parents = [
         learned(0, {"wide": 3.0, "tall": 1.0, "square": 2.0}),
         learned(1, {"wide": 1.0, "tall": 2.0, "square": 2.0}),
@@ -387,9 +419,13 @@ def on_peft(tmp_path_factory: pytest.TempPathFactory) -> Peft:
     hosted = PeftModel.from_pretrained(model, folder / "a", adapter_name="a")
     hosted.load_adapter(folder / "b", adapter_name="b")
 
-    def add(kind: str, weights: list[float], adapters: str = "ab", **knobs: Any) -> dict[str, np.ndarray]:
+    def add(
+        kind: str, weights: list[float], adapters: str = "ab", **knobs: Any
+    ) -> dict[str, np.ndarray]:
         torch.manual_seed(knobs.pop("seed", 0))
-        hosted.add_weighted_adapter(list(adapters), weights, "merged", combination_type=kind, **knobs)
+        hosted.add_weighted_adapter(
+            list(adapters), weights, "merged", combination_type=kind, **knobs
+        )
         made = {
             name: hosted.get_submodule(f"base_model.model.{name}").get_delta_weight("merged")
             for name, _, _ in layout.modules
@@ -406,22 +442,30 @@ def test_peft_agrees_where_it_is_exact(on_peft: Peft) -> None:
     assert is_close(merged("concatenation", parents, decay=0.0), add("cat", [1.0, 1.0]))
     assert is_close(merged("svd", parents, share=0.3), add("svd", [0.3, 0.7]))
     assert is_close(merged("ties", parents, density=0.3), add("ties_svd", [1.0, 1.0], density=0.3))
-    assert is_close(merged("dare", parents, density=1.0), add("dare_linear_svd", [0.5, 0.5], density=1.0))
+    assert is_close(
+        merged("dare", parents, density=1.0), add("dare_linear_svd", [0.5, 0.5], density=1.0)
+    )
 
 
 def test_peft_drops_elements_as_often_as_dare_and_rescales_them_alike(on_peft: Peft) -> None:
     """Its draws are others: compared are means and spreads over many."""
     parents, add = on_peft
     rank = {"svd_rank": 32}  # nothing is cut
-    theirs = [add("dare_linear_svd", [0.5, 0.5], density=0.5, seed=seed, **rank) for seed in range(60)]
+    theirs = [
+        add("dare_linear_svd", [0.5, 0.5], density=0.5, seed=seed, **rank) for seed in range(60)
+    ]
     ours = mixed(parents, (0.5, 0.5))
     for name in ours:
         drawn = np.stack([one[name] for one in theirs])
-        spread = np.sqrt(sum(deltas(one)[name] ** 2 for one in parents)) / 2  # of kept / density, halved
+        spread = (
+            np.sqrt(sum(deltas(one)[name] ** 2 for one in parents)) / 2
+        )  # of kept / density, halved
         assert (drawn.mean(axis=0) - ours[name]).std() == pytest.approx(
             np.sqrt(np.mean(spread**2) / 60), rel=0.2
         )
-        assert np.sqrt(drawn.var(axis=0).mean()) == pytest.approx(np.sqrt(np.mean(spread**2)), rel=0.1)
+        assert np.sqrt(drawn.var(axis=0).mean()) == pytest.approx(
+            np.sqrt(np.mean(spread**2)), rel=0.1
+        )
 
 
 def test_peft_linear_averages_factors_and_so_is_far_from_linear(on_peft: Peft) -> None:
@@ -431,4 +475,6 @@ def test_peft_linear_averages_factors_and_so_is_far_from_linear(on_peft: Peft) -
         add("linear", [0.5, 0.5])
     one = parents[0]
     assert is_close(merged("linear", [one, one]), deltas(one))
-    assert is_close(merged("concatenation", [one, one], decay=0.0), add("linear", [0.5, 0.5], adapters="aa"))
+    assert is_close(
+        merged("concatenation", [one, one], decay=0.0), add("linear", [0.5, 0.5], adapters="aa")
+    )

@@ -1,4 +1,5 @@
-"""PEFT folders in and out, against files written by hand: what is read, and what is refused in one line."""
+"""PEFT folders in and out, against files written by hand: what is read, and what is refused in one
+line."""
 
 from __future__ import annotations
 
@@ -81,7 +82,9 @@ def test_scaling_is_alpha_over_rank_or_over_its_root(
 
 
 @pytest.mark.parametrize("use_rslora", [False, True])
-def test_rank_and_alpha_patterns_leave_every_delta_as_it_was(tmp_path: Path, use_rslora: bool) -> None:
+def test_rank_and_alpha_patterns_leave_every_delta_as_it_was(
+    tmp_path: Path, use_rslora: bool
+) -> None:
     ranks = all_of_rank(2) | {"model.layers.0.mlp.down_proj": 3, "model.layers.1.attn.q_proj": 1}
     alphas = dict.fromkeys(ranks, 4.0) | {"model.layers.0.attn.q_proj": 7.0}
     factors = some_factors(ranks)
@@ -100,7 +103,9 @@ def test_rank_and_alpha_patterns_leave_every_delta_as_it_was(tmp_path: Path, use
 
 
 def test_modules_that_an_adapter_leaves_out_stay_zero(tmp_path: Path) -> None:
-    folder = write_by_hand(tmp_path, some_factors({"model.layers.1.attn.q_proj": 2}), lora_dropout=0.1)
+    folder = write_by_hand(
+        tmp_path, some_factors({"model.layers.1.attn.q_proj": 2}), lora_dropout=0.1
+    )
     weights = read_peft(folder, LAYOUT)
     assert weights.delta("model.layers.1.attn.q_proj").any()
     assert not weights.delta("model.layers.0.attn.q_proj").any()
@@ -110,7 +115,8 @@ def test_bfloat16_is_read_exactly(tmp_path: Path) -> None:
     factors = some_factors(all_of_rank(2))
     write_by_hand(tmp_path, factors)
     halves = {
-        name: (array.view(np.uint32) >> 16).astype(np.uint16) for name, array in _tensors(tmp_path).items()
+        name: (array.view(np.uint32) >> 16).astype(np.uint16)
+        for name, array in _tensors(tmp_path).items()
     }
     header = {}
     body = b""
@@ -119,7 +125,9 @@ def test_bfloat16_is_read_exactly(tmp_path: Path) -> None:
         header[name] = {"dtype": "BF16", "shape": list(array.shape), "data_offsets": spot}
         body += array.tobytes()
     text = json.dumps(header).encode()
-    (tmp_path / "adapter_model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + body)
+    (tmp_path / "adapter_model.safetensors").write_bytes(
+        len(text).to_bytes(8, "little") + text + body
+    )
     for name, a, _ in read_peft(tmp_path, LAYOUT).factors():
         cut = (factors[name][0].view(np.uint32) & 0xFFFF0000).view(np.float32)
         np.testing.assert_array_equal(a, cut)
@@ -210,7 +218,8 @@ def test_unknown_tensors_and_an_empty_file_are_refused(tmp_path: Path) -> None:
     folder = write_by_hand(tmp_path, {})
     assert "found none" in refusal(folder)
     save_file(
-        {"base_model.model.lm_head.weight": np.zeros(2, np.float32)}, folder / "adapter_model.safetensors"
+        {"base_model.model.lm_head.weight": np.zeros(2, np.float32)},
+        folder / "adapter_model.safetensors",
     )
     assert "lm_head" in refusal(folder)
 
@@ -230,7 +239,9 @@ def test_targets_are_bare_endings_unless_another_module_ends_alike(tmp_path: Pat
     assert _config(tmp_path)["target_modules"] == [name for name, _, _ in LAYOUT.modules]
 
 
-def test_an_interrupted_export_does_not_look_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_export_does_not_look_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     weights = AdapterWeights.random(LAYOUT, 1, 1.0, np.random.default_rng(0))
     write_peft(tmp_path, weights, base_model="host")
 

@@ -1,4 +1,5 @@
-"""The phylogeny of a run with births, merges and refoundings, in the artificial-life data standard."""
+"""The phylogeny of a run with births, merges and refoundings, in the artificial-life data
+standard."""
 
 from __future__ import annotations
 
@@ -11,15 +12,23 @@ from pathlib import Path
 import pytest
 from phylotrackpy.systematics import Systematics
 
-from symbiont_ecology.analysis.phylogeny import COLUMNS, Taxon, phylogeny, write_phylogeny
+from symbiont_ecology.analysis.phylogeny import COLUMNS, Taxon, taxa_of, write_phylogeny
 from symbiont_ecology.ecology import Birth, Decision, EcologyState, Outcome
-from symbiont_ecology.engine.generation import found, run_generation
+from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.events import Born, Event, EventLog, GenerationEnded, Resized, Retired, read_events
+from symbiont_ecology.events import (
+    Born,
+    Event,
+    EventLog,
+    GenerationEnded,
+    Resized,
+    Retired,
+    read_events,
+)
 from symbiont_ecology.operators import operators
 from symbiont_ecology.registry import validate
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import Scene
+from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.ecology import Ecology
 from toy import toy_config, toy_ecology, toy_world
 
@@ -29,7 +38,7 @@ class Wedding(Ecology):
     """An ecology in which the two richest merge, where there is room."""
 
     def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
+        self, state: EcologyState, outcomes: Sequence[Outcome], scene: StrategyContext, draw: Draw
     ) -> Sequence[Decision]:
         """What an ecology decides, or a merge in every third generation."""
         if state.generation % 3 or not 2 <= len(state.population) < self.capacity:
@@ -44,9 +53,11 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Event]:
     """The log of forty generations of weddings."""
     folder = tmp_path_factory.mktemp("weddings")
     fields = {key: value for key, value in toy_ecology(breed_at=16_000).items() if key != "kind"}
-    world = replace(toy_world(folder, toy_config()), strategy=validate(Wedding, fields, "a wedding"))
+    world = replace(
+        toy_world(folder, toy_config()), strategy=validate(Wedding, fields, "a wedding")
+    )
     state, log = EcologyState(3), EventLog(folder / "events.jsonl")
-    found(state, world, log)
+    found_population(state, world, log)
     for _ in range(40):
         run_generation(state, world, log)
     return list(read_events(log.path))
@@ -54,7 +65,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Event]:
 
 @pytest.fixture(scope="module")
 def taxa(events: Sequence[Event]) -> dict[str, Taxon]:
-    return phylogeny(events)
+    return taxa_of(events)
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -82,9 +93,15 @@ def test_every_birth_and_death_of_the_log_is_in_the_phylogeny(
     born = {event.id: event for event in events if isinstance(event, Born)}
     died = {event.id: event.generation for event in events if isinstance(event, Retired)}
     assert list(taxa) == list(born)
-    assert all(one.born == born[who].generation for who, one in taxa.items())
-    assert {who: one.died for who, one in taxa.items() if one.died is not None} == died
-    assert all(taxa[who].ancestors == event.parents for who, event in born.items() if event.parents)
+    assert all(one.born == born[organelle_id].generation for organelle_id, one in taxa.items())
+    assert {
+        organelle_id: one.died for organelle_id, one in taxa.items() if one.died is not None
+    } == died
+    assert all(
+        taxa[organelle_id].ancestors == event.parents
+        for organelle_id, event in born.items()
+        if event.parents
+    )
 
 
 def test_as_many_are_alive_in_each_generation_as_the_log_counted(
@@ -95,7 +112,8 @@ def test_as_many_are_alive_in_each_generation_as_the_log_counted(
             alive = [
                 one
                 for one in taxa.values()
-                if one.born <= event.generation and (one.died is None or one.died > event.generation)
+                if one.born <= event.generation
+                and (one.died is None or one.died > event.generation)
             ]
             assert len(alive) == event.population
 
@@ -118,7 +136,7 @@ def test_who_is_refounded_with_weights_that_were_resized_descends_from_whoever_h
         Resized(3, "o1", 4, 1.0, "large"),
         Born(9, "o2", "refounded", (), "large", {}),
     ]
-    assert phylogeny(events)["o2"].ancestors == ("o1",)
+    assert taxa_of(events)["o2"].ancestors == ("o1",)
 
 
 def test_the_file_obeys_the_standard(taxa: dict[str, Taxon], tmp_path: Path) -> None:
@@ -129,7 +147,9 @@ def test_the_file_obeys_the_standard(taxa: dict[str, Taxon], tmp_path: Path) -> 
     born = {int(line["id"]): int(line["origin_time"]) for line in lines}
     for line in lines:
         number = int(line["id"])
-        assert all(born[ancestor] <= born[number] and ancestor != number for ancestor in listed(line))
+        assert all(
+            born[ancestor] <= born[number] and ancestor != number for ancestor in listed(line)
+        )
         assert float(line["destruction_time"]) >= born[number] >= 0
 
 
@@ -139,14 +159,16 @@ def test_a_merge_has_all_its_ancestors_in_the_file(taxa: dict[str, Taxon], tmp_p
         assert [f"o{number}" for number in listed(line)] == list(taxa[f"o{line['id']}"].ancestors)
 
 
-def test_phylotrackpy_reads_the_tree_of_first_parents(taxa: dict[str, Taxon], tmp_path: Path) -> None:
+def test_phylotrackpy_reads_the_tree_of_first_parents(
+    taxa: dict[str, Taxon], tmp_path: Path
+) -> None:
     write_phylogeny(taxa, tmp_path / "tree.csv", is_tree=True)
     tree = Systematics(lambda one: one, True, True, True, False)
     tree.load_from_file(str(tmp_path / "tree.csv"), "operator", False)
     read = {*tree.get_active_taxa(), *tree.get_ancestor_taxa(), *tree.get_outside_taxa()}
     assert len(read) == tree.get_num_taxa() == len(taxa)
     assert {f"o{one.get_id()}" for one in tree.get_active_taxa()} == {
-        who for who, one in taxa.items() if one.died is None
+        organelle_id for organelle_id, one in taxa.items() if one.died is None
     }
     for one in read:
         known, parent = taxa[f"o{one.get_id()}"], one.get_parent()
@@ -155,13 +177,19 @@ def test_phylotrackpy_reads_the_tree_of_first_parents(taxa: dict[str, Taxon], tm
         assert ([f"o{parent.get_id()}"] if parent else []) == list(known.ancestors[:1])
 
 
-def test_phylotrackpy_has_no_reader_for_several_ancestors(taxa: dict[str, Taxon], tmp_path: Path) -> None:
+def test_phylotrackpy_has_no_reader_for_several_ancestors(
+    taxa: dict[str, Taxon], tmp_path: Path
+) -> None:
     """Should this fail one day, ``--tree`` has become needless."""
     write_phylogeny(taxa, tmp_path / "phylogeny.csv")
     with pytest.raises(RuntimeError, match="only have one parent"):
-        Systematics(lambda one: one).load_from_file(str(tmp_path / "phylogeny.csv"), "operator", False)
+        Systematics(lambda one: one).load_from_file(
+            str(tmp_path / "phylogeny.csv"), "operator", False
+        )
 
 
-def test_a_file_that_cannot_be_written_is_one_line_of_error(taxa: dict[str, Taxon], tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_one_line_of_error(
+    taxa: dict[str, Taxon], tmp_path: Path
+) -> None:
     with pytest.raises(RunError, match="cannot write"):
         write_phylogeny(taxa, tmp_path / "nowhere" / "phylogeny.csv")

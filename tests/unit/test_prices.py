@@ -14,7 +14,9 @@ SHARE = st.floats(0, 1)
 
 def test_the_bare_hosts_mean_rollout_costs_a_quarter_of_an_atp_on_any_host() -> None:
     for hidden in (64, 1024):
-        shape = HostShape(4, hidden, 4, 4, hidden // 4, 4 * hidden, 1000, 512, 12 * hidden * hidden, 0)
+        shape = HostShape(
+            4, hidden, 4, 4, hidden // 4, 4 * hidden, 1000, 512, 12 * hidden * hidden, 0
+        )
         mean = rollout_flops(shape, 0, 30, 6)
         assert Prices().cost(mean, mean) == 250
         assert Prices().cost(3 * mean, mean) == 750
@@ -35,7 +37,9 @@ def test_scarce_success_pays_more_within_bounds(one: float, other: float) -> Non
 
 
 @given(SHARE, st.lists(SHARE, max_size=20))
-def test_the_success_average_stays_a_share_and_ignores_order(success: float, rewards: list[float]) -> None:
+def test_the_success_average_stays_a_share_and_ignores_order(
+    success: float, rewards: list[float]
+) -> None:
     prices = Prices()
     after = prices.update_success(success, rewards)
     assert 0 <= after <= 1

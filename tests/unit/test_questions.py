@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 
 from asked import FAMILIES, foreign, tasks_of
 from lines import Row, jsonl
-from symbiont_ecology.config import (
-    Flip,
-)
+from symbiont_ecology.config import Flip
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.errors import DataError
-from symbiont_ecology.evaluation.measure import Candidates
+from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.evaluation.questions import (
     DEFAULT_REPLY_LIMIT,
     draw_questions,
@@ -41,12 +39,17 @@ def test_questions_are_drawn_by_seed_and_differ_within_a_cell() -> None:
     assert drawn == draw_questions(tasks, 30, seed=1)
     assert drawn != draw_questions(tasks, 30, seed=2)
     assert len({question.id for question in drawn}) == len(drawn) == 120
-    assert Counter((question.family, question.depth) for question in drawn) == dict.fromkeys(tasks.cells, 30)
+    assert Counter((question.family, question.depth) for question in drawn) == dict.fromkeys(
+        tasks.cells, 30
+    )
     assert families_of(drawn) == ["math.add", "countdown"]
     for question in drawn:
         assert question.item is not None
         assert (
-            split_of(question.family, task_families.build(question.family).split_key(question.item.payload))
+            split_of(
+                question.family,
+                task_families.build(question.family).split_key(question.item.payload),
+            )
             == "holdout"
         )
         assert question.verdict(question.target) == 1.0
@@ -68,7 +71,11 @@ def test_drawn_questions_survive_a_round_trip_through_a_file(style: str, tmp_pat
     drawn = draw_questions(tasks_of(*task_families.names()), 3)
     if style != "terse":
         tasks = tasks_of(*task_families.names(), style=style)
-        drawn = [replace(question, prompt=tasks.prompt(question.item)) for question in drawn if question.item]
+        drawn = [
+            replace(question, prompt=tasks.prompt(question.item))
+            for question in drawn
+            if question.item
+        ]
     write_questions(drawn, tmp_path / "deep/holdout.jsonl")
     assert read_questions(tmp_path / "deep/holdout.jsonl") == drawn
 
@@ -166,7 +173,9 @@ def test_a_line_of_a_known_family_without_payload_has_its_reply_limit_and_exact_
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "known.jsonl"
-    path.write_text('{"prompt":"countdown: 3 8 = 11","target":"8+3","family":"countdown","depth":"short"}\n')
+    path.write_text(
+        '{"prompt":"countdown: 3 8 = 11","target":"8+3","family":"countdown","depth":"short"}\n'
+    )
     (question,) = read_questions(path)
     assert question.reply_limit == task_families.build("countdown").reply_limit("short")
     assert [question.verdict(reply) for reply in ("8+3", "3+8")] == [1.0, 0.0]
@@ -174,7 +183,14 @@ def test_a_line_of_a_known_family_without_payload_has_its_reply_limit_and_exact_
 
 def test_a_family_from_elsewhere_is_graded_by_its_exact_final_answer() -> None:
     question = foreign()
-    for reply in ("Paris", " Paris \n", "The answer is Paris.", "`Paris`", "```\nParis\n```", "Hm.\nParis"):
+    for reply in (
+        "Paris",
+        " Paris \n",
+        "The answer is Paris.",
+        "`Paris`",
+        "```\nParis\n```",
+        "Hm.\nParis",
+    ):
         assert question.verdict(reply) == 1.0, reply
     for reply in ("", "paris", "Paris, France", "London", "Paris\nLondon", "Paris London"):
         assert question.verdict(reply) == 0.0, reply
@@ -185,7 +201,9 @@ def test_a_family_from_elsewhere_is_graded_by_its_exact_final_answer() -> None:
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_every_shift_draws_holdout_questions_that_gold_answers(shift: str, candidates: Candidates) -> None:
+def test_every_shift_draws_holdout_questions_that_gold_answers(
+    shift: str, candidates: LoadedRun
+) -> None:
     tasks = mixture(candidates.config)
     drawn = draw_shifts(tasks, [shift], 4)
     assert drawn == draw_shifts(tasks, [shift], 4)
@@ -200,10 +218,12 @@ def test_every_shift_draws_holdout_questions_that_gold_answers(shift: str, candi
     assert bool({one.family for one in drawn} & set(FAMILIES)) is not is_other
 
 
-def test_retention_asks_for_both_conventions_that_are_not_the_target(candidates: Candidates) -> None:
+def test_retention_asks_for_both_conventions_that_are_not_the_target(candidates: LoadedRun) -> None:
     drawn = draw_shifts(mixture(candidates.config), ["retention"], 4)
     for name in FAMILIES:
-        asked = {one.item.convention for one in drawn if one.family == name and one.item is not None}
+        asked = {
+            one.item.convention for one in drawn if one.family == name and one.item is not None
+        }
         assert asked == {0, 1, 2} - {task_families[name].target}
 
 
@@ -239,9 +259,14 @@ Change = Callable[[str], bytes]
 def test_questions_are_read_however_an_editor_left_them(written: Change, tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl"
     path.write_bytes(
-        written(json.dumps(LINE) + "\n" + json.dumps(LINE | {"prompt": "3+3?", "target": "6"}) + "\n")
+        written(
+            json.dumps(LINE) + "\n" + json.dumps(LINE | {"prompt": "3+3?", "target": "6"}) + "\n"
+        )
     )
-    assert [(one.prompt, one.target) for one in read_questions(path)] == [("2+2?", "4"), ("3+3?", "6")]
+    assert [(one.prompt, one.target) for one in read_questions(path)] == [
+        ("2+2?", "4"),
+        ("3+3?", "6"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +284,9 @@ def test_questions_are_read_however_an_editor_left_them(written: Change, tmp_pat
         {"target": "x" * 500},
     ],
 )
-def test_a_line_from_elsewhere_is_won_by_its_target_and_lost_without(changes: Row, tmp_path: Path) -> None:
+def test_a_line_from_elsewhere_is_won_by_its_target_and_lost_without(
+    changes: Row, tmp_path: Path
+) -> None:
     path = jsonl(tmp_path / "q.jsonl", [LINE | changes])
     (question,) = read_questions(path)
     assert question.item is None
@@ -267,7 +294,9 @@ def test_a_line_from_elsewhere_is_won_by_its_target_and_lost_without(changes: Ro
     assert question.verdict(f"  {question.target}\n") == 1.0
     assert [question.verdict(reply) for reply in ("", "5", "so\nit is\n5")] == [0.0, 0.0, 0.0]
     assert question.reply_limit > len(question.target)
-    known = changes.get("family", "math.add") == "math.add" and changes.get("depth", "short") == "short"
+    known = (
+        changes.get("family", "math.add") == "math.add" and changes.get("depth", "short") == "short"
+    )
     assert question.reply_limit >= (7 if known else DEFAULT_REPLY_LIMIT)
     assert question.id in ("17", f"{path} line 1")
     write_questions([question], tmp_path / "again.jsonl")

@@ -58,10 +58,17 @@ def dogs(animals: Registry[Animal]) -> Registry[Animal]:
 
 
 def test_a_name_or_a_mapping_builds_the_same_component(dogs: Registry[Animal]) -> None:
-    assert dogs.build("dog") == dogs.build({"kind": "dog"}) == dogs.build({"kind": "dog", "legs": 4}) == Dog()
+    assert (
+        dogs.build("dog")
+        == dogs.build({"kind": "dog"})
+        == dogs.build({"kind": "dog", "legs": 4})
+        == Dog()
+    )
 
 
-def test_a_list_makes_a_tuple_an_integer_a_float_and_a_mapping_a_dataclass(dogs: Registry[Animal]) -> None:
+def test_a_list_makes_a_tuple_an_integer_a_float_and_a_mapping_a_dataclass(
+    dogs: Registry[Animal],
+) -> None:
     spec = {"kind": "dog", "weight": 3, "names": ["a", "b"], "coat": {"colour": "red"}}
     dog = dogs.build(spec)
     assert dog == Dog(weight=3.0, names=("a", "b"), coat=Coat("red"))
@@ -72,7 +79,10 @@ def test_a_list_makes_a_tuple_an_integer_a_float_and_a_mapping_a_dataclass(dogs:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"leg": 3}, "animal 'dog': unknown key 'leg'; did you mean 'legs'? known keys: legs, weight, tame"),
+        (
+            {"leg": 3},
+            "animal 'dog': unknown key 'leg'; did you mean 'legs'? known keys: legs, weight, tame",
+        ),
         ({"zzz": 3}, "animal 'dog': unknown key 'zzz'; known keys: legs"),
         ({"sound": "x"}, "unknown key 'sound'"),
         (
@@ -123,7 +133,9 @@ def test_an_unknown_name_lists_the_known_ones(dogs: Registry[Animal]) -> None:
 
 @pytest.mark.parametrize("spec", [{}, {"kind": 3}, {"legs": 4}, 3, None, ["dog"]])
 def test_a_spec_without_a_name_is_refused(dogs: Registry[Animal], spec: object) -> None:
-    with pytest.raises(ConfigError, match="animal: expected a name or a mapping with the key 'kind'"):
+    with pytest.raises(
+        ConfigError, match="animal: expected a name or a mapping with the key 'kind'"
+    ):
         dogs.build(spec)  # type: ignore[arg-type]
 
 
@@ -167,7 +179,9 @@ def test_other_packages_register_by_entry_point(
     info = tmp_path / "plugin-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[symbiont_ecology.animal]\nfox = no_such_module_of_a_fox\n")
+    (info / "entry_points.txt").write_text(
+        "[symbiont_ecology.animal]\nfox = no_such_module_of_a_fox\n"
+    )
     with pytest.raises(ConfigError, match="plug-in 'no_such_module_of_a_fox' cannot be imported"):
         animals.names()
     (tmp_path / "no_such_module_of_a_fox.py").write_text("seen = True\n")
@@ -180,5 +194,17 @@ def test_a_description_tells_every_knob(dogs: Registry[Animal]) -> None:
     description = dogs.describe("dog")
     assert description.doc == "Barks."
     legs = description.knobs[0]
-    assert (legs.name, legs.type, legs.default, legs.comment) == ("legs", "int", "4", "how many, >= 0")
-    assert [knob.name for knob in description.knobs] == ["legs", "weight", "tame", "names", "size", "coat"]
+    assert (legs.name, legs.type, legs.default, legs.comment) == (
+        "legs",
+        "int",
+        "4",
+        "how many, >= 0",
+    )
+    assert [knob.name for knob in description.knobs] == [
+        "legs",
+        "weight",
+        "tame",
+        "names",
+        "size",
+        "coat",
+    ]

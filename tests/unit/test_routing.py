@@ -15,25 +15,23 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError, DataError, RunError
+from symbiont_ecology.evaluation.answer_cache import AnswerCache
 from symbiont_ecology.evaluation.answers import Answer, Examiner
-from symbiont_ecology.evaluation.book import AnswerBook
-from symbiont_ecology.evaluation.measure import Candidates, difference
-from symbiont_ecology.evaluation.portfolio import Portfolio, elite_id
-from symbiont_ecology.evaluation.questions import (
-    Question,
-)
-from symbiont_ecology.evaluation.routings import ROUTINGS, find_routing, mapped
+from symbiont_ecology.evaluation.measure import LoadedRun, difference
+from symbiont_ecology.evaluation.questions import Question
 from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.inference.pool import AdapterPool, elite_id
+from symbiont_ecology.inference.routings import ROUTINGS, find_routing, mapped
 from toy import ToyHost, toy_config
 
 
 @pytest.mark.parametrize("routing", ROUTINGS)
 def test_every_routing_answers_in_order_by_somebody_who_can_be_asked(
-    routing: str, candidates: Candidates, questions: list[Question]
+    routing: str, candidates: LoadedRun, questions: list[Question]
 ) -> None:
     answers = accuracy(candidates, questions, routing).answers
     assert [one.question for one in answers] == questions
-    assert {one.who for one in answers} <= {HOST, *candidates.portfolio.weights}
+    assert {one.organelle_id for one in answers} <= {HOST, *candidates.portfolio.weights}
 
 
 def test_a_routing_that_is_not_there_is_refused_with_the_nearest() -> None:
@@ -41,56 +39,74 @@ def test_a_routing_that_is_not_there_is_refused_with_the_nearest() -> None:
         find_routing("learnd")
 
 
-def test_host_and_single_send_everything_to_one(candidates: Candidates, questions: list[Question]) -> None:
+def test_host_and_single_send_everything_to_one(
+    candidates: LoadedRun, questions: list[Question]
+) -> None:
     assert set(chosen(candidates, questions, "host")) == {HOST}
     assert set(chosen(candidates, questions, "single")) == {candidates.portfolio.best()}
     assert candidates.portfolio.best() in candidates.portfolio.state.population
 
 
 def test_cell_routing_asks_the_elite_of_the_true_cell(
-    candidates: Candidates, questions: list[Question]
+    candidates: LoadedRun, questions: list[Question]
 ) -> None:
     elites = candidates.portfolio.state.archive.elites
-    for question, who in zip(questions, chosen(candidates, questions, "cell"), strict=True):
-        assert who == (elite_id(elites[question.cell]) if question.cell in elites else HOST)
+    for question, organelle_id in zip(
+        questions, chosen(candidates, questions, "cell"), strict=True
+    ):
+        assert organelle_id == (
+            elite_id(elites[question.cell]) if question.cell in elites else HOST
+        )
     assert chosen(candidates, [foreign()], "cell") == [HOST]
 
 
 def test_family_routing_asks_an_elite_of_the_true_family(
-    candidates: Candidates, questions: list[Question]
+    candidates: LoadedRun, questions: list[Question]
 ) -> None:
     elites = candidates.portfolio.state.archive.elites
-    for question, who in zip(questions, chosen(candidates, questions, "family"), strict=True):
-        assert who in {
+    for question, organelle_id in zip(
+        questions, chosen(candidates, questions, "family"), strict=True
+    ):
+        assert organelle_id in {
             elite_id(one) for cell, one in elites.items() if cell.startswith(f"{question.family}/")
         }
 
 
-def test_learned_routing_reads_the_prompt_alone(candidates: Candidates, questions: list[Question]) -> None:
-    disguised = [replace(q, family="unknown", depth="none", target="?", id="x", item=None) for q in questions]
+def test_learned_routing_reads_the_prompt_alone(
+    candidates: LoadedRun, questions: list[Question]
+) -> None:
+    disguised = [
+        replace(q, family="unknown", depth="none", target="?", id="x", item=None) for q in questions
+    ]
     assert chosen(candidates, disguised, "learned") == chosen(candidates, questions, "learned")
 
 
 def test_committed_routing_differs_only_where_the_router_abstains(
-    candidates: Candidates, questions: list[Question]
+    candidates: LoadedRun, questions: list[Question]
 ) -> None:
     pairs = zip(
-        chosen(candidates, questions, "learned"), chosen(candidates, questions, "committed"), strict=True
+        chosen(candidates, questions, "learned"),
+        chosen(candidates, questions, "committed"),
+        strict=True,
     )
     assert all(left in (HOST, right) and right != HOST for left, right in pairs)
 
 
 def test_a_vote_and_a_cascade_pay_for_everyone_they_ask(
-    candidates: Candidates, questions: list[Question]
+    candidates: LoadedRun, questions: list[Question]
 ) -> None:
     alone = accuracy(candidates, questions, "learned")
     assert accuracy(candidates, questions, "vote").flops > alone.flops
     lone = replace(candidates, portfolio=replace(candidates.portfolio, elites=()))
-    assert chosen(lone, questions, "vote") == chosen(lone, questions, "cascade") == [HOST] * len(questions)
+    assert (
+        chosen(lone, questions, "vote")
+        == chosen(lone, questions, "cascade")
+        == [HOST] * len(questions)
+    )
 
 
 def test_in_a_vote_most_decide_and_in_a_tie_the_favourite(
-    candidates: Candidates, questions: list[Question]
+    candidates: LoadedRun, questions: list[Question]
 ) -> None:
     def voted(*said: str) -> list[str]:
         ballots = iter(said)
@@ -98,7 +114,8 @@ def test_in_a_vote_most_decide_and_in_a_tie_the_favourite(
         def ask(some: Sequence[Question], whom: Sequence[str]) -> list[Answer]:
             reply = next(ballots)
             return [
-                Answer(one, who, reply, 0.0, Cost(flops=7), 0.0) for one, who in zip(some, whom, strict=True)
+                Answer(one, organelle_id, reply, 0.0, Cost(flops=7), 0.0)
+                for one, organelle_id in zip(some, whom, strict=True)
             ]
 
         return [one.reply for one in find_routing("vote")(candidates.portfolio, questions[:3], ask)]
@@ -108,7 +125,7 @@ def test_in_a_vote_most_decide_and_in_a_tie_the_favourite(
 
 
 def test_a_cascade_asks_on_while_nobody_is_sure_and_keeps_the_surest(
-    candidates: Candidates, questions: list[Question]
+    candidates: LoadedRun, questions: list[Question]
 ) -> None:
     first, second, third = -0.2, -0.1, -0.3
     asked: list[int] = []
@@ -118,8 +135,15 @@ def test_a_cascade_asks_on_while_nobody_is_sure_and_keeps_the_surest(
         level = (first, second, third)[len(asked) - 1]
         # Every other question is answered with certainty, at the first attempt.
         return [
-            Answer(one, who, "", 1.0, Cost(flops=7), 0.0 if len(asked) == 1 and index % 2 else level)
-            for index, (one, who) in enumerate(zip(some, whom, strict=True))
+            Answer(
+                one,
+                organelle_id,
+                "",
+                1.0,
+                Cost(flops=7),
+                0.0 if len(asked) == 1 and index % 2 else level,
+            )
+            for index, (one, organelle_id) in enumerate(zip(some, whom, strict=True))
         ]
 
     answers = find_routing("cascade")(candidates.portfolio, questions[:10], ask)
@@ -129,7 +153,7 @@ def test_a_cascade_asks_on_while_nobody_is_sure_and_keeps_the_surest(
 
 
 def test_the_surest_of_everyone_speaks_and_everyone_is_paid(
-    candidates: Candidates, questions: list[Question]
+    candidates: LoadedRun, questions: list[Question]
 ) -> None:
     portfolio, asked = candidates.portfolio, set[str]()
 
@@ -137,28 +161,39 @@ def test_the_surest_of_everyone_speaks_and_everyone_is_paid(
         asked.update(whom)
         return [
             # Who speaks last is surest; and wrong, which must not matter.
-            Answer(one, who, "", float(who != max(whom)), Cost(flops=7), -1.0 + (who == max(whom)))
-            for one, who in zip(some, whom, strict=True)
+            Answer(
+                one,
+                organelle_id,
+                "",
+                float(organelle_id != max(whom)),
+                Cost(flops=7),
+                -1.0 + (organelle_id == max(whom)),
+            )
+            for one, organelle_id in zip(some, whom, strict=True)
         ]
 
     answers = find_routing("surest")(portfolio, questions[:10], ask)
-    assert {who.partition("@")[0] for who in portfolio.elites} == {
-        who.partition("@")[0] for who in asked - {HOST}
+    assert {organelle_id.partition("@")[0] for organelle_id in portfolio.elites} == {
+        organelle_id.partition("@")[0] for organelle_id in asked - {HOST}
     }
-    assert len({who.partition("@")[0] for who in asked}) == len(asked)  # each of them once
+    assert len({organelle_id.partition("@")[0] for organelle_id in asked}) == len(
+        asked
+    )  # each of them once
     assert [one.question for one in answers] == questions[:10]
-    assert {(one.who, one.verdict, one.flops) for one in answers} == {(max(asked), 0.0, 7 * len(asked))}
+    assert {(one.organelle_id, one.verdict, one.flops) for one in answers} == {
+        (max(asked), 0.0, 7 * len(asked))
+    }
 
 
 def test_a_routing_map_names_who_answers_and_is_checked(
-    candidates: Candidates, questions: list[Question], tmp_path: Path
+    candidates: LoadedRun, questions: list[Question], tmp_path: Path
 ) -> None:
     path, known = tmp_path / "map.json", list(candidates.portfolio.weights)
     path.write_text(json.dumps({"math.add": known[0], "string.sort/short": known[1]}))
     answers = candidates.evaluate(questions, ToyHost(), "map", way=mapped(path, known)).answers
     for one in answers:
         wanted = {"math.add": known[0], "string.sort": known[1]}.get(one.question.family, HOST)
-        assert one.who == wanted
+        assert one.organelle_id == wanted
     for text, message in (
         ("{", "cannot read"),
         ("[1]", "expected"),
@@ -173,7 +208,7 @@ def test_a_routing_map_names_who_answers_and_is_checked(
 
 
 def test_reselection_judges_every_elite_on_the_same_questions_and_counts_them(
-    candidates: Candidates, questions: list[Question]
+    candidates: LoadedRun, questions: list[Question]
 ) -> None:
     selection = candidates.questions(5)
     again = candidates.reselected(selection, ToyHost())
@@ -182,32 +217,36 @@ def test_reselection_judges_every_elite_on_the_same_questions_and_counts_them(
     assert again.selection.flops > again.selection.tokens > again.selection.rows > 0
     for scores in portfolio.scores.values():
         assert set(scores) == {HOST, *portfolio.elites}
-    assert len(portfolio.observations) - len(candidates.portfolio.observations) == len(selection) * (
-        1 + len(portfolio.elites)
-    )
+    assert len(portfolio.observations) - len(candidates.portfolio.observations) == len(
+        selection
+    ) * (1 + len(portfolio.elites))
     assert accuracy(again, questions, "single").judged_by == "selection"
     assert portfolio.best() in portfolio.elites or portfolio.best() in portfolio.state.population
 
 
 def test_what_was_answered_once_is_not_asked_again(
-    candidates: Candidates, questions: list[Question], tmp_path: Path
+    candidates: LoadedRun, questions: list[Question], tmp_path: Path
 ) -> None:
-    book, host = AnswerBook(tmp_path / "answers.sqlite"), ToyHost()
+    book, host = AnswerCache(tmp_path / "answers.sqlite"), ToyHost()
     examiner = Examiner(host, candidates.portfolio.weights, book)
-    who = [candidates.portfolio.best()] * len(questions)
-    first = examiner.ask(questions, who)
+    organelle_id = [candidates.portfolio.best()] * len(questions)
+    first = examiner.ask(questions, organelle_id)
     asked = sum(host.rolled)
-    assert examiner.ask(questions[::-1], who) == first[::-1]
+    assert examiner.ask(questions[::-1], organelle_id) == first[::-1]
     assert sum(host.rolled) == asked
     other = replace(questions[0], prompt=questions[1].prompt + " ")
-    examiner.ask([other], who[:1])
+    examiner.ask([other], organelle_id[:1])
     assert sum(host.rolled) == asked + 1
-    (tmp_path / "no.sqlite").write_text("this is no book of answers, though it is long enough to be one")
+    (tmp_path / "no.sqlite").write_text(
+        "this is no book of answers, though it is long enough to be one"
+    )
     with pytest.raises(RunError, match="cannot keep answers"):
-        AnswerBook(tmp_path / "no.sqlite")
+        AnswerCache(tmp_path / "no.sqlite")
 
 
-def test_routed_portfolios_beat_the_bare_host(candidates: Candidates, questions: list[Question]) -> None:
+def test_routed_portfolios_beat_the_bare_host(
+    candidates: LoadedRun, questions: list[Question]
+) -> None:
     bare = accuracy(candidates, questions, "host")
     for routing in ("single", "cell", "learned"):
         gain = difference(accuracy(candidates, questions, routing), bare)
@@ -217,13 +256,13 @@ def test_routed_portfolios_beat_the_bare_host(candidates: Candidates, questions:
 
 @pytest.mark.parametrize("slots", [1, 2, 32])
 def test_answers_come_in_the_order_of_the_questions_whatever_the_slots(
-    slots: int, candidates: Candidates, questions: list[Question]
+    slots: int, candidates: LoadedRun, questions: list[Question]
 ) -> None:
     weights = candidates.portfolio.weights
     whom = chosen(candidates, questions, "cell")
     found = Examiner(ToyHost(slots=slots), weights).ask(questions, whom)
     assert [one.question for one in found] == questions
-    assert [one.who for one in found] == whom
+    assert [one.organelle_id for one in found] == whom
     assert found == Examiner(ToyHost(), weights).ask(questions, whom)
     assert Examiner(ToyHost(), weights).ask([], []) == []
 
@@ -231,22 +270,25 @@ def test_answers_come_in_the_order_of_the_questions_whatever_the_slots(
 def test_a_portfolio_of_a_run_that_goes_on_stops_at_its_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     start(toy_config(generations=5), folder, host=ToyHost())
-    state, config = checkpoint.load(folder), toy_config(generations=5)
-    before = Portfolio.of_run(folder, state, config).observations
+    state, config = checkpoint.load_state(folder), toy_config(generations=5)
+    before = AdapterPool.of_run(folder, state, config).observations
     last = (folder / "events.jsonl").read_text().splitlines()[-1]
-    acted = next(e for e in read_events(folder / "events.jsonl") if isinstance(e, Acted) and e.id == HOST)
+    acted = next(
+        e for e in read_events(folder / "events.jsonl") if isinstance(e, Acted) and e.id == HOST
+    )
     assert json.loads(last)["seq"] == state.next_seq - 1
     row = {"seq": state.next_seq, "kind": "Acted", **vars(acted)}
     with (folder / "events.jsonl").open("a") as file:
         file.write(json.dumps(row) + "\n")
-    assert Portfolio.of_run(folder, state, config).observations == before
+    assert AdapterPool.of_run(folder, state, config).observations == before
 
 
 def test_a_short_life_is_judged_by_its_end_too(tmp_path: Path) -> None:
-    """Half a hundred verdicts per cell may be all that there are, most of them of who nobody is any more."""
+    """Half a hundred verdicts per cell may be all that there are, most of them of who nobody is any
+    more."""
     folder, config = tmp_path / "run", toy_config(generations=20)
     start(config, folder, host=ToyHost())
-    seen = Portfolio.of_run(folder, checkpoint.load(folder), config).observations
-    weights = sorted(one.weight for one in seen if one.who != HOST)
+    seen = AdapterPool.of_run(folder, checkpoint.load_state(folder), config).observations
+    weights = sorted(one.weight for one in seen if one.organelle_id != HOST)
     assert weights[-1] == 1
     assert sum(weight < 0.5 for weight in weights) > len(weights) / 4

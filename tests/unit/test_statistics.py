@@ -47,7 +47,9 @@ def test_wilson_refuses_more_successes_than_trials() -> None:
 @pytest.mark.parametrize(
     ("n", "wins", "losses"), [(40, 0.02, 0.0), (40, 0.05, 0.02), (100, 0.3, 0.2), (40, 0.95, 0.0)]
 )
-def test_differences_of_shares_are_covered_as_often_as_they_say(n: int, wins: float, losses: float) -> None:
+def test_differences_of_shares_are_covered_as_often_as_they_say(
+    n: int, wins: float, losses: float
+) -> None:
     counts = np.random.default_rng(0).multinomial(n, [wins, losses, 1 - wins - losses], size=400)
     found = [share_difference(won, lost, n) for won, lost, _ in counts.tolist()]
     assert np.mean([one.low <= wins - losses <= one.high for one in found]) >= 0.94
@@ -66,7 +68,9 @@ def test_one_side_that_wins_all_proves_no_certainty() -> None:
 def test_the_paired_interval_turns_round_with_its_sides(pairs: list[tuple[float, float]]) -> None:
     a, b = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     one, other = paired_interval(a, b), paired_interval(b, a)
-    assert (one.estimate, one.low, one.high) == pytest.approx((-other.estimate, -other.high, -other.low))
+    assert (one.estimate, one.low, one.high) == pytest.approx(
+        (-other.estimate, -other.high, -other.low)
+    )
 
 
 def test_the_paired_interval_agrees_with_scipy() -> None:
@@ -92,8 +96,11 @@ CELLS = [0] * 10 + [1] * 20 + [2] * 10 + [3] * 10
 FAMILIES = [0] * 30 + [1] * 20
 
 
-def crossed(trial: int, of_seeds: float, of_families: float) -> tuple[np.ndarray, list[int], list[int]]:
-    """Values with mean 0: 12 seeds and 12 families, each with its effect; a family is one cell of 8 items."""
+def crossed(
+    trial: int, of_seeds: float, of_families: float
+) -> tuple[np.ndarray, list[int], list[int]]:
+    """Values with mean 0: 12 seeds and 12 families, each with its effect; a family is one cell of 8
+    items."""
     draw, families = Draw(trial), np.repeat(np.arange(12), 8)
     values = draw("seeds").normal(0, of_seeds, (12, 1)) + draw("noise").normal(0, 0.2, (12, 96))
     values += draw("families").normal(0, of_families, 12)[families]
@@ -128,7 +135,9 @@ def test_few_seeds_make_a_wide_interval_that_covers() -> None:
     assert covered / 200 >= 0.85
 
 
-@pytest.mark.parametrize(("of_seeds", "of_families", "is_clustered"), [(0.2, 0, False), (0.1, 0.3, True)])
+@pytest.mark.parametrize(
+    ("of_seeds", "of_families", "is_clustered"), [(0.2, 0, False), (0.1, 0.3, True)]
+)
 def test_the_crossed_bootstrap_covers_the_mean_about_as_often_as_it_says(
     of_seeds: float, of_families: float, is_clustered: bool
 ) -> None:
@@ -181,9 +190,15 @@ def test_the_crossed_bootstrap_refuses_what_it_cannot_draw_from() -> None:
 def test_sign_flip_tries_every_pattern(differences: list[float]) -> None:
     seen = abs(sum(differences)) - 1e-9 * sum(map(abs, differences))
     patterns = list(itertools.product((1, -1), repeat=len(differences)))
-    beyond = [abs(sum(s * d for s, d in zip(p, differences, strict=True))) >= seen for p in patterns]
+    beyond = [
+        abs(sum(s * d for s, d in zip(p, differences, strict=True))) >= seen for p in patterns
+    ]
     assert sign_flip(differences) == sum(beyond) / len(patterns)
-    assert sign_flip([-one for one in differences]) == sign_flip(differences[::-1]) == sign_flip(differences)
+    assert (
+        sign_flip([-one for one in differences])
+        == sign_flip(differences[::-1])
+        == sign_flip(differences)
+    )
 
 
 def test_sign_flip_has_known_values() -> None:
@@ -201,7 +216,9 @@ def test_sign_flip_draws_patterns_where_there_are_too_many() -> None:
     sums = np.zeros(1)
     for one in differences:
         sums = np.concatenate([sums + one, sums - one])
-    assert sign_flip(differences) == pytest.approx(np.mean(np.abs(sums) >= abs(sum(differences))), abs=0.004)
+    assert sign_flip(differences) == pytest.approx(
+        np.mean(np.abs(sums) >= abs(sum(differences))), abs=0.004
+    )
     assert sign_flip([1.0] * 40) == 1 / 100_001
 
 
@@ -255,8 +272,14 @@ def test_the_hypervolume_counts_the_squares_below_the_points(
 
 
 @given(FINITE, FINITE, st.floats(0.1, 3), st.integers(2, 9))
-def test_the_area_under_a_line_is_its_middle(start: float, slope: float, width: float, points: int) -> None:
-    xs = np.linspace(start, start + width, points) ** 3 if start > 0 else np.linspace(0, width, points) ** 2
+def test_the_area_under_a_line_is_its_middle(
+    start: float, slope: float, width: float, points: int
+) -> None:
+    xs = (
+        np.linspace(start, start + width, points) ** 3
+        if start > 0
+        else np.linspace(0, width, points) ** 2
+    )
     ys = [slope * x + 1 for x in xs]
     assert area_under(xs.tolist(), ys) == pytest.approx((ys[0] + ys[-1]) / 2, abs=1e-9)
 

@@ -35,12 +35,16 @@ def test_factors_give_back_what_was_packed() -> None:
     for name, a, b in weights.factors():
         np.testing.assert_allclose(a, factors[name][0], rtol=1e-6)
         np.testing.assert_allclose(b, factors[name][1], rtol=1e-6)
-        np.testing.assert_allclose(weights.delta(name), 0.5 * factors[name][1] @ factors[name][0], rtol=1e-5)
+        np.testing.assert_allclose(
+            weights.delta(name), 0.5 * factors[name][1] @ factors[name][0], rtol=1e-5
+        )
 
 
 def test_padding_to_a_larger_rank_keeps_every_delta() -> None:
     small = AdapterWeights.random(LAYOUT, 2, 1.5, np.random.default_rng(1), b_std=1.0)
-    large = AdapterWeights.from_factors(LAYOUT, 5, 1.5, {name: (a, b) for name, a, b in small.factors()})
+    large = AdapterWeights.from_factors(
+        LAYOUT, 5, 1.5, {name: (a, b) for name, a, b in small.factors()}
+    )
     assert large.rank == 5
     for name, _, _ in LAYOUT.modules:
         np.testing.assert_array_equal(large.delta(name), small.delta(name))
@@ -53,7 +57,9 @@ def test_a_random_start_is_the_identity_until_b_is_given_noise() -> None:
 
 
 def test_the_same_generator_gives_the_same_adapter() -> None:
-    first, second = (AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(3), 0.1) for _ in range(2))
+    first, second = (
+        AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(3), 0.1) for _ in range(2)
+    )
     np.testing.assert_array_equal(first.vector, second.vector)
 
 

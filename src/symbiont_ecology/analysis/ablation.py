@@ -1,7 +1,8 @@
 """What each mechanism adds to an ecology: effects with intervals, and the page of them.
 
-An effect is the ecology with the mechanism minus the one without it, seed by seed. All effects of a page are
-one family of tests. The page is made from the numbers by seed alone, which ``docs/results`` keeps.
+An effect is the ecology with the mechanism minus the one without it, seed by seed. All effects of a
+page are one family of tests. The page is made from the numbers by seed alone, which
+``docs/results`` keeps.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.analysis.comparison import adjust, area, covered, look, paired, per_solved
+from symbiont_ecology.analysis.comparison import adjust, area, covered, paired, per_solved, view_of
 from symbiont_ecology.analysis.outcomes import Outcomes
 from symbiont_ecology.analysis.page import made_with, table
 
 Values = Mapping[str, Mapping[str, Sequence[float]]]
 """By arm and measure: one number per seed."""
 Effects = dict[str, dict[str, dict[str, Any]]]
-"""By mechanism and measure: a difference as ``comparison.paired`` gives it, adjusted and maybe claimed."""
+"""By mechanism and measure: a difference as ``comparison.paired`` gives it, adjusted and maybe
+claimed."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,9 @@ MEASURES = {
     "flops": Measure(
         "MFLOPs per right answer in use", "answering FLOPs", "energy", 1e-6, ".3g", is_cost=True
     ),
-    "flipped": Measure("flipped families, points", "resilience where the world flips", "resilience"),
+    "flipped": Measure(
+        "flipped families, points", "resilience where the world flips", "resilience"
+    ),
     "kept": Measure("kept families, points", "resilience where it stays", "resilience"),
 }
 
@@ -62,7 +66,9 @@ def results_of(outcomes: Outcomes, rows: Sequence[Mapping[str, Any]]) -> dict[st
     measured = {arm: dict(_measured(outcomes, arm)) for arm in outcomes.arms}
     target = outcomes.budgets[-1] * outcomes.protocol["unit_flops"]
     spent = [
-        one["train"]["flops"] for arm in outcomes.arms for one in outcomes.main(arm, outcomes.budgets[-1])
+        one["train"]["flops"]
+        for arm in outcomes.arms
+        for one in outcomes.main(arm, outcomes.budgets[-1])
     ]
     return {
         "protocol": dict(outcomes.protocol),
@@ -83,7 +89,7 @@ def _measured(outcomes: Outcomes, arm: str) -> Iterator[tuple[str, list[float]]]
     verdicts = outcomes.verdicts(arm, budget, shift)
     assert verdicts is not None
     yield "accuracy", verdicts.by_seed()
-    retained = look(outcomes, arm, budget, "retention")
+    retained = view_of(outcomes, arm, budget, "retention")
     if retained is not None:
         yield "retention", retained.by_seed()
     yield "coverage", covered(verdicts)
@@ -94,7 +100,9 @@ def _measured(outcomes: Outcomes, arm: str) -> Iterator[tuple[str, list[float]]]
         yield "kept", [area(row, routing, (False,)) for row in flips]
 
 
-def effects(measured: Values, protocol: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Effects:
+def effects(
+    measured: Values, protocol: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> Effects:
     """What every mechanism adds, with the false discoveries of all tests together controlled."""
     default, found = measured[protocol["main"]], Effects()
     for row in rows:
@@ -103,7 +111,10 @@ def effects(measured: Values, protocol: Mapping[str, Any], rows: Sequence[Mappin
         if row["add"]:
             pairs = {name: (other, usual) for name, (usual, other) in pairs.items()}
         found[row["mechanism"]] = {name: paired(*pair) for name, pair in pairs.items()}
-    adjust({(arm, name): one for arm, own in found.items() for name, one in own.items()}, protocol["level"])
+    adjust(
+        {(arm, name): one for arm, own in found.items() for name, one in own.items()},
+        protocol["level"],
+    )
     return found
 
 
@@ -132,7 +143,10 @@ def reading(purpose: str, own: Mapping[str, Mapping[str, Any]]) -> str:
 def readings(results: Mapping[str, Any]) -> dict[str, str]:
     """The same of every row, by mechanism."""
     found = effects(results["measured"], results["protocol"], results["rows"])
-    return {row["mechanism"]: reading(row["purpose"], found[row["mechanism"]]) for row in results["rows"]}
+    return {
+        row["mechanism"]: reading(row["purpose"], found[row["mechanism"]])
+        for row in results["rows"]
+    }
 
 
 def smallest_q(tests: int, seeds: int) -> float:
@@ -140,13 +154,15 @@ def smallest_q(tests: int, seeds: int) -> float:
     return min(tests * 2.0 ** (1 - seeds), 1.0)
 
 
-def render(results: Mapping[str, Any]) -> str:
+def render_ablation(results: Mapping[str, Any]) -> str:
     """The whole page, from the numbers by seed."""
     protocol, measured = results["protocol"], results["measured"]
     columns, rows = list(measured[protocol["main"]]), results["rows"]
     found, default = effects(measured, protocol, rows), measured[protocol["main"]]
     titles = [MEASURES[name].title for name in columns]
-    means = [f"{MEASURES[name].scale * np.mean(default[name]):{MEASURES[name].form}}" for name in columns]
+    means = [
+        f"{MEASURES[name].scale * np.mean(default[name]):{MEASURES[name].form}}" for name in columns
+    ]
     shown = [["*all of them*", "", *means, ""]]
     sure = []
     for row in rows:
@@ -168,7 +184,12 @@ def render(results: Mapping[str, Any]) -> str:
         table(
             ["mechanism", "what it does", "the ecology has it", "the other ecology"],
             [
-                [row["mechanism"], row["about"], "no" if row["add"] else "yes", _other(row, protocol)]
+                [
+                    row["mechanism"],
+                    row["about"],
+                    "no" if row["add"] else "yes",
+                    _other(row, protocol),
+                ]
                 for row in rows
             ],
         ),
@@ -222,7 +243,9 @@ def _other(row: Mapping[str, Any], protocol: Mapping[str, Any]) -> str:
 
 def _effect(name: str, found: Mapping[str, Any]) -> str:
     measure = MEASURES[name]
-    mid, low, high = (f"{measure.scale * found[key]:+{measure.form}}" for key in ("estimate", "low", "high"))
+    mid, low, high = (
+        f"{measure.scale * found[key]:+{measure.form}}" for key in ("estimate", "low", "high")
+    )
     return f"{f'**{mid}**' if found['is_claimed'] else mid} [{low}, {high}]"
 
 

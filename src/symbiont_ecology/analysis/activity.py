@@ -1,12 +1,15 @@
-"""Evolutionary activity: how much use builds up along lines of descent, beside what drift alone builds up.
+"""Evolutionary activity: how much use builds up along lines of descent, beside what drift alone
+builds up.
 
-Use is a verified answer. Every organelle has a counter that begins where its parent's stands (a fresh
-founder's at 0) and grows with its own use (usage statistics, Bedau & Packard 1992). The neutral shadow has
-the same births and deaths in the same generations and the same uses to give away, but parents, victims and
-users are drawn at random (Bedau, Snyder & Packard 1998). Its counters grow at the mean use. Where counters
-grow faster, those who are used live longer or leave more offspring: that is selection.
+Use is a verified answer. Every organelle has a counter that begins where its parent's stands (a
+fresh founder's at 0) and grows with its own use (usage statistics, Bedau & Packard 1992). The
+neutral shadow has the same births and deaths in the same generations and the same uses to give
+away, but parents, victims and users are drawn at random (Bedau, Snyder & Packard 1998). Its
+counters grow at the mean use. Where counters grow faster, those who are used live longer or leave
+more offspring: that is selection.
 
-The shadow is a replay of the log: it needs no model, and its births and deaths are the same exactly.
+The shadow is a replay of the log: it needs no model, and its births and deaths are the same
+exactly.
 """
 
 from __future__ import annotations
@@ -35,16 +38,19 @@ class Course:
         standing: dict[OrganelleId, float] = {}
         course = []
         for uses in self.uses:
-            for who in uses.keys() - standing.keys():
-                inherited = [standing[one] for one in self.ancestors.get(who, ()) if one in standing]
-                standing[who] = sum(inherited) / len(inherited) if inherited else 0.0
-            for who, use in uses.items():
-                standing[who] += use
-            course.append({who: standing[who] for who in uses})
+            for organelle_id in uses.keys() - standing.keys():
+                inherited = [
+                    standing[one] for one in self.ancestors.get(organelle_id, ()) if one in standing
+                ]
+                standing[organelle_id] = sum(inherited) / len(inherited) if inherited else 0.0
+            for organelle_id, use in uses.items():
+                standing[organelle_id] += use
+            course.append({organelle_id: standing[organelle_id] for organelle_id in uses})
         return course
 
     def mean_activity(self) -> np.ndarray:
-        """Mean counter of the living, in verified answers, ``(generations,)``; NaN where nobody lived."""
+        """Mean counter of the living, in verified answers, ``(generations,)``; NaN where nobody
+        lived."""
         return np.array([np.mean(list(now.values())) if now else np.nan for now in self.counters()])
 
 
@@ -54,38 +60,45 @@ def course_of(history: History) -> Course:
     for works, alive in zip(history.work, history.alive, strict=True):
         now = dict.fromkeys(sorted(alive), 0)
         for one in works:
-            if one.who in now:
-                now[one.who] += one.right
+            if one.organelle_id in now:
+                now[one.organelle_id] += one.right
         uses.append(now)
-    return Course(uses, {who: taxon.ancestors for who, taxon in history.taxa.items()})
+    return Course(
+        uses, {organelle_id: taxon.ancestors for organelle_id, taxon in history.taxa.items()}
+    )
 
 
 def shadow(course: Course, generator: np.random.Generator) -> Course:
     """The same births, deaths and uses without selection.
 
-    In each generation as many leave as did, whoever they are; as many come, with as many ancestors, drawn
-    from the generation before; and the same uses are dealt out among all.
+    In each generation as many leave as did, whoever they are; as many come, with as many ancestors,
+    drawn from the generation before; and the same uses are dealt out among all.
     """
     uses: list[dict[OrganelleId, int]] = []
     ancestors: dict[OrganelleId, Sequence[OrganelleId]] = {}
     before: Mapping[OrganelleId, int] = {}
     living: list[OrganelleId] = []
     for now in course.uses:
-        newcomers = [who for who in now if who not in before]
+        newcomers = [organelle_id for organelle_id in now if organelle_id not in before]
         kept = generator.permutation(len(living))[: len(now) - len(newcomers)]
-        for who in newcomers:
-            parents = generator.permutation(len(living))[: len(course.ancestors.get(who, ()))]
-            ancestors[who] = [living[index] for index in parents]
+        for organelle_id in newcomers:
+            parents = generator.permutation(len(living))[
+                : len(course.ancestors.get(organelle_id, ()))
+            ]
+            ancestors[organelle_id] = [living[index] for index in parents]
         living = [living[index] for index in sorted(kept)] + newcomers
         dealt = generator.permutation(np.array(list(now.values()), dtype=int))
-        uses.append({who: int(use) for who, use in zip(living, dealt, strict=True)})
+        uses.append(
+            {organelle_id: int(use) for organelle_id, use in zip(living, dealt, strict=True)}
+        )
         before = now
     return Course(uses, ancestors)
 
 
 @dataclass(frozen=True)
 class Activity:
-    """A run's mean activity beside that of its shadows, ``(generations,)`` each, in verified answers."""
+    """A run's mean activity beside that of its shadows, ``(generations,)`` each, in verified
+    answers."""
 
     mean: np.ndarray
     shadow: np.ndarray  # mean over shadows

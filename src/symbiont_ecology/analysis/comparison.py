@@ -1,9 +1,9 @@
 """The comparison: every number of a paper pack, from outcomes alone.
 
-Everything is paired on the same questions and, between arms, on seeds. Intervals are 95 %, by bootstrap over
-seeds and questions, clustered by family; p-values are those of exact sign flips over seeds, controlled for
-false discoveries among the arms of a view at a budget. Nothing draws by chance but the seeded bootstrap: the
-same outcomes give the same numbers.
+Everything is paired on the same questions and, between arms, on seeds. Intervals are 95 %, by
+bootstrap over seeds and questions, clustered by family; p-values are those of exact sign flips over
+seeds, controlled for false discoveries among the arms of a view at a budget. Nothing draws by
+chance but the seeded bootstrap: the same outcomes give the same numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.analysis.outcomes import HOST, NO_SEED, Outcomes, Verdicts, array_of
+from symbiont_ecology.analysis.outcomes import BARE_HOST, NO_SEED, Outcomes, Verdicts, array_of
 from symbiont_ecology.statistics import (
     Interval,
     area_under,
@@ -28,7 +28,7 @@ from symbiont_ecology.statistics import (
 )
 
 RESAMPLES = 1000
-KINDS = ("elicitation", "capability")
+CELL_KINDS = ("elicitation", "capability")
 
 SIDES = {"all": (True, False), "flipped": (True,), "kept": (False,)}
 """Families of a flip, by whether they are flipped."""
@@ -42,15 +42,18 @@ def summarise(outcomes: Outcomes) -> dict[str, Any]:
     """All numbers as plain values: what ``summary.json`` of a pack holds."""
     return {
         "protocol": {
-            key: outcomes.protocol[key] for key in ("name", "question", "unit_flops", "main", "level")
+            key: outcomes.protocol[key]
+            for key in ("name", "question", "unit_flops", "main", "level")
         },
         "host": {"fingerprint": outcomes.host["host"], "versions": outcomes.host["versions"]},
         "sources": sorted({row["source"] for row in outcomes.rows}),
-        "cells": {kind: outcomes.cells(kind) for kind in KINDS},
+        "cells": {kind: outcomes.cells(kind) for kind in CELL_KINDS},
         "seeds": {arm: len(outcomes.main(arm, outcomes.budgets[-1])) for arm in outcomes.arms},
         "arms": {arm: dict(_course(outcomes, arm)) for arm in outcomes.arms},
         "accuracy": dict(_accuracies(outcomes)),
-        "differences": dict(_differences(outcomes, outcomes.protocol["main"], _all_but_second(outcomes))),
+        "differences": dict(
+            _differences(outcomes, outcomes.protocol["main"], _all_but_second(outcomes))
+        ),
         "second": dict(_differences(outcomes, outcomes.protocol["second"], _with_gold(outcomes))),
         "peer": _peer(outcomes),
         "retention": _retention(outcomes),
@@ -69,7 +72,7 @@ def _course(outcomes: Outcomes, arm: str) -> Iterator[tuple[str, dict[str, Any]]
         life, target = [row["life"] for row in rows], budget * outcomes.protocol["unit_flops"]
         own = [row["systems"][routing] for row in rows]
         cost = _mean([per_solved(one, shift) for one in own])
-        saved = per_solved(outcomes.host["systems"][HOST], shift) - cost
+        saved = per_solved(outcomes.host["systems"][BARE_HOST], shift) - cost
         counts = ("rollouts", "births", "merges", "deaths", "alive")
         net = [(one["earned"] - one["spent"]) / max(one["rollouts"], 1) for one in life]
         found = {
@@ -90,12 +93,13 @@ def _course(outcomes: Outcomes, arm: str) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def _accuracies(outcomes: Outcomes) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
-    """By budget, view (a shift, or the cells of a kind) and arm: accuracy, interval, interquartile mean."""
+    """By budget, view (a shift, or the cells of a kind) and arm: accuracy, interval, interquartile
+    mean."""
     for budget in outcomes.budgets:
         views: dict[str, dict[str, Any]] = {}
         for view in views_of(outcomes):
-            for arm in (HOST, *outcomes.arms):
-                found = look(outcomes, arm, budget, view)
+            for arm in (BARE_HOST, *outcomes.arms):
+                found = view_of(outcomes, arm, budget, view)
                 if found is not None:
                     views.setdefault(view, {})[arm] = {
                         **asdict(interval_of(found)),
@@ -107,12 +111,15 @@ def _accuracies(outcomes: Outcomes) -> Iterator[tuple[str, dict[str, dict[str, A
 
 def _all_but_second(outcomes: Outcomes) -> list[str]:
     """What the main arm, which sees verdicts, is compared with."""
-    return [HOST, *(arm for arm in outcomes.arms if arm != outcomes.protocol["second"])]
+    return [BARE_HOST, *(arm for arm in outcomes.arms if arm != outcomes.protocol["second"])]
 
 
 def _with_gold(outcomes: Outcomes) -> list[str]:
     """What the arm that sees gold answers is compared with."""
-    return [HOST, *(arm for arm, sides in outcomes.protocol["arms"].items() if "gold" in sides["sees"])]
+    return [
+        BARE_HOST,
+        *(arm for arm, sides in outcomes.protocol["arms"].items() if "gold" in sides["sees"]),
+    ]
 
 
 def _differences(
@@ -122,9 +129,9 @@ def _differences(
     for budget in outcomes.budgets if main else ():
         views: dict[str, dict[str, Any]] = {}
         for view in views_of(outcomes):
-            mine = look(outcomes, str(main), budget, view)
+            mine = view_of(outcomes, str(main), budget, view)
             for arm in arms:
-                theirs = look(outcomes, arm, budget, view)
+                theirs = view_of(outcomes, arm, budget, view)
                 if arm == main or mine is None or theirs is None:
                     continue
                 views.setdefault(view, {})[arm] = difference_of(mine.minus(theirs))
@@ -133,8 +140,9 @@ def _differences(
 
 
 def _peer(outcomes: Outcomes) -> dict[str, Any]:
-    """Is SFT a strong peer? Its accuracy against the mean cue ceiling, and its course over the budgets."""
-    ceiling = outcomes.verdicts(HOST, 0, "ceiling")
+    """Is SFT a strong peer? Its accuracy against the mean cue ceiling, and its course over the
+    budgets."""
+    ceiling = outcomes.verdicts(BARE_HOST, 0, "ceiling")
     if "sft" not in outcomes.arms or ceiling is None:
         return {}
     by_budget = {}
@@ -151,19 +159,22 @@ def _peer(outcomes: Outcomes) -> dict[str, Any]:
         "sft": by_budget,
         "largest": largest,
         "sft_minus_ceiling": last - told,
-        "share_of_best": {budget: value / best if best else 0.0 for budget, value in by_budget.items()},
+        "share_of_best": {
+            budget: value / best if best else 0.0 for budget, value in by_budget.items()
+        },
     }
 
 
 def _retention(outcomes: Outcomes) -> dict[str, Any]:
-    """Skill against retention of what the bare host could do; the area of the frontier over the budgets."""
+    """Skill against retention of what the bare host could do; the area of the frontier over the
+    budgets."""
     arms = dict[str, Any]()
     areas: dict[str, dict[int, float]] = {}
     for arm in outcomes.arms:
         points: dict[str, list[list[float]]] = {}
         by_seed: dict[int, list[tuple[float, float]]] = {}
         for budget in outcomes.budgets:
-            kept = look(outcomes, arm, budget, "retention")
+            kept = view_of(outcomes, arm, budget, "retention")
             skill = outcomes.verdicts(arm, budget, "in-distribution")
             if kept is None or skill is None:
                 continue
@@ -173,14 +184,17 @@ def _retention(outcomes: Outcomes) -> dict[str, Any]:
                 by_seed.setdefault(seed, []).append(pair)
         if points:  # a seed that lacks a budget has another frontier
             most = max(map(len, by_seed.values()))
-            areas[arm] = {seed: hypervolume(found) for seed, found in by_seed.items() if len(found) == most}
+            areas[arm] = {
+                seed: hypervolume(found) for seed, found in by_seed.items() if len(found) == most
+            }
             volumes = list(areas[arm].values())
             arms[arm] = {"points": points, "hypervolume": volumes, "mean": _mean(volumes)}
     return {"arms": arms, "differences": _against_main(outcomes, areas)}
 
 
 def _routing(outcomes: Outcomes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """At the largest budget: the other routings of an arm, what oracles would gain, what abstaining does."""
+    """At the largest budget: the other routings of an arm, what oracles would gain, what abstaining
+    does."""
     budget = outcomes.budgets[-1]
     for arm in outcomes.arms:
         sides = outcomes.protocol["arms"][arm]
@@ -214,14 +228,17 @@ def _routing(outcomes: Outcomes) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _flip(outcomes: Outcomes) -> dict[str, Any]:
-    """Accuracy through the flip and back: curves, their areas, and what is right before anything is spent."""
+    """Accuracy through the flip and back: curves, their areas, and what is right before anything is
+    spent."""
     arms: dict[str, Any] = {}
     areas: dict[str, dict[str, dict[int, float]]] = {}
     for arm in outcomes.arms:
         rows, routing = outcomes.flips(arm), outcomes.routing(arm)
         if not rows:
             continue
-        curves = {name: [_legs(row, routing, sides) for row in rows] for name, sides in SIDES.items()}
+        curves = {
+            name: [_legs(row, routing, sides) for row in rows] for name, sides in SIDES.items()
+        }
         arms[arm] = {
             "curves": {name: _curve(legs) for name, legs in curves.items()},
             "area": [area(row, routing) for row in rows],
@@ -230,14 +247,18 @@ def _flip(outcomes: Outcomes) -> dict[str, Any]:
         }
         arms[arm]["mean"] = {name: _mean(arms[arm][name]) for name in ("area", "at_zero")}
         for name in ("area", "at_zero"):
-            areas.setdefault(name, {})[arm] = dict(zip(arms[arm]["seeds"], arms[arm][name], strict=True))
+            areas.setdefault(name, {})[arm] = dict(
+                zip(arms[arm]["seeds"], arms[arm][name], strict=True)
+            )
     return {
         "arms": arms,
         "differences": {name: _against_main(outcomes, found) for name, found in areas.items()},
     }
 
 
-def _legs(row: Mapping[str, Any], routing: str, sides: Sequence[bool]) -> list[tuple[str, float, float]]:
+def _legs(
+    row: Mapping[str, Any], routing: str, sides: Sequence[bool]
+) -> list[tuple[str, float, float]]:
     """``(phase, extra, accuracy)`` over the families of those sides."""
     return [(leg["phase"], leg["extra"], _height(row, leg, routing, sides)) for leg in row["legs"]]
 
@@ -249,24 +270,36 @@ def _curve(legs: Sequence[Sequence[tuple[str, float, float]]]) -> list[dict[str,
         values = [one[2] for one in same]
         phase, extra = same[0][:2]
         found.append(
-            {"phase": phase, "extra": extra, "mean": _mean(values), "low": min(values), "high": max(values)}
+            {
+                "phase": phase,
+                "extra": extra,
+                "mean": _mean(values),
+                "low": min(values),
+                "high": max(values),
+            }
         )
     return found
 
 
 def _height(
-    row: Mapping[str, Any], leg: Mapping[str, Any], routing: str, sides: Sequence[bool] = SIDES["all"]
+    row: Mapping[str, Any],
+    leg: Mapping[str, Any],
+    routing: str,
+    sides: Sequence[bool] = SIDES["all"],
 ) -> float:
     """Accuracy at a leg over the families that are flipped (True), kept (False), or either."""
     bits = leg["systems"][routing]["bits"]["in-distribution"].items()
-    chosen = {cell: text for cell, text in bits if (cell.rpartition("/")[0] in row["families"]) in sides}
+    chosen = {
+        cell: text for cell, text in bits if (cell.rpartition("/")[0] in row["families"]) in sides
+    }
     return float(array_of(chosen).mean())
 
 
 def area(row: Mapping[str, Any], routing: str, sides: Sequence[bool] = SIDES["all"]) -> float:
     """Mean height over both phases of the accuracy, by the FLOPs that were really spent.
 
-    ``sides`` says over which families: those that flipped (True), those that did not (False), or all.
+    ``sides`` says over which families: those that flipped (True), those that did not (False), or
+    all.
     """
     heights = []
     for phase in ("flipped", "back"):
@@ -284,22 +317,24 @@ def _at_zero(row: Mapping[str, Any], routing: str) -> float:
 
 def views_of(outcomes: Outcomes) -> list[str]:
     """The rows of the tables: shifts, with in-distribution cells of each kind apart."""
-    kinds = [kind for kind in KINDS if outcomes.cells(kind)]
+    kinds = [kind for kind in CELL_KINDS if outcomes.cells(kind)]
     return [*outcomes.shifts[:1], *kinds, *outcomes.shifts[1:]]
 
 
-def look(outcomes: Outcomes, arm: str, budget: float, view: str) -> Verdicts | None:
-    """An arm's verdicts in a view. Retention asks only for what the bare host could do, if anything."""
-    found = outcomes.verdicts(arm, budget, "in-distribution" if view in KINDS else view)
+def view_of(outcomes: Outcomes, arm: str, budget: float, view: str) -> Verdicts | None:
+    """An arm's verdicts in a view. Retention asks only for what the bare host could do, if
+    anything."""
+    found = outcomes.verdicts(arm, budget, "in-distribution" if view in CELL_KINDS else view)
     if found is None or (view == "retention" and not outcomes.could.any()):
         return None
-    if view in KINDS:
+    if view in CELL_KINDS:
         return found.only(outcomes.cells(view))
     return found.where(outcomes.could) if view == "retention" else found
 
 
 def interval_of(found: Verdicts) -> Interval:
-    """Mean over cells with its interval; a single seed stands for all, so that questions alone are drawn."""
+    """Mean over cells with its interval; a single seed stands for all, so that questions alone are
+    drawn."""
     cells = list(dict.fromkeys(found.cells))
     families = list(dict.fromkeys(found.families))
     return crossed_bootstrap(
@@ -313,7 +348,8 @@ def interval_of(found: Verdicts) -> Interval:
 
 
 def difference_of(found: Verdicts) -> dict[str, Any]:
-    """A difference with interval, p-value over seeds, and the effect that so many seeds would find."""
+    """A difference with interval, p-value over seeds, and the effect that so many seeds would
+    find."""
     by_seed = found.by_seed()
     several = len(by_seed) > 1 and found.seeds != NO_SEED
     return {
@@ -338,7 +374,8 @@ def _against_main(outcomes: Outcomes, values: Mapping[str, Mapping[int, float]])
 
 
 def paired(mine: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
-    """A difference of numbers by seed, as ``difference_of`` gives one of verdicts; its interval is Student's.
+    """A difference of numbers by seed, as ``difference_of`` gives one of verdicts; its interval is
+    Student's.
 
     Raises:
         ValueError: less than two seeds, or not the same number of both.
@@ -353,8 +390,11 @@ def paired(mine: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
 
 
 def adjust(tests: Mapping[Any, dict[str, Any]], level: float, view: str = "") -> None:
-    """Controls the false discoveries of one family of tests, and says which differences are claimed."""
-    for one, adjusted in zip(tests.values(), false_discovery([t["p"] for t in tests.values()]), strict=True):
+    """Controls the false discoveries of one family of tests, and says which differences are
+    claimed."""
+    for one, adjusted in zip(
+        tests.values(), false_discovery([t["p"] for t in tests.values()]), strict=True
+    ):
         one["p_adjusted"] = adjusted
         one["is_claimed"] = (
             adjusted < level

@@ -1,4 +1,5 @@
-"""What a run shows while it lives: a live screen on a terminal, one line per generation elsewhere."""
+"""What a run shows while it lives: a live screen on a terminal, one line per generation
+elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from symbiont_ecology.ecology import Belief, EcologyState, Organelle
+from symbiont_ecology.ecology import EcologyState, Organelle, SuccessPosterior
 from symbiont_ecology.events import GenerationEnded
 
 SCREEN_LINES = 13
@@ -25,7 +26,7 @@ WIDE = 110
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunLength:
     """Where a run wants to go: whichever of the two ends it reaches first."""
 
     generations: int
@@ -42,7 +43,7 @@ class Plan:
 class Narrator:
     """Prints a plain line after each generation."""
 
-    def __init__(self, plan: Plan, console: Console) -> None:
+    def __init__(self, plan: RunLength, console: Console) -> None:
         self._plan, self._console = plan, console
 
     def __enter__(self) -> Narrator:
@@ -66,7 +67,7 @@ class Narrator:
 class Dashboard:
     """A screen that is drawn anew after each generation."""
 
-    def __init__(self, plan: Plan, console: Console, title: str) -> None:
+    def __init__(self, plan: RunLength, console: Console, title: str) -> None:
         self._plan, self._console, self._title = plan, console, title
         self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
         self._alive: dict[str, Organelle] = {}
@@ -81,7 +82,10 @@ class Dashboard:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._live.stop()
 
@@ -90,7 +94,9 @@ class Dashboard:
         self._notice(state, summary)
         self._live.update(self.screen(state, summary, seconds), refresh=True)
 
-    def screen(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> RenderableType:
+    def screen(
+        self, state: EcologyState, summary: GenerationEnded, seconds: float
+    ) -> RenderableType:
         """Head line, population and cells, births and deaths."""
         body = Table.grid(padding=(0, 2))
         rows = max(4, self._console.height - SCREEN_LINES)
@@ -98,10 +104,13 @@ class Dashboard:
         body.add_row(population_table(state, rows, shown), cell_table(state.success))
         news = Text("\n".join(self._ticker) or "nobody was born or died yet", style="dim")
         return Panel(
-            Group(self._head(state, summary, seconds), Text(), body, Text(), news), title=self._title
+            Group(self._head(state, summary, seconds), Text(), body, Text(), news),
+            title=self._title,
         )
 
-    def _head(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> RenderableType:
+    def _head(
+        self, state: EcologyState, summary: GenerationEnded, seconds: float
+    ) -> RenderableType:
         done = self._plan.fraction(state.generation, summary.train_flops)
         line = Text.assemble(
             ("generation ", "dim"),
@@ -133,18 +142,23 @@ class Dashboard:
         return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
     def _notice(self, state: EcologyState, summary: GenerationEnded) -> None:
-        for who, organelle in state.population.items():
-            if who not in self._alive and self._alive:
+        for organelle_id, organelle in state.population.items():
+            if organelle_id not in self._alive and self._alive:
                 whence = f"of {', '.join(organelle.parents)} " if organelle.parents else ""
-                self._ticker.append(f"{summary.generation:4d}  {who} born {whence}({organelle.operator})")
-        for who in self._alive.keys() - state.population.keys():
-            age = summary.generation - self._alive[who].born
-            self._ticker.append(f"{summary.generation:4d}  {who} died, {age} generations old")
+                self._ticker.append(
+                    f"{summary.generation:4d}  {organelle_id} born {whence}({organelle.operator})"
+                )
+        for organelle_id in self._alive.keys() - state.population.keys():
+            age = summary.generation - self._alive[organelle_id].born
+            self._ticker.append(
+                f"{summary.generation:4d}  {organelle_id} died, {age} generations old"
+            )
         self._alive = dict(state.population)
 
 
 def population_table(state: EcologyState, rows: int, cells: int = 2) -> Table:
-    """The richest organelles: age (generations), balance (ATP), step size, best cells and belief in them."""
+    """The richest organelles: age (generations), balance (ATP), step size, best cells and belief in
+    them."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, width in (("id", 4), ("age", 3), ("ATP", 5), ("step", 6)):
         table.add_column(column, justify="right", no_wrap=True, min_width=width)
@@ -157,17 +171,17 @@ def population_table(state: EcologyState, rows: int, cells: int = 2) -> Table:
             str(state.generation - one.born),
             f"{state.ledger.balance(one.id) / 1000:.1f}",
             "-" if rate is None else f"{rate:.4f}",
-            best_cells(state.beliefs.get(one.id, {}), cells),
+            best_cells(state.posteriors.get(one.id, {}), cells),
         )
     if len(richest) > rows:
         table.add_row("…", "", "", "", f"and {len(richest) - rows} more")
     return table
 
 
-def best_cells(beliefs: Mapping[str, Belief], count: int) -> str:
+def best_cells(posteriors: Mapping[str, SuccessPosterior], count: int) -> str:
     """The cells of highest believed success, such as ``92% math.add/short``."""
-    best = sorted(beliefs.items(), key=lambda entry: -entry[1].mean)[:count]
-    return ", ".join(f"{belief.mean:.0%} {cell}" for cell, belief in best)
+    best = sorted(posteriors.items(), key=lambda entry: -entry[1].mean)[:count]
+    return ", ".join(f"{posterior.mean:.0%} {cell}" for cell, posterior in best)
 
 
 def cell_table(success: Mapping[str, float]) -> Table:

@@ -1,7 +1,8 @@
-"""What the events of a run say about its health, added up: answers by cell, by time and by what was learned.
+"""What the events of a run say about its health, added up: answers by cell, by time and by what was
+learned.
 
-Shares carry 95 % Wilson intervals. A question counts once however many rollouts it was given, because
-rollouts of one question are not independent.
+Shares carry 95 % Wilson intervals. A question counts once however many rollouts it was given,
+because rollouts of one question are not independent.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from symbiont_ecology.events import (
 from symbiont_ecology.statistics import Interval, wilson
 
 RARE_ROLLOUTS, RARE_QUESTIONS = 0.06, 0.15
-"""Upper bounds of the rollouts that are right, and of the questions that any of their rollouts solves, below
-which a cell is beyond reach. Two questions a generation, answered once, are enough in thirty generations."""
+"""Upper bounds of the rollouts that are right, and of the questions that any of their rollouts
+solves, below which a cell is beyond reach. Two questions a generation, answered once, are enough in
+thirty generations."""
 SANE = 0.01  # a learning rate that often is not too high
 
 
@@ -37,14 +39,20 @@ class Design:
 
     prices: Prices = field(default_factory=Prices)
     learns: bool = True  # whether its plasticity teaches anything; not in the frozen control
-    sees_gold: bool = False  # whether it learns from gold answers and so needs no success to begin with
+    sees_gold: bool = (
+        False  # whether it learns from gold answers and so needs no success to begin with
+    )
     is_mortal: bool = True  # whether the bankrupt die
-    breed_at: int | None = None  # balance from which an organelle breeds, in mATP; None where nobody does
-    flip_at: float | None = None  # training FLOPs at which what is right changes; the rest is not judged
+    breed_at: int | None = (
+        None  # balance from which an organelle breeds, in mATP; None where nobody does
+    )
+    flip_at: float | None = (
+        None  # training FLOPs at which what is right changes; the rest is not judged
+    )
 
 
 @dataclass(frozen=True)
-class Tally:
+class AnswerCounts:
     """Answers. ``right`` adds up the share of right rollouts of each question."""
 
     questions: int = 0
@@ -54,15 +62,17 @@ class Tally:
     successes: float = 0.0
 
     @classmethod
-    def of(cls, event: Acted) -> Tally:
+    def of(cls, event: Acted) -> AnswerCounts:
         """The answers of one event."""
         starts = range(0, len(event.verdicts), event.samples)
         groups = [event.verdicts[start : start + event.samples] for start in starts]
         solved, right = sum(map(any, groups)), sum(sum(one) / len(one) for one in groups)
         return cls(len(groups), solved, right, len(event.verdicts), sum(event.verdicts))
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
+    def __add__(self, other: AnswerCounts) -> AnswerCounts:
+        return AnswerCounts(
+            *(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True))
+        )
 
     @property
     def share(self) -> Interval:
@@ -77,7 +87,9 @@ class Tally:
     @property
     def is_beyond_reach(self) -> bool:
         """Whether practically nobody solves these questions."""
-        return self.most < RARE_ROLLOUTS and wilson(self.solved, self.questions).high < RARE_QUESTIONS
+        return (
+            self.most < RARE_ROLLOUTS and wilson(self.solved, self.questions).high < RARE_QUESTIONS
+        )
 
     @property
     def is_telling(self) -> bool:
@@ -93,7 +105,7 @@ class Tally:
         return f"{self.successes:.0f} right in {asked}, so at most {100 * self.most:.1f} % are (95 % Wilson)"
 
 
-Cells = defaultdict[str, Tally]
+Cells = defaultdict[str, AnswerCounts]
 
 
 class Evidence:
@@ -105,10 +117,11 @@ class Evidence:
         self.rate: float | None = None
         """The first founder's learning rate; None where nobody has one."""
         self.count: Counter[str] = Counter()
-        self.answers: dict[int, Cells] = defaultdict(lambda: defaultdict(Tally))
-        """By the updates behind the weights that answered, then by cell: 0 are the host and founders before
-        their first, and who is refounded has those of the elite. A child comes in with its first own."""
-        self.history: dict[int, Cells] = defaultdict(lambda: defaultdict(Tally))
+        self.answers: dict[int, Cells] = defaultdict(lambda: defaultdict(AnswerCounts))
+        """By the updates behind the weights that answered, then by cell: 0 are the host and
+        founders before their first, and who is refounded has those of the elite. A child comes in
+        with its first own."""
+        self.history: dict[int, Cells] = defaultdict(lambda: defaultdict(AnswerCounts))
         self.losses: dict[int, list[float]] = defaultdict(list)
         self.norms: dict[int, list[float]] = defaultdict(list)
         self.quarantined: list[Quarantined] = []
@@ -162,9 +175,9 @@ class Evidence:
         is_practice, updates = event.purpose == "practice", self._updates.get(event.id)
         self.count["trials"] += is_practice
         if updates is not None and event.verdicts:
-            self.answers[updates][event.cell] += Tally.of(event)
+            self.answers[updates][event.cell] += AnswerCounts.of(event)
         if is_practice and event.verdicts:
-            self.history[event.generation][event.cell] += Tally.of(event)
+            self.history[event.generation][event.cell] += AnswerCounts.of(event)
 
     @property
     def cells(self) -> Cells:
@@ -172,19 +185,19 @@ class Evidence:
         return merged(self.history.values())
 
     @property
-    def practice(self) -> Tally:
+    def practice(self) -> AnswerCounts:
         """All practice."""
-        return sum(self.cells.values(), Tally())
+        return sum(self.cells.values(), AnswerCounts())
 
     @property
-    def first(self) -> Tally:
+    def first(self) -> AnswerCounts:
         """What those answered who had learned nothing yet."""
-        return sum(self.answers[0].values(), Tally())
+        return sum(self.answers[0].values(), AnswerCounts())
 
     @property
-    def families(self) -> dict[str, Tally]:
+    def families(self) -> dict[str, AnswerCounts]:
         """All practice by family."""
-        total: dict[str, Tally] = defaultdict(Tally)
+        total: dict[str, AnswerCounts] = defaultdict(AnswerCounts)
         for cell, tally in sorted(self.cells.items()):
             total[cell.rpartition("/")[0]] += tally
         return total
@@ -228,7 +241,7 @@ class Evidence:
 
 def merged(parts: Iterable[Cells]) -> Cells:
     """Tallies of several parts, added up by cell."""
-    total: Cells = defaultdict(Tally)
+    total: Cells = defaultdict(AnswerCounts)
     for part in parts:
         for cell, tally in part.items():
             total[cell] += tally
@@ -245,4 +258,6 @@ def compared(before: Cells, after: Cells) -> tuple[Interval, Interval] | None:
     share = sum(weights[cell] * before[cell].right / before[cell].questions for cell in cells)
     # As many questions as would tell a share that well if they had come in this mix.
     size = round(1 / sum(weights[cell] ** 2 / before[cell].questions for cell in cells))
-    return wilson(round(share * size), size), wilson(round(sum(after[cell].right for cell in cells)), count)
+    return wilson(round(share * size), size), wilson(
+        round(sum(after[cell].right for cell in cells)), count
+    )

@@ -1,4 +1,5 @@
-"""The figures of a paper pack: accuracy against compute, differences, energy, retention, and the flip."""
+"""The figures of a paper pack: accuracy against compute, differences, energy, retention, and the
+flip."""
 
 from __future__ import annotations
 
@@ -11,11 +12,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from symbiont_ecology.analysis.comparison import SIDES
-from symbiont_ecology.analysis.outcomes import HOST, Outcomes
+from symbiont_ecology.analysis.outcomes import BARE_HOST, Outcomes
 
 MAIN, SECOND = "#17805c", "#8fbf3f"
 """The two arms that a protocol compares with all others."""
-COLOURS = ("#8c8c8c", "#1b6ca8", "#5aa9d6", "#9ecae1", "#3b3f8f", "#b5502b", "#e0a030", "#7a4fa3", "#d46a9c")
+COLOURS = (
+    "#8c8c8c",
+    "#1b6ca8",
+    "#5aa9d6",
+    "#9ecae1",
+    "#3b3f8f",
+    "#b5502b",
+    "#e0a030",
+    "#7a4fa3",
+    "#d46a9c",
+)
 """One per other arm with runs of its own, in the order of the protocol."""
 
 COMPARED = ("in-distribution", "wording", "retention")
@@ -46,7 +57,9 @@ def draw_all(outcomes: Outcomes, summary: Mapping[str, Any], folder: Path) -> li
 def _colour(outcomes: Outcomes, arm: str) -> str:
     """Of the runs that an arm answers with."""
     chosen = {outcomes.protocol["main"]: MAIN, outcomes.protocol.get("second"): SECOND}
-    others = [name for name in outcomes.arms if outcomes.runs_of(name) == name and name not in chosen]
+    others = [
+        name for name in outcomes.arms if outcomes.runs_of(name) == name and name not in chosen
+    ]
     runs = outcomes.runs_of(arm)
     return chosen.get(runs) or COLOURS[others.index(runs) % len(COLOURS)]
 
@@ -61,8 +74,11 @@ def _line(outcomes: Outcomes, arm: str) -> str:
     return "-" if outcomes.runs_of(arm) == arm else "--"
 
 
-def _curve(axis: Axes, outcomes: Outcomes, arm: str, *points: Any, label: str | None = None) -> None:
-    """An arm's line; ``points`` are xs, ys and, for the band that the main arm has, lowest and highest."""
+def _curve(
+    axis: Axes, outcomes: Outcomes, arm: str, *points: Any, label: str | None = None
+) -> None:
+    """An arm's line; ``points`` are xs, ys and, for the band that the main arm has, lowest and
+    highest."""
     xs, ys, *band = points
     colour, line = _colour(outcomes, arm), _line(outcomes, arm)
     axis.plot(xs, ys, f".{line}", color=colour, label=label, lw=_width(outcomes, arm))
@@ -71,7 +87,8 @@ def _curve(axis: Axes, outcomes: Outcomes, arm: str, *points: Any, label: str | 
 
 
 def _accuracy(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
-    """Accuracy against training FLOPs, one panel per view; a band from the lowest to the highest seed."""
+    """Accuracy against training FLOPs, one panel per view; a band from the lowest to the highest
+    seed."""
     accuracy, unit = summary["accuracy"], outcomes.protocol["unit_flops"]
     views = list(accuracy[f"{outcomes.budgets[-1]:g}"])
     columns = min(len(views), 3)
@@ -88,7 +105,7 @@ def _accuracy(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
             xs, ys = [x for x, _ in known], [100 * one["estimate"] for _, one in known]
             low, high = ([100 * pick(one["seeds"]) for _, one in known] for pick in (min, max))
             _curve(axis, outcomes, arm, xs, ys, low, high, label=arm)
-        host = accuracy[f"{outcomes.budgets[-1]:g}"][view].get(HOST)
+        host = accuracy[f"{outcomes.budgets[-1]:g}"][view].get(BARE_HOST)
         if host is not None:
             axis.axhline(100 * host["estimate"], color="black", ls=":", lw=1, label="bare host")
         axis.set(title=view, xscale="log", ylim=(0, 100))
@@ -105,13 +122,16 @@ def _accuracy(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
 
 
 def _differences(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
-    """The main arm minus those that learn, at the largest budget: a panel per view, a row per arm."""
+    """The main arm minus those that learn, at the largest budget: a panel per view, a row per
+    arm."""
     main, flip = outcomes.protocol["main"], summary["flip"]["differences"]
     found = summary["differences"].get(f"{outcomes.budgets[-1]:g}", {})
     panels = {view: found[view] for view in COMPARED if view in found}
     panels |= {"flip, area": flip["area"]} if flip.get("area") else {}
     sees = {arm: sides["sees"] for arm, sides in outcomes.protocol["arms"].items()}
-    arms = [arm for arm in found.get(outcomes.shifts[0], {}) if sees.get(arm, "nothing") != "nothing"]
+    arms = [
+        arm for arm in found.get(outcomes.shifts[0], {}) if sees.get(arm, "nothing") != "nothing"
+    ]
     if not arms:
         return None
     figure = Figure(figsize=(1.4 + 2.7 * len(panels), 0.9 + 0.27 * len(arms)), layout="constrained")
@@ -146,8 +166,12 @@ def _roi(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
             course = np.array(row.get("course") or np.zeros((0, 5)), dtype=float)
             if len(course) and course[:, 2].any():
                 xs = np.minimum(course[:, 0], end)  # the last generation may end a rollout later
-                earned, spent = (np.histogram(xs, edges, weights=course[:, one])[0] for one in (2, 3))
-                curves.append(np.divide(earned, spent, out=np.full(PERIODS, np.nan), where=spent > 0))
+                earned, spent = (
+                    np.histogram(xs, edges, weights=course[:, one])[0] for one in (2, 3)
+                )
+                curves.append(
+                    np.divide(earned, spent, out=np.full(PERIODS, np.nan), where=spent > 0)
+                )
         if curves:
             grid = (edges[1:] + edges[:-1]) / 2
             known = ~np.isnan(curves).all(axis=0)  # long generations leave periods without an end
@@ -208,4 +232,6 @@ def _flip(outcomes: Outcomes, summary: Mapping[str, Any]) -> Figure | None:
 
 def _legend(figure: Figure, axis: Axes, outcomes: Outcomes) -> None:
     handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=min(len(labels), 5))
+    figure.legend(
+        handles, labels, fontsize=8, loc="outside lower center", ncols=min(len(labels), 5)
+    )

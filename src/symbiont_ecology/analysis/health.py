@@ -1,8 +1,8 @@
 """Is a run healthy? Findings in words, from the events of its first generations alone.
 
 A finding says what was seen, in numbers, and which key of the config mends it. *Sick* is what more
-generations would not mend by themselves; *warn* is what costs something but lets the run do its work.
-What a log cannot say, such as that nobody is meant to learn, comes as a ``Design``.
+generations would not mend by themselves; *warn* is what costs something but lets the run do its
+work. What a log cannot say, such as that nobody is meant to learn, comes as a ``Design``.
 """
 
 from __future__ import annotations
@@ -17,16 +17,21 @@ from symbiont_ecology.events import Event, GenerationEnded
 from symbiont_ecology.statistics import Interval
 
 LUCKY = 1  # solved questions that are an accident
-SOLVED = 0.95  # lower bound of the questions that the host solves from which nothing is left to learn
+SOLVED = (
+    0.95  # lower bound of the questions that the host solves from which nothing is left to learn
+)
 UPDATES = (1, 2, 3)  # after which the learned are compared with those who have learned nothing yet
-MARGIN, MOST = 2, 3  # rollouts that a right answer should pay for, with all that belongs to them
+MARGIN, MOST_ROLLOUTS = (
+    2,
+    3,
+)  # rollouts that a right answer should pay for, with all that belongs to them
 POOR = 0.5  # part of its spending that a population must earn when all its founders went broke
 POISONED = 0.25  # part of all organelles whose quarantine is more than an accident
 DIVERGED = 2  # growth of a loss that is too much
 
 
 @dataclass(frozen=True)
-class Finding:
+class HealthFinding:
     """Something that is wrong: what was seen, and which key mends it in which direction."""
 
     name: str
@@ -37,10 +42,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Health:
-    """The verdict on so many generations. What was measured: energy in mATP, shares with intervals."""
+    """The verdict on so many generations. What was measured: energy in mATP, shares with
+    intervals."""
 
     generations: int
-    findings: tuple[Finding, ...]
+    findings: tuple[HealthFinding, ...]
     measured: Mapping[str, Any]
 
     @property
@@ -61,7 +67,9 @@ def examine(events: Iterable[Event], design: Design) -> Health:
         seen.add(event)
     is_learning = design.learns and seen.rate is not None
     findings = _worse(seen) if is_learning else []
-    if not findings:  # it starves everyone and hides every success, so the next two would follow from it
+    if (
+        not findings
+    ):  # it starves everyone and hides every success, so the next two would follow from it
         findings += _starvation(seen) if design.is_mortal else []
         findings += _beyond_reach(seen, is_learning and not design.sees_gold)
     findings += _quarantines(seen)
@@ -75,19 +83,23 @@ def examine(events: Iterable[Event], design: Design) -> Health:
 
 
 def _before_flip(events: Iterable[Event], flip_at: float | None) -> Iterator[Event]:
-    """The events of the generations that began before what counts as right changed, if it changed at all."""
+    """The events of the generations that began before what counts as right changed, if it changed
+    at all."""
     for event in events:
         yield event
         if isinstance(event, GenerationEnded) and flip_at and event.train_flops >= flip_at:
             return
 
 
-def _worse(seen: Evidence) -> list[Finding]:
-    """Whether learning harms: the taught are right less often than the untaught, or than they were at their
-    best, or the loss on gold answers rises."""
+def _worse(seen: Evidence) -> list[HealthFinding]:
+    """Whether learning harms: the taught are right less often than the untaught, or than they were
+    at their best, or the loss on gold answers rises."""
     new = seen.answers[0]
     pairs = [(new, seen.learned(n), "before a first update", f"after {n} or more") for n in UPDATES]
-    pairs += [(seen.third(n), seen.third(2), f"in third {n + 1} of the time", "in the last") for n in (0, 1)]
+    pairs += [
+        (seen.third(n), seen.third(2), f"in third {n + 1} of the time", "in the last")
+        for n in (0, 1)
+    ]
     norms, losses = ([median(kept[g]) for g in sorted(kept)] for kept in (seen.norms, seen.losses))
     late = median(losses[-max(len(losses) // 3, 1) :]) if losses else 0.0
     found = ""
@@ -99,21 +111,25 @@ def _worse(seen: Evidence) -> list[Finding]:
         found = f"the loss on gold answers began at {losses[0]:.2g} nats per token and is {late:.2g} now"
     if not found or not norms:
         return []
-    found += f"; median gradient norm {norms[0]:.2g} at first, {max(norms):.2g} at most; {seen.deaths}"
-    return [Finding("learning rate too high", "sick", found, seen.slower)]
+    found += (
+        f"; median gradient norm {norms[0]:.2g} at first, {max(norms):.2g} at most; {seen.deaths}"
+    )
+    return [HealthFinding("learning rate too high", "sick", found, seen.slower)]
 
 
-def _quarantines(seen: Evidence) -> list[Finding]:
+def _quarantines(seen: Evidence) -> list[HealthFinding]:
     lived = sum(seen.count[how] for how in ("founders", "births", "refounded"))
     if not seen.quarantined:
         return []
-    found = f"{len(seen.quarantined)} of {lived} organelles quarantined: {seen.quarantined[-1].reason}"
+    found = (
+        f"{len(seen.quarantined)} of {lived} organelles quarantined: {seen.quarantined[-1].reason}"
+    )
     mend = f"{seen.slower}; instead of host.dtype=float16 take bfloat16 or float32"
     severity = "sick" if len(seen.quarantined) >= POISONED * lived else "warn"
-    return [Finding("numbers that are not finite", severity, found, mend)]
+    return [HealthFinding("numbers that are not finite", severity, found, mend)]
 
 
-def _starvation(seen: Evidence) -> list[Finding]:
+def _starvation(seen: Evidence) -> list[HealthFinding]:
     """Whether nobody can live off these prices, or nobody does."""
     prices, practice = seen.design.prices, seen.practice
     spent = sum(seen.count[what] for what in ("cost", "rent", "tickets"))
@@ -131,14 +147,16 @@ def _starvation(seen: Evidence) -> list[Finding]:
         found += f"population is {100 * share:.0f} %"
     else:
         return []
-    found += f"; {seen.count['earned'] / 1000:.0f} ATP earned, {spent / 1000:.0f} spent; {seen.deaths}"
-    return [Finding("everyone starves", "sick", found, _mend_prices(seen, pay, each, share))]
+    found += (
+        f"; {seen.count['earned'] / 1000:.0f} ATP earned, {spent / 1000:.0f} spent; {seen.deaths}"
+    )
+    return [HealthFinding("everyone starves", "sick", found, _mend_prices(seen, pay, each, share))]
 
 
 def _mend_prices(seen: Evidence, pay: float, each: float, share: float) -> str:
     """Prices at which the population as it is would break even, within reason."""
     prices = seen.design.prices
-    need = min(max(MARGIN * each, each / max(share, 0.01)), MOST * each)
+    need = min(max(MARGIN * each, each / max(share, 0.01)), MOST_ROLLOUTS * each)
     now = f"({prices.base} and {prices.highest})"
     words = f"raise economy.base and economy.highest {now} until a right answer pays about {_hint(need)}"
     fixed = (seen.count["rent"] + seen.count["tickets"]) / seen.practice.rollouts
@@ -148,7 +166,7 @@ def _mend_prices(seen: Evidence, pay: float, each: float, share: float) -> str:
     return f"{words}, or lower economy.rollout ({prices.rollout}) to about {_hint(rollout)}"
 
 
-def _beyond_reach(seen: Evidence, needs_success: bool) -> list[Finding]:
+def _beyond_reach(seen: Evidence, needs_success: bool) -> list[HealthFinding]:
     """Families, and single cells of other families, that practically nobody solves."""
     families = seen.families
     lost = [name for name, tally in families.items() if tally.is_beyond_reach]
@@ -162,17 +180,17 @@ def _beyond_reach(seen: Evidence, needs_success: bool) -> list[Finding]:
         if len(lost) == len(families):
             mend = "give tasks.style the form that the host knows, take easier tasks or an abler host.model"
         severity = "sick" if needs_success and families[name].solved <= LUCKY else "warn"
-        findings.append(Finding(families[name].solvers(name), severity, found, mend))
+        findings.append(HealthFinding(families[name].solvers(name), severity, found, mend))
     for cell, tally in sorted(seen.cells.items()):
         name, _, depth = cell.rpartition("/")
         if name not in lost and tally.is_beyond_reach:
             found = f"{tally}; {name} is solved at another depth"
             mend = f"take {depth} out of tasks.depths, or {name} out of tasks.families"
-            findings.append(Finding(tally.solvers(cell), "warn", found, mend))
+            findings.append(HealthFinding(tally.solvers(cell), "warn", found, mend))
     return findings
 
 
-def _no_lessons(seen: Evidence) -> list[Finding]:
+def _no_lessons(seen: Evidence) -> list[HealthFinding]:
     """Why plasticity, though it is on, taught nothing at all."""
     successes, rollouts = seen.practice.successes, seen.practice.rollouts
     if not seen.count["trials"] or seen.practice.is_beyond_reach:
@@ -183,33 +201,33 @@ def _no_lessons(seen: Evidence) -> list[Finding]:
     elif successes == rollouts:
         mend = "take harder tasks.families or longer tasks.depths"
     found = f"{successes:.0f} of {rollouts} rollouts were right, and nobody had a single lesson"
-    return [Finding("nobody learns", "sick", found, mend)]
+    return [HealthFinding("nobody learns", "sick", found, mend)]
 
 
-def _nothing_left(seen: Evidence) -> list[Finding]:
+def _nothing_left(seen: Evidence) -> list[HealthFinding]:
     if not seen.first.questions or seen.first.share.low < SOLVED:
         return []
     found = f"{_percent(seen.first.share)} of {seen.first.questions} questions are right before any lesson"
     mend = "take harder tasks.families, longer tasks.depths or a smaller host.model"
-    return [Finding("nothing left to learn", "sick", found, mend)]
+    return [HealthFinding("nothing left to learn", "sick", found, mend)]
 
 
-def _thin_evidence(seen: Evidence) -> list[Finding]:
+def _thin_evidence(seen: Evidence) -> list[HealthFinding]:
     judged = sum(one.is_telling for one in seen.families.values())
     if 2 * judged >= len(seen.families):
         return []
     found = f"{judged} of {len(seen.families)} families were solved once or asked often enough to be given up"
     mend = "calibrate for more generations, or raise strategy.questions"
-    return [Finding("too little to judge", "warn", found, mend)]
+    return [HealthFinding("too little to judge", "warn", found, mend)]
 
 
-def _standstill(seen: Evidence) -> list[Finding]:
+def _standstill(seen: Evidence) -> list[HealthFinding]:
     """Whether energy tells nobody apart: all are as rich as can be, and nobody is born or dies."""
     prices, breed_at = seen.design.prices, seen.design.breed_at or 0
     if breed_at > prices.cap:
         found = f"it takes {breed_at} mATP to breed and nobody can hold more than {prices.cap}"
         mend = f"lower strategy.mechanisms.breeding.at below economy.cap ({prices.cap}), or raise economy.cap"
-        return [Finding("nobody can breed", "sick", found, mend)]
+        return [HealthFinding("nobody can breed", "sick", found, mend)]
     quiet = seen.generations - 1 - seen.last_change if seen.last_change else seen.generations
     is_rich = bool(seen.balances) and min(seen.balances.values()) >= prices.cap
     if not is_rich or quiet < max(seen.generations // 3, 1):
@@ -218,16 +236,16 @@ def _standstill(seen: Evidence) -> list[Finding]:
     found += f"died for {quiet} generations: selection has nothing to go by"
     mend = f"lower economy.base and economy.lowest ({prices.base} and {prices.lowest}), or raise "
     mend += f"economy.rollout ({prices.rollout}) or strategy.capacity"
-    return [Finding("no energy differences", "sick", found, mend)]
+    return [HealthFinding("no energy differences", "sick", found, mend)]
 
 
-def _memory(seen: Evidence) -> list[Finding]:
+def _memory(seen: Evidence) -> list[HealthFinding]:
     if not seen.shrunk:
         return []
     left = seen.shrunk[-1].memory_mb
     found = f"the device ran out of memory in {len(seen.shrunk)} generations; batches now take {left:.0f} MB"
     mend = f"set host.memory_mb={left:.0f}, lower host.slots, or set host.is_checkpointing=true"
-    return [Finding("out of memory", "warn", found, mend)]
+    return [HealthFinding("out of memory", "warn", found, mend)]
 
 
 def _percent(share: Interval) -> str:

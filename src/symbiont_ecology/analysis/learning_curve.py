@@ -1,7 +1,7 @@
 """Learning curves from event logs: accuracy on fresh practice questions against useful FLOPs spent.
 
-Every practice question is new, so the verdicts of a generation measure ability on the train split before
-it is learned from. They are sampled at temperature 1 and stand below greedy accuracy.
+Every practice question is new, so the verdicts of a generation measure ability on the train split
+before it is learned from. They are sampled at temperature 1 and stand below greedy accuracy.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import numpy as np
 from symbiont_ecology.events import GenerationEnded, read_events
 
 POINTS = 60
-COLOURS = {"ecology": "#1b7f5c", "single adapter": "#b4552d", "frozen": "#666666"}
+CURVE_COLOURS = {"ecology": "#1b7f5c", "single adapter": "#b4552d", "frozen": "#666666"}
 
 
 def curve(events: Path, grid: np.ndarray) -> np.ndarray:
-    """Accuracy at each of the ``grid``'s FLOPs, ``(points,)``: of the rollouts of five generations."""
+    """Accuracy at each of the ``grid``'s FLOPs, ``(points,)``: of the rollouts of five
+    generations."""
     ended = [event for event in read_events(events) if isinstance(event, GenerationEnded)]
     flops = np.array([event.train_flops for event in ended], dtype=float)
     # By rollouts: the last generations before a budget ends may be small.
@@ -30,16 +31,28 @@ def curve(events: Path, grid: np.ndarray) -> np.ndarray:
 
 
 def draw(runs: Mapping[str, Sequence[Path]], most_flops: float, file: Path) -> None:
-    """One line per arm (mean over its runs' event logs) in a band from the lowest to the highest run."""
+    """One line per arm (mean over its runs' event logs) in a band from the lowest to the highest
+    run."""
     import matplotlib.pyplot as plt
 
     grid = np.linspace(0, most_flops, POINTS)
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for arm, logs in runs.items():
         curves = 100 * np.stack([curve(log, grid) for log in logs])
-        axes.fill_between(grid, curves.min(0), curves.max(0), color=COLOURS.get(arm), alpha=0.18, linewidth=0)
-        axes.plot(grid, curves.mean(0), color=COLOURS.get(arm), label=f"{arm}, {len(logs)} seeds")
-    axes.set(xlabel="useful FLOPs spent", ylabel="right answers on fresh questions, %", ylim=(0, 100))
+        axes.fill_between(
+            grid,
+            curves.min(0),
+            curves.max(0),
+            color=CURVE_COLOURS.get(arm),
+            alpha=0.18,
+            linewidth=0,
+        )
+        axes.plot(
+            grid, curves.mean(0), color=CURVE_COLOURS.get(arm), label=f"{arm}, {len(logs)} seeds"
+        )
+    axes.set(
+        xlabel="useful FLOPs spent", ylabel="right answers on fresh questions, %", ylim=(0, 100)
+    )
     axes.set_xlim(0, most_flops)
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right", frameon=False)

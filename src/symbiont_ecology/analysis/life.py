@@ -1,7 +1,9 @@
-"""What lived in a run and on what: niches, specialists, division of labour, recovery. From its events alone.
+"""What lived in a run and on what: niches, specialists, division of labour, recovery. From its
+events alone.
 
-An organelle's behaviour is where it earns: its verified answers of some generations, by cell or by convention
-group. What it could do but is never asked leaves no trace in a log, and none in an ecology either.
+An organelle's behaviour is where it earns: its verified answers of some generations, by cell or by
+convention group. What it could do but is never asked leaves no trace in a log, and none in an
+ecology either.
 """
 
 from __future__ import annotations
@@ -13,20 +15,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.analysis.phylogeny import Taxon, phylogeny
+from symbiont_ecology.analysis.phylogeny import Taxon, taxa_of
 from symbiont_ecology.events import Acted, Event, GenerationEnded, Settled
 from symbiont_ecology.tasks import task_families
 from symbiont_ecology.types import OrganelleId
 
 MAJORITY = 0.5
-"""Part of its verified answers from which an organelle is a specialist, and of what it was asked there."""
+"""Part of its verified answers from which an organelle is a specialist, and of what it was asked
+there."""
 
 
 @dataclass(frozen=True)
 class Work:
     """What one organelle did in one cell in one generation, in rollouts."""
 
-    who: OrganelleId
+    organelle_id: OrganelleId
     cell: str
     asked: int
     right: int
@@ -46,11 +49,12 @@ class History:
         return len(self.alive)
 
     def earned(self, start: int, stop: int) -> dict[OrganelleId, Counter[str]]:
-        """Verified answers of the generations from ``start`` to before ``stop``, by organelle and cell."""
+        """Verified answers of the generations from ``start`` to before ``stop``, by organelle and
+        cell."""
         found: dict[OrganelleId, Counter[str]] = defaultdict(Counter)
         for works in self.work[max(start, 0) : stop]:
             for one in works:
-                found[one.who][one.cell] += one.right
+                found[one.organelle_id][one.cell] += one.right
         return found
 
     def served(self, demand: int) -> np.ndarray:
@@ -60,9 +64,9 @@ class History:
         """
         return np.array([sum(one.right for one in works) / demand for works in self.work])
 
-    def line(self, who: OrganelleId) -> set[OrganelleId]:
+    def line(self, organelle_id: OrganelleId) -> set[OrganelleId]:
         """An organelle and all that descend from it."""
-        found = {who}
+        found = {organelle_id}
         for one, taxon in self.taxa.items():  # in the order of birth
             if found.intersection(taxon.ancestors):
                 found.add(one)
@@ -82,7 +86,7 @@ def read_history(events: Iterable[Event]) -> History:
             alive[event.generation].add(event.id)
     ends = (event.generation for event in kept if isinstance(event, Settled | GenerationEnded))
     lived = range(max(ends, default=-1) + 1)
-    return History(phylogeny(kept), [work[g] for g in lived], [frozenset(alive[g]) for g in lived])
+    return History(taxa_of(kept), [work[g] for g in lived], [frozenset(alive[g]) for g in lived])
 
 
 def group_of(cell: str) -> str:
@@ -94,63 +98,76 @@ def group_of(cell: str) -> str:
 def by_group(earned: Mapping[OrganelleId, Counter[str]]) -> dict[OrganelleId, Counter[str]]:
     """The same by convention group instead of by cell."""
     found: dict[OrganelleId, Counter[str]] = defaultdict(Counter)
-    for who, cells in earned.items():
+    for organelle_id, cells in earned.items():
         for cell, count in cells.items():
-            found[who][group_of(cell)] += count
+            found[organelle_id][group_of(cell)] += count
     return found
 
 
-def specialists(history: History, stop: int, window: int, least: int = 10) -> dict[OrganelleId, str]:
+def specialists(
+    history: History, stop: int, window: int, least: int = 10
+) -> dict[OrganelleId, str]:
     """The group of everyone who was a specialist in the ``window`` generations before ``stop``.
 
-    That is whoever was alive in the last of them, gave at least ``least`` verified answers, most of them in
-    one convention group, and was right there more often than not.
+    That is whoever was alive in the last of them, gave at least ``least`` verified answers, most of
+    them in one convention group, and was right there more often than not.
     """
     start = max(stop - window, 0)
     asked: Counter[tuple[OrganelleId, str]] = Counter()
     for works in history.work[start:stop]:
         for one in works:
-            asked[one.who, group_of(one.cell)] += one.asked
+            asked[one.organelle_id, group_of(one.cell)] += one.asked
     found = {}
-    for who, groups in by_group(history.earned(start, stop)).items():
+    for organelle_id, groups in by_group(history.earned(start, stop)).items():
         (group, right), total = groups.most_common(1)[0], groups.total()
-        is_sure = right > MAJORITY * total >= MAJORITY * least and right > MAJORITY * asked[who, group]
-        if is_sure and who in history.alive[stop - 1]:
-            found[who] = group
+        is_sure = (
+            right > MAJORITY * total >= MAJORITY * least
+            and right > MAJORITY * asked[organelle_id, group]
+        )
+        if is_sure and organelle_id in history.alive[stop - 1]:
+            found[organelle_id] = group
     return found
 
 
 @dataclass(frozen=True)
-class Inheritance:
-    """How often a child earns most in the group in which its first parent does, among those who earned."""
+class TraitInheritance:
+    """How often a child earns most in the group in which its first parent does, among those who
+    earned."""
 
     children: int
     same: float  # part of them
     chance: float  # the same if parents were drawn at random
 
 
-def inheritance(history: History, least: int = 10) -> Inheritance:
+def inheritance(history: History, least: int = 10) -> TraitInheritance:
     """Whether trades run in families, from whole lives with at least ``least`` verified answers."""
     groups = by_group(history.earned(0, history.generations))
-    trade = {who: of.most_common(1)[0][0] for who, of in groups.items() if of.total() >= least}
+    trade = {
+        organelle_id: of.most_common(1)[0][0]
+        for organelle_id, of in groups.items()
+        if of.total() >= least
+    }
     pairs = [
-        (trade[who], trade[taxon.ancestors[0]])
-        for who, taxon in history.taxa.items()
-        if who in trade and taxon.ancestors and taxon.ancestors[0] in trade
+        (trade[organelle_id], trade[taxon.ancestors[0]])
+        for organelle_id, taxon in history.taxa.items()
+        if organelle_id in trade and taxon.ancestors and taxon.ancestors[0] in trade
     ]
     if not pairs:
-        return Inheritance(0, math.nan, math.nan)
+        return TraitInheritance(0, math.nan, math.nan)
     own, parents = (Counter(side) for side in zip(*pairs, strict=True))
     chance = sum(own[group] * parents[group] for group in own) / len(pairs) ** 2
-    return Inheritance(len(pairs), sum(one == other for one, other in pairs) / len(pairs), chance)
+    return TraitInheritance(
+        len(pairs), sum(one == other for one, other in pairs) / len(pairs), chance
+    )
 
 
 def effective_specialists(earned: Mapping[OrganelleId, Counter[str]]) -> float:
-    """How many different trades there are: 1 if all do the same, k if k groups of organelles share nothing.
+    """How many different trades there are: 1 if all do the same, k if k groups of organelles share
+    nothing.
 
-    The exponential of the mutual information between who answered and what was answered (division of labour,
-    Gorelick et al. 2004; as an effective number, Jost 2007), with its bias in small samples taken off (Miller
-    1955). NaN where nobody earned anything.
+    The exponential of the mutual information between who answered and what was answered (division
+    of labour, Gorelick et al. 2004; as an effective number, Jost 2007), with its bias in small
+    samples taken off (Miller 1955). NaN where nobody earned anything.
     """
     names = sorted({name for counts in earned.values() for name in counts})
     table = np.array([[counts[name] for name in names] for counts in earned.values()], dtype=float)
@@ -188,17 +205,20 @@ def recovery(
 ) -> Recovery:
     """How far a curve falls at generation ``shock``, and how long it takes to come back.
 
-    Resistance and return time (Pimm 1984), of a stated thing to a stated shock (Carpenter et al. 2001).
+    Resistance and return time (Pimm 1984), of a stated thing to a stated shock (Carpenter et al.
+    2001).
 
-    It is back at the first generation that begins a ``window`` whose mean is at least ``1 − tolerance`` times
-    that of the window before the shock.
+    It is back at the first generation that begins a ``window`` whose mean is at least
+    ``1 − tolerance`` times that of the window before the shock.
 
     Raises:
         ValueError: there is no whole window on both sides of the shock.
     """
     values = np.asarray(curve, dtype=float)
     if not window <= shock <= len(values) - window:
-        raise ValueError(f"expected {window} generations on both sides of {shock}, got {len(values)} in all")
+        raise ValueError(
+            f"expected {window} generations on both sides of {shock}, got {len(values)} in all"
+        )
     before = float(values[shock - window : shock].mean())
     means = np.lib.stride_tricks.sliding_window_view(values[shock:], window).mean(axis=1)
     back = np.flatnonzero(means >= (1 - tolerance) * before)

@@ -1,9 +1,10 @@
-"""Change, novelty and diversity of what persists (MODES, Dolson et al. 2019), generation by generation.
+"""Change, novelty and diversity of what persists (MODES, Dolson et al. 2019), generation by
+generation.
 
-Most newcomers are noise that selection has not judged yet. So only those count whose line is still there an
-``interval`` later: themselves, or someone who descends from them. What they are is where they earned: the set
-of cells that each brought a tenth or more of their verified answers. The world bounds how many such sets
-there are, and so novelty in the long run.
+Most newcomers are noise that selection has not judged yet. So only those count whose line is still
+there an ``interval`` later: themselves, or someone who descends from them. What they are is where
+they earned: the set of cells that each brought a tenth or more of their verified answers. The world
+bounds how many such sets there are, and so novelty in the long run.
 """
 
 from __future__ import annotations
@@ -47,7 +48,11 @@ def potentials(history: History, interval: int) -> list[Potential]:
     for now in range(interval, history.generations - interval + 1, interval):
         lines = _forebears(history.alive[now + interval - 1], history.taxa) & history.alive[now - 1]
         earned = history.earned(now - interval, now)
-        kinds = Counter(kind for who in sorted(lines) if (kind := _kind(earned.get(who, Counter()))))
+        kinds = Counter(
+            kind
+            for organelle_id in sorted(lines)
+            if (kind := _kind(earned.get(organelle_id, Counter())))
+        )
         there = set(kinds)
         shares = [count / kinds.total() for count in kinds.values()]
         diversity = sum(-share * math.log(share) for share in shares)
@@ -58,16 +63,20 @@ def potentials(history: History, interval: int) -> list[Potential]:
 
 
 def _kind(cells: Counter[str]) -> frozenset[str]:
-    return frozenset(cell for cell, count in cells.items() if count and count >= PART * cells.total())
+    return frozenset(
+        cell for cell, count in cells.items() if count and count >= PART * cells.total()
+    )
 
 
-def _forebears(living: frozenset[OrganelleId], taxa: Mapping[OrganelleId, Taxon]) -> set[OrganelleId]:
+def _forebears(
+    living: frozenset[OrganelleId], taxa: Mapping[OrganelleId, Taxon]
+) -> set[OrganelleId]:
     """The living and everyone whom they descend from."""
     found: set[OrganelleId] = set()
     left = list(living)
     while left:
-        who = left.pop()
-        if who not in found:
-            found.add(who)
-            left += taxa[who].ancestors
+        organelle_id = left.pop()
+        if organelle_id not in found:
+            found.add(organelle_id)
+            left += taxa[organelle_id].ancestors
     return found

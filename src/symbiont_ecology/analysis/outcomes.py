@@ -1,7 +1,8 @@
 """The outcomes of a suite as arrays: who was right, by arm, budget, shift, seed and question.
 
-An outcome is what one run left (``evaluation.jobs``). Verdicts are texts of 0 and 1 by shift and cell, in the
-same order of questions for every arm and seed, so that arms are compared question by question.
+An outcome is what one run left (``experiments.jobs``). Verdicts are texts of 0 and 1 by shift and
+cell, in the same order of questions for every arm and seed, so that arms are compared question by
+question.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ import numpy as np
 
 from symbiont_ecology.errors import DataError
 
-HOST = "host"
+BARE_HOST = "host"
 NO_SEED = (-1,)
 """The seeds of the bare host, which has none."""
 
 
 @dataclass(frozen=True)
 class Verdicts:
-    """1.0 for right and 0.0 for wrong, ``(seeds, questions)``; the cell of each question; the seeds."""
+    """1.0 for right and 0.0 for wrong, ``(seeds, questions)``; the cell of each question; the
+    seeds."""
 
     values: np.ndarray
     cells: tuple[str, ...]
@@ -36,26 +38,35 @@ class Verdicts:
     def by_cell(self) -> np.ndarray:
         """The share that is right in every cell, ``(cells, seeds)``."""
         names = np.array(self.cells)
-        return np.array([self.values[:, names == cell].mean(axis=1) for cell in dict.fromkeys(self.cells)])
+        return np.array(
+            [self.values[:, names == cell].mean(axis=1) for cell in dict.fromkeys(self.cells)]
+        )
 
     def by_seed(self) -> list[float]:
         """Mean over cells of the share that is right, for each seed."""
         return [float(value) for value in np.mean(self.by_cell(), axis=0)]
 
     def minus(self, other: Verdicts) -> Verdicts:
-        """The differences on the same questions and the seeds that both have; the host's stand for all.
+        """The differences on the same questions and the seeds that both have; the host's stand for
+        all.
 
         Raises:
             DataError: they did not answer the same questions, or have no seed in common.
         """
         if self.cells != other.cells:
-            raise DataError("expected two arms that answered the same questions: make the suite anew")
+            raise DataError(
+                "expected two arms that answered the same questions: make the suite anew"
+            )
         if other.seeds == NO_SEED:
             return Verdicts(self.values - other.values, self.cells, self.seeds)
         shared = tuple(seed for seed in self.seeds if seed in other.seeds)
         if not shared:
-            raise DataError("expected arms with seeds in common, got none: their runs cannot be paired")
-        mine, theirs = (one.values[[one.seeds.index(seed) for seed in shared]] for one in (self, other))
+            raise DataError(
+                "expected arms with seeds in common, got none: their runs cannot be paired"
+            )
+        mine, theirs = (
+            one.values[[one.seeds.index(seed) for seed in shared]] for one in (self, other)
+        )
         return Verdicts(mine - theirs, self.cells, shared)
 
     def only(self, cells: Iterable[str]) -> Verdicts:
@@ -65,7 +76,9 @@ class Verdicts:
     def where(self, chosen: np.ndarray) -> Verdicts:
         """The questions that a mask chooses."""
         kept = np.flatnonzero(chosen)
-        return Verdicts(self.values[:, kept], tuple(self.cells[index] for index in kept), self.seeds)
+        return Verdicts(
+            self.values[:, kept], tuple(self.cells[index] for index in kept), self.seeds
+        )
 
 
 @dataclass(frozen=True)
@@ -109,7 +122,9 @@ class Outcomes:
 
     def flips(self, arm: str) -> list[Mapping[str, Any]]:
         """The runs of an arm through the flip, by seed."""
-        return [row for row in self.rows if row["kind"] == "flip" and row["arm"] == self.runs_of(arm)]
+        return [
+            row for row in self.rows if row["kind"] == "flip" and row["arm"] == self.runs_of(arm)
+        ]
 
     @cached_property
     def host(self) -> Mapping[str, Any]:
@@ -119,29 +134,33 @@ class Outcomes:
             DataError: it was not asked.
         """
         for row in self.rows:
-            if row["kind"] == HOST:
+            if row["kind"] == BARE_HOST:
                 return row
         raise DataError("the outcomes hold no answers of the bare host: run the suite to its end")
 
     @cached_property
     def could(self) -> np.ndarray:
         """Which questions of the shift ``retention`` the bare host answers, ``(questions,)``."""
-        found = self.verdicts(HOST, 0, "retention")
+        found = self.verdicts(BARE_HOST, 0, "retention")
         return np.zeros(0, dtype=bool) if found is None else found.values[0] > 0
 
-    def verdicts(self, arm: str, budget: float, shift: str, routing: str | None = None) -> Verdicts | None:
-        """An arm's verdicts; None where it was not asked. The host is one seed, whatever the budget."""
-        if arm == HOST:
-            found = _verdicts([self.host], shift, HOST)
+    def verdicts(
+        self, arm: str, budget: float, shift: str, routing: str | None = None
+    ) -> Verdicts | None:
+        """An arm's verdicts; None where it was not asked. The host is one seed, whatever the
+        budget."""
+        if arm == BARE_HOST:
+            found = _verdicts([self.host], shift, BARE_HOST)
             return None if found is None else Verdicts(found.values, found.cells, NO_SEED)
         return _verdicts(self.main(arm, budget), shift, routing or self.routing(arm))
 
     def cells(self, kind: str) -> list[str]:
-        """In-distribution cells of a kind: ``elicitation`` (the host can, when told) or ``capability``.
+        """In-distribution cells of a kind: ``elicitation`` (the host can, when told) or
+        ``capability``.
 
         None where nothing can be told: tasks from a data file have no convention.
         """
-        ceiling = self.host["systems"][HOST]["bits"].get("ceiling", {})
+        ceiling = self.host["systems"][BARE_HOST]["bits"].get("ceiling", {})
         share = {cell: bits.count("1") / len(bits) for cell, bits in ceiling.items()}
         is_high = {cell: value >= self.protocol["elicitation"] for cell, value in share.items()}
         return [cell for cell, high in is_high.items() if high == (kind == "elicitation")]

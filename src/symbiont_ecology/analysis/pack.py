@@ -1,10 +1,11 @@
 """A paper pack: outcomes in, and out comes everything that is claimed of them.
 
-    protocol.json  outcomes.jsonl.gz  tuned.json      what the suite left: enough to make the rest again
-    summary.json  README.md  excerpt.md  *.png        numbers, tables, what other pages quote, figures
-    manifest.json                                     hashes of all of them, and of the protocol
+    protocol.json outcomes.jsonl.gz tuned.json what the suite left: enough to make the rest again
+    summary.json README.md excerpt.md *.png numbers, tables, what other pages quote, figures
+    manifest.json hashes of all of them, and of the protocol
 
-The same outcomes give the same files, byte for byte (with the same versions of numpy, scipy and matplotlib).
+The same outcomes give the same files, byte for byte (with the same versions of numpy, scipy and
+matplotlib).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from symbiont_ecology.analysis.comparison import summarise
 from symbiont_ecology.analysis.figures import draw_all
 from symbiont_ecology.analysis.outcomes import Outcomes
-from symbiont_ecology.analysis.page import excerpt, render
+from symbiont_ecology.analysis.page import excerpt, render_pack
 from symbiont_ecology.errors import DataError
 
 PROTOCOL, OUTCOMES, TUNED = "protocol.json", "outcomes.jsonl.gz", "tuned.json"
@@ -32,7 +33,10 @@ LARGEST = 5_000_000
 
 
 def write_pack(
-    folder: Path, protocol: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], tuned: Mapping[str, Any]
+    folder: Path,
+    protocol: Mapping[str, Any],
+    rows: Iterable[Mapping[str, Any]],
+    tuned: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Writes a pack from a suite's outcomes and returns its summary.
 
@@ -68,9 +72,11 @@ def rebuild(folder: Path) -> dict[str, Any]:
     summary = summarise(outcomes)
     _write(folder / SUMMARY, summary)
     figures = draw_all(outcomes, summary, folder)
-    (folder / PAGE).write_text(render(outcomes, summary, tuned, figures), encoding="utf-8")
+    (folder / PAGE).write_text(render_pack(outcomes, summary, tuned, figures), encoding="utf-8")
     (folder / EXCERPT).write_text(excerpt(outcomes, summary), encoding="utf-8")
-    files = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
+    files = sorted(
+        path.name for path in folder.iterdir() if path.is_file() and path.name != MANIFEST
+    )
     hashes = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files}
     digest = outcomes.rows[0]["protocol"] if outcomes.rows else None
     _write(folder / MANIFEST, {"protocol": digest, "files": hashes})
@@ -102,7 +108,9 @@ def _check_inputs(folder: Path) -> None:
         hashes = dict(json.loads(path.read_text(encoding="utf-8"))["files"])
         for name in (PROTOCOL, OUTCOMES, TUNED):
             if hashlib.sha256((folder / name).read_bytes()).hexdigest() != hashes.get(name):
-                raise DataError(f"{folder / name} is not the file that {MANIFEST} names: bring it back")
+                raise DataError(
+                    f"{folder / name} is not the file that {MANIFEST} names: bring it back"
+                )
     except (OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, DataError):
             raise
@@ -120,7 +128,9 @@ def write_index(folder: Path) -> None:
         manifest = json.loads((path.parent / MANIFEST).read_text(encoding="utf-8"))
         name, seeds = path.parent.name, max(summary["seeds"].values(), default=0)
         question = summary["protocol"]["question"]
-        lines.append(f"| [{name}]({name}/README.md) | {question} | {seeds} | `{manifest['protocol']}` |")
+        lines.append(
+            f"| [{name}]({name}/README.md) | {question} | {seeds} | `{manifest['protocol']}` |"
+        )
     page.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

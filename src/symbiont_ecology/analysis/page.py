@@ -1,4 +1,5 @@
-"""The page of a paper pack: tables of the summary, in Markdown. No number comes from anywhere else."""
+"""The page of a paper pack: tables of the summary, in Markdown. No number comes from anywhere
+else."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from symbiont_ecology.analysis.comparison import SEEDS_NEEDED
-from symbiont_ecology.analysis.outcomes import HOST, Outcomes
+from symbiont_ecology.analysis.outcomes import BARE_HOST, Outcomes
 
 FIGURES = {
     "roi.png": "Return on energy through training",
@@ -18,7 +19,7 @@ FIGURES = {
 }
 
 
-def render(
+def render_pack(
     outcomes: Outcomes, summary: Mapping[str, Any], tuned: Mapping[str, Any], figures: Sequence[str]
 ) -> str:
     """The whole page."""
@@ -58,13 +59,16 @@ def render(
 
 
 def excerpt(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
-    """One table for other pages: percent right by budget in distribution, and by shift at the largest one."""
+    """One table for other pages: percent right by budget in distribution, and by shift at the
+    largest one."""
     first, *others = outcomes.shifts
     largest = f"{outcomes.budgets[-1]:g}"
-    columns = [(f"{budget:g}", first) for budget in outcomes.budgets] + [(largest, view) for view in others]
+    columns = [(f"{budget:g}", first) for budget in outcomes.budgets] + [
+        (largest, view) for view in others
+    ]
     flips = summary["flip"]["arms"]
     rows = []
-    for arm in (HOST, *outcomes.arms):
+    for arm in (BARE_HOST, *outcomes.arms):
         cells = [summary["accuracy"][budget].get(view, {}).get(arm) for budget, view in columns]
         row = [arm, *("–" if one is None else f"{100 * one['estimate']:.0f}" for one in cells)]
         if flips:
@@ -77,7 +81,9 @@ def excerpt(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
 def _reading(outcomes: Outcomes, summary: Mapping[str, Any]) -> str:
     seeds, cells = sorted(set(summary["seeds"].values())), summary["cells"]
     count = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else seeds[0]
-    budgets = ", ".join(_flops(budget * outcomes.protocol["unit_flops"]) for budget in outcomes.budgets)
+    budgets = ", ".join(
+        _flops(budget * outcomes.protocol["unit_flops"]) for budget in outcomes.budgets
+    )
     return (
         f"{len(outcomes.arms)} arms, {count} seeds each, budgets of {budgets} useful training FLOPs. "
         f"Percent right on holdout questions, {outcomes.protocol['per_cell']} different ones per cell and "
@@ -167,8 +173,14 @@ def _accuracies(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]
     for budget, views in summary["accuracy"].items():
         if not views:
             continue
-        arms = [arm for arm in (HOST, *outcomes.arms) if any(arm in found for found in views.values())]
-        rows = [[view, *(_percent(found.get(arm)) for arm in arms)] for view, found in views.items()]
+        arms = [
+            arm
+            for arm in (BARE_HOST, *outcomes.arms)
+            if any(arm in found for found in views.values())
+        ]
+        rows = [
+            [view, *(_percent(found.get(arm)) for arm in arms)] for view, found in views.items()
+        ]
         yield f"At {_budget(outcomes, budget)}:\n\n" + table(["", *arms], rows)
 
 
@@ -179,7 +191,9 @@ def _second(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _differences(outcomes: Outcomes, summary: Mapping[str, Any], part: str) -> Iterator[str]:
-    needed = ", ".join(f"{view} {count}" for view, count in SEEDS_NEEDED.items() if view in outcomes.shifts)
+    needed = ", ".join(
+        f"{view} {count}" for view, count in SEEDS_NEEDED.items() if view in outcomes.shifts
+    )
     yield (
         "In points. Bold is what is claimed: q below the level"
         + (f", with at least so many seeds: {needed}" if needed else "")
@@ -188,7 +202,11 @@ def _differences(outcomes: Outcomes, summary: Mapping[str, Any], part: str) -> I
         "the table's arms."
     )
     for budget, views in summary[part].items():
-        arms = [arm for arm in (HOST, *outcomes.arms) if any(arm in found for found in views.values())]
+        arms = [
+            arm
+            for arm in (BARE_HOST, *outcomes.arms)
+            if any(arm in found for found in views.values())
+        ]
         if not arms:
             continue
         rows = []
@@ -203,7 +221,9 @@ def _peer(summary: Mapping[str, Any]) -> str:
     peer = summary["peer"]
     if not peer:
         return "No arm of that name."
-    shares = ", ".join(f"{budget} ×: {100 * share:.0f} %" for budget, share in peer["share_of_best"].items())
+    shares = ", ".join(
+        f"{budget} ×: {100 * share:.0f} %" for budget, share in peer["share_of_best"].items()
+    )
     return (
         f"Told which convention is wanted, the bare host is right on {100 * peer['ceiling']:.1f} % (mean "
         f"over the in-distribution cells); SFT at {peer['largest']} × is "
@@ -229,7 +249,13 @@ def _retention(outcomes: Outcomes, summary: Mapping[str, Any]) -> Iterator[str]:
             continue
         skill, kept = (100 * sum(point[axis] for point in points) / len(points) for axis in (0, 1))
         rows.append(
-            [arm, f"{skill:.1f}", f"{kept:.1f}", f"{one['mean']:.3f}", _scaled(against.get(arm), 1, 3)]
+            [
+                arm,
+                f"{skill:.1f}",
+                f"{kept:.1f}",
+                f"{one['mean']:.3f}",
+                _scaled(against.get(arm), 1, 3),
+            ]
         )
     main = summary["protocol"]["main"]
     yield table(["arm", "skill", "retention", "hypervolume", f"{main} minus this"], rows)
@@ -255,10 +281,18 @@ def _routing(summary: Mapping[str, Any]) -> Iterator[str]:
             )
             flops = one["flops"]
             saved = (
-                f"{100 * (1 - flops[names[0]] / flops['committed']):+.1f} %" if "committed" in flops else "–"
+                f"{100 * (1 - flops[names[0]] / flops['committed']):+.1f} %"
+                if "committed" in flops
+                else "–"
             )
             rows.append([shift, *cells, f"{100 * one['abstained']:.0f} %", saved, gaps])
-        head = ["", *names, "left to the host", "FLOPs that it saves", f"{names[0]} minus …, points"]
+        head = [
+            "",
+            *names,
+            "left to the host",
+            "FLOPs that it saves",
+            f"{names[0]} minus …, points",
+        ]
         yield f"**{arm}**:\n\n{table(head, rows)}"
 
 
@@ -298,7 +332,10 @@ def _tuning(outcomes: Outcomes, tuned: Mapping[str, Any]) -> str:
             cells = [arm, ", ".join(word.removeprefix("strategy.") for word in words)]
             for budget in outcomes.budgets:
                 values = sweep.get((arm, budget, option), [])
-                shown = " / ".join(f"{100 * fmean(some):.1f}" for some in zip(*values, strict=True)) or "–"
+                shown = (
+                    " / ".join(f"{100 * fmean(some):.1f}" for some in zip(*values, strict=True))
+                    or "–"
+                )
                 is_chosen = tuned["chosen"][arm][f"{budget:g}"] == option
                 cells.append(f"**{shown}**" if is_chosen else shown)
             rows.append(cells)
@@ -317,9 +354,12 @@ def _tuning(outcomes: Outcomes, tuned: Mapping[str, Any]) -> str:
 
 
 def made_with(digest: str, summary: Mapping[str, Any]) -> str:
-    """The protocol's hash, and which code, host and packages the outcomes in a summary come from."""
+    """The protocol's hash, and which code, host and packages the outcomes in a summary come
+    from."""
     versions = summary["host"]["versions"]
-    packages = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "source")
+    packages = ", ".join(
+        f"{name} {version}" for name, version in versions.items() if name != "source"
+    )
     sources = ", ".join(summary["sources"])
     return f"Protocol `{digest}`, code `{sources}`, host `{summary['host']['fingerprint']}`, {packages}."
 

@@ -1,8 +1,10 @@
-"""Who descends from whom, and a file of it in the artificial-life data standard (Lalejini et al. 2019).
+"""Who descends from whom, and a file of it in the artificial-life data standard (Lalejini et al.
+2019).
 
-One line per organelle that ever lived: ``id``, ``ancestor_list`` (a merge has several ancestors, a founder
-``[NONE]``), ``origin_time`` and ``destruction_time`` in generations (``inf`` for the living), and beyond the
-standard the operator that made its weights, what it died of, and their reference.
+One line per organelle that ever lived: ``id``, ``ancestor_list`` (a merge has several ancestors, a
+founder ``[NONE]``), ``origin_time`` and ``destruction_time`` in generations (``inf`` for the
+living), and beyond the standard the operator that made its weights, what it died of, and their
+reference.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class Taxon:
     cause: str = ""
 
 
-def phylogeny(events: Iterable[Event]) -> dict[OrganelleId, Taxon]:
+def taxa_of(events: Iterable[Event]) -> dict[OrganelleId, Taxon]:
     """Everyone who ever lived, in the order of birth.
 
     Ancestors are the parents. Who was refounded has none that live, and descends from whoever had
@@ -44,7 +46,9 @@ def phylogeny(events: Iterable[Event]) -> dict[OrganelleId, Taxon]:
         if isinstance(event, Born):
             holder = holders.setdefault(event.weights, event.id)
             ancestors = event.parents or ((holder,) if holder != event.id else ())
-            taxa[event.id] = Taxon(event.id, ancestors, event.generation, event.operator, event.weights)
+            taxa[event.id] = Taxon(
+                event.id, ancestors, event.generation, event.operator, event.weights
+            )
         elif isinstance(event, Learned | Resized):
             holders.setdefault(event.weights, event.id)
         elif isinstance(event, Retired):
@@ -52,8 +56,11 @@ def phylogeny(events: Iterable[Event]) -> dict[OrganelleId, Taxon]:
     return taxa
 
 
-def write_phylogeny(taxa: Mapping[OrganelleId, Taxon], path: Path, *, is_tree: bool = False) -> None:
-    """Writes one CSV line per organelle. Ids are those of the run without their letter: 7 is ``o7``.
+def write_phylogeny(
+    taxa: Mapping[OrganelleId, Taxon], path: Path, *, is_tree: bool = False
+) -> None:
+    """Writes one CSV line per organelle. Ids are those of the run without their letter: 7 is
+    ``o7``.
 
     With ``is_tree`` a merge has its first parent alone for an ancestor: readers of trees, such as
     phylotrackpy 0.2, refuse several.
@@ -72,10 +79,10 @@ def write_phylogeny(taxa: Mapping[OrganelleId, Taxon], path: Path, *, is_tree: b
 
 def _row(taxon: Taxon, is_tree: bool) -> tuple[str, ...]:
     ancestors = taxon.ancestors[:1] if is_tree else taxon.ancestors
-    listed = ",".join(_number(who) for who in ancestors) or "NONE"
+    listed = ",".join(_number(organelle_id) for organelle_id in ancestors) or "NONE"
     times = str(taxon.born), "inf" if taxon.died is None else str(taxon.died)
     return _number(taxon.id), f"[{listed}]", *times, taxon.operator, taxon.cause, taxon.weights
 
 
-def _number(who: OrganelleId) -> str:
-    return who.removeprefix("o")
+def _number(organelle_id: OrganelleId) -> str:
+    return organelle_id.removeprefix("o")

@@ -1,4 +1,5 @@
-"""A comparison on the terminal: what the arms did, how often they were right, and how they differ."""
+"""A comparison on the terminal: what the arms did, how often they were right, and how they
+differ."""
 
 from __future__ import annotations
 
@@ -8,10 +9,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from symbiont_ecology.analysis.outcomes import HOST, Outcomes
+from symbiont_ecology.analysis.outcomes import BARE_HOST, Outcomes
 
 
-def tell_comparison(outcomes: Outcomes, summary: Mapping[str, Any], console: Console | None = None) -> None:
+def tell_comparison(
+    outcomes: Outcomes, summary: Mapping[str, Any], console: Console | None = None
+) -> None:
     """Two tables, of the largest budget."""
     console, largest = console or Console(), f"{outcomes.budgets[-1]:g}"
     did = _table("", "runs", "train FLOPs", "rollouts", "ROI", "births", "deaths", "coverage")
@@ -28,7 +31,7 @@ def tell_comparison(outcomes: Outcomes, summary: Mapping[str, Any], console: Con
             *counts,
         )
     console.print(did)
-    arms = [HOST, *outcomes.arms]
+    arms = [BARE_HOST, *outcomes.arms]
     right = _table("right, %", *arms)
     for view, found in summary["accuracy"][largest].items():
         right.add_row(view, *(_interval(found.get(arm)) for arm in arms))

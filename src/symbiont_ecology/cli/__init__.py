@@ -1,8 +1,9 @@
 """The command line, one function per command: ``symbiont --help``.
 
-What a command needs it imports when it is called, so that help answers before torch could be loaded. Data
-goes to stdout, everything else to stderr where the two could mix. Exit codes: 0 fine, 1 a run failed,
-2 usage or config, 3 a missing package, 4 a calibration that is sick, 130 interrupted.
+What a command needs it imports when it is called, so that help answers before torch could be
+loaded. Data goes to stdout, everything else to stderr where the two could mix. Exit codes: 0 fine,
+1 a run failed, 2 usage or config, 3 a missing package, 4 a calibration that is sick, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ import typer
 from symbiont_ecology.cli.ablate import ablate
 from symbiont_ecology.cli.bench import bench
 from symbiont_ecology.cli.calibrate import calibrate
+from symbiont_ecology.cli.compare import compare, pack, suite
 from symbiont_ecology.cli.data import data
 from symbiont_ecology.cli.demo import demo
+from symbiont_ecology.cli.deploy import export, infer, phylogeny
 from symbiont_ecology.cli.doctor import doctor
+from symbiont_ecology.cli.evaluate import evaluate
 from symbiont_ecology.cli.explain import explain, list_names
-from symbiont_ecology.cli.finetune import sft
-from symbiont_ecology.cli.live import INTERRUPTED, resume, run
-from symbiont_ecology.cli.measure import evaluate
-from symbiont_ecology.cli.study import compare, pack, suite
+from symbiont_ecology.cli.run import INTERRUPTED, resume, run
+from symbiont_ecology.cli.sft import sft
 from symbiont_ecology.cli.transfer import transfer
-from symbiont_ecology.cli.use import export, infer, phylogeny
 from symbiont_ecology.errors import EcologyError
 
 app = typer.Typer(

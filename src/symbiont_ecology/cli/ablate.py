@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from symbiont_ecology.cli.measure import prepare, write_json
-from symbiont_ecology.cli.study import DryRun, tell_plan, usual_workers, work_through
+from symbiont_ecology.cli.compare import DryRun, tell_suite_plan, usual_workers, work_through
+from symbiont_ecology.cli.evaluate import prepare, write_json
 from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:
-    from symbiont_ecology.evaluation.ablation import Ablation
+    from symbiont_ecology.experiments.ablation import Ablation
 
 
 def ablate(
@@ -27,26 +27,38 @@ def ablate(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the runs; one that exists goes on.", show_default="artifacts/<name>"),
+        typer.Option(
+            help="Folder of the runs; one that exists goes on.", show_default="artifacts/<name>"
+        ),
     ] = None,
     page: Annotated[
         Path | None,
-        typer.Option(help="The page; its numbers go into results/ beside it.", show_default="docs/<name>.md"),
+        typer.Option(
+            help="The page; its numbers go into results/ beside it.", show_default="docs/<name>.md"
+        ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs at a time.", show_default="one per core, or per GPU")
+        int | None,
+        typer.Option(min=1, help="Runs at a time.", show_default="one per core, or per GPU"),
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Measure what each mechanism adds to an ecology. Ctrl-C is safe, the same command goes on."""
-    from symbiont_ecology.analysis.ablation import readings, render, results_file, results_of
+    from symbiont_ecology.analysis.ablation import (
+        readings,
+        render_ablation,
+        results_file,
+        results_of,
+    )
     from symbiont_ecology.analysis.outcomes import Outcomes
     from symbiont_ecology.config import config_folder
-    from symbiont_ecology.evaluation.ablation import check_ablation, load_ablation
-    from symbiont_ecology.evaluation.suite import claim, outcomes
+    from symbiont_ecology.experiments.ablation import check_ablation, load_ablation
+    from symbiont_ecology.experiments.suite import claim_folder, outcomes
     from symbiont_ecology.files import write_whole
 
-    files, changes = ([word for word in words or [] if ("=" in word) == is_change] for is_change in (0, 1))
+    files, changes = (
+        [word for word in words or [] if ("=" in word) == is_change] for is_change in (0, 1)
+    )
     if len(files) > 1:
         raise ConfigError(f"ablate: expected one file at most, got {' '.join(files)}")
     ablation = load_ablation(
@@ -59,8 +71,8 @@ def ablate(
     if not dry_run:
         for file in (target, results_file(target)):
             prepare(file)
-        claim(plan, folder)
-    tell_plan(plan, folder, count, sys.stdout)
+        claim_folder(plan, folder)
+    tell_suite_plan(plan, folder, count, sys.stdout)
     _tell_rows(ablation)
     if dry_run:
         print("the ablations are fine; nothing was done")
@@ -69,7 +81,7 @@ def ablate(
     found = Outcomes(plan.model_dump(mode="json"), list(outcomes(plan, folder)))
     results = results_of(found, [row.model_dump(mode="json") for row in ablation.rows])
     write_json(results_file(target), results)
-    write_whole(target, render(results))
+    write_whole(target, render_ablation(results))
     for mechanism, said in readings(results).items():
         print(f"{mechanism:15s} {said}")
     print(f"{target} is written")

@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from symbiont_ecology.cli.measure import prepare, write_json
+from symbiont_ecology.cli.evaluate import prepare, write_json
 from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from symbiont_ecology.host.pace import Pace
+    from symbiont_ecology.host.throughput import Throughput
 
 
 def bench(
     host: Annotated[
         str, typer.Argument(metavar="HOST", help="embedded, a folder, or a name on the hub.")
     ] = "embedded",
-    organelles: Annotated[str, typer.Option(help="Sizes of populations, with commas.")] = "1,4,16,64",
+    organelles: Annotated[
+        str, typer.Option(help="Sizes of populations, with commas.")
+    ] = "1,4,16,64",
     rows: Annotated[int, typer.Option(min=1, help="Prompts for every organelle.")] = 4,
     rank: Annotated[int, typer.Option(min=1, help="Rank of the adapters.")] = 8,
     prompt_tokens: Annotated[int, typer.Option(min=1, help="Length of prompts, about.")] = 48,
@@ -34,7 +36,8 @@ def bench(
         Path | None, typer.Option("--json", help="Write the figures there; - is stdout.")
     ] = None,
 ) -> None:
-    """Time populations in one batch, one by one, and the bare host. Nothing is kept but the figures."""
+    """Time populations in one batch, one by one, and the bare host. Nothing is kept but the
+    figures."""
     sizes = _sizes(organelles)
     to_stdout = str(json_file) == "-"
     if json_file is not None and not to_stdout:
@@ -46,11 +49,13 @@ def bench(
 
     from symbiont_ecology.host.kernel import HostKernel
     from symbiont_ecology.host.machine import describe
-    from symbiont_ecology.host.pace import Load, Pacer
+    from symbiont_ecology.host.throughput import ThroughputMeter, Workload
 
     torch.set_num_threads(threads)
-    kernel = HostKernel.from_pretrained(host, slots=max(sizes), rank=rank, device=device, dtype=dtype)
-    pacer = Pacer(kernel, Load(rows, prompt_tokens, new_tokens, rank))
+    kernel = HostKernel.from_pretrained(
+        host, slots=max(sizes), rank=rank, device=device, dtype=dtype
+    )
+    pacer = ThroughputMeter(kernel, Workload(rows, prompt_tokens, new_tokens, rank))
     console, found = Console(stderr=to_stdout), []
     # A turn costs about as much as it has organelles.
     with Progress(console=Console(stderr=True), transient=True) as progress:
@@ -85,11 +90,13 @@ def _sizes(written: str) -> list[int]:
     except ValueError:
         sizes = []
     if not sizes or min(sizes) < 1:
-        raise ConfigError(f"--organelles: expected numbers with commas, such as 1,16, got {written!r}")
+        raise ConfigError(
+            f"--organelles: expected numbers with commas, such as 1,16, got {written!r}"
+        )
     return sizes
 
 
-def _table(found: list[Pace], rows: int) -> Table:
+def _table(found: list[Throughput], rows: int) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")

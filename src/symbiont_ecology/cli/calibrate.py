@@ -1,4 +1,5 @@
-"""``calibrate``: a short run, a verdict on its health in words, then the rest of the run if it is well."""
+"""``calibrate``: a short run, a verdict on its health in words, then the rest of the run if it is
+well."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from symbiont_ecology.cli.live import (
+from symbiont_ecology.cli.evaluate import write_json
+from symbiont_ecology.cli.run import (
     Overrides,
     Quiet,
     check_final_holdout,
@@ -22,15 +24,14 @@ from symbiont_ecology.cli.live import (
     tell_next,
     typed,
 )
-from symbiont_ecology.cli.measure import write_json
 from symbiont_ecology.errors import ConfigError, SickError
 
 if TYPE_CHECKING:
     from symbiont_ecology.analysis.evidence import Design
     from symbiont_ecology.analysis.health import Health
     from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.engine.run import Finished, Watcher
-    from symbiont_ecology.engine.world import Host
+    from symbiont_ecology.engine.run import Finished, GenerationCallback
+    from symbiont_ecology.engine.runtime import Host
 
 HEALTH_FILE = "health.json"
 OURS = ("run.generations", "run.train_flops")
@@ -51,7 +52,8 @@ def calibrate(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Calibrate, then go on. Exit code 4 says that the run is sick; typed again, it goes on where it was."""
+    """Calibrate, then go on. Exit code 4 says that the run is sick; typed again, it goes on where
+    it was."""
     plan = _plan(config, overrides or (), generations, full, out)
     check_final_holdout(plan.config)
     if not quiet:
@@ -85,18 +87,24 @@ class _Plan:
 
         if not (self.folder / checkpoint.STATE_FILE).exists():
             return 0
-        return checkpoint.load(self.folder).generation
+        return checkpoint.load_state(self.folder).generation
 
 
-def _plan(name: str, overrides: Sequence[str], generations: int, full: int, out: Path | None) -> _Plan:
+def _plan(
+    name: str, overrides: Sequence[str], generations: int, full: int, out: Path | None
+) -> _Plan:
     from symbiont_ecology.config import load_config
     from symbiont_ecology.engine.build import check
 
     for override in overrides:
         if (key := override.partition("=")[0].strip()) in OURS:
-            raise ConfigError(f"{key}: calibrate counts generations, set them with --generations and --full")
+            raise ConfigError(
+                f"{key}: calibrate counts generations, set them with --generations and --full"
+            )
     if generations > full:
-        raise ConfigError(f"--generations: expected at most --full, which is {full}, got {generations}")
+        raise ConfigError(
+            f"--generations: expected at most --full, which is {full}, got {generations}"
+        )
     asked = load_config(name, overrides)
     check(asked)
     config = _ended(asked, full)
@@ -115,13 +123,16 @@ def _ended(config: RunConfig, generations: int) -> RunConfig:
 
 
 def _can_go_on(folder: Path, config: RunConfig) -> bool:
-    """Whether the folder is free, or holds this very run, however far it came and however often it saves."""
+    """Whether the folder is free, or holds this very run, however far it came and however often it
+    saves."""
     from symbiont_ecology.engine.run import CONFIG_FILE, read_config
 
     if not (folder / CONFIG_FILE).exists():
         return True
     there = read_config(folder)
-    loop = there.run.model_copy(update=config.run.model_dump(include={"generations", "checkpoint_every"}))
+    loop = there.run.model_copy(
+        update=config.run.model_dump(include={"generations", "checkpoint_every"})
+    )
     return there.model_copy(update={"run": loop}) == config
 
 
@@ -134,7 +145,8 @@ def _folder(name: str, config: RunConfig) -> Path:
 
 
 def _live(plan: _Plan, quiet: bool) -> Finished:
-    """The calibration, the verdict and the rest, on one host that is loaded when it is first needed."""
+    """The calibration, the verdict and the rest, on one host that is loaded when it is first
+    needed."""
     from symbiont_ecology.ecology import state as checkpoint
     from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.engine.run import Finished
@@ -155,19 +167,24 @@ def _live(plan: _Plan, quiet: bool) -> Finished:
         )
     if plan.lived < plan.full:
         return _live_until(plan.full, plan, quiet, host)
-    return Finished(checkpoint.load(plan.folder), True)
+    return Finished(checkpoint.load_state(plan.folder), True)
 
 
 def _live_until(generations: int, plan: _Plan, quiet: bool, host: Callable[[], Host]) -> Finished:
     from symbiont_ecology.engine import run as runs
 
     config, folder = plan.until(generations), plan.folder
-    changes = [f"run.{key}={getattr(config.run, key)}" for key in ("generations", "checkpoint_every")]
+    changes = [
+        f"run.{key}={getattr(config.run, key)}" for key in ("generations", "checkpoint_every")
+    ]
 
-    def begin(watch: Watcher | None, should_stop: Callable[[], bool]) -> Finished:
-        """Founds the run, or goes on with it. Who stops in the last generation stops what follows, too."""
+    def begin(watch: GenerationCallback | None, should_stop: Callable[[], bool]) -> Finished:
+        """Founds the run, or goes on with it. Who stops in the last generation stops what follows,
+        too."""
         if (folder / runs.CONFIG_FILE).exists():
-            lived = runs.resume(folder, overrides=changes, watch=watch, should_stop=should_stop, host=host())
+            lived = runs.resume(
+                folder, overrides=changes, watch=watch, should_stop=should_stop, host=host()
+            )
         else:
             lived = runs.start(config, folder, watch=watch, should_stop=should_stop, host=host())
         return runs.Finished(
@@ -184,31 +201,40 @@ def _examine(plan: _Plan) -> Health:
     from symbiont_ecology.events import read_events
 
     events = read_events(plan.folder / EVENTS_FILE)
-    return examine(takewhile(lambda event: event.generation < plan.short, events), design_of(plan.config))
+    return examine(
+        takewhile(lambda event: event.generation < plan.short, events), design_of(plan.config)
+    )
 
 
 def design_of(config: RunConfig) -> Design:
     """What a config means a run to do, as the examination needs to know it."""
     from symbiont_ecology.analysis.evidence import Design
-    from symbiont_ecology.plasticity import plasticities
-    from symbiont_ecology.plasticity.none import NoPlasticity
+    from symbiont_ecology.learning import learning_rules
+    from symbiont_ecology.learning.none import NoLearning
     from symbiont_ecology.strategies import strategies
     from symbiont_ecology.strategies.mechanisms.breeding import Breeding
 
-    strategy, plasticity = strategies.build(config.strategy), plasticities.build(config.plasticity)
+    strategy, plasticity = (
+        strategies.build(config.strategy),
+        learning_rules.build(config.plasticity),
+    )
     flip = config.tasks.flip
     return Design(
         prices=config.economy,
-        learns=not isinstance(plasticity, NoPlasticity),
+        learns=not isinstance(plasticity, NoLearning),
         sees_gold=plasticity.sees_gold,
         is_mortal=strategy.is_mortal,
-        breed_at=next((way.at for way in getattr(strategy, "ways", ()) if isinstance(way, Breeding)), None),
+        breed_at=next(
+            (way.at for way in getattr(strategy, "ways", ()) if isinstance(way, Breeding)), None
+        ),
         flip_at=None if flip is None else flip.at_flops,
     )
 
 
 def _tell_plan(plan: _Plan) -> None:
-    print(f"calibrating for {plan.short} generations, then on to {plan.full} if it is healthy: {plan.folder}")
+    print(
+        f"calibrating for {plan.short} generations, then on to {plan.full} if it is healthy: {plan.folder}"
+    )
     if plan.lifted is not None:
         print(f"run.train_flops={plan.lifted:.3g} is lifted: generations count here")
 
@@ -224,17 +250,27 @@ def _tell_health(health: Health, plan: _Plan) -> None:
     print(f"\n{'sick' if health.is_sick else 'healthy'} after {health.generations} generations")
     print(f"  right     {right}")
     if seen["rollouts"]:
-        print(f"  families  {solved} of {len(seen['families'])} are solved, in {seen['rollouts']} rollouts")
+        print(
+            f"  families  {solved} of {len(seen['families'])} are solved, in {seen['rollouts']} rollouts"
+        )
     print(f"  energy    {seen['earned'] / 1000:.0f} ATP earned, {spent:.0f} spent")
-    print(f"  lives     {seen['founders']} founded, {seen['births']} born, {seen['bankrupt']} bankrupt")
+    print(
+        f"  lives     {seen['founders']} founded, {seen['births']} born, {seen['bankrupt']} bankrupt"
+    )
     for finding in health.findings:
-        print(f"\n{finding.severity}: {finding.name}\n  seen  {finding.seen}\n  mend  {finding.mend}")
+        print(
+            f"\n{finding.severity}: {finding.name}\n  seen  {finding.seen}\n  mend  {finding.mend}"
+        )
     if health.is_sick:
         return
     each = seen["train_flops"] / max(health.generations, 1)
-    print(f"\non to {plan.full} generations, at this pace about {plan.full * each:.2g} useful FLOPs")
+    print(
+        f"\non to {plan.full} generations, at this pace about {plan.full * each:.2g} useful FLOPs"
+    )
     if plan.lifted is not None and plan.full * each > plan.lifted:
-        print(f"run.train_flops={plan.lifted:.3g} would have ended it after about {plan.lifted / each:.0f}")
+        print(
+            f"run.train_flops={plan.lifted:.3g} would have ended it after about {plan.lifted / each:.0f}"
+        )
 
 
 def _percent(share: Mapping[str, float]) -> str:
@@ -244,9 +280,9 @@ def _percent(share: Mapping[str, float]) -> str:
 
 def _is_answered(plan: _Plan, generation: int) -> bool:
     """Whether the file of ``run.final_holdout``, as it is now, was answered at this age already."""
-    from symbiont_ecology.evaluation import journal
-    from symbiont_ecology.evaluation.asked import Asked
+    from symbiont_ecology.evaluation import evaluation_log as journal
+    from symbiont_ecology.evaluation.spec import EvaluationSpec
 
-    asked = Asked(holdout=plan.config.run.final_holdout).record()
-    found = ((row["generation"], row["asked"]) for _, row in journal.lines(plan.folder))
+    asked = EvaluationSpec(holdout=plan.config.run.final_holdout).record()
+    found = ((row["generation"], row["asked"]) for _, row in journal.logged(plan.folder))
     return (generation, json.loads(json.dumps(asked))) in found

@@ -32,20 +32,27 @@ def data(
     ],
     out: Annotated[Path, typer.Option(help="Folder for train, selection and holdout.jsonl.")],
     per_cell: Annotated[
-        str, typer.Option(help="Lines of every cell: one number, or three for train, selection, holdout.")
+        str,
+        typer.Option(
+            help="Lines of every cell: one number, or three for train, selection, holdout."
+        ),
     ] = "20",
     depths: Annotated[
         str | None, typer.Option(help="Such as short,medium.", show_default="the config's")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Another seed draws other lines of the same splits.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Another seed draws other lines of the same splits.")
+    ] = 0,
     sft: Annotated[
-        bool, typer.Option("--sft", help=f"Also {SFT_FILE}: the train lines as prompt and completion.")
+        bool,
+        typer.Option("--sft", help=f"Also {SFT_FILE}: the train lines as prompt and completion."),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, count the lines, write nothing.")
     ] = False,
 ) -> None:
-    """Write questions with gold targets: three JSONL files without a common prompt, the same for a seed."""
+    """Write questions with gold targets: three JSONL files without a common prompt, the same for a
+    seed."""
     from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.evaluation.questions import draw_questions, write_questions
 
@@ -91,7 +98,8 @@ def check_apart(drawn: Mapping[Split, Sequence[Question]]) -> None:
 def write_lessons(questions: Sequence[Question], path: Path) -> None:
     """Writes what supervised fine-tuning reads: ``{"prompt", "completion"}`` per line."""
     lines = (
-        json.dumps({"prompt": one.prompt, "completion": one.target}, ensure_ascii=False) for one in questions
+        json.dumps({"prompt": one.prompt, "completion": one.target}, ensure_ascii=False)
+        for one in questions
     )
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -125,8 +133,12 @@ def _config(words: Sequence[str], depths: str | None) -> RunConfig:
 def _counts(per_cell: str) -> dict[Split, int]:
     """How many lines of every cell each split gets."""
     parts = per_cell.split(",")
-    if len(parts) not in (1, 3) or not all(part.strip().isdecimal() and int(part) for part in parts):
-        raise ConfigError(f"--per-cell: expected a number from 1, or three as in 20,4,10, got {per_cell!r}")
+    if len(parts) not in (1, 3) or not all(
+        part.strip().isdecimal() and int(part) for part in parts
+    ):
+        raise ConfigError(
+            f"--per-cell: expected a number from 1, or three as in 20,4,10, got {per_cell!r}"
+        )
     numbers = [int(part) for part in parts] * (3 // len(parts))
     return dict(zip(("train", "selection", "holdout"), numbers, strict=True))
 

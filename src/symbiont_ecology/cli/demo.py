@@ -1,4 +1,5 @@
-"""``demo``: an ecology and a single adapter of equal compute, live, and then a table that compares them."""
+"""``demo``: an ecology and a single adapter of equal compute, live, and then a table that compares
+them."""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symbiont_ecology.cli.live import live, typed
-from symbiont_ecology.cli.measure import percent, write_json
+from symbiont_ecology.cli.evaluate import percent, write_json
+from symbiont_ecology.cli.run import live, typed
 from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.engine.run import Finished, Watcher
+    from symbiont_ecology.engine.run import Finished, GenerationCallback
     from symbiont_ecology.evaluation.measure import Evaluation
 
 ARMS = {"ecology": "demo", "single": "demo_single"}
@@ -43,12 +44,17 @@ def demo(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the demo; one that exists goes on.", show_default="artifacts/comparison-<n>"
+            help="Folder of the demo; one that exists goes on.",
+            show_default="artifacts/comparison-<n>",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of both arms.")] = 0,
-    per_cell: Annotated[int, typer.Option(min=1, help="Holdout questions per cell at the end.")] = PER_CELL,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while it runs.")] = False,
+    per_cell: Annotated[
+        int, typer.Option(min=1, help="Holdout questions per cell at the end.")
+    ] = PER_CELL,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show nothing while it runs.")
+    ] = False,
 ) -> None:
     """Watch an ecology live beside a single adapter, then compare both with the bare host."""
     began = time.monotonic()
@@ -56,7 +62,9 @@ def demo(
     configs = _configs(changes)
     folder = out or _folder(configs)
     if not _can_go_on(folder, configs):
-        raise ConfigError(f"{folder} holds a run or a demo with another config: choose another --out")
+        raise ConfigError(
+            f"{folder} holds a run or a demo with another config: choose another --out"
+        )
     with _other_core(folder, changes) as wait_for_single:
         words = [*changes, "--out", str(folder)]
         words += ["--per-cell", str(per_cell)] if per_cell != PER_CELL else []
@@ -69,7 +77,8 @@ def demo(
 
 
 def _configs(changes: list[str]) -> dict[str, RunConfig]:
-    """The config of each arm, or one line about what is wrong with the changes, before anything starts."""
+    """The config of each arm, or one line about what is wrong with the changes, before anything
+    starts."""
     from symbiont_ecology.config import load_config
     from symbiont_ecology.engine.build import check
 
@@ -102,7 +111,7 @@ def _live_ecology(folder: Path, config: RunConfig, quiet: bool, again: str) -> N
 
     arm = folder / "ecology"
 
-    def begin(watch: Watcher | None, should_stop: Callable[[], bool]) -> Finished:
+    def begin(watch: GenerationCallback | None, should_stop: Callable[[], bool]) -> Finished:
         """Founds the ecology, or goes on with it."""
         if (arm / runs.CONFIG_FILE).exists():
             return runs.resume(arm, watch=watch, should_stop=should_stop)
@@ -125,7 +134,9 @@ def _other_core(folder: Path, changes: list[str]) -> Iterator[Callable[[bool], N
     with file:
         command = [sys.executable, "-m", "symbiont_ecology.cli", *words]
         # A session of its own: Ctrl-C reaches it through us, so that it hears of it once.
-        child = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+        child = subprocess.Popen(
+            command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
 
     def wait(quiet: bool) -> None:
         """Returns when the single adapter is done."""
@@ -148,25 +159,26 @@ def _last_line(path: Path) -> str:
 
 
 def _compare(folder: Path, per_cell: int) -> dict[str, Any]:
-    """Puts the same holdout questions to all three systems, prints the tables and returns the numbers."""
+    """Puts the same holdout questions to all three systems, prints the tables and returns the
+    numbers."""
     from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.evaluation.asked import Asked
-    from symbiont_ecology.evaluation.biography import biography
-    from symbiont_ecology.evaluation.journal import note
-    from symbiont_ecology.evaluation.measure import Candidates, difference
+    from symbiont_ecology.evaluation.evaluation_log import log_evaluation
+    from symbiont_ecology.evaluation.measure import LoadedRun, difference
     from symbiont_ecology.evaluation.questions import write_questions
+    from symbiont_ecology.evaluation.run_summary import run_summary
+    from symbiont_ecology.evaluation.spec import EvaluationSpec
     from symbiont_ecology.events import read_events
 
-    ecology, single = (Candidates.of_run(folder / arm) for arm in ARMS)
+    ecology, single = (LoadedRun.of_run(folder / arm) for arm in ARMS)
     questions = ecology.questions(per_cell, seed=ecology.config.seed)
     write_questions(questions, folder / "holdout.jsonl")
     host = build_host(ecology.config)
 
-    def ask(candidates: Candidates, routing: str) -> Evaluation:
+    def ask(candidates: LoadedRun, routing: str) -> Evaluation:
         """Answers the questions and keeps the evaluation beside the run."""
         evaluation = candidates.evaluate(questions, host, routing)
-        asked = Asked(per_cell=per_cell, seed=ecology.config.seed, routing=routing)
-        note(evaluation, candidates, asked)
+        asked = EvaluationSpec(per_cell=per_cell, seed=ecology.config.seed, routing=routing)
+        log_evaluation(evaluation, candidates, asked)
         return evaluation
 
     found = {
@@ -174,9 +186,10 @@ def _compare(folder: Path, per_cell: int) -> dict[str, Any]:
         "single": ask(single, "single"),
         "ecology": ask(ecology, "learned"),
     }
-    lives = {arm: biography(read_events(folder / arm / "events.jsonl")) for arm in ARMS}
+    lives = {arm: run_summary(read_events(folder / arm / "events.jsonl")) for arm in ARMS}
     differences = {
-        f"ecology - {other}": difference(found["ecology"], found[other]) for other in ("host", "single")
+        f"ecology - {other}": difference(found["ecology"], found[other])
+        for other in ("host", "single")
     }
     summary = {
         "schema": 1,
@@ -203,7 +216,9 @@ def _tell_accuracy(found: dict[str, Evaluation], differences: dict[str, dict[str
     shares = {name: evaluation.by_family() for name, evaluation in found.items()}
     for family in shares["host"]:
         table.add_row(family, *(percent(shares[name][family]) for name in found))
-    table.add_row("all", *(percent(evaluation.accuracy()) for evaluation in found.values()), style="bold")
+    table.add_row(
+        "all", *(percent(evaluation.accuracy()) for evaluation in found.values()), style="bold"
+    )
     console.print()
     console.print(table)
     for name, values in differences.items():
@@ -213,7 +228,8 @@ def _tell_accuracy(found: dict[str, Evaluation], differences: dict[str, dict[str
     abstained = routed.get("host", 0)
     asked = len(routed) - ("host" in routed)
     console.print(
-        f"the router asked {asked} organelles and left {abstained} questions to the host", highlight=False
+        f"the router asked {asked} organelles and left {abstained} questions to the host",
+        highlight=False,
     )
 
 
@@ -221,7 +237,9 @@ def _tell_lives(lives: dict[str, dict[str, int]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="what it took", title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table = Table(
+        title="what it took", title_justify="left", box=None, pad_edge=False, header_style="bold"
+    )
     for column in ("", "single adapter", "ecology"):
         table.add_column(column, justify="right" if column else "left", no_wrap=True)
     arms = lives["single"], lives["ecology"]
@@ -248,12 +266,15 @@ def _tell_lives(lives: dict[str, dict[str, int]]) -> None:
     apart = abs(flops[0] - flops[1]) / max(flops)
     if apart > TOLERANCE:
         console.print(
-            f"warning: the arms' FLOPs differ by {apart:.1%}, so they are not to be compared", style="red"
+            f"warning: the arms' FLOPs differ by {apart:.1%}, so they are not to be compared",
+            style="red",
         )
 
 
 def _tell_next(folder: Path, summary: dict[str, Any]) -> None:
-    print(f"\nEverything is in {folder} ({summary['seconds']:.0f} s, seed {summary['seed']}). Next:")
+    print(
+        f"\nEverything is in {folder} ({summary['seconds']:.0f} s, seed {summary['seed']}). Next:"
+    )
     for command in (
         f'infer {folder / "ecology"} "math.add: 47+8"',
         f"evaluate {folder / 'ecology'} --holdout {folder / 'holdout.jsonl'} --routing single",

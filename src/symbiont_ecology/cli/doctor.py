@@ -25,9 +25,11 @@ CORE = (
     "typer",
     "rich",
 )
-LITTLE_SPACE = 1_000_000_000  # bytes; a demo run takes a few million, a real model several thousand million
+LITTLE_SPACE = (
+    1_000_000_000  # bytes; a demo run takes a few million, a real model several thousand million
+)
 
-Finding = tuple[str, str]
+CheckResult = tuple[str, str]
 """``ok``, ``warn`` or ``fail``, and a line."""
 
 
@@ -42,13 +44,15 @@ def doctor(host: Annotated[str, typer.Option(help="Host to try.")] = "embedded")
         raise typer.Exit(1)
 
 
-def _python() -> Iterator[Finding]:
+def _python() -> Iterator[CheckResult]:
     found = ".".join(map(str, sys.version_info[:3]))
     enough = sys.version_info >= (3, 11)
-    yield ("ok", f"python {found}") if enough else ("fail", f"python {found}: install 3.11 or newer")
+    yield (
+        ("ok", f"python {found}") if enough else ("fail", f"python {found}: install 3.11 or newer")
+    )
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[CheckResult]:
     tested = _tested()
     for name in CORE:
         try:
@@ -67,16 +71,19 @@ def _packages() -> Iterator[Finding]:
 
 
 def _tested() -> dict[str, str]:
-    """The tested versions: constraints.txt of a source checkout, or the copy of it inside the wheel."""
+    """The tested versions: constraints.txt of a source checkout, or the copy of it inside the
+    wheel."""
     package = Path(__file__).parents[1]
     for path in (package.parents[1] / "constraints.txt", package / "constraints.txt"):
         if path.is_file():
             lines = path.read_text(encoding="utf-8").splitlines()
-            return dict(line.split("==") for line in lines if "==" in line and not line.startswith("#"))
+            return dict(
+                line.split("==") for line in lines if "==" in line and not line.startswith("#")
+            )
     return {}
 
 
-def _host(name: str) -> Iterator[Finding]:
+def _host(name: str) -> Iterator[CheckResult]:
     try:
         from symbiont_ecology.host import native
         from symbiont_ecology.host.kernel import HostKernel
@@ -101,7 +108,7 @@ def _host(name: str) -> Iterator[Finding]:
     yield "ok", f"host {name!r} answers {reply[:20]!r}, fingerprint {kernel.fingerprint()}"
 
 
-def _disk() -> Iterator[Finding]:
+def _disk() -> Iterator[CheckResult]:
     free = shutil.disk_usage(".").free
     line = f"{free / 1e9:.1f} GB free here"
     yield (

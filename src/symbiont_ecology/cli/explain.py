@@ -1,4 +1,5 @@
-"""``list`` and ``explain``: every part that a config can name, with its knobs; presets and protocols."""
+"""``list`` and ``explain``: every part that a config can name, with its knobs; presets and
+protocols."""
 
 from __future__ import annotations
 
@@ -22,20 +23,22 @@ REGISTRIES = {
     "styles": "symbiont_ecology.tasks:prompt_styles",
     "rewards": "symbiont_ecology.tasks:reward_rules",
     "operators": "symbiont_ecology.operators:operators",
-    "plasticity": "symbiont_ecology.plasticity:plasticities",
+    "plasticity": "symbiont_ecology.learning:plasticities",
     "curricula": "symbiont_ecology.routing.curricula:curricula",
     "allocators": "symbiont_ecology.routing.allocators:allocators",
-    "routers": "symbiont_ecology.routing.routers:routers",
+    "routers": "symbiont_ecology.inference.routers:routers",
     "strategies": "symbiont_ecology.strategies:strategies",
     "mechanisms": "symbiont_ecology.strategies.mechanisms:mechanisms",
 }
 FILES = ("presets", "protocols")
 """Kinds that are YAML files: what ``run`` and what ``suite`` takes."""
-KINDS = ", ".join([*REGISTRIES, *FILES])
+KIND_NAMES = ", ".join([*REGISTRIES, *FILES])
 
 
 def list_names(
-    kind: Annotated[str | None, typer.Argument(help=f"One of {KINDS}.", show_default="all")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(help=f"One of {KIND_NAMES}.", show_default="all")
+    ] = None,
 ) -> None:
     """List what a config can name, and the protocols of suites."""
     for one in [*REGISTRIES, *FILES] if kind is None else [_plural(kind)]:
@@ -46,7 +49,7 @@ def list_names(
 
 
 def explain(
-    kind: Annotated[str, typer.Argument(help=f"One of {KINDS}; or config.")],
+    kind: Annotated[str, typer.Argument(help=f"One of {KIND_NAMES}; or config.")],
     name: Annotated[
         str | None, typer.Argument(help="As listed by symbiont list KIND.", show_default=False)
     ] = None,
@@ -58,7 +61,9 @@ def explain(
     if name is None and kind not in (*REGISTRIES, *FILES):
         named = [one for one in REGISTRIES if kind in registry(one).names()]
         if named:
-            raise ConfigError(f"{kind!r} is one of the {named[0]}: symbiont explain {named[0]} {kind}")
+            raise ConfigError(
+                f"{kind!r} is one of the {named[0]}: symbiont explain {named[0]} {kind}"
+            )
         registry(kind)  # says which kinds there are
     if name is None:
         raise ConfigError(f"explain {kind}: expected a name too, see symbiont list {kind}")
@@ -82,7 +87,9 @@ def registry(kind: str) -> Registry[Any]:
     from symbiont_ecology.registry import did_you_mean
 
     if kind not in REGISTRIES:
-        raise ConfigError(f"no kind {kind!r};{did_you_mean(kind, [*REGISTRIES, *FILES])} known: {KINDS}")
+        raise ConfigError(
+            f"no kind {kind!r};{did_you_mean(kind, [*REGISTRIES, *FILES])} known: {KIND_NAMES}"
+        )
     module, _, name = REGISTRIES[kind].partition(":")
     found: Registry[Any] = getattr(importlib.import_module(module), name)
     return found
@@ -92,9 +99,13 @@ def _entries(kind: str) -> list[tuple[str, str]]:
     """Names with the first sentence of what is said about them."""
     if kind in FILES:
         comments = {
-            name: path.read_text(encoding="utf-8").splitlines()[0] for name, path in _files(kind).items()
+            name: path.read_text(encoding="utf-8").splitlines()[0]
+            for name, path in _files(kind).items()
         }
-        return [(name, line.lstrip("# ") if line.startswith("#") else "") for name, line in comments.items()]
+        return [
+            (name, line.lstrip("# ") if line.startswith("#") else "")
+            for name, line in comments.items()
+        ]
     entries = registry(kind)
     return [(name, _first_sentence(entries.describe(name).doc)) for name in entries.names()]
 
@@ -110,7 +121,7 @@ def _plural(kind: str) -> str:
 def _files(kind: str) -> dict[str, Path]:
     """The YAML files of a kind by name."""
     from symbiont_ecology.config import presets
-    from symbiont_ecology.evaluation.protocol import protocols
+    from symbiont_ecology.experiments.protocol import protocols
 
     return presets() if kind == "presets" else protocols()
 
@@ -118,7 +129,7 @@ def _files(kind: str) -> dict[str, Path]:
 def _find(kind: str, name: str) -> Path:
     """The file of that name."""
     from symbiont_ecology.config import find_preset
-    from symbiont_ecology.evaluation.protocol import find_protocol
+    from symbiont_ecology.experiments.protocol import find_protocol
 
     return find_preset(name) if kind == "presets" else find_protocol(name)
 
@@ -144,7 +155,8 @@ def _explain_config() -> None:
     for prefix, schema in sections.items():
         print(f"{prefix or 'top level'}: {(schema.__doc__ or '').splitlines()[0]}")
         _tell_knobs(
-            [knob for knob in knobs(schema) if prefix or knob.name not in sections], prefix and f"{prefix}."
+            [knob for knob in knobs(schema) if prefix or knob.name not in sections],
+            prefix and f"{prefix}.",
         )
         print()
     print(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from symbiont_ecology.cli.measure import (
+from symbiont_ecology.cli.evaluate import (
     HostOption,
     ShiftOption,
     on_host,
@@ -33,12 +33,12 @@ def transfer(
     from rich.table import Table
 
     from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.evaluation.measure import Candidates
-    from symbiont_ecology.evaluation.transfer import transfer as ask_everyone
+    from symbiont_ecology.evaluation.measure import LoadedRun
+    from symbiont_ecology.evaluation.transfer import transfer_matrix as ask_everyone
 
     if json_file is not None:
         prepare(json_file)
-    candidates = Candidates.of_run(folder)
+    candidates = LoadedRun.of_run(folder)
     questions = candidates.questions(per_cell, tuple(shift or ("in-distribution",)))
     with progress("asking") as watch:
         kernel = build_host(on_host(candidates.config, host))

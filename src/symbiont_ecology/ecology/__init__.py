@@ -1,13 +1,14 @@
 """The living part: organelles, trials, archive, decisions and how they are carried out, state."""
 
 from symbiont_ecology.ecology.archive import Archive, Elite, cell_name
-from symbiont_ecology.ecology.belief import Belief
+from symbiont_ecology.ecology.assignment import Assignment, Outcome
+from symbiont_ecology.ecology.challengers import Challenger
 from symbiont_ecology.ecology.decisions import (
     Birth,
     Decision,
     Found,
     Inheritance,
-    Note,
+    KeepSelf,
     Probation,
     Propose,
     Recall,
@@ -15,42 +16,41 @@ from symbiont_ecology.ecology.decisions import (
     Retire,
     Upheaval,
 )
-from symbiont_ecology.ecology.gate import Gate, Tally, Verdict
-from symbiont_ecology.ecology.nursery import Candidate
-from symbiont_ecology.ecology.organelle import HOST, RULE, Former, Genome, Organelle, skill
+from symbiont_ecology.ecology.drift import DriftDetector, drift_score
+from symbiont_ecology.ecology.gate import Gate, GateDecision, PairedCounts
+from symbiont_ecology.ecology.organelle import HOST, RULE, FormerSelf, Genome, Organelle, skill
+from symbiont_ecology.ecology.posterior import SuccessPosterior
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.ecology.trials import Outcome, Trial
-from symbiont_ecology.ecology.watch import Watch, alarm
 
 __all__ = [
     "HOST",
     "RULE",
     "Archive",
-    "Belief",
+    "Assignment",
     "Birth",
-    "Candidate",
+    "Challenger",
     "Decision",
+    "DriftDetector",
     "EcologyState",
     "Elite",
-    "Former",
+    "FormerSelf",
     "Found",
     "Gate",
+    "GateDecision",
     "Genome",
     "Inheritance",
-    "Note",
+    "KeepSelf",
     "Organelle",
     "Outcome",
+    "PairedCounts",
     "Probation",
     "Propose",
     "Recall",
     "Resize",
     "Retire",
-    "Tally",
-    "Trial",
+    "SuccessPosterior",
     "Upheaval",
-    "Verdict",
-    "Watch",
-    "alarm",
     "cell_name",
+    "drift_score",
     "skill",
 ]

@@ -1,7 +1,8 @@
-"""Quality-diversity archive: the best known weights for every cell (MAP-Elites, Mouret & Clune 2015).
+"""Quality-diversity archive: the best known weights for every cell (MAP-Elites, Mouret & Clune
+2015).
 
-An elite is kept with the weights that it acted with last, so an ability outlives the organelle that had it:
-the archive is the gene pool that refounded organelles come from.
+An elite is kept with the weights that it acted with last, so an ability outlives the organelle that
+had it: the archive is the gene pool that refounded organelles come from.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from dataclasses import dataclass, field, replace
 
 from symbiont_ecology.types import BlobRef, Cell, OrganelleId
 
-HALF_LIFE = 50
-"""Generations after which a score counts half as much, if its holder is no longer there to confirm it."""
+SCORE_HALF_LIFE = 50
+"""Generations after which a score counts half as much, if its holder is no longer there to confirm
+it."""
 
 
 @dataclass(frozen=True)
 class Elite:
-    """Who held the cell, with which weights, and the success rate in [0, 1] that it is sure to have there."""
+    """Who held the cell, with which weights, and the success rate in [0, 1] that it is sure to have
+    there."""
 
-    who: OrganelleId
+    organelle_id: OrganelleId
     weights: BlobRef
     rank: int
     score: float
@@ -38,34 +41,42 @@ class Archive:
             self.elites.pop(name, None)
 
     def add(self, cell: Cell, elite: Elite) -> bool:
-        """Puts the elite in its cell if that is empty, held by its own earlier self, or held by a worse one.
+        """Puts the elite in its cell if that is empty, held by its own earlier self, or held by a
+        worse one.
 
-        Who died lucky must not hold a cell for ever: the score of who no longer practises fades (no winner's
-        curse). Returns whether somebody else (or nobody) held the cell before.
+        Who died lucky must not hold a cell for ever: the score of who no longer practises fades (no
+        winner's curse). Returns whether somebody else (or nobody) held the cell before.
         """
         name = cell_name(cell)
         held = self.elites.get(name)
-        if held is not None and held.who != elite.who:
-            faded = 0.5 ** ((elite.generation - held.generation) / HALF_LIFE)
+        if held is not None and held.organelle_id != elite.organelle_id:
+            faded = 0.5 ** ((elite.generation - held.generation) / SCORE_HALF_LIFE)
             if held.score * faded >= elite.score:
                 return False
         self.elites[name] = elite
-        return held is None or held.who != elite.who
+        return held is None or held.organelle_id != elite.organelle_id
 
-    def follow(self, who: OrganelleId, weights: BlobRef, rank: int, generation: int) -> None:
+    def follow(
+        self, organelle_id: OrganelleId, weights: BlobRef, rank: int, generation: int
+    ) -> None:
         """Who still holds cells holds them as it is now: what it learned since belongs to it."""
         for name, elite in self.elites.items():
-            if elite.who == who:
-                self.elites[name] = Elite(who, weights, rank, elite.score, generation)
+            if elite.organelle_id == organelle_id:
+                self.elites[name] = Elite(organelle_id, weights, rank, elite.score, generation)
 
     def pass_on(
-        self, holder: OrganelleId, cells: Iterable[str], heir: OrganelleId, weights: BlobRef, rank: int
+        self,
+        holder: OrganelleId,
+        cells: Iterable[str],
+        heir: OrganelleId,
+        weights: BlobRef,
+        rank: int,
     ) -> None:
         """The heir holds those of the cells that the holder held."""
         for name in cells:
             elite = self.elites.get(name)
-            if elite is not None and elite.who == holder:
-                self.elites[name] = replace(elite, who=heir, weights=weights, rank=rank)
+            if elite is not None and elite.organelle_id == holder:
+                self.elites[name] = replace(elite, organelle_id=heir, weights=weights, rank=rank)
 
     @property
     def coverage(self) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from symbiont_ecology.ecology.nursery import Candidate
-from symbiont_ecology.ecology.organelle import Former
+from symbiont_ecology.ecology.challengers import Challenger
+from symbiont_ecology.ecology.organelle import FormerSelf
 from symbiont_ecology.operators import Operator
 from symbiont_ecology.types import BlobRef, OrganelleId
 
@@ -18,7 +18,8 @@ Inheritance = Literal["lamarckian", "darwinian"]
 class Found:
     """A new organelle without living parents; the world pays its dowry.
 
-    It has weights of that rank from the store, or else they are drawn (A random, B normal with ``b_std``).
+    It has weights of that rank from the store, or else they are drawn (A random, B normal with
+    ``b_std``).
     """
 
     traits: dict[str, float]
@@ -32,9 +33,9 @@ class Found:
 class Birth:
     """A child of living parents, who pay its dowry in equal parts.
 
-    Its weights are ``operator`` applied to the parents' weights; it inherits, discounted, what was believed
-    of the first. What parents learned in their lives is handed down (Lamarckian), with the memory of an only
-    parent of equal rank, or not at all (Darwinian).
+    Its weights are ``operator`` applied to the parents' weights; it inherits, discounted, what was
+    believed of the first. What parents learned in their lives is handed down (Lamarckian), with the
+    memory of an only parent of equal rank, or not at all (Darwinian).
     """
 
     parents: tuple[OrganelleId, ...]
@@ -46,11 +47,13 @@ class Birth:
 
 @dataclass(frozen=True)
 class Propose:
-    """What an operator makes of living organelles goes on probation, and is judged by the mechanism ``by``.
+    """What an operator makes of living organelles goes on probation, and is judged by the mechanism
+    ``by``.
 
-    A child is born if it is admitted. Its parents put its dowry aside in equal parts, and nothing comes of it
-    if one of them cannot. With ``is_child`` false it is what its only parent may become. ``cells`` says where
-    each parent is at home, ``rank`` how large it may be: what its operator makes beyond that is cut off.
+    A child is born if it is admitted. Its parents put its dowry aside in equal parts, and nothing
+    comes of it if one of them cannot. With ``is_child`` false it is what its only parent may
+    become. ``cells`` says where each parent is at home, ``rank`` how large it may be: what its
+    operator makes beyond that is cut off.
     """
 
     cells: Mapping[OrganelleId, tuple[str, ...]]
@@ -63,32 +66,35 @@ class Propose:
 
 
 @dataclass(frozen=True)
-class Note:
+class KeepSelf:
     """What an organelle is now is kept as its former self, unless more was once believed of it."""
 
-    who: OrganelleId
+    organelle_id: OrganelleId
 
 
 @dataclass(frozen=True)
 class Recall:
-    """The former self of an organelle goes on probation against what became of it, in some cells."""
+    """The former self of an organelle goes on probation against what became of it, in some
+    cells."""
 
-    who: OrganelleId
-    former: Former
+    organelle_id: OrganelleId
+    former: FormerSelf
     cells: tuple[str, ...]
     by: str
 
 
 @dataclass(frozen=True)
 class Probation:
-    """What a child on probation has shown since it was last looked at; it goes on, is admitted, or rejected.
+    """What a child on probation has shown since it was last looked at; it goes on, is admitted, or
+    rejected.
 
-    The admitted takes over the cells of its parents, who live on as long as they can; the dowry of the
-    rejected goes back to them. With ``operator``, another self is made anew of its only parent at every look,
-    and is what the parent becomes once it is admitted: nobody is born. So it is with an admitted former self.
+    The admitted takes over the cells of its parents, who live on as long as they can; the dowry of
+    the rejected goes back to them. With ``operator``, another self is made anew of its only parent
+    at every look, and is what the parent becomes once it is admitted: nobody is born. So it is with
+    an admitted former self.
     """
 
-    child: Candidate
+    child: Challenger
     verdict: Literal["go on", "admit", "reject"]
     operator: Operator | None = None
 
@@ -97,11 +103,11 @@ class Probation:
 class Resize:
     """An organelle grows or shrinks by rank, if the spectrum of its ΔW says so.
 
-    ``share`` is what the weakest direction must carry at least to grow, or may carry at most to shrink, in
-    units of an even share.
+    ``share`` is what the weakest direction must carry at least to grow, or may carry at most to
+    shrink, in units of an even share.
     """
 
-    who: OrganelleId
+    organelle_id: OrganelleId
     rank: int
     share: float
 
@@ -110,15 +116,18 @@ class Resize:
 class Retire:
     """An organelle leaves; what it owns or owes goes to the world."""
 
-    who: OrganelleId
+    organelle_id: OrganelleId
     cause: str
 
 
 @dataclass(frozen=True)
 class Upheaval:
-    """The world is taken to have changed in some cells: nobody is believed there or holds them any more."""
+    """The world is taken to have changed in some cells: nobody is believed there or holds them any
+    more."""
 
     cells: tuple[str, ...]
 
 
-Decision: TypeAlias = Found | Birth | Propose | Note | Recall | Probation | Resize | Retire | Upheaval
+Decision: TypeAlias = (
+    Found | Birth | Propose | KeepSelf | Recall | Probation | Resize | Retire | Upheaval
+)

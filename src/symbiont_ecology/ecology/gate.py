@@ -1,8 +1,10 @@
-"""Whether a child may take over: proven better than its parents, and proven to keep what they can do.
+"""Whether a child may take over: proven better than its parents, and proven to keep what they can
+do.
 
-A child and a parent answer the same fresh questions, and at every look the gate says admit, reject or go on.
-Looking often is allowed: the tests are betting games whose wealth is evidence at any moment (safe testing,
-Grünwald et al. 2019, arXiv:1906.07801; Waudby-Smith & Ramdas 2023, arXiv:2010.09686).
+A child and a parent answer the same fresh questions, and at every look the gate says admit, reject
+or go on. Looking often is allowed: the tests are betting games whose wealth is evidence at any
+moment (safe testing, Grünwald et al. 2019, arXiv:1906.07801; Waudby-Smith & Ramdas 2023,
+arXiv:2010.09686).
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from pydantic import Field, PositiveInt
 
 from symbiont_ecology.statistics import evidence
 
-Verdict: TypeAlias = Literal["admit", "reject", "go on"]
-Part: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
+GateDecision: TypeAlias = Literal["admit", "reject", "go on"]
+OpenShare: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 
 
 @dataclass(frozen=True)
-class Tally:
-    """Questions that a child and a parent both answered: the child alone was right, both or neither was, or
-    the parent alone."""
+class PairedCounts:
+    """Questions that a child and a parent both answered: the child alone was right, both or neither
+    was, or the parent alone."""
 
     wins: int = 0
     ties: int = 0
@@ -33,47 +35,59 @@ class Tally:
         """How many questions."""
         return self.wins + self.ties + self.losses
 
-    def __add__(self, other: Tally) -> Tally:
+    def __add__(self, other: PairedCounts) -> PairedCounts:
         """Of both lots of questions."""
-        return Tally(self.wins + other.wins, self.ties + other.ties, self.losses + other.losses)
+        return PairedCounts(
+            self.wins + other.wins, self.ties + other.ties, self.losses + other.losses
+        )
 
 
 @dataclass(frozen=True)
 class Gate:
-    """Sequential tests of paired answers, each between what must be ruled out and what is hoped for.
+    """Sequential tests of paired answers, each between what must be ruled out and what is hoped
+    for.
 
-    A child is to be *better* than a rival: 0 is ruled out, ``gain`` is hoped for. And what a parent is good
-    at is to be *kept*: −``loss`` is ruled out, 0 is hoped for. A child is admitted when the first is proven
-    in every comparison, so one that fails in any of them is admitted with chance ``level`` at most, however
-    many there are (intersection-union, Berger 1982). It is rejected as soon as some comparison proves that
-    less is there than is hoped for, which ends most probations early, or has had its questions.
+    A child is to be *better* than a rival: 0 is ruled out, ``gain`` is hoped for. And what a parent
+    is good at is to be *kept*: −``loss`` is ruled out, 0 is hoped for. A child is admitted when the
+    first is proven in every comparison, so one that fails in any of them is admitted with chance
+    ``level`` at most, however many there are (intersection-union, Berger 1982). It is rejected as
+    soon as some comparison proves that less is there than is hoped for, which ends most probations
+    early, or has had its questions.
     """
 
-    level: Part = 0.05  # chance that a child which is no better, or loses too much, is ever admitted
-    gain: Part = 0.15  # share of questions by which a child should be better to be worth waiting for
-    loss: Part = 0.15  # share of questions that a child must not lose where its parents are at home
+    level: OpenShare = (
+        0.05  # chance that a child which is no better, or loses too much, is ever admitted
+    )
+    gain: OpenShare = (
+        0.15  # share of questions by which a child should be better to be worth waiting for
+    )
+    loss: OpenShare = (
+        0.15  # share of questions that a child must not lose where its parents are at home
+    )
     most: PositiveInt = 384  # paired questions of a comparison after which it is undecided for good
 
-    def verdict(self, better: Collection[Tally], kept: Collection[Tally] = ()) -> Verdict:
+    def verdict(
+        self, better: Collection[PairedCounts], kept: Collection[PairedCounts] = ()
+    ) -> GateDecision:
         """On a child, from all its comparisons; one that is to be better at nothing is rejected.
 
-        Within a tally, every look should spread its questions over cells in the same way: the claim is about
-        their mean.
+        Within a tally, every look should spread its questions over cells in the same way: the claim
+        is about their mean.
         """
         parts = [self.better(tally) for tally in better] + [self.kept(tally) for tally in kept]
         if "reject" in parts or not better:
             return "reject"
         return "go on" if "go on" in parts else "admit"
 
-    def better(self, tally: Tally) -> Verdict:
+    def better(self, tally: PairedCounts) -> GateDecision:
         """On one comparison in which the child is to win."""
         return self._between(0.0, self.gain, tally)
 
-    def kept(self, tally: Tally) -> Verdict:
+    def kept(self, tally: PairedCounts) -> GateDecision:
         """On one comparison in which it is enough that the child does not lose ``loss``."""
         return self._between(-self.loss, 0.0, tally)
 
-    def _between(self, ruled_out: float, hoped: float, tally: Tally) -> Verdict:
+    def _between(self, ruled_out: float, hoped: float, tally: PairedCounts) -> GateDecision:
         """Whether the mean difference is proven to be above the one, or below the other."""
         if evidence(tally.wins, tally.ties, tally.losses, ruled_out) >= 1 / self.level:
             return "admit"

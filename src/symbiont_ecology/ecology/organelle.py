@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from symbiont_ecology.ecology.belief import Belief
+from symbiont_ecology.ecology.posterior import SuccessPosterior
 from symbiont_ecology.types import BlobRef, OrganelleId
 
 HOST: OrganelleId = "host"
-"""The id under which the bare host appears in trials and events; it owns no account and never learns."""
+"""The id under which the bare host appears in trials and events; it owns no account and never
+learns."""
 
 RULE = "rule"
-"""The trait in [0, 1) that says by which of several rules an organelle learns (plasticity ``heritable``)."""
+"""The trait in [0, 1) that says by which of several rules an organelle learns (plasticity
+``heritable``)."""
 
 
 @dataclass(frozen=True)
 class Genome:
-    """What is inherited: adapter weights by reference, and traits (``learning_rate`` is Adam's step size)."""
+    """What is inherited: adapter weights by reference, and traits (``learning_rate`` is Adam's step
+    size)."""
 
     weights: BlobRef
     rank: int
@@ -25,37 +28,44 @@ class Genome:
 
 
 @dataclass(frozen=True)
-class Former:
+class FormerSelf:
     """What an organelle was when most was believed of it, and what that was, by cell name."""
 
     weights: BlobRef
     rank: int
-    memory: BlobRef
-    beliefs: Mapping[str, Belief]
+    optimizer_state: BlobRef
+    posteriors: Mapping[str, SuccessPosterior]
 
 
-def skill(beliefs: Mapping[str, Belief]) -> float:
-    """Cells' worth of right answers that are believed of an organelle: the sum of its success rates."""
-    return sum(belief.mean for belief in beliefs.values())
+def skill(posteriors: Mapping[str, SuccessPosterior]) -> float:
+    """Cells' worth of right answers that are believed of an organelle: the sum of its success
+    rates."""
+    return sum(posterior.mean for posterior in posteriors.values())
 
 
 @dataclass(frozen=True)
 class Organelle:
-    """One living adapter. ``inborn`` are the weights that it was born with, ``overdrawn`` counts the
-    generations in a row that it ended below zero, ``former`` is a self that it could come back to."""
+    """One living adapter. ``inborn`` are the weights that it was born with, ``overdrawn`` counts
+    the generations in a row that it ended below zero, ``former`` is a self that it could come back
+    to."""
 
     id: OrganelleId
     genome: Genome
-    memory: BlobRef
+    optimizer_state: BlobRef
     parents: tuple[OrganelleId, ...]
     operator: str
     born: int
     inborn: BlobRef
     overdrawn: int = 0
-    former: Former | None = None
+    former: FormerSelf | None = None
 
-    def noted(self, beliefs: Mapping[str, Belief]) -> Organelle:
+    def noted(self, posteriors: Mapping[str, SuccessPosterior]) -> Organelle:
         """The same, with what it is now as its former self unless more was once believed of it."""
-        if self.former is not None and skill(beliefs) < skill(self.former.beliefs):
+        if self.former is not None and skill(posteriors) < skill(self.former.posteriors):
             return self
-        return replace(self, former=Former(self.genome.weights, self.genome.rank, self.memory, dict(beliefs)))
+        return replace(
+            self,
+            former=FormerSelf(
+                self.genome.weights, self.genome.rank, self.optimizer_state, dict(posteriors)
+            ),
+        )

@@ -1,7 +1,8 @@
 """EcologyState: everything that changes during a run and must survive a crash, and nothing else.
 
-What a component remembers between generations is a field here or a blob that a field names; generators,
-slots and caches are not state. ``save`` is atomic: blobs first (write-once), then the file that names them.
+What a component remembers between generations is a field here or a blob that a field names;
+generators, slots and caches are not state. ``save`` is atomic: blobs first (write-once), then the
+file that names them.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from symbiont_ecology.ecology.archive import Archive
-from symbiont_ecology.ecology.belief import Belief
-from symbiont_ecology.ecology.nursery import Candidate
+from symbiont_ecology.ecology.challengers import Challenger
+from symbiont_ecology.ecology.drift import DriftDetector
 from symbiont_ecology.ecology.organelle import Genome, Organelle
-from symbiont_ecology.ecology.watch import Watch
+from symbiont_ecology.ecology.posterior import SuccessPosterior
 from symbiont_ecology.economics import Cost, Ledger
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.types import BlobRef, OrganelleId
@@ -39,41 +40,50 @@ class EcologyState:
     """Useful FLOPs of one mean rollout of the bare host: the exchange rate, fixed at founding."""
     population: dict[OrganelleId, Organelle] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
-    beliefs: dict[OrganelleId, dict[str, Belief]] = field(default_factory=dict)
+    posteriors: dict[OrganelleId, dict[str, SuccessPosterior]] = field(default_factory=dict)
     success: dict[str, float] = field(default_factory=dict)
     """Moving average of success per cell name, which prices follow."""
-    watches: dict[str, Watch] = field(default_factory=dict)
+    drift_detectors: dict[str, DriftDetector] = field(default_factory=dict)
     """The last verdicts per cell name: by them a change of the world is noticed."""
     effort: dict[str, float] = field(default_factory=dict)
     """Useful FLOPs that a rollout in a cell took lately, its lessons included."""
     archive: Archive = field(default_factory=Archive)
-    nursery: dict[OrganelleId, Candidate] = field(default_factory=dict)
+    challengers: dict[OrganelleId, Challenger] = field(default_factory=dict)
     """Children on probation."""
     spent: Cost = field(default_factory=Cost)
-    """All work of the run: evolution, learning, comparisons. Evaluating finished runs is counted apart."""
+    """All work of the run: evolution, learning, comparisons. Evaluating finished runs is counted
+    apart."""
 
     def new_id(self) -> OrganelleId:
         """The next organelle id, never used before."""
         self.next_id += 1
         return f"o{self.next_id}"
 
-    def genome(self, who: OrganelleId) -> Genome:
+    def genome(self, organelle_id: OrganelleId) -> Genome:
         """Of a living organelle, or of a child on probation."""
-        return (self.population.get(who) or self.nursery[who]).genome
+        return (self.population.get(organelle_id) or self.challengers[organelle_id]).genome
 
     def reachable(self) -> set[BlobRef]:
         """Every blob that must be kept."""
-        living = {ref for o in self.population.values() for ref in (o.genome.weights, o.inborn, o.memory)}
-        formers = [o.former for o in self.population.values()] + [c.former for c in self.nursery.values()]
-        gone = {ref for former in formers if former for ref in (former.weights, former.memory)}
-        unborn = {child.genome.weights for child in self.nursery.values()}
+        living = {
+            ref
+            for o in self.population.values()
+            for ref in (o.genome.weights, o.inborn, o.optimizer_state)
+        }
+        formers = [o.former for o in self.population.values()] + [
+            c.former for c in self.challengers.values()
+        ]
+        gone = {
+            ref for former in formers if former for ref in (former.weights, former.optimizer_state)
+        }
+        unborn = {child.genome.weights for child in self.challengers.values()}
         return living | gone | unborn | {elite.weights for elite in self.archive.elites.values()}
 
 
 _schema = TypeAdapter(EcologyState)
 
 
-def save(state: EcologyState, folder: Path, name: str = STATE_FILE) -> None:
+def save_state(state: EcologyState, folder: Path, name: str = STATE_FILE) -> None:
     """Writes ``state.json`` by atomic rename. The caller has flushed the blobs before.
 
     Raises:
@@ -93,8 +103,9 @@ def save(state: EcologyState, folder: Path, name: str = STATE_FILE) -> None:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """One process at a time keeps states of a run, or deletes what neither it nor a kept state needs.
+def exclusive(folder: Path) -> Iterator[None]:
+    """One process at a time keeps states of a run, or deletes what neither it nor a kept state
+    needs.
 
     Raises:
         RunError: the folder cannot be read.
@@ -110,8 +121,9 @@ def alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def keep(state: EcologyState, folder: Path) -> None:
-    """Keeps the state of an evaluation: a run that goes on leaves its blobs alone, so it can be made again.
+def keep_state(state: EcologyState, folder: Path) -> None:
+    """Keeps the state of an evaluation: a run that goes on leaves its blobs alone, so it can be
+    made again.
 
     Raises:
         RunError: it cannot be written.
@@ -121,27 +133,27 @@ def keep(state: EcologyState, folder: Path) -> None:
         evaluated.mkdir(exist_ok=True)
     except OSError as error:
         raise RunError(f"cannot write {evaluated}: {error.strerror}") from error
-    save(state, evaluated, f"{state.generation}.json")
+    save_state(state, evaluated, f"{state.generation}.json")
 
 
-def load_and_keep(folder: Path) -> EcologyState:
+def load_and_keep_state(folder: Path) -> EcologyState:
     """The last checkpoint, kept before a run that goes on can delete what it names.
 
     Raises:
         RunError: there is none, it is damaged, or it cannot be kept.
     """
-    with alone(folder):
-        state = load(folder)
-        keep(state, folder)
+    with exclusive(folder):
+        state = load_state(folder)
+        keep_state(state, folder)
         return state
 
 
-def kept(folder: Path) -> list[EcologyState]:
+def kept_states(folder: Path) -> list[EcologyState]:
     """The states that evaluations were made of."""
     return [_read(path) for path in sorted((folder / KEPT).glob("*.json"))]
 
 
-def load(folder: Path, generation: int | None = None) -> EcologyState:
+def load_state(folder: Path, generation: int | None = None) -> EcologyState:
     """The last checkpoint of a run, or the one that was evaluated in some generation.
 
     Raises:
@@ -151,7 +163,9 @@ def load(folder: Path, generation: int | None = None) -> EcologyState:
         return _read(folder / KEPT / f"{generation}.json")
     state = _read(folder / STATE_FILE)
     if generation not in (None, state.generation):
-        raise RunError(f"{folder} stands at generation {state.generation}, and {generation} was not kept")
+        raise RunError(
+            f"{folder} stands at generation {state.generation}, and {generation} was not kept"
+        )
     return state
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cost:
-    """An amount of work: ``flops`` are useful FLOPs, ``rows`` are prompts, many of which share one call.
+    """An amount of work: ``flops`` are useful FLOPs, ``rows`` are prompts, many of which share one
+    call.
 
-    ``executed`` are the FLOPs that were really computed: rows that wait for others included, prompts that
-    rows share counted once; 0 where nobody looked.
+    ``executed`` are the FLOPs that were really computed: rows that wait for others included,
+    prompts that rows share counted once; 0 where nobody looked.
     """
 
     tokens_in: int = 0

@@ -1,9 +1,11 @@
-"""What everything costs and earns: the knobs of the economy and the arithmetic on them, in milli-ATP (mATP).
+"""What everything costs and earns: the knobs of the economy and the arithmetic on them, in
+milli-ATP (mATP).
 
-Scarce skills pay: the price of a full reward in a cell falls as the population's success there rises,
-``clip(base + slope · (½ − success), lowest, highest)``, where success is an exponential moving average.
-Compute is charged at an exchange rate that is fixed at the start of a run: one mean rollout of the bare host
-on the task mix costs ``rollout`` mATP. So the same prices make the same economy on any host.
+Scarce skills pay: the price of a full reward in a cell falls as the population's success there
+rises, ``clip(base + slope · (½ − success), lowest, highest)``, where success is an exponential
+moving average. Compute is charged at an exchange rate that is fixed at the start of a run: one mean
+rollout of the bare host on the task mix costs ``rollout`` mATP. So the same prices make the same
+economy on any host.
 
 Amounts are whole mATP, rounded down; what rounding leaves stays with the world.
 """
@@ -14,8 +16,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-TARGET, NEWEST = 0.5, 0.2
-"""Success at which a cell pays its base price; weight of the newest generation in the success average."""
+TARGET, SUCCESS_WEIGHT = 0.5, 0.2
+"""Success at which a cell pays its base price; weight of the newest generation in the success
+average."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,9 @@ class Prices:
 
     rollout: int = 250  # one mean rollout of the bare host on the task mix: the exchange rate, > 0
     ticket: int = 100  # to take part in one generation
-    rent: int = 60_000  # per generation, for an adapter as large as the host; smaller ones in proportion
+    rent: int = (
+        60_000  # per generation, for an adapter as large as the host; smaller ones in proportion
+    )
     base: int = 1500  # a full reward where half of the answers are right
     slope: int = 2000  # added to the price per unit of success below that
     lowest: int = 1200  # price where everyone succeeds
@@ -37,16 +42,19 @@ class Prices:
         if self.rollout <= 0:
             raise ValueError(f"rollout: expected a cost > 0 mATP, got {self.rollout}")
         if self.lowest > self.highest:
-            raise ValueError(f"lowest: expected at most highest ({self.highest}), got {self.lowest}")
+            raise ValueError(
+                f"lowest: expected at most highest ({self.highest}), got {self.lowest}"
+            )
         for name in ("ticket", "rent", "lowest", "cap", "dowry", "grace"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: expected >= 0, got {getattr(self, name)}")
 
     def update_success(self, success: float, verdicts: Sequence[float]) -> float:
-        """The success average of a cell after one generation's verdicts there; unchanged without any."""
+        """The success average of a cell after one generation's verdicts there; unchanged without
+        any."""
         if not verdicts:
             return success
-        return success + NEWEST * (math.fsum(verdicts) / len(verdicts) - success)
+        return success + SUCCESS_WEIGHT * (math.fsum(verdicts) / len(verdicts) - success)
 
     def price(self, success: float) -> float:
         """What one full reward pays in a cell with that success average, in mATP."""
@@ -56,7 +64,10 @@ class Prices:
         """The same economy in which every answer pays ``factor`` as much, to the nearest mATP."""
         if factor == 1:
             return self
-        paid = {name: round(factor * getattr(self, name)) for name in ("base", "slope", "lowest", "highest")}
+        paid = {
+            name: round(factor * getattr(self, name))
+            for name in ("base", "slope", "lowest", "highest")
+        }
         return replace(self, **paid)
 
     def revenue(self, price: float, verdicts: Sequence[float]) -> int:
@@ -64,9 +75,11 @@ class Prices:
         return math.floor(price * math.fsum(verdicts))
 
     def cost(self, flops: int, mean_rollout_flops: int) -> int:
-        """What so many useful FLOPs cost where the bare host's mean rollout takes ``mean_rollout_flops``."""
+        """What so many useful FLOPs cost where the bare host's mean rollout takes
+        ``mean_rollout_flops``."""
         return flops * self.rollout // mean_rollout_flops
 
     def rent_for(self, parameters: int, host_parameters: int) -> int:
-        """Rent of one generation for so many LoRA parameters on a host of so many linear weights."""
+        """Rent of one generation for so many LoRA parameters on a host of so many linear
+        weights."""
         return parameters * self.rent // host_parameters

@@ -13,10 +13,10 @@ from symbiont_ecology.errors import HostError
 class HostShape:
     """Sizes of a decoder-only transformer, in elements.
 
-    ``linear_parameters`` counts the weights of all linear modules inside ONE decoder layer (biases and
-    norms left out): one token costs 2 · layers · linear_parameters FLOPs there, 2 · hidden · vocab in the
-    output head, and 4 · layers · heads · head_dim · context in attention (Kaplan et al. 2020,
-    arXiv:2001.08361). ``parameters`` counts every base weight once, tied weights once.
+    ``linear_parameters`` counts the weights of all linear modules inside ONE decoder layer (biases
+    and norms left out): one token costs 2 · layers · linear_parameters FLOPs there, 2 · hidden ·
+    vocab in the output head, and 4 · layers · heads · head_dim · context in attention (Kaplan et
+    al. 2020, arXiv:2001.08361). ``parameters`` counts every base weight once, tied weights once.
     """
 
     layers: int
@@ -31,7 +31,9 @@ class HostShape:
     parameters: int
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], *, linear_parameters: int, parameters: int) -> HostShape:
+    def from_config(
+        cls, config: Mapping[str, Any], *, linear_parameters: int, parameters: int
+    ) -> HostShape:
         """Reads a Hugging Face ``config.json`` (Llama or GPT-2 field names).
 
         Raises:
@@ -45,7 +47,9 @@ class HostShape:
             heads=heads,
             kv_heads=_first(config, "num_key_value_heads", default=heads),
             head_dim=_first(config, "head_dim", default=hidden // heads),
-            feed_forward=_first(config, "intermediate_size", "n_inner", "ffn_dim", default=4 * hidden),
+            feed_forward=_first(
+                config, "intermediate_size", "n_inner", "ffn_dim", default=4 * hidden
+            ),
             vocab=_first(config, "vocab_size"),
             max_positions=_first(config, "max_position_embeddings", "n_positions", default=1 << 30),
             linear_parameters=linear_parameters,

@@ -7,14 +7,20 @@ from pathlib import Path
 from typing import Any, get_args
 
 from symbiont_ecology.config import RunConfig
-from symbiont_ecology.engine.ration import milestones
-from symbiont_ecology.engine.world import Host, World
+from symbiont_ecology.engine.budget import milestones
+from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import ConfigError, DataError
-from symbiont_ecology.plasticity import plasticities
+from symbiont_ecology.inference.routers import routers
+from symbiont_ecology.learning import learning_rules
 from symbiont_ecology.routing.allocators import allocators
-from symbiont_ecology.routing.routers import routers
-from symbiont_ecology.strategies import Scene, strategies
-from symbiont_ecology.tasks import WrittenFamily, prompt_styles, reward_rules, task_families, task_sources
+from symbiont_ecology.strategies import StrategyContext, strategies
+from symbiont_ecology.tasks import (
+    WrittenFamily,
+    prompt_styles,
+    reward_rules,
+    task_families,
+    task_sources,
+)
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.weights.blobs import BlobStore
@@ -24,14 +30,15 @@ EVALUATED = ("shared", "unrelated")
 
 
 def components(config: RunConfig) -> tuple[Any, ...]:
-    """Every part that a config names, built; equal parts look equal, defaults of their fields included.
+    """Every part that a config names, built; equal parts look equal, defaults of their fields
+    included.
 
     Raises:
         ConfigError: one line that says which key is wrong and how.
     """
     strategy = strategies.build(config.strategy)
     named = (
-        (plasticities, config.plasticity),
+        (learning_rules, config.plasticity),
         (reward_rules, config.reward),
         (routers, config.router),
         (allocators, config.allocator),
@@ -54,7 +61,7 @@ def check(config: RunConfig) -> None:
             f"strategy.ranks: expected at least {founded}, host.rank ({config.host.rank}) for each of "
             f"{knobs['founders']} founders, got {knobs['ranks']}"
         )
-    if knobs.get("samples") == 0 and not plasticities.build(config.plasticity).sees_gold:
+    if knobs.get("samples") == 0 and not learning_rules.build(config.plasticity).sees_gold:
         raise ConfigError(
             "strategy.samples: 0 asks for no rollouts, and plasticity "
             f"{config.plasticity!r} learns from nothing else: set samples, or plasticity=supervised"
@@ -62,7 +69,8 @@ def check(config: RunConfig) -> None:
 
 
 def mixture(config: RunConfig) -> TaskMixture:
-    """The task mix of a config; refuses families that adapters must not train on. Reads data, if it has any.
+    """The task mix of a config; refuses families that adapters must not train on. Reads data, if it
+    has any.
 
     Raises:
         ConfigError: the families do not fit each other, the depths or the flip.
@@ -83,7 +91,9 @@ def mixture(config: RunConfig) -> TaskMixture:
     if flip is not None and (unknown := set(flip.families) - set(config.tasks.families)):
         raise ConfigError(f"tasks.flip.families: {sorted(unknown)} are not among tasks.families")
     if flip is not None and (fixed := {family.name for family in written} & set(flip.families)):
-        raise ConfigError(f"tasks.flip.families: {sorted(fixed)} are data, which have one convention only")
+        raise ConfigError(
+            f"tasks.flip.families: {sorted(fixed)} are data, which have one convention only"
+        )
     style = prompt_styles.build(config.tasks.style)
     if flip is not None and style.tells_convention:
         raise ConfigError(
@@ -97,7 +107,9 @@ def _written(config: RunConfig) -> tuple[WrittenFamily, ...]:
     """The families that are data, with lines for every depth and split that the config asks for."""
     sources = [task_sources.build(spec) for spec in config.tasks.sources]
     if taken := {source.name for source in sources} & set(task_families.names()):
-        raise ConfigError(f"tasks.sources: {sorted(taken)} are names of task families: choose others")
+        raise ConfigError(
+            f"tasks.sources: {sorted(taken)} are names of task families: choose others"
+        )
     written = tuple(source.family() for source in sources if source.name in config.tasks.families)
     for family in written:
         if missing := [depth for depth in config.tasks.depths if depth not in family.depths]:
@@ -136,7 +148,8 @@ def _check_apart(written: tuple[WrittenFamily, ...]) -> None:
 
 
 def build_host(config: RunConfig) -> Host:
-    """Loads the host with the threads that the config names. Torch is imported here and not before."""
+    """Loads the host with the threads that the config names. Torch is imported here and not
+    before."""
     import torch
 
     from symbiont_ecology.host.kernel import HostKernel
@@ -155,14 +168,16 @@ def build_host(config: RunConfig) -> Host:
     )
 
 
-def build_world(config: RunConfig, host: Host, folder: Path) -> World:
+def build_world(config: RunConfig, host: Host, folder: Path) -> Runtime:
     """All parts of a run around a host."""
-    return World(
+    return Runtime(
         host=host,
         store=BlobStore(folder / "blobs"),
-        scene=Scene(mixture(config), config.economy, allocators.build(config.allocator), config.host.rank),
+        scene=StrategyContext(
+            mixture(config), config.economy, allocators.build(config.allocator), config.host.rank
+        ),
         strategy=strategies.build(config.strategy),
-        plasticity=plasticities.build(config.plasticity),
+        plasticity=learning_rules.build(config.plasticity),
         reward=reward_rules.build(config.reward),
         milestones=milestones(config),
         climate=config.climate,

@@ -1,4 +1,5 @@
-"""What if: a run that begins where another one stands, with something changed, and goes on by itself."""
+"""What if: a run that begins where another one stands, with something changed, and goes on by
+itself."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from symbiont_ecology.config import RunConfig, dump_config
 from symbiont_ecology.ecology import Decision, EcologyState, Probation
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import build_world, check
-from symbiont_ecology.engine.generation import carry_out
+from symbiont_ecology.engine.generation import execute_all
 from symbiont_ecology.engine.run import CONFIG_FILE, EVENTS_FILE, PROVENANCE_FILE, read_config
-from symbiont_ecology.engine.world import Host, World
+from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import Event, EventLog
 from symbiont_ecology.files import write_whole
@@ -29,17 +30,18 @@ def fork(
     decisions: Sequence[Decision] = (),
     weights: Sequence[AdapterWeights] = (),
 ) -> None:
-    """Copies a run as of its last checkpoint, carries out some decisions, and leaves it to be resumed.
+    """Copies a run as of its last checkpoint, carries out some decisions, and leaves it to be
+    resumed.
 
-    ``weights`` are adapters from elsewhere, for decisions that found organelles with them. The config
-    may differ from the run's in all that its state does not depend on: prices, climate, length, plasticity,
-    an ecology's knobs; another seed makes another future. Another strategy has to know the traits of those
-    who live, and lets go of whoever is on probation. The log keeps the common past. The run may be going on
-    meanwhile, and a fork that fails leaves nothing behind.
+    ``weights`` are adapters from elsewhere, for decisions that found organelles with them. The
+    config may differ from the run's in all that its state does not depend on: prices, climate,
+    length, plasticity, an ecology's knobs; another seed makes another future. Another strategy has
+    to know the traits of those who live, and lets go of whoever is on probation. The log keeps the
+    common past. The run may be going on meanwhile, and a fork that fails leaves nothing behind.
 
     Raises:
-        ConfigError: the config does not fit together.
-        RunError: no run in the folder, ``to`` is taken or cannot be written, or a decision is about an
+        ConfigError: the config does not fit together. RunError: no run in the folder, ``to`` is
+        taken or cannot be written, or a decision is about an
             organelle that is not there.
     """
     check(config)
@@ -56,32 +58,33 @@ def fork(
             for one in weights:
                 world.store.put_weights(one)
             if config.strategy != read_config(folder).strategy:  # others may judge, or nobody
-                leaving = [Probation(child, "reject") for child in state.nursery.values()]
+                leaving = [Probation(child, "reject") for child in state.challengers.values()]
                 decisions = [*leaving, *decisions]
             events = _carried_out(decisions, state, world)
             log.rewind(state.next_seq)
             state.next_seq = log.emit(state.next_seq, *events)
             log.sync()
             world.store.flush(state.reachable())
-            checkpoint.save(state, half_made)
+            checkpoint.save_state(state, half_made)
             half_made.replace(to)
     except OSError as error:
         raise RunError(f"cannot fork {folder} to {to}: {error}") from error
 
 
 def _copied(folder: Path, to: Path) -> EcologyState:
-    """The last checkpoint of a run, with all that it needs; another process may be writing there."""
-    with checkpoint.alone(folder):  # until it is copied, nothing that it names is deleted
-        state = checkpoint.load(folder)
+    """The last checkpoint of a run, with all that it needs; another process may be writing
+    there."""
+    with checkpoint.exclusive(folder):  # until it is copied, nothing that it names is deleted
+        state = checkpoint.load_state(folder)
         shutil.copytree(folder / "blobs", to / "blobs", ignore=shutil.ignore_patterns("*.tmp"))
         for name in (PROVENANCE_FILE, EVENTS_FILE):
             shutil.copyfile(folder / name, to / name)
     return state
 
 
-def _carried_out(decisions: Sequence[Decision], state: EcologyState, world: World) -> list[Event]:
+def _carried_out(decisions: Sequence[Decision], state: EcologyState, world: Runtime) -> list[Event]:
     try:
-        return carry_out(decisions, state, world, Draw(state.seed, state.generation))
+        return execute_all(decisions, state, world, Draw(state.seed, state.generation))
     except KeyError as error:
         raise RunError(
             f"cannot carry out the decisions: expected an organelle that is there, got {error}: "

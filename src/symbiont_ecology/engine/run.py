@@ -1,12 +1,14 @@
-"""A run: a folder that holds everything, founded once, continued any number of times, always the same.
+"""A run: a folder that holds everything, founded once, continued any number of times, always the
+same.
 
-    config.yaml       resolved config, written first       provenance.json   versions, host, seed
-    events.jsonl      what happened                        timings.jsonl     how long it took (not state)
-    state.json        the last checkpoint                  blobs/            weights and memories
+    config.yaml resolved config, written first provenance.json versions, host, seed events.jsonl
+    what happened timings.jsonl how long it took (not state) state.json the last checkpoint blobs/
+    weights and memories
 
-A checkpoint is: events to disk, new blobs, then ``state.json`` by atomic rename, then blobs that nothing
-names any more are deleted. So a run that is killed anywhere and resumed ends with the same ``state.json``
-and ``events.jsonl``, byte for byte, as one that never stopped (same machine and build).
+A checkpoint is: events to disk, new blobs, then ``state.json`` by atomic rename, then blobs that
+nothing names any more are deleted. So a run that is killed anywhere and resumed ends with the same
+``state.json`` and ``events.jsonl``, byte for byte, as one that never stopped (same machine and
+build).
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ from pathlib import Path
 from symbiont_ecology.config import RunConfig, dump_config, load_config
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.engine.budget import budget_phase, milestones
 from symbiont_ecology.engine.build import build_host, build_world, check, mixture
-from symbiont_ecology.engine.generation import found, run_generation
-from symbiont_ecology.engine.ration import milestones, stage
-from symbiont_ecology.engine.world import Host, World
+from symbiont_ecology.engine.generation import found_population, run_generation
+from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import ConfigError, HostError, LockedError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
 from symbiont_ecology.files import append_line, write_whole
@@ -40,7 +42,7 @@ PROVENANCE_FILE = "provenance.json"
 EXTENDABLE = ("run.generations", "run.train_flops", "run.train_tokens", "run.checkpoint_every")
 """What may change when a run is resumed: when it ends, and how often it is saved."""
 
-Watcher = Callable[[EcologyState, GenerationEnded, float], None]
+GenerationCallback = Callable[[EcologyState, GenerationEnded, float], None]
 """Called after every generation with its wall-clock seconds; for showing, never for deciding."""
 
 
@@ -56,7 +58,7 @@ def start(
     config: RunConfig,
     folder: Path,
     *,
-    watch: Watcher | None = None,
+    watch: GenerationCallback | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     host: Host | None = None,
 ) -> Finished:
@@ -68,9 +70,13 @@ def start(
     """
     check(config)
     _check_free(folder)
-    host = host or build_host(config)  # first of all: a model that is not there leaves no half-made run
+    host = host or build_host(
+        config
+    )  # first of all: a model that is not there leaves no half-made run
     with _locked(folder):
-        _check_free(folder)  # again: loading takes long, and another process may have founded one meanwhile
+        _check_free(
+            folder
+        )  # again: loading takes long, and another process may have founded one meanwhile
         write_whole(folder / CONFIG_FILE, dump_config(config))
         return _live(config, folder, watch, should_stop, host)
 
@@ -79,19 +85,20 @@ def resume(
     folder: Path,
     *,
     overrides: Sequence[str] = (),
-    watch: Watcher | None = None,
+    watch: GenerationCallback | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     host: Host | None = None,
 ) -> Finished:
     """Goes on from the last checkpoint; a run that died before its first one begins again.
 
-    ``overrides`` may make the run longer or shorter (``EXTENDABLE``) and are kept in its config; nothing else
-    can change. A run that had more generations added equals one that was meant to have them. One that had
-    spent its FLOPs does not: its last generation asked no more than they paid for.
+    ``overrides`` may make the run longer or shorter (``EXTENDABLE``) and are kept in its config;
+    nothing else can change. A run that had more generations added equals one that was meant to have
+    them. One that had spent its FLOPs does not: its last generation asked no more than they paid
+    for.
 
     Raises:
-        ConfigError: an override of another key, or of the wrong type.
-        RunError: no run in the folder, another writer is at work there, its files are damaged, or its data
+        ConfigError: an override of another key, or of the wrong type. RunError: no run in the
+        folder, another writer is at work there, its files are damaged, or its data
             are not what they were.
         HostError: the host is not the one that the run was founded with.
     """
@@ -131,7 +138,7 @@ def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
             )
     config = read_config(folder, overrides)
     if overrides and (folder / checkpoint.STATE_FILE).exists():
-        lived = checkpoint.load(folder).generation
+        lived = checkpoint.load_state(folder).generation
         if config.run.generations < lived:
             raise ConfigError(
                 f"run.generations: expected at least {lived}, which were lived, got {config.run.generations}"
@@ -144,7 +151,10 @@ def is_complete(config: RunConfig, state: EcologyState) -> bool:
     train, loop = state.spent, config.run
     return (
         state.generation >= loop.generations
-        or (loop.train_flops is not None and stage(state, milestones(config))[0] >= loop.train_flops)
+        or (
+            loop.train_flops is not None
+            and budget_phase(state, milestones(config))[0] >= loop.train_flops
+        )
         or (loop.train_tokens is not None and train.tokens >= loop.train_tokens)
     )
 
@@ -200,31 +210,41 @@ def _check_free(folder: Path) -> None:
 
 
 def _live(
-    config: RunConfig, folder: Path, watch: Watcher | None, should_stop: Callable[[], bool], host: Host
+    config: RunConfig,
+    folder: Path,
+    watch: GenerationCallback | None,
+    should_stop: Callable[[], bool],
+    host: Host,
 ) -> Finished:
     world = build_world(config, host, folder)
     _check_provenance(config, folder, world.host)
     log = EventLog(folder / EVENTS_FILE)
     if (folder / checkpoint.STATE_FILE).exists():
-        state = checkpoint.load(folder)
+        state = checkpoint.load_state(folder)
         log.rewind(state.next_seq)
-        with checkpoint.alone(folder):  # a fork may be copying
+        with checkpoint.exclusive(folder):  # a fork may be copying
             world.store.collect(_needed(state, folder))  # what a crash left behind
     else:
         state = EcologyState(config.seed)
         log.rewind(0)
         world.store.collect(())
-        found(state, world, log)
+        found_population(state, world, log)
         _checkpoint(state, world, log, folder)
     while not is_complete(config, state):
         began = time.perf_counter()
         summary = run_generation(state, world, log)
         world.store.forget(state.reachable())
         is_stopping = should_stop()
-        if is_stopping or is_complete(config, state) or state.generation % config.run.checkpoint_every == 0:
+        if (
+            is_stopping
+            or is_complete(config, state)
+            or state.generation % config.run.checkpoint_every == 0
+        ):
             _checkpoint(state, world, log, folder)
         seconds = time.perf_counter() - began
-        append_line(folder / TIMINGS_FILE, {"generation": summary.generation, "seconds": round(seconds, 4)})
+        append_line(
+            folder / TIMINGS_FILE, {"generation": summary.generation, "seconds": round(seconds, 4)}
+        )
         if watch is not None:
             watch(state, summary, seconds)
         if is_stopping:
@@ -232,18 +252,18 @@ def _live(
     return Finished(state, True)
 
 
-def _checkpoint(state: EcologyState, world: World, log: EventLog, folder: Path) -> None:
+def _checkpoint(state: EcologyState, world: Runtime, log: EventLog, folder: Path) -> None:
     reachable = state.reachable()
     log.sync()
     world.store.flush(reachable)
-    checkpoint.save(state, folder)
-    with checkpoint.alone(folder):  # an evaluation may be reading
+    checkpoint.save_state(state, folder)
+    with checkpoint.exclusive(folder):  # an evaluation may be reading
         world.store.collect(_needed(state, folder))
 
 
 def _needed(state: EcologyState, folder: Path) -> set[BlobRef]:
     """Every blob that the run, or an evaluation of it, can be asked for."""
-    return state.reachable().union(*(one.reachable() for one in checkpoint.kept(folder)))
+    return state.reachable().union(*(one.reachable() for one in checkpoint.kept_states(folder)))
 
 
 def _check_provenance(config: RunConfig, folder: Path, host: Host) -> None:
@@ -265,7 +285,8 @@ def _check_provenance(config: RunConfig, folder: Path, host: Host) -> None:
 
 
 def versions() -> dict[str, str]:
-    """What results may depend on, beside the config; ``source`` is a hash of this package's own code."""
+    """What results may depend on, beside the config; ``source`` is a hash of this package's own
+    code."""
     packages = ("symbiont-ecology", "torch", "transformers", "numpy")
     return {name: _version(name) for name in packages} | {"source": source()}
 

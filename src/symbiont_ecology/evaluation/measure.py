@@ -1,4 +1,5 @@
-"""Measuring a run or a PEFT adapter on questions: accuracies with intervals, costs, and who answered what."""
+"""Measuring a run or a PEFT adapter on questions: accuracies with intervals, costs, and who
+answered what."""
 
 from __future__ import annotations
 
@@ -13,16 +14,16 @@ from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Cost
+from symbiont_ecology.engine.budget import budget_phase, milestones
 from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.engine.ration import milestones, stage
 from symbiont_ecology.engine.run import check_host, read_config
-from symbiont_ecology.engine.world import Host
-from symbiont_ecology.evaluation.answers import Answer, Examiner, Watch, quietly
-from symbiont_ecology.evaluation.book import AnswerBook
-from symbiont_ecology.evaluation.portfolio import Portfolio
+from symbiont_ecology.engine.runtime import Host
+from symbiont_ecology.evaluation.answer_cache import AnswerCache
+from symbiont_ecology.evaluation.answers import Answer, Examiner, Progress, no_progress
 from symbiont_ecology.evaluation.questions import Question, families_of
-from symbiont_ecology.evaluation.routings import Routing, find_routing
 from symbiont_ecology.evaluation.shifts import draw_shifts
+from symbiont_ecology.inference.pool import AdapterPool
+from symbiont_ecology.inference.routings import Routing, find_routing
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.statistics import Interval, mcnemar, share_difference, wilson
 from symbiont_ecology.tasks.mixture import TaskMixture
@@ -30,7 +31,7 @@ from symbiont_ecology.weights.peft_files import read_peft
 
 ANSWERS_FILE = "answers.sqlite"
 NO_COST = Cost()
-SCHEMA = 1
+EVALUATION_SCHEMA = 1
 """Of the JSON that an evaluation leaves; raise it when a key goes or changes its meaning."""
 
 
@@ -46,7 +47,8 @@ class Evaluation:
     answers: tuple[Answer, ...]
     generation: int | None = None
     judged_by: str = "practice"
-    """Where the records of the candidates come from: the run's own practice, or selection questions."""
+    """Where the records of the candidates come from: the run's own practice, or selection
+    questions."""
     selection: Cost = NO_COST
     """What it took to judge the candidates anew; practice is part of training."""
 
@@ -61,7 +63,8 @@ class Evaluation:
         return sum(one.flops for one in self.answers)
 
     def accuracy(self) -> Interval:
-        """Share of right answers with its 95 % Wilson interval, for which what is asked counts once."""
+        """Share of right answers with its 95 % Wilson interval, for which what is asked counts
+        once."""
         return _share(self.answers)
 
     def by_family(self) -> dict[str, Interval]:
@@ -76,21 +79,25 @@ class Evaluation:
         """Everything but the single answers, as plain values under stable keys."""
         counts = Counter(one.question.family for one in self.answers)
         return {
-            "schema": SCHEMA,
+            "schema": EVALUATION_SCHEMA,
             "source": self.source,
             "generation": self.generation,
             "routing": self.routing,
             "host": self.host,
             "questions": len(self.answers),
             "questions_digest": _digest([one.question for one in self.answers]),
-            "verdicts_digest": hashlib.blake2b(bytes(map(int, self.verdicts)), digest_size=8).hexdigest(),
+            "verdicts_digest": hashlib.blake2b(
+                bytes(map(int, self.verdicts)), digest_size=8
+            ).hexdigest(),
             "accuracy": interval_values(self.accuracy()),
             "families": {
                 family: {"questions": counts[family], **interval_values(share)}
                 for family, share in self.by_family().items()
             },
             "shifts": {
-                shift: interval_values(_share([one for one in self.answers if one.question.shift == shift]))
+                shift: interval_values(
+                    _share([one for one in self.answers if one.question.shift == shift])
+                )
                 for shift in dict.fromkeys(one.question.shift for one in self.answers)
                 if shift
             },
@@ -99,7 +106,7 @@ class Evaluation:
             "judged_by": self.judged_by,
             "selection_flops": self.selection.flops,
             "selection_tokens": self.selection.tokens,
-            "choices": dict(sorted(Counter(one.who for one in self.answers).items())),
+            "choices": dict(sorted(Counter(one.organelle_id for one in self.answers).items())),
         }
 
     def record(self) -> dict[str, Any]:
@@ -110,7 +117,7 @@ class Evaluation:
                 "family": one.question.family,
                 "depth": one.question.depth,
                 "shift": one.question.shift,
-                "who": one.who,
+                "who": one.organelle_id,
                 "reply": one.reply,
                 "target": one.question.target,
                 "right": bool(one.verdict),
@@ -122,33 +129,47 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class LoadedRun:
     """A run at its last checkpoint, ready to answer; made before a host is loaded.
 
-    ``selection`` is what it took to judge the candidates beyond training, ``book`` where answers are kept.
+    ``selection`` is what it took to judge the candidates beyond training, ``book`` where answers
+    are kept.
     """
 
     folder: Path
     config: RunConfig
-    portfolio: Portfolio
+    portfolio: AdapterPool
     book: Path
     selection: Cost = NO_COST
 
     @classmethod
     def of_run(
-        cls, folder: Path, generation: int | None = None, *, is_kept: bool = False, book: Path | None = None
-    ) -> Candidates:
-        """Reads a run back as it stands, or as it was when it was evaluated in an earlier generation.
+        cls,
+        folder: Path,
+        generation: int | None = None,
+        *,
+        is_kept: bool = False,
+        book: Path | None = None,
+    ) -> LoadedRun:
+        """Reads a run back as it stands, or as it was when it was evaluated in an earlier
+        generation.
 
-        A run that goes on meanwhile leaves alone what this moment needs if ``is_kept``. Answers are kept in
-        the run's own book unless another is given.
+        A run that goes on meanwhile leaves alone what this moment needs if ``is_kept``. Answers are
+        kept in the run's own book unless another is given.
 
         Raises:
-            RunError: no run there, no checkpoint yet, damaged files, or a generation that was not kept.
+            RunError: no run there, no checkpoint yet, damaged files, or a generation that was not
+            kept.
         """
         config = read_config(folder)
-        state = checkpoint.load_and_keep(folder) if is_kept else checkpoint.load(folder, generation)
-        return cls(folder, config, Portfolio.of_run(folder, state, config), book or folder / ANSWERS_FILE)
+        state = (
+            checkpoint.load_and_keep_state(folder)
+            if is_kept
+            else checkpoint.load_state(folder, generation)
+        )
+        return cls(
+            folder, config, AdapterPool.of_run(folder, state, config), book or folder / ANSWERS_FILE
+        )
 
     def questions(
         self, per_cell: int, shifts: Sequence[str] = ("in-distribution",), seed: int = 0
@@ -159,7 +180,7 @@ class Candidates:
     @property
     def tasks(self) -> TaskMixture:
         """The run's task mix in the conventions that are in force where it stands."""
-        reached, _ = stage(self.portfolio.state, milestones(self.config))
+        reached, _ = budget_phase(self.portfolio.state, milestones(self.config))
         return mixture(self.config).at(reached)
 
     def asked(self, question: Question) -> Question:
@@ -176,14 +197,15 @@ class Candidates:
         self,
         questions: Sequence[Question],
         host: Host,
-        watch: Watch = quietly,
+        watch: Progress = no_progress,
         *,
         is_fresh: bool = False,
-    ) -> Candidates:
+    ) -> LoadedRun:
         """The same run with every elite, and the host, judged anew on selection questions."""
         everyone = (HOST, *self.portfolio.elites)
         answers = self._examiner(host, watch, is_fresh).ask(
-            [one for one in questions for _ in everyone], [who for _ in questions for who in everyone]
+            [one for one in questions for _ in everyone],
+            [organelle_id for _ in questions for organelle_id in everyone],
         )
         spent = sum((one.cost for one in answers), self.selection)
         return replace(self, portfolio=self.portfolio.reselected(answers), selection=spent)
@@ -195,10 +217,10 @@ class Candidates:
         routing: str = "learned",
         *,
         way: Routing | None = None,
-        watch: Watch = quietly,
+        watch: Progress = no_progress,
         is_fresh: bool = False,
     ) -> Evaluation:
-        """Answers by a routing of ``evaluation.routings``, or by another ``way`` under that name.
+        """Answers by a routing of ``inference.routings``, or by another ``way`` under that name.
 
         ``is_fresh`` asks everything anew, whatever the run's book of answers knows.
 
@@ -217,9 +239,9 @@ class Candidates:
             self.selection,
         )
 
-    def _examiner(self, host: Host, watch: Watch, is_fresh: bool) -> Examiner:
+    def _examiner(self, host: Host, watch: Progress, is_fresh: bool) -> Examiner:
         fingerprint = check_host(self.folder, host)
-        book = None if is_fresh else AnswerBook(self.book)
+        book = None if is_fresh else AnswerCache(self.book)
         return Examiner(host, self.portfolio.weights, book, fingerprint, watch)
 
 
@@ -230,27 +252,29 @@ def evaluate_adapter(
     *,
     is_bare: bool = False,
     book: Path | None = None,
-    watch: Watch = quietly,
+    watch: Progress = no_progress,
 ) -> Evaluation:
-    """Puts all questions to one PEFT adapter, or to its host without it. Answers are kept in a ``book``.
+    """Puts all questions to one PEFT adapter, or to its host without it. Answers are kept in a
+    ``book``.
 
     Raises:
         AdapterError: the folder cannot be used with this host.
     """
-    who, fingerprint = HOST if is_bare else "adapter", host.fingerprint()
+    organelle_id, fingerprint = HOST if is_bare else "adapter", host.fingerprint()
     examiner = Examiner(
         host,
         {"adapter": read_peft(folder, host.layout)},
-        None if book is None else AnswerBook(book),
+        None if book is None else AnswerCache(book),
         fingerprint,
         watch,
     )
-    answers = examiner.ask(questions, [who] * len(questions))
-    return Evaluation(str(folder), who, fingerprint, tuple(answers))
+    answers = examiner.ask(questions, [organelle_id] * len(questions))
+    return Evaluation(str(folder), organelle_id, fingerprint, tuple(answers))
 
 
 def difference(better: Evaluation, worse: Evaluation) -> dict[str, float]:
-    """Accuracy of one minus that of the other on the same questions: 95 % interval, McNemar's exact test.
+    """Accuracy of one minus that of the other on the same questions: 95 % interval, McNemar's exact
+    test.
 
     What is asked counts once, in however many ways it was put.
 

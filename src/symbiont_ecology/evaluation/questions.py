@@ -1,9 +1,9 @@
 """Questions to measure with: drawn from the holdout split of families, or read from a JSONL file.
 
-One line of a file is ``{"prompt", "target", "family", "depth"[, "task_id"]}``; lines that this package wrote
-also carry ``payload`` and ``convention``, so that families with several right answers judge for themselves,
-and ``reply_limit`` (new tokens) where it is not the usual one.
-A line of any other origin is right if its reply ends in its target; family and depth may be any words.
+One line of a file is ``{"prompt", "target", "family", "depth"[, "task_id"]}``; lines that this
+package wrote also carry ``payload`` and ``convention``, so that families with several right answers
+judge for themselves, and ``reply_limit`` (new tokens) where it is not the usual one. A line of any
+other origin is right if its reply ends in its target; family and depth may be any words.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ DEFAULT_REPLY_LIMIT = 64
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt with its gold target. ``item`` is there when a family of this package can judge the reply.
+    """A prompt with its gold target. ``item`` is there when a family of this package can judge the
+    reply.
 
     ``reply_limit`` is in new tokens, and never less than the target takes at one token per byte.
     """
@@ -41,7 +42,8 @@ class Question:
     reply_limit: int
     item: Item | None = None
     shift: str = ""
-    """What it differs in from what was learned (``evaluation.shifts``); empty when it came from a file."""
+    """What it differs in from what was learned (``evaluation.shifts``); empty when it came from a
+    file."""
 
     def __post_init__(self) -> None:
         least = len(self.target.strip().encode(errors="replace")) + 1
@@ -67,18 +69,23 @@ class Question:
 def draw_questions(
     tasks: TaskMixture, per_cell: int, seed: int = 0, split: Split = "holdout"
 ) -> list[Question]:
-    """Different questions of every cell, ``per_cell`` of each or all that it has; the same for a seed.
+    """Different questions of every cell, ``per_cell`` of each or all that it has; the same for a
+    seed.
 
     They are judged in the conventions that are in force in the mix.
     """
     questions = []
     for cell in tasks.cells:
         family = tasks.families[cell[0]]
-        for drawn in family.distinct(cell[1], per_cell, Draw(seed)("questions", split, *cell), split=split):
+        for drawn in family.distinct(
+            cell[1], per_cell, Draw(seed)("questions", split, *cell), split=split
+        ):
             item = family.item(drawn.payload, drawn.depth, tasks.convention(family.name))
             prompt, limit = tasks.prompt(item), tasks.reply_limit(item)
             judged = None if family.is_written else item  # the target says it all
-            questions.append(Question(item.id, prompt, item.answer, item.family, item.depth, limit, judged))
+            questions.append(
+                Question(item.id, prompt, item.answer, item.family, item.depth, limit, judged)
+            )
     return questions
 
 
@@ -94,7 +101,9 @@ def read_questions(path: Path) -> list[Question]:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read questions from {path}: {error}") from error
     questions = [
-        _parse(line, f"{path} line {number}") for number, line in enumerate(lines, 1) if line.strip()
+        _parse(line, f"{path} line {number}")
+        for number, line in enumerate(lines, 1)
+        if line.strip()
     ]
     if not questions:
         raise DataError(f"{path} holds no questions: expected one JSON object per line")
@@ -124,7 +133,11 @@ def _parse(line: str, where: str) -> Question:
     if not isinstance(row, dict):
         raise DataError(f"{where}: expected an object, got {line[:40]!r}")
     for key in ("prompt", "target", "family", "depth"):
-        if not isinstance(row.get(key), str) or not row[key] or (key == "target" and not row[key].strip()):
+        if (
+            not isinstance(row.get(key), str)
+            or not row[key]
+            or (key == "target" and not row[key].strip())
+        ):
             raise DataError(f"{where}: {_no_text(key, row.get(key))}")
     try:
         f"{row['prompt']}{row['target']}".encode()
@@ -133,9 +146,13 @@ def _parse(line: str, where: str) -> Question:
     item = _item(row, where)
     limit = row.get("reply_limit", _usual_limit(row["family"], row["depth"]))
     if type(limit) is not int or limit < 1:
-        raise DataError(f"{where}: expected a whole number from 1 under 'reply_limit', got {limit!r:.60}")
+        raise DataError(
+            f"{where}: expected a whole number from 1 under 'reply_limit', got {limit!r:.60}"
+        )
     identity = where if row.get("task_id") is None else str(row["task_id"])
-    return Question(identity, row["prompt"], row["target"], row["family"], row["depth"], limit, item)
+    return Question(
+        identity, row["prompt"], row["target"], row["family"], row["depth"], limit, item
+    )
 
 
 def _usual_limit(family: str, depth: str) -> int:
@@ -148,7 +165,9 @@ def _no_text(key: str, found: object) -> str:
     said = f"expected text under {key!r}, got {found!r:.60}"
     # True or true, 8 or 8.0: whoever knows what a right reply looks like has to say.
     is_bare = isinstance(found, bool | int | float) and key == "target"
-    return said + (f"; write it as the reply should be, such as {json.dumps(str(found))}" if is_bare else "")
+    return said + (
+        f"; write it as the reply should be, such as {json.dumps(str(found))}" if is_bare else ""
+    )
 
 
 def _item(row: dict[str, object], where: str) -> Item | None:

@@ -1,6 +1,7 @@
 """Robustness: what becomes of right answers when a prompt is written a little differently.
 
-*Brittle* is a question that is answered right as it stands and wrong in at least one other way of writing it.
+*Brittle* is a question that is answered right as it stands and wrong in at least one other way of
+writing it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def robustness(answers: Sequence[Answer]) -> dict[str, Any]:
     brittle = sum(not all(by_way.values()) for by_way in right)
     return {
         "accuracy": {
-            way: interval_values(wilson(round(sum(one[way] for one in verdicts.values())), len(verdicts)))
+            way: interval_values(
+                wilson(round(sum(one[way] for one in verdicts.values())), len(verdicts))
+            )
             for way in PERTURBATIONS
         },
         **({"brittle": interval_values(wilson(brittle, len(right)))} if right else {}),

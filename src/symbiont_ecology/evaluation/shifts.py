@@ -1,8 +1,10 @@
-"""Ways in which a question can differ from what was learned: a function each, from a task mix to questions.
+"""Ways in which a question can differ from what was learned: a function each, from a task mix to
+questions.
 
-In distribution are the families, depths and words of the run, with payloads that nobody met. Everything
-else differs from that in one respect. All questions come from the holdout split, unless told otherwise.
-Families that are data (``WrittenFamily``) have one wording and one convention: no shift changes these.
+In distribution are the families, depths and words of the run, with payloads that nobody met.
+Everything else differs from that in one respect. All questions come from the holdout split, unless
+told otherwise. Families that are data (``WrittenFamily``) have one wording and one convention: no
+shift changes these.
 """
 
 from __future__ import annotations
@@ -58,12 +60,14 @@ def composition(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> D
 
 
 def ceiling(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
-    """The run's cells with the wanted convention told outright: what the host can do when it knows."""
+    """The run's cells with the wanted convention told outright: what the host can do when it
+    knows."""
     return draw_questions(replace(_ours(tasks), style=tasks.style.cued()), per_cell, seed, split)
 
 
 def retention(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
-    """The deepest cells with another convention told outright: what the host obeys, and learning may undo.
+    """The deepest cells with another convention told outright: what the host obeys, and learning
+    may undo.
 
     The two conventions that are not the target take turns.
     """
@@ -74,7 +78,9 @@ def retention(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Dra
         others = [one for one in range(3) if one != family.target]
         item = family.item(question.item.payload, question.item.depth, others[index % 2])
         prompt = style.render(family, item)
-        questions.append(replace(question, id=item.id, prompt=prompt, target=item.answer, item=item))
+        questions.append(
+            replace(question, id=item.id, prompt=prompt, target=item.answer, item=item)
+        )
     return questions
 
 
@@ -119,7 +125,9 @@ def find_shift(name: str) -> Shift:
         ConfigError: there is none.
     """
     if name not in SHIFTS:
-        raise ConfigError(f"no shift {name!r};{did_you_mean(name, SHIFTS)} known: {', '.join(SHIFTS)}")
+        raise ConfigError(
+            f"no shift {name!r};{did_you_mean(name, SHIFTS)} known: {', '.join(SHIFTS)}"
+        )
     return SHIFTS[name]
 
 
@@ -144,11 +152,15 @@ def _deepest(tasks: TaskMixture) -> TaskMixture:
 
 def _ours(tasks: TaskMixture) -> TaskMixture:
     """Without families that are data."""
-    return replace(tasks, names=tuple(name for name in tasks.names if not tasks.families[name].is_written))
+    return replace(
+        tasks, names=tuple(name for name in tasks.names if not tasks.families[name].is_written)
+    )
 
 
 def _other_families(tasks: TaskMixture, role: Role) -> TaskMixture:
     names = tuple(
-        name for name in task_families.names() if task_families[name].role == role and name not in tasks.names
+        name
+        for name in task_families.names()
+        if task_families[name].role == role and name not in tasks.names
     )
     return replace(tasks, names=names)

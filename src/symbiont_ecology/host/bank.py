@@ -1,10 +1,10 @@
 """The slot bank: every organelle's LoRA factors, side by side, so that one product serves them all.
 
 A site is a group of linear modules that read the same input (q, k and v; gate and up; or one module
-alone). Where the compiled loops serve, adapters are read where they lie, and placing one notes its address.
-For torch they stand in an arena: a row holds, site after site, A of all members ``(members · rank, d_in)``
-and Bᵀ ``(rank, d_out)`` of each. The first row is all zeros and stands for the bare host. The scaling is
-folded into Bᵀ. Stacked LoRA as in S-LoRA (arXiv:2311.03285).
+alone). Where the compiled loops serve, adapters are read where they lie, and placing one notes its
+address. For torch they stand in an arena: a row holds, site after site, A of all members
+``(members · rank, d_in)`` and Bᵀ ``(rank, d_out)`` of each. The first row is all zeros and stands
+for the bare host. The scaling is folded into Bᵀ. Stacked LoRA as in S-LoRA (arXiv:2311.03285).
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class _Place:
 
 
 class Arrangement:
-    """Where each parameter of an adapter of at most ``rank`` lies in an arena row of ``size`` elements."""
+    """Where each parameter of an adapter of at most ``rank`` lies in an arena row of ``size``
+    elements."""
 
     def __init__(self, sites: Sequence[Site], layout: AdapterLayout, rank: int) -> None:
         self.layout, self.rank, self.size = layout, rank, 0
@@ -75,23 +76,31 @@ class Arrangement:
         self._indices: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def laid(self, weights: AdapterWeights) -> np.ndarray:
-        """An arena row ``(size,)`` with this adapter, scaling in Bᵀ; smaller ranks are padded with zeros."""
+        """An arena row ``(size,)`` with this adapter, scaling in Bᵀ; smaller ranks are padded with
+        zeros."""
         index, is_b = self._index(weights.rank)
         row = np.zeros(self.size, dtype=np.float32)
         if weights.scaling == 1.0:
             row[index] = weights.vector
         else:
-            row[index] = np.where(is_b, weights.vector * np.float32(weights.scaling), weights.vector)
+            row[index] = np.where(
+                is_b, weights.vector * np.float32(weights.scaling), weights.vector
+            )
         return row
 
     def collected(self, row: Tensor, weights: AdapterWeights) -> Tensor:
         """The gradient of an adapter's vector, given that of the arena row in which it was laid."""
         index, is_b = (torch.from_numpy(one).to(row.device) for one in self._index(weights.rank))
         gradient = row.index_select(0, index)
-        return gradient if weights.scaling == 1.0 else torch.where(is_b, gradient * weights.scaling, gradient)
+        return (
+            gradient
+            if weights.scaling == 1.0
+            else torch.where(is_b, gradient * weights.scaling, gradient)
+        )
 
     def factors(self, block: Tensor, gradient: Tensor | None = None) -> list[Factors | None]:
-        """The factors in arena rows ``block (owners, size)``, as views of it (and of their gradients)."""
+        """The factors in arena rows ``block (owners, size)``, as views of it (and of their
+        gradients)."""
         sites: list[Factors | None] = []
         for place in self._places:
             if place is None:
@@ -117,7 +126,8 @@ class Arrangement:
         return _Place(a_start, tuple(b_starts), d_in, d_outs) if any(has) else None
 
     def _index(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where each parameter of a rank-``rank`` adapter goes in an arena row, and whether it is of Bᵀ."""
+        """Where each parameter of a rank-``rank`` adapter goes in an arena row, and whether it is
+        of Bᵀ."""
         if rank not in self._indices:
             index = np.empty(self.layout.size(rank), dtype=np.int64)
             is_b = np.zeros(self.layout.size(rank), dtype=bool)
@@ -150,7 +160,9 @@ class SlotBank:
         self.layout, self.slots, self.rank = layout, slots, rank
         self._sites, self._device, self._dtype = sites, device, dtype
         self._held: list[AdapterWeights | None] = [None] * slots
-        self._addresses = Addresses(sites, layout, slots) if native.is_usable(device, dtype) else None
+        self._addresses = (
+            Addresses(sites, layout, slots) if native.is_usable(device, dtype) else None
+        )
         self._arrangement = Arrangement(sites, layout, rank)
         self._laid: list[AdapterWeights | None] = [None] * slots  # what stands in the arena
         self._arena: Tensor | None = None
@@ -206,7 +218,8 @@ class SlotBank:
         return Adapters(self._addresses.of(owners, held))
 
     def gather_tiles(self, slots: Sequence[int]) -> Adapters:
-        """The factors of these slots as torch takes them (views where the slots are consecutive)."""
+        """The factors of these slots as torch takes them (views where the slots are
+        consecutive)."""
         if all(slot == HOST_SLOT for slot in slots):
             return bare(len(self._sites))
         self._lay(slots)

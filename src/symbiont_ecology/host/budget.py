@@ -1,4 +1,5 @@
-"""How much of a batch fits in the memory that its user gives it, and smaller pieces when it did not."""
+"""How much of a batch fits in the memory that its user gives it, and smaller pieces when it did
+not."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class MemoryBudget:
 
     @property
     def learning_tokens(self) -> int:
-        """Tokens per forward and backward pass: every layer's activations wait for their gradients."""
+        """Tokens per forward and backward pass: every layer's activations wait for their
+        gradients."""
         return self._forward(self.shape.layers * self._activations + 12 * self.shape.vocab)
 
     def halved(self) -> MemoryBudget:
@@ -71,7 +73,8 @@ class MemoryBudget:
 
 
 def within(budget: MemoryBudget, work: Callable[[MemoryBudget], T]) -> tuple[T, MemoryBudget]:
-    """Does the work, in smaller and smaller pieces while memory runs out; also the budget that sufficed.
+    """Does the work, in smaller and smaller pieces while memory runs out; also the budget that
+    sufficed.
 
     ``work`` starts anew each time, so it must not have changed anything that it reads.
 
@@ -97,5 +100,6 @@ def within(budget: MemoryBudget, work: Callable[[MemoryBudget], T]) -> tuple[T, 
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether torch says that there is no memory left; the CPU's allocator has no error of its own."""
+    """Whether torch says that there is no memory left; the CPU's allocator has no error of its
+    own."""
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)

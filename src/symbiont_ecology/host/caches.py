@@ -1,8 +1,9 @@
 """Keys and values of half-written rows, and what the newest token of each row sees of them.
 
-``RaggedCache`` is for the compiled loops: every row lies there at its own length, and a row that has ended is
-merely not looked at any more. ``PaddedCache`` is for torch, which wants rectangles: all rows write to the
-same place behind the longest prompt, a mask hides the gap, and rows that stay are copied together.
+``RaggedCache`` is for the compiled loops: every row lies there at its own length, and a row that
+has ended is merely not looked at any more. ``PaddedCache`` is for torch, which wants rectangles:
+all rows write to the same place behind the longest prompt, a mask hides the gap, and rows that stay
+are copied together.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from torch import Tensor
 
 from symbiont_ecology.host import native
 from symbiont_ecology.host.layers import Norm
-from symbiont_ecology.host.windows import windowed
+from symbiont_ecology.host.sliding_window import windowed
 
 
 @dataclass(frozen=True)
 class Sight:
     """How one layer looks at its cache.
 
-    ``norm`` is of queries and keys, if they are normed (Qwen3), ``window`` how many tokens are seen (None:
-    all). ``table (2, positions, head_dim)`` are cosines and sines of positions, the first half of the latter
-    negated. Scores are multiplied by ``scale``.
+    ``norm`` is of queries and keys, if they are normed (Qwen3), ``window`` how many tokens are seen
+    (None: all). ``table (2, positions, head_dim)`` are cosines and sines of positions, the first
+    half of the latter negated. Scores are multiplied by ``scale``.
     """
 
     norm: Norm | None
@@ -36,12 +37,14 @@ class Sight:
 
 
 class Cache(Protocol):
-    """Rows that are being written. ``states`` is ``(layers, 2, rows, kv_heads, room, head_dim)``."""
+    """Rows that are being written. ``states`` is
+    ``(layers, 2, rows, kv_heads, room, head_dim)``."""
 
     states: Tensor
 
     def attend(self, index: int, heads: Tensor) -> Tensor:
-        """Adds the newest tokens' keys and values to a layer; what their queries see, ``(rows, width)``.
+        """Adds the newest tokens' keys and values to a layer; what their queries see,
+        ``(rows, width)``.
 
         ``heads`` is ``(rows, heads + 2 · kv_heads, head_dim)``, as the host's products made them.
         """
@@ -65,7 +68,9 @@ class RaggedCache:
 
     def attend(self, index: int, heads: Tensor) -> Tensor:
         """As ``Cache``."""
-        return native.attend(heads, self._sights[index], self.states[index], self._entries, self._lengths)
+        return native.attend(
+            heads, self._sights[index], self.states[index], self._entries, self._lengths
+        )
 
     def advance(self) -> None:
         """As ``Cache``."""
@@ -106,7 +111,9 @@ class PaddedCache:
         # Query heads that share a key head are more rows of one small product.
         q = turned[:, :queries].reshape(-1, queries // kv_heads, size)
         k, v = keys.flatten(0, 1)[:, :end], values.flatten(0, 1)[:, :end]
-        scores = torch.baddbmm(self._seen(sight.window, end), q, k.transpose(1, 2), alpha=sight.scale)
+        scores = torch.baddbmm(
+            self._seen(sight.window, end), q, k.transpose(1, 2), alpha=sight.scale
+        )
         weights = scores.softmax(-1, dtype=torch.float32).to(heads.dtype)
         return torch.bmm(weights, v).view(len(heads), -1)
 
@@ -118,17 +125,22 @@ class PaddedCache:
     def keep(self, rows: Tensor) -> None:
         """As ``Cache``."""
         self._lengths = self._lengths[rows]
-        self._mask = self._mask.view(-1, self.states.shape[3], *self._mask.shape[1:])[rows].flatten(0, 1)
+        self._mask = self._mask.view(-1, self.states.shape[3], *self._mask.shape[1:])[rows].flatten(
+            0, 1
+        )
         self.states = self.states.index_select(2, rows)
 
     def _seen(self, window: int | None, end: int) -> Tensor:
         if window not in self._masks:
-            self._masks[window] = windowed(self._mask[:, :, :end], window, self._lengths, self._longest)
+            self._masks[window] = windowed(
+                self._mask[:, :, :end], window, self._lengths, self._longest
+            )
         return self._masks[window]
 
 
 def turn(x: Tensor, norm: Norm | None, table: Tensor, positions: Tensor) -> Tensor:
-    """Heads ``(tokens, heads, head_dim)`` normed (Qwen3) and turned by their ``positions (tokens,)``.
+    """Heads ``(tokens, heads, head_dim)`` normed (Qwen3) and turned by their
+    ``positions (tokens,)``.
 
     ``table (2, positions, head_dim)`` as in ``Sight``.
     """

@@ -1,7 +1,8 @@
 """What the kernel asks of a frozen language model, however that model is computed.
 
 Two implementations: ``llama`` (own fused forward for Llama-like hosts) and ``wrapped`` (any causal
-language model of transformers, through its own forward). Both give the same tokens and log-probabilities.
+language model of transformers, through its own forward). Both give the same tokens and
+log-probabilities.
 """
 
 from __future__ import annotations
@@ -77,15 +78,19 @@ class Decoder(Protocol):
     ) -> tuple[Tensor, Session]:
         """Reads prompts (token ids) with ``room`` tokens to come; first logits ``(rows, vocab)``.
 
-        ``slots`` has one entry per row; rows come sorted by slot and, within a slot, by prompt bytes. At
-        most ``max_tokens`` go through the host at a time.
+        ``slots`` has one entry per row; rows come sorted by slot and, within a slot, by prompt
+        bytes. At most ``max_tokens`` go through the host at a time.
         """
         ...
 
-    def logits(self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None) -> Tensor:
-        """Logits ``(targets, vocab)``, row by row, of the answer's tokens and the one after the answer."""
+    def logits(
+        self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
+    ) -> Tensor:
+        """Logits ``(targets, vocab)``, row by row, of the answer's tokens and the one after the
+        answer."""
         ...
 
     def features(self, packing: Packing, adapters: Adapters) -> Tensor:
-        """Last hidden states, after the final norm, averaged over each row's prompt: ``(rows, hidden)``."""
+        """Last hidden states, after the final norm, averaged over each row's prompt:
+        ``(rows, hidden)``."""
         ...

@@ -1,8 +1,9 @@
 """Writing answers: the whole population in one batch, token after token.
 
-A row's draws are uniform numbers taken from its own generator before the first token and turned into
-tokens by the inverse of the cumulative distribution, so a row's text does not depend on its neighbours.
-Rows that have ended leave the batch when the smaller batch is worth it. Nucleus: arXiv:1904.09751.
+A row's draws are uniform numbers taken from its own generator before the first token and turned
+into tokens by the inverse of the cumulative distribution, so a row's text does not depend on its
+neighbours. Rows that have ended leave the batch when the smaller batch is worth it. Nucleus:
+arXiv:1904.09751.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ from symbiont_ecology.host.bank import Adapters, SlotBank
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.lowrank import Shares
-from symbiont_ecology.host.tiles import tile_rows
+from symbiont_ecology.host.slot_tiles import tile_rows
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import Decoding
 
 WORTH_SHRINKING = 0.75
-"""Ended rows leave once the rest costs at most this part of the batch: with torch, that is a copy."""
+"""Ended rows leave once the rest costs at most this part of the batch: with torch, that is a
+copy."""
 
 
 @dataclass(frozen=True)
-class Request:
-    """What to write, one entry per row. ``uniforms[i]``: ``limits[i]`` numbers in [0, 1); None is greedy."""
+class DecodingBatch:
+    """What to write, one entry per row. ``uniforms[i]``: ``limits[i]`` numbers in [0, 1); None is
+    greedy."""
 
     prompts: Sequence[np.ndarray]
     slots: Sequence[int]
@@ -57,7 +60,9 @@ class Written:
     fed: np.ndarray
 
 
-def write(decoder: Decoder, bank: SlotBank, request: Request, budget: MemoryBudget) -> Written:
+def write(
+    decoder: Decoder, bank: SlotBank, request: DecodingBatch, budget: MemoryBudget
+) -> Written:
     """Answers in the order of the request."""
     rows, longest = len(request.prompts), max(request.limits, default=0)
     out = Written(
@@ -71,7 +76,7 @@ def write(decoder: Decoder, bank: SlotBank, request: Request, budget: MemoryBudg
     return out
 
 
-def _waves(request: Request, budget: MemoryBudget) -> Iterator[np.ndarray]:
+def _waves(request: DecodingBatch, budget: MemoryBudget) -> Iterator[np.ndarray]:
     """Row numbers, sorted by slot and prompt, in equal batches that fit the budget."""
     wanted = [row for row, limit in enumerate(request.limits) if limit > 0]
     if not wanted:
@@ -82,13 +87,21 @@ def _waves(request: Request, budget: MemoryBudget) -> Iterator[np.ndarray]:
 
 
 def _write_wave(
-    decoder: Decoder, bank: SlotBank, request: Request, rows: np.ndarray, max_tokens: int, out: Written
+    decoder: Decoder,
+    bank: SlotBank,
+    request: DecodingBatch,
+    rows: np.ndarray,
+    max_tokens: int,
+    out: Written,
 ) -> None:
-    """Writes some rows of the request, sorted as ``_waves`` does, from their prompts to their ends."""
+    """Writes some rows of the request, sorted as ``_waves`` does, from their prompts to their
+    ends."""
     limits, ends = np.asarray(request.limits, dtype=np.int64), np.array(request.end_tokens)
     prompts, slots = [request.prompts[row] for row in rows], [request.slots[row] for row in rows]
     keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
-    is_new = np.array([True, *(one != before for before, one in pairwise(keys))])  # the others share it
+    is_new = np.array(
+        [True, *(one != before for before, one in pairwise(keys))]
+    )  # the others share it
     out.read[rows] = np.where(is_new, [len(prompt) for prompt in prompts], 0)
     room, is_live = int(limits[rows].max()), np.ones(len(rows), dtype=bool)
     adapters, shares = _arranged(slots, bank, request, decoder.device)
@@ -116,7 +129,9 @@ def _write_wave(
             rows, is_live = rows[is_live], np.ones(int(is_live.sum()), dtype=bool)
             session.keep(kept)
             tokens = tokens[kept]
-            adapters, shares = _arranged([request.slots[row] for row in rows], bank, request, decoder.device)
+            adapters, shares = _arranged(
+                [request.slots[row] for row in rows], bank, request, decoder.device
+            )
         if request.tracer is not None:
             request.tracer.move(rows, time + 1, shares)
         out.fed[rows] += 1
@@ -124,7 +139,7 @@ def _write_wave(
 
 
 def _arranged(
-    slots: Sequence[int], bank: SlotBank, request: Request, device: torch.device
+    slots: Sequence[int], bank: SlotBank, request: DecodingBatch, device: torch.device
 ) -> tuple[Adapters, Shares]:
     """The adapters of rows that belong to these slots (ascending), and which rows are whose."""
     if request.tracer is None and not bank.needs_tiles:
@@ -135,16 +150,19 @@ def _arranged(
     return adapters.perturbed(request.tracer), tiling
 
 
-def _has_stopped(request: Request, out: Written, rows: np.ndarray, length: int) -> np.ndarray:
+def _has_stopped(request: DecodingBatch, out: Written, rows: np.ndarray, length: int) -> np.ndarray:
     """Which of these rows hold a stop text among their first ``length`` tokens."""
     texts = [request.text(out.ids[row, :length].tolist()) for row in rows]
-    return np.array([any(stop in text for stop in request.decoding.stop) for text in texts], dtype=bool)
+    return np.array(
+        [any(stop in text for stop in request.decoding.stop) for text in texts], dtype=bool
+    )
 
 
 class _Chooser:
-    """Turns logits into tokens: greedy, or by inverse cumulative distribution with pre-drawn numbers."""
+    """Turns logits into tokens: greedy, or by inverse cumulative distribution with pre-drawn
+    numbers."""
 
-    def __init__(self, request: Request, device: torch.device) -> None:
+    def __init__(self, request: DecodingBatch, device: torch.device) -> None:
         self._decoding = request.decoding
         self._ends = torch.tensor(request.end_tokens, dtype=torch.int64, device=device)
         self._uniforms: np.ndarray | None = None
@@ -155,7 +173,8 @@ class _Chooser:
                     target[: len(numbers)] = numbers
 
     def choose(self, logits: Tensor, time: int, source: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Tokens ``(rows,)`` and their log-probabilities under the model itself, from ``(rows, vocab)``."""
+        """Tokens ``(rows,)`` and their log-probabilities under the model itself, from
+        ``(rows, vocab)``."""
         logits = logits.float()
         allowed = logits
         if time < self._decoding.min_new_tokens and len(self._ends):
@@ -169,9 +188,11 @@ class _Chooser:
 
 
 def _inverse_cdf(logits: Tensor, uniforms: Tensor, decoding: Decoding) -> Tensor:
-    """One token per row: where the cumulative distribution within ``top_p`` passes the uniform number.
+    """One token per row: where the cumulative distribution within ``top_p`` passes the uniform
+    number.
 
-    In double precision: a single-precision sum over a large vocabulary is off by more than a rare token.
+    In double precision: a single-precision sum over a large vocabulary is off by more than a rare
+    token.
     """
     weights = torch.softmax(logits.double() / decoding.temperature, dim=-1)
     if decoding.top_p < 1.0:
@@ -180,7 +201,8 @@ def _inverse_cdf(logits: Tensor, uniforms: Tensor, decoding: Decoding) -> Tensor
         weights = weights.masked_fill(is_out.gather(-1, order.argsort(-1)), 0.0)
     cumulative = weights.cumsum(-1)
     target = uniforms[:, None] * cumulative[:, -1:]
-    # The first place beyond the target has weight > 0; rounding may push the target to the very end.
+    # The first place beyond the target has weight > 0; rounding may push the target to the very
+    # end.
     place = torch.searchsorted(cumulative, target, right=True)[:, 0]
     last = (weights > 0).long().cumsum(-1).argmax(-1)
     return torch.minimum(place, last)

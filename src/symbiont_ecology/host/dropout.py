@@ -1,9 +1,11 @@
-"""LoRA dropout drawn from names: a token's mask depends on its slot's seed, its text and its place in it.
+"""LoRA dropout drawn from names: a token's mask depends on its slot's seed, its text and its place
+in it.
 
-A counter-based generator makes each number from its coordinates (Salmon et al. 2011, "Parallel random
-numbers: as easy as 1, 2, 3"; the mixing function is SplitMix64's, Steele et al. 2014). So an organelle that
-learns in company drops what it would have dropped alone, however the batch is packed or cut into pieces.
-Modules that read the same input share a mask. Dropout on the input of A: arXiv:2106.09685.
+A counter-based generator makes each number from its coordinates (Salmon et al. 2011, "Parallel
+random numbers: as easy as 1, 2, 3"; the mixing function is SplitMix64's, Steele et al. 2014). So an
+organelle that learns in company drops what it would have dropped alone, however the batch is packed
+or cut into pieces. Modules that read the same input share a mask. Dropout on the input of A:
+arXiv:2106.09685.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ _GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133
 
 @dataclass(frozen=True)
 class Dropout:
-    """Zeroes a share ``rate`` of inputs, scales up the rest. ``marks (tokens,)`` are what tokens are called.
+    """Zeroes a share ``rate`` of inputs, scales up the rest. ``marks (tokens,)`` are what tokens
+    are called.
 
     ``ends`` are the tokens that go on after attention in the last layer.
     """
@@ -33,16 +36,23 @@ class Dropout:
     ends: Tensor | None = None
 
     @classmethod
-    def of(cls, packing: Packing, rate: float, seeds: Sequence[int], names: Sequence[int]) -> Dropout:
-        """For packed rows, with each row's seed and its name, a number among the rows of its owner."""
+    def of(
+        cls, packing: Packing, rate: float, seeds: Sequence[int], names: Sequence[int]
+    ) -> Dropout:
+        """For packed rows, with each row's seed and its name, a number among the rows of its
+        owner."""
         marks = np.zeros(len(packing.ids), dtype=np.uint64)
         for row, (text, seed, name) in enumerate(zip(packing.texts, seeds, names, strict=True)):
             read, written = len(text.prompt), len(text.answer)
             start = seed & (1 << 64) - 1
             prompt, answer = packing.prompt_starts[row], packing.answer_starts[row]
-            marks[prompt : prompt + read] = _stream(start, zlib.crc32(text.prompt.tobytes()), 0, read)
+            marks[prompt : prompt + read] = _stream(
+                start, zlib.crc32(text.prompt.tobytes()), 0, read
+            )
             marks[answer : answer + written] = _stream(start, (1 << 40) + name, read, written)
-        return cls(rate, torch.from_numpy(marks.view(np.int64)).to(packing.ids.device), packing.ends)
+        return cls(
+            rate, torch.from_numpy(marks.view(np.int64)).to(packing.ids.device), packing.ends
+        )
 
     def laid(self, places: Tensor) -> Dropout:
         """For tokens laid out otherwise: ``places`` says which packed token each one is."""

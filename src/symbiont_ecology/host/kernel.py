@@ -4,7 +4,8 @@
     slot = kernel.attach("my-peft-folder")
     kernel.generate(["12+7="], slots=slot)
 
-The base weights never change. Slots are a cache: what lives is the ``AdapterWeights`` that a caller keeps.
+The base weights never change. Slots are a cache: what lives is the ``AdapterWeights`` that a caller
+keeps.
 """
 
 from __future__ import annotations
@@ -22,15 +23,22 @@ from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.host import decoding as writing
 from symbiont_ecology.host import learning
-from symbiont_ecology.host.allocator import keep_freed_memory
 from symbiont_ecology.host.bank import SlotBank, bare
 from symbiont_ecology.host.budget import MemoryBudget, T, within
 from symbiont_ecology.host.decoder import Decoder
-from symbiont_ecology.host.loading import TextCodec, find_folder, load_decoder, read_config
-from symbiont_ecology.host.packing import Text, chunks, pack
+from symbiont_ecology.host.loading import TextCodec, find_folder, load_decoder, read_model_config
+from symbiont_ecology.host.malloc import keep_freed_memory
+from symbiont_ecology.host.packing import Text, chunks, pack_texts
 from symbiont_ecology.host.tracing import Tracer
-from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, LearningStatistics, Rollouts, Row
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Memory
+from symbiont_ecology.types import (
+    HOST_SLOT,
+    Completions,
+    Decoding,
+    LearningBatch,
+    LearningStatistics,
+    Request,
+)
+from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.peft_files import read_peft, write_peft
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -42,8 +50,8 @@ class HostKernel:
     """A frozen causal language model with ``slots`` places for adapters of at most ``rank``.
 
     Slot numbers run from 0; ``HOST_SLOT`` (-1) is the host without adapter. Make one with
-    ``from_pretrained``. Every verb raises ``HostError`` for a slot that does not exist, a prompt without
-    tokens, or a row longer than the host's positions.
+    ``from_pretrained``. Every verb raises ``HostError`` for a slot that does not exist, a prompt
+    without tokens, or a row longer than the host's positions.
     """
 
     def __init__(
@@ -63,7 +71,9 @@ class HostKernel:
         self._decoder, self._codec, self._is_chat = decoder, codec, is_chat
         is_cpu = decoder.device.type == "cpu"
         self._budget = MemoryBudget(memory_mb, decoder.shape, decoder.dtype.itemsize, is_cpu)
-        self._bank = SlotBank(decoder.sites, self.layout, slots, rank, decoder.device, decoder.dtype)
+        self._bank = SlotBank(
+            decoder.sites, self.layout, slots, rank, decoder.device, decoder.dtype
+        )
 
     @classmethod
     def from_pretrained(
@@ -83,15 +93,14 @@ class HostKernel:
         """Loads a host: ``"embedded"``, a local folder, or a name on the Hugging Face hub.
 
         Args:
-            name_or_path: a local folder wins over the hub; ``HF_HUB_OFFLINE`` is honoured.
-            slots: adapters held at once.
-            rank: the largest rank that a slot can hold.
-            targets: endings of module names that carry adapters, such as ``["q_proj", "v_proj"]``; all
+            name_or_path: a local folder wins over the hub; ``HF_HUB_OFFLINE`` is honoured. slots:
+            adapters held at once. rank: the largest rank that a slot can hold. targets: endings of
+            module names that carry adapters, such as ``["q_proj", "v_proj"]``; all
                 linear modules of the decoder layers when None.
-            device: a torch device.
-            dtype: ``float32``, ``bfloat16`` or ``float16``; adapters learn in float32 all the same.
-            memory_mb: megabytes that a batch may take beside host and slots; larger batches go in pieces.
-            is_checkpointing: computes activations twice when learning instead of keeping them: half the
+            device: a torch device. dtype: ``float32``, ``bfloat16`` or ``float16``; adapters learn
+            in float32 all the same. memory_mb: megabytes that a batch may take beside host and
+            slots; larger batches go in pieces. is_checkpointing: computes activations twice when
+            learning instead of keeping them: half the
                 memory or less, a third more time.
             is_chat: puts every prompt into the host's chat template.
             prefer_fused: False computes a Llama-like host through transformers as well.
@@ -104,13 +113,17 @@ class HostKernel:
         if not memory_mb > 0:
             raise HostError(f"expected memory_mb > 0, got {memory_mb}")
         if dtype not in _DTYPES:
-            raise HostError(f"expected dtype {', '.join(_DTYPES)}, got {dtype!r}: choose one of them")
+            raise HostError(
+                f"expected dtype {', '.join(_DTYPES)}, got {dtype!r}: choose one of them"
+            )
         try:
             place = torch.zeros(1, device=device).device
         except (RuntimeError, AssertionError) as error:
-            raise HostError(f"expected a device that torch can use here, got {device!r}: try cpu") from error
+            raise HostError(
+                f"expected a device that torch can use here, got {device!r}: try cpu"
+            ) from error
         folder = find_folder(name_or_path)
-        config = read_config(folder)
+        config = read_model_config(folder)
         codec = TextCodec(folder, config)
         decoder = load_decoder(
             folder,
@@ -152,25 +165,33 @@ class HostKernel:
         return self._codec.end_tokens[0]
 
     def fingerprint(self) -> str:
-        """Hash (hex) of all that decides an answer: every base weight, config, tokenizer, chat template.
+        """Hash (hex) of all that decides an answer: every base weight, config, tokenizer, chat
+        template.
 
         It never changes, and is the same on every path through a host.
         """
         digest = hashlib.blake2b(self._codec.identity(is_chat=self._is_chat), digest_size=16)
         for name, weight in sorted(self._decoder.weights().items()):
             digest.update(name.encode())
-            digest.update(weight.detach().contiguous().reshape(-1).cpu().view(torch.uint8).numpy().tobytes())
+            digest.update(
+                weight.detach().contiguous().reshape(-1).cpu().view(torch.uint8).numpy().tobytes()
+            )
         return digest.hexdigest()
 
     def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
-        """Token ids of prompts, with the tokenizer's own special tokens or in the host's chat template."""
+        """Token ids of prompts, with the tokenizer's own special tokens or in the host's chat
+        template."""
         if self._is_chat:  # the template brings the special tokens
-            found = self._codec.encode([self._codec.chat(prompt) for prompt in prompts], special=False)
+            found = self._codec.encode(
+                [self._codec.chat(prompt) for prompt in prompts], special=False
+            )
         else:
             found = self._codec.encode(prompts, special=True)
         for prompt, ids in zip(prompts, found, strict=True):
             if not len(ids):
-                raise HostError(f"expected a prompt of at least one token, got {prompt!r}: write something")
+                raise HostError(
+                    f"expected a prompt of at least one token, got {prompt!r}: write something"
+                )
             if ids.max() >= self.shape.vocab:
                 raise HostError(
                     f"expected token ids below {self.shape.vocab}, got {ids.max()}: "
@@ -181,7 +202,8 @@ class HostKernel:
     def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
         """Token ids of each text as a completion that ends: what a gold answer is learned from."""
         return [
-            (*map(int, ids), self.end_token_id) for ids in self._codec.encode(list(answers), special=False)
+            (*map(int, ids), self.end_token_id)
+            for ids in self._codec.encode(list(answers), special=False)
         ]
 
     def place(self, slot: int, weights: AdapterWeights) -> None:
@@ -200,7 +222,9 @@ class HostKernel:
         """
         weights = self._bank.held(self._own(slot))
         if weights is None:
-            raise HostError(f"expected an adapter in slot {slot}, found none: place or attach one first")
+            raise HostError(
+                f"expected an adapter in slot {slot}, found none: place or attach one first"
+            )
         return weights
 
     def clear(self, slot: int) -> None:
@@ -211,11 +235,14 @@ class HostKernel:
         """Reads a PEFT LoRA folder into the first free slot and returns its number.
 
         Raises:
-            AdapterError: the folder cannot be used (see ``weights.peft_files``), or no slot is free.
+            AdapterError: the folder cannot be used (see ``weights.peft_files``), or no slot is
+            free.
         """
         free = [slot for slot in range(self.slots) if self._bank.held(slot) is None]
         if not free:
-            raise AdapterError(f"expected a free slot, all {self.slots} are taken: detach one first")
+            raise AdapterError(
+                f"expected a free slot, all {self.slots} are taken: detach one first"
+            )
         self._bank.place(free[0], read_peft(peft_folder, self.layout))
         return free[0]
 
@@ -235,19 +262,24 @@ class HostKernel:
             folder,
             self.weights_of(slot),
             base_model=self.name_or_path,
-            unadapted=[name for site in self._decoder.sites for name, _, _ in site if name not in adapted],
+            unadapted=[
+                name for site in self._decoder.sites for name, _, _ in site if name not in adapted
+            ],
             fan_in_fan_out=self._decoder.fan_in_fan_out,
             model_card=model_card,
         )
 
     def rollout(
-        self, rows: Sequence[Row], draws: Sequence[np.random.Generator | None] | None, decoding: Decoding
-    ) -> Rollouts:
+        self,
+        rows: Sequence[Request],
+        draws: Sequence[np.random.Generator | None] | None,
+        decoding: Decoding,
+    ) -> Completions:
         """Answers every row in one batch, whichever slots they belong to.
 
         Args:
-            rows: prompts; ``slot`` may be ``HOST_SLOT``.
-            draws: one generator per row; a row without one answers greedily and unperturbed, as all do
+            rows: prompts; ``slot`` may be ``HOST_SLOT``. draws: one generator per row; a row
+            without one answers greedily and unperturbed, as all do
                 when the decoding is greedy. A row's text depends on its own generator alone.
             decoding: the rule that picks tokens.
         """
@@ -257,7 +289,9 @@ class HostKernel:
         if min(limits, default=0) < 0:
             raise HostError(f"expected max_new_tokens >= 0, got {min(limits)}")
         prompts = self.encode([row.prompt for row in rows])
-        self._check_positions([len(ids) + limit for ids, limit in zip(prompts, limits, strict=True)])
+        self._check_positions(
+            [len(ids) + limit for ids, limit in zip(prompts, limits, strict=True)]
+        )
         is_drawn = decoding.temperature > 0 or decoding.perturbation > 0
         if is_drawn and (draws is None or len(draws) != len(rows)):
             raise ValueError(
@@ -266,11 +300,12 @@ class HostKernel:
         uniforms = tracer = None
         if draws is not None and decoding.temperature > 0:
             uniforms = [
-                draw.random(limit) if draw else None for draw, limit in zip(draws, limits, strict=True)
+                draw.random(limit) if draw else None
+                for draw, limit in zip(draws, limits, strict=True)
             ]
         if draws is not None and decoding.perturbation > 0:
             tracer = self._tracer(prompts, limits, draws, decoding.perturbation)
-        request = writing.Request(
+        request = writing.DecodingBatch(
             prompts,
             [row.slot for row in rows],
             limits,
@@ -280,12 +315,16 @@ class HostKernel:
             lambda ids: self._codec.decode([ids])[0],
             tracer,
         )
-        out = self._within_memory(lambda budget: writing.write(self._decoder, self._bank, request, budget))
+        out = self._within_memory(
+            lambda budget: writing.write(self._decoder, self._bank, request, budget)
+        )
         answers = [one[:length] for one, length in zip(out.ids.tolist(), out.lengths, strict=True)]
         texts = tuple(_cut(text, decoding.stop) for text in self._codec.decode(answers))
         long = np.array([len(one) for one in prompts])
         traces = None if tracer is None else tracer.traces(decoding.perturbation)
-        return Rollouts(texts, out.ids, out.log_probabilities, out.lengths, long, traces, out.read, out.fed)
+        return Completions(
+            texts, out.ids, out.log_probabilities, out.lengths, long, traces, out.read, out.fed
+        )
 
     def generate(
         self,
@@ -296,15 +335,19 @@ class HostKernel:
     ) -> list[str]:
         """Greedy answers as text; ``slots`` is one slot for all prompts or one for each."""
         rows = [
-            Row(prompt, slot, max_new_tokens)
+            Request(prompt, slot, max_new_tokens)
             for prompt, slot in zip(prompts, _spread(slots, prompts), strict=True)
         ]
         return list(self.rollout(rows, None, Decoding(min_new_tokens=min_new_tokens)).texts)
 
     def score(
-        self, prompts: Sequence[str], completions: Sequence[str | Sequence[int]], slots: int | Sequence[int]
+        self,
+        prompts: Sequence[str],
+        completions: Sequence[str | Sequence[int]],
+        slots: int | Sequence[int],
     ) -> list[torch.Tensor]:
-        """Log-probability (nats) of each completion's tokens given its prompt: one 1-D tensor per row.
+        """Log-probability (nats) of each completion's tokens given its prompt: one 1-D tensor per
+        row.
 
         A prompt is tokenised with special tokens, a completion without, and the ids are joined; a
         completion may also be given as ids.
@@ -315,36 +358,48 @@ class HostKernel:
                 f"expected a completion for each of {len(prompts)} prompts, got {len(completions)}"
             )
         replies = []
-        for prompt, completion, owner in zip(self.encode(prompts), completions, owners, strict=True):
+        for prompt, completion, owner in zip(
+            self.encode(prompts), completions, owners, strict=True
+        ):
             if isinstance(completion, str):
                 ids = self._codec.encode([completion], special=False)[0]
             else:
                 ids = np.array(completion, dtype=np.int64)
-            replies.append(learning.Reply(prompt, ids, owner))
+            replies.append(learning.Example(prompt, ids, owner))
         self._check_positions([len(reply.prompt) + len(reply.completion) for reply in replies])
-        return self._within_memory(lambda budget: learning.score(self._decoder, self._bank, replies, budget))
+        return self._within_memory(
+            lambda budget: learning.score(self._decoder, self._bank, replies, budget)
+        )
 
     def features(self, prompts: Sequence[str]) -> np.ndarray:
-        """What the bare host makes of each prompt: its last hidden states averaged, ``(rows, hidden)``."""
+        """What the bare host makes of each prompt: its last hidden states averaged,
+        ``(rows, hidden)``."""
         encoded = self.encode(prompts)
         self._check_positions([len(ids) for ids in encoded])
         found = np.zeros((len(encoded), self.shape.hidden), dtype=np.float32)
         texts, owners = [Text(ids) for ids in encoded], [HOST_SLOT] * len(encoded)
         with torch.inference_mode():
             for rows in chunks(texts, owners, self._budget.forward_tokens):
-                packing = pack([texts[row] for row in rows], owners[: len(rows)], self._decoder.device)
+                packing = pack_texts(
+                    [texts[row] for row in rows], owners[: len(rows)], self._decoder.device
+                )
                 states = self._decoder.features(packing, bare(len(self._decoder.sites)))
                 found[rows] = states.float().cpu().numpy()
         return found
 
     def learn(
-        self, batch: LearningBatch, weights: Mapping[int, AdapterWeights], memory: Mapping[int, Memory]
-    ) -> tuple[dict[int, AdapterWeights], dict[int, Memory], LearningStatistics]:
-        """One clipped Adam step for every slot with lessons: one forward, one backward for all of them.
+        self,
+        batch: LearningBatch,
+        weights: Mapping[int, AdapterWeights],
+        optimizer_state: Mapping[int, OptimizerState],
+    ) -> tuple[dict[int, AdapterWeights], dict[int, OptimizerState], LearningStatistics]:
+        """One clipped Adam step for every slot with lessons: one forward, one backward for all of
+        them.
 
-        Pure: the slots of the kernel are neither read nor written, so place what comes back. Slots without
-        lessons come back as they were. A slot whose loss, gradient or new weights are not finite gets its
-        old weights and memory back and is named in ``statistics.sick``; its neighbours do not notice.
+        Pure: the slots of the kernel are neither read nor written, so place what comes back. Slots
+        without lessons come back as they were. A slot whose loss, gradient or new weights are not
+        finite gets its old weights and memory back and is named in ``statistics.sick``; its
+        neighbours do not notice.
 
         Raises:
             ValueError: a lesson's slot has no weights or no learning rate.
@@ -358,15 +413,25 @@ class HostKernel:
                     f"expected weights and a learning rate for slot {slot}, which has lessons: pass both"
                 )
             if batch.dropout and slot not in batch.dropout_seeds:
-                raise ValueError(f"expected a seed for the dropout of slot {slot}, got none: pass one")
+                raise ValueError(
+                    f"expected a seed for the dropout of slot {slot}, got none: pass one"
+                )
         for one in weights.values():
             self._bank.check(one)
         prompts = dict.fromkeys(lesson.prompt for lesson in batch.lessons)
         encoded = dict(zip(prompts, self.encode(list(prompts)), strict=True))
-        self._check_positions([len(encoded[one.prompt]) + len(one.completion) for one in batch.lessons])
+        self._check_positions(
+            [len(encoded[one.prompt]) + len(one.completion) for one in batch.lessons]
+        )
         return self._within_memory(
-            lambda budget: learning.learn(
-                self._decoder, self.layout, batch, weights, memory, encoded.__getitem__, budget
+            lambda budget: learning.learning_step(
+                self._decoder,
+                self.layout,
+                batch,
+                weights,
+                optimizer_state,
+                encoded.__getitem__,
+                budget,
             )
         )
 
@@ -379,7 +444,9 @@ class HostKernel:
     ) -> Tracer:
         """A tracer with each row's noise drawn from its own generator, if it has one."""
         if min((len(prompt) for prompt in prompts), default=2) < 2:
-            raise HostError("expected prompts of two tokens or more to trace, got one of a single token")
+            raise HostError(
+                "expected prompts of two tokens or more to trace, got one of a single token"
+            )
         longest = max(limits, default=0)
         tracer = Tracer(self._decoder.sites, self.layout, self.rank, len(prompts), longest)
         for row, (draw, limit) in enumerate(zip(draws, limits, strict=True)):
@@ -415,12 +482,16 @@ def _layout(decoder: Decoder, targets: Sequence[str] | None) -> AdapterLayout:
     modules = [module for site in decoder.sites for module in site]
     if targets is not None:
         unknown = [
-            end for end in targets if not any(f".{name}".endswith(f".{end}") for name, _, _ in modules)
+            end
+            for end in targets
+            if not any(f".{name}".endswith(f".{end}") for name, _, _ in modules)
         ]
         if unknown or not targets:
             known = sorted({name.rsplit(".", 1)[-1] for name, _, _ in modules})
             raise HostError(f"expected targets among {known}, got {unknown or 'none'}")
-        modules = [one for one in modules if any(f".{one[0]}".endswith(f".{end}") for end in targets)]
+        modules = [
+            one for one in modules if any(f".{one[0]}".endswith(f".{end}") for end in targets)
+        ]
     return AdapterLayout(tuple(modules))
 
 

@@ -1,7 +1,8 @@
-"""The weights of a Llama-like host as its fused forward wants them: the members of a site in one matrix.
+"""The weights of a Llama-like host as its fused forward wants them: the members of a site in one
+matrix.
 
-The members stay known by their Hugging Face names, as views: no weight is held twice. Matrices are stored
-as ``(d_in, Σ d_out)``, which makes small products 5 % faster.
+The members stay known by their Hugging Face names, as views: no weight is held twice. Matrices are
+stored as ``(d_in, Σ d_out)``, which makes small products 5 % faster.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from torch import Tensor
 
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.host import native
+from symbiont_ecology.host.architectures import Blueprint, View, read_blueprint
 from symbiont_ecology.host.bank import Site
-from symbiont_ecology.host.families import Blueprint, View, read_blueprint
 from symbiont_ecology.host.lowrank import Factors, Shares, add_low_rank
 from symbiont_ecology.host.native import Pointers
-from symbiont_ecology.host.tiles import Tiling
+from symbiont_ecology.host.slot_tiles import Tiling
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -34,8 +35,9 @@ SITES = (
 
 
 @dataclass(frozen=True)
-class Linear:
-    """The base weights of one site, ``whole (d_in, Σ d_out)``; its members are known by name as views.
+class FrozenLinear:
+    """The base weights of one site, ``whole (d_in, Σ d_out)``; its members are known by name as
+    views.
 
     ``norm`` is of what is added to a residual (Gemma 3).
     """
@@ -52,7 +54,8 @@ class Linear:
     def gated(
         self, x: Tensor, factors: Factors | Pointers | None, shares: Shares, activation: Activation
     ) -> Tensor:
-        """``activation(gate) · up`` (arXiv:2002.05202), where gate and up are what this makes of ``x``."""
+        """``activation(gate) · up`` (arXiv:2002.05202), where gate and up are what this makes of
+        ``x``."""
         is_silu = activation is F.silu
         if is_silu and isinstance(factors, Pointers):
             assert not isinstance(shares, Tiling)
@@ -64,7 +67,9 @@ class Linear:
         gate = activation(gate)
         return gate * up if torch.is_grad_enabled() else gate.mul_(up)
 
-    def onto(self, residual: Tensor, x: Tensor, factors: Factors | Pointers | None, shares: Shares) -> Tensor:
+    def onto(
+        self, residual: Tensor, x: Tensor, factors: Factors | Pointers | None, shares: Shares
+    ) -> Tensor:
         """``residual`` plus the same; in place where no gradient is wanted."""
         if self.norm is not None:
             return residual + self.norm(self(x, factors, shares))
@@ -109,10 +114,10 @@ class Layer:
     attention_norm: Norm
     feed_norm: Norm
     head_norms: Norm | None  # of queries and keys (Qwen3), weights (heads + kv_heads, head_dim)
-    qkv: Linear
-    out: Linear
-    gate_up: Linear
-    down: Linear
+    qkv: FrozenLinear
+    out: FrozenLinear
+    gate_up: FrozenLinear
+    down: FrozenLinear
     view: int  # number of what its attention looks at, among the host's
 
 
@@ -133,7 +138,9 @@ class LlamaWeights:
     ) -> None:
         plan = read_blueprint(config)
         if plan is None:
-            raise ValueError("expected a config that is understood here, got another: use transformers")
+            raise ValueError(
+                "expected a config that is understood here, got another: use transformers"
+            )
         self.plan, self.named = plan, dict[str, Tensor]()
         self._source, self.device, self.dtype = tensors, device, dtype
         sites = [
@@ -141,42 +148,57 @@ class LlamaWeights:
             for index in range(len(plan.views))
             for block, members in SITES
         ]
-        linears = [self._linear(*one) for one in zip(sites, plan.biases * len(plan.views), strict=True)]
-        self.sites: tuple[Site, ...] = tuple(tuple(self._module(name) for name in site) for site in sites)
-        per_layer = sum(d_in * d_out for site in self.sites[: len(SITES)] for _, d_in, d_out in site)
+        linears = [
+            self._linear(*one) for one in zip(sites, plan.biases * len(plan.views), strict=True)
+        ]
+        self.sites: tuple[Site, ...] = tuple(
+            tuple(self._module(name) for name in site) for site in sites
+        )
+        per_layer = sum(
+            d_in * d_out for site in self.sites[: len(SITES)] for _, d_in, d_out in site
+        )
         shape = HostShape.from_config(plan.config, linear_parameters=per_layer, parameters=0)
         self.views: tuple[View, ...] = tuple(dict.fromkeys(plan.views))
         self.layers = [
-            self._layer(index, linears[4 * index : 4 * index + 4], shape) for index in range(len(plan.views))
+            self._layer(index, linears[4 * index : 4 * index + 4], shape)
+            for index in range(len(plan.views))
         ]
         self.embedding = self._take("model.embed_tokens.weight")
         self.norm = Norm(self._take("model.norm.weight"), plan)
-        # As transformers does it: what the config ties is tied unless the file holds two different weights.
+        # As transformers does it: what the config ties is tied unless the file holds two different
+        # weights.
         head = tensors.get("lm_head.weight", tensors["model.embed_tokens.weight"])
         is_tied = plan.is_tied and torch.equal(head, tensors["model.embed_tokens.weight"])
         self.head = self.embedding if is_tied else self._take("lm_head.weight")
-        self.shape = replace(shape, parameters=sum(weight.numel() for weight in self.named.values()))
+        self.shape = replace(
+            shape, parameters=sum(weight.numel() for weight in self.named.values())
+        )
         self._source = {}
 
     def _module(self, name: str) -> tuple[str, int, int]:
         d_out, d_in = self.named[f"{name}.weight"].shape
         return name, d_in, d_out
 
-    def _layer(self, index: int, linears: Sequence[Linear], shape: HostShape) -> Layer:
+    def _layer(self, index: int, linears: Sequence[FrozenLinear], shape: HostShape) -> Layer:
         plan, stem, head_norms = self.plan, f"model.layers.{index}.", None
         if plan.has_head_norms:
             q, k = (self._take(f"{stem}self_attn.{name}_norm.weight") for name in "qk")
-            head_norms = Norm(torch.cat([q.expand(shape.heads, -1), k.expand(shape.kv_heads, -1)]), plan)
+            head_norms = Norm(
+                torch.cat([q.expand(shape.heads, -1), k.expand(shape.kv_heads, -1)]), plan
+            )
         before, after, feed, fed = (
-            None if name is None else Norm(self._take(f"{stem}{name}.weight"), plan) for name in plan.norms
+            None if name is None else Norm(self._take(f"{stem}{name}.weight"), plan)
+            for name in plan.norms
         )
         assert before is not None
         assert feed is not None
         qkv, out, gate_up, down = linears
         out, down = replace(out, norm=after), replace(down, norm=fed)
-        return Layer(before, feed, head_norms, qkv, out, gate_up, down, self.views.index(plan.views[index]))
+        return Layer(
+            before, feed, head_norms, qkv, out, gate_up, down, self.views.index(plan.views[index])
+        )
 
-    def _linear(self, names: Sequence[str], has_bias: bool) -> Linear:
+    def _linear(self, names: Sequence[str], has_bias: bool) -> FrozenLinear:
         """Fuses the members of a site."""
         weights = [self._source[f"{name}.weight"].to(self.device, self.dtype) for name in names]
         whole = torch.cat(weights).t().contiguous()
@@ -184,11 +206,13 @@ class LlamaWeights:
         for name, part in zip(names, torch.split(whole.t(), sizes), strict=True):
             self.named[f"{name}.weight"] = part
         if not has_bias:
-            return Linear(whole, None)
-        bias = torch.cat([self._source[f"{name}.bias"] for name in names]).to(self.device, self.dtype)
+            return FrozenLinear(whole, None)
+        bias = torch.cat([self._source[f"{name}.bias"] for name in names]).to(
+            self.device, self.dtype
+        )
         for name, part in zip(names, torch.split(bias, sizes), strict=True):
             self.named[f"{name}.bias"] = part
-        return Linear(whole, bias)
+        return FrozenLinear(whole, bias)
 
     def _take(self, name: str) -> Tensor:
         self.named[name] = self._source[name].to(self.device, self.dtype)

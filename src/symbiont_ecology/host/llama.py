@@ -1,10 +1,11 @@
 """A fused forward for Llama-like decoders: Llama, Mistral, Qwen2, Qwen3, Gemma 3.
 
-Small hosts spend most of their time between the matrix products, so: q, k and v (gate and up) are one
-product; prompts are read as one packed line of tokens, without padding; keys and values go into a cache
-allocated once; grouped heads are never repeated; residuals are added by the products themselves; nothing
-here imports transformers, whose modules cost more to import than a short run. What sets one model apart
-from another is data: ``families`` reads it from the config and names the papers. RoPE: arXiv:2104.09864.
+Small hosts spend most of their time between the matrix products, so: q, k and v (gate and up) are
+one product; prompts are read as one packed line of tokens, without padding; keys and values go into
+a cache allocated once; grouped heads are never repeated; residuals are added by the products
+themselves; nothing here imports transformers, whose modules cost more to import than a short run.
+What sets one model apart from another is data: ``families`` reads it from the config and names the
+papers. RoPE: arXiv:2104.09864.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from symbiont_ecology.host import native
+from symbiont_ecology.host.architectures import read_blueprint
 from symbiont_ecology.host.bank import Adapters, SlotBank
 from symbiont_ecology.host.caches import Cache, PaddedCache, RaggedCache, Sight, turn
 from symbiont_ecology.host.dropout import Dropout
-from symbiont_ecology.host.families import read_blueprint
 from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.lowrank import Shares
-from symbiont_ecology.host.packing import Packing, Text, chunks, pack, taken
+from symbiont_ecology.host.packing import Packing, Text, chunks, pack_texts, taken
 from symbiont_ecology.host.rectangles import Rectangles
-from symbiont_ecology.host.windows import Masks, masks_of
+from symbiont_ecology.host.sliding_window import Masks, masks_of
 
 
 def is_supported(config: Mapping[str, Any]) -> bool:
@@ -68,7 +69,8 @@ class _Reading:
         dtype = self.sights[0].table.dtype
         windows = {sight.window for sight in self.sights}
         return {
-            window: [masks_of(group, dtype, window) for group in self.rectangles.groups] for window in windows
+            window: [masks_of(group, dtype, window) for group in self.rectangles.groups]
+            for window in windows
         }
 
 
@@ -103,18 +105,22 @@ class LlamaDecoder:
         texts = [Text(prompt) for prompt in prompts]
         for piece in chunks(texts, slots, max_tokens):
             rows = slice(piece[0], piece[-1] + 1)  # they come sorted, so pieces are consecutive
-            packing = pack(texts[rows], slots[rows], self.device)
+            packing = pack_texts(texts[rows], slots[rows], self.device)
             x = self._read(packing, bank.gather(packing.owners), cache.states[:, :, rows])
             last.append(x[packing.predicts])
         return self._logits(torch.cat(last)), LlamaSession(self, cache)
 
-    def logits(self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None) -> Tensor:
-        """Logits ``(targets, vocab)`` where an answer's tokens, and what follows them, are predicted."""
+    def logits(
+        self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
+    ) -> Tensor:
+        """Logits ``(targets, vocab)`` where an answer's tokens, and what follows them, are
+        predicted."""
         states = self._read(packing, adapters.dropping(dropout), None)
         return self._logits(taken(states, packing.predicts))
 
     def features(self, packing: Packing, adapters: Adapters) -> Tensor:
-        """Last hidden states, after the final norm, averaged over each prompt: ``(rows, hidden)``."""
+        """Last hidden states, after the final norm, averaged over each prompt:
+        ``(rows, hidden)``."""
         states = self._host.norm(self._read(packing, adapters, None, is_everywhere=True))
         means = [
             states[start : start + len(text.prompt)].mean(0)
@@ -127,16 +133,20 @@ class LlamaDecoder:
         x = self._embedded(tokens)
         for index, layer in enumerate(self._host.layers):
             qkv, out, gate_up, down = adapters.sites[4 * index : 4 * index + 4]
-            heads = layer.qkv(layer.attention_norm(x), qkv, shares).view(x.shape[0], -1, self.shape.head_dim)
+            heads = layer.qkv(layer.attention_norm(x), qkv, shares).view(
+                x.shape[0], -1, self.shape.head_dim
+            )
             x = layer.out.onto(x, cache.attend(index, heads), out, shares)
             fed = layer.gate_up.gated(layer.feed_norm(x), gate_up, shares, self._activation)
             x = layer.down.onto(x, fed, down, shares)
         return self._logits(x)
 
     def _turns(self, end: int) -> Tensor:
-        """For each view, cosines and sines (first half negated), ``(views, 2, end or more, head_dim)``."""
+        """For each view, cosines and sines (first half negated),
+        ``(views, 2, end or more, head_dim)``."""
         if self._tables is None or self._tables.shape[2] < end:
-            # Not inference tensors: the tables outlive the call, and a learning step reads them too.
+            # Not inference tensors: the tables outlive the call, and a learning step reads them
+            # too.
             with torch.inference_mode(False):
                 places = torch.arange(max(256, end), dtype=torch.float32)
                 speeds = [view.rope.speeds(self.shape.head_dim) for view in self._host.views]
@@ -158,12 +168,22 @@ class LlamaDecoder:
         """How each layer looks at up to ``end`` tokens."""
         tables, views = self._turns(end), self._host.views
         return [
-            Sight(layer.head_norms, views[layer.view].window, tables[layer.view], self._attention_scale)
+            Sight(
+                layer.head_norms,
+                views[layer.view].window,
+                tables[layer.view],
+                self._attention_scale,
+            )
             for layer in self._host.layers
         ]
 
     def _read(
-        self, packing: Packing, adapters: Adapters, cache: Tensor | None, *, is_everywhere: bool = False
+        self,
+        packing: Packing,
+        adapters: Adapters,
+        cache: Tensor | None,
+        *,
+        is_everywhere: bool = False,
     ) -> Tensor:
         """Hidden states before the final norm, ``(ends, hidden)`` or of all tokens.
 
@@ -182,11 +202,14 @@ class LlamaDecoder:
         return x
 
     def _block(self, index: int, x: Tensor, reading: _Reading) -> Tensor:
-        """One layer: ``x (tokens, hidden)`` to the same, or to ``(ends, hidden)`` in the last one."""
+        """One layer: ``x (tokens, hidden)`` to the same, or to ``(ends, hidden)`` in the last
+        one."""
         layer, counts = self._host.layers[index], reading.packing.counts
         qkv, out, gate_up, down = reading.adapters.sites[4 * index : 4 * index + 4]
         is_last = index == len(self._host.layers) - 1 and not reading.is_everywhere
-        heads = layer.qkv(layer.attention_norm(x), qkv, counts).view(x.shape[0], -1, self.shape.head_dim)
+        heads = layer.qkv(layer.attention_norm(x), qkv, counts).view(
+            x.shape[0], -1, self.shape.head_dim
+        )
         o = self._attended(heads, index, reading, is_last)
         if is_last:
             x, counts = taken(x, reading.packing.ends), reading.packing.end_counts
@@ -195,15 +218,21 @@ class LlamaDecoder:
         return layer.down.onto(x, fed, down, counts)
 
     def _attended(self, heads: Tensor, index: int, reading: _Reading, is_last: bool) -> Tensor:
-        """What packed tokens see: ``(tokens, all heads, head_dim)`` to ``(tokens or ends, width)``."""
+        """What packed tokens see: ``(tokens, all heads, head_dim)`` to
+        ``(tokens or ends, width)``."""
         packing, sight = reading.packing, reading.sights[index]
         cache = None if reading.cache is None else reading.cache[index]
         both = self.shape.heads + self.shape.kv_heads
-        turned, values = turn(heads[:, :both], sight.norm, sight.table, packing.positions), heads[:, both:]
+        turned, values = (
+            turn(heads[:, :both], sight.norm, sight.table, packing.positions),
+            heads[:, both:],
+        )
         if native.takes(heads):
             if cache is not None:
                 native.fill(cache, turned, values, packing.prompt_starts, packing.prompt_lengths)
-            return native.look(turned, values, reading.end_stretches if is_last else reading.stretches, sight)
+            return native.look(
+                turned, values, reading.end_stretches if is_last else reading.stretches, sight
+            )
         return self._attended_in_rectangles(
             turned.flatten(1), values.flatten(1), cache, reading, sight, is_last
         )
@@ -219,7 +248,9 @@ class LlamaDecoder:
     ) -> Tensor:
         """The same with torch's attention."""
         seen = []
-        for group, masks in zip(reading.rectangles.groups, reading.masks[sight.window], strict=True):
+        for group, masks in zip(
+            reading.rectangles.groups, reading.masks[sight.window], strict=True
+        ):
             q, k, v = self._split(turned, values, group.prompts)
             if cache is not None:
                 for target, found in zip(cache, (k, v), strict=True):
@@ -229,13 +260,19 @@ class LlamaDecoder:
             seen.append(_attention(q, k, v, masks.ends if is_last else masks.prompts, sight.scale))
             if group.has_answers:
                 q, *own = self._split(turned, values, group.answers)
-                k, v = (torch.cat([group.by_row(old), new], 2) for old, new in zip((k, v), own, strict=True))
+                k, v = (
+                    torch.cat([group.by_row(old), new], 2)
+                    for old, new in zip((k, v), own, strict=True)
+                )
                 seen.append(_attention(q, k, v, masks.answers, sight.scale))
         rectangles = reading.rectangles
         return rectangles.packed_ends(seen) if is_last else rectangles.packed(seen)
 
-    def _split(self, turned: Tensor, values: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys, values ``(rows, heads, time, head_dim)`` at ``places (rows, time)`` of the line."""
+    def _split(
+        self, turned: Tensor, values: Tensor, places: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys, values ``(rows, heads, time, head_dim)`` at ``places (rows, time)`` of the
+        line."""
         rectangle = places.shape
         q, k = torch.split(
             taken(turned, places).view(*rectangle, -1, self.shape.head_dim),
@@ -271,7 +308,8 @@ class LlamaSession:
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Causal, or under a mask: ``(rows, heads, time, head_dim)`` to ``(rows, time, heads · head_dim)``."""
+    """Causal, or under a mask: ``(rows, heads, time, head_dim)`` to
+    ``(rows, time, heads · head_dim)``."""
     seen = F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=True
     )

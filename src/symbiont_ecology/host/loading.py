@@ -1,8 +1,9 @@
-"""From a name or a folder to a decoder and a text codec, with one clear line when something is amiss.
+"""From a name or a folder to a decoder and a text codec, with one clear line when something is
+amiss.
 
-Everything that can be checked by looking at files is checked before a weight is read. Llama-like hosts
-and plain tokenizers are read without transformers, which alone costs more time to import than a short
-run takes; everything else goes through it.
+Everything that can be checked by looking at files is checked before a weight is read. Llama-like
+hosts and plain tokenizers are read without transformers, which alone costs more time to import than
+a short run takes; everything else goes through it.
 """
 
 from __future__ import annotations
@@ -26,16 +27,20 @@ EMBEDDED = "embedded"
 EMBEDDED_FOLDER = Path(__file__).parent / "embedded" / "model"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 _PLAIN_TOKENIZERS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
-_INCIDENTAL = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"})
+_INCIDENTAL = frozenset(
+    {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"}
+)
 _MOST_KNOWN = 4096
 """Keys of a ``config.json`` that say nothing about what is computed."""
 
 
 def find_folder(name_or_path: str | Path) -> Path:
-    """The local folder of a host: the shipped one, a folder, or a download from the Hugging Face hub.
+    """The local folder of a host: the shipped one, a folder, or a download from the Hugging Face
+    hub.
 
     Raises:
-        HostError: there is no such folder and no such model on the hub (or the hub is out of reach).
+        HostError: there is no such folder and no such model on the hub (or the hub is out of
+        reach).
     """
     name = str(name_or_path)
     folder = EMBEDDED_FOLDER if name == EMBEDDED else Path(name).expanduser()
@@ -51,7 +56,9 @@ def find_folder(name_or_path: str | Path) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model"]))
+        return Path(
+            snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model"])
+        )
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError) as error:
         raise HostError(
             f"expected a folder or a model of the Hugging Face hub, got {name!r} ({_line(error)}): "
@@ -59,7 +66,7 @@ def find_folder(name_or_path: str | Path) -> Path:
         ) from error
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_model_config(folder: Path) -> dict[str, Any]:
     """The host's ``config.json``, after a look at which files are there.
 
     Raises:
@@ -67,7 +74,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     """
     path = folder / "config.json"
     if not path.is_file():
-        raise HostError(f"expected a model folder with config.json, found none in {folder}: check the path")
+        raise HostError(
+            f"expected a model folder with config.json, found none in {folder}: check the path"
+        )
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -75,9 +84,13 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"expected JSON in {path}, got damaged text ({_line(error)}): download it again"
         ) from error
     if not isinstance(config, dict) or "model_type" not in config:
-        raise HostError(f"expected a transformers config with model_type in {path}: is this a model folder?")
+        raise HostError(
+            f"expected a transformers config with model_type in {path}: is this a model folder?"
+        )
     if not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
-        raise HostError(f"expected weights (*.safetensors) in {folder}, found none: download them again")
+        raise HostError(
+            f"expected weights (*.safetensors) in {folder}, found none: download them again"
+        )
     if not any((folder / file).is_file() for file in _TOKENIZER_FILES):
         raise HostError(
             f"expected a tokenizer (tokenizer.json) in {folder}, found none: copy the model's own there"
@@ -97,7 +110,8 @@ def load_decoder(
     """The fastest decoder that computes this host exactly.
 
     Raises:
-        HostError: the weights are damaged or incomplete, or no causal language model can be made of them.
+        HostError: the weights are damaged or incomplete, or no causal language model can be made of
+        them.
     """
     if prefer_fused and is_supported(config) and any(folder.glob("*.safetensors")):
         try:
@@ -115,7 +129,11 @@ def load_decoder(
     logging.disable_progress_bar()  # the command line has its own
     try:
         model, report = AutoModelForCausalLM.from_pretrained(
-            str(folder), dtype=dtype, local_files_only=True, trust_remote_code=False, output_loading_info=True
+            str(folder),
+            dtype=dtype,
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
         )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise HostError(
@@ -123,7 +141,9 @@ def load_decoder(
         ) from error
     if report["missing_keys"]:
         missing = min(report["missing_keys"])
-        raise HostError(f"expected tensor {missing!r} in {folder}, found none: download the weights again")
+        raise HostError(
+            f"expected tensor {missing!r} in {folder}, found none: download the weights again"
+        )
     return WrappedDecoder(model, device, is_checkpointing=is_checkpointing)
 
 
@@ -136,7 +156,9 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
         try:
             tensors.update(load_file(path))
         except (SafetensorError, OSError) as error:
-            raise HostError(f"expected safetensors in {path}, got a damaged file ({_line(error)})") from error
+            raise HostError(
+                f"expected safetensors in {path}, got a damaged file ({_line(error)})"
+            ) from error
     return tensors
 
 
@@ -152,7 +174,8 @@ class TextCodec:
         self._tokenizer: Any = None
         settings = _read_json(folder / "tokenizer_config.json")
         is_plain = (
-            settings.get("tokenizer_class") in _PLAIN_TOKENIZERS and (folder / "tokenizer.json").is_file()
+            settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
+            and (folder / "tokenizer.json").is_file()
         )
         self._backend = self._plain_backend() if is_plain else self.tokenizer.backend_tokenizer
         self._backend.no_padding()
@@ -162,7 +185,8 @@ class TextCodec:
 
     @property
     def tokenizer(self) -> Any:
-        """The transformers tokenizer, loaded when first asked for (importing it takes most of a second)."""
+        """The transformers tokenizer, loaded when first asked for (importing it takes most of a
+        second)."""
         if self._tokenizer is None:
             from transformers import AutoTokenizer
 
@@ -181,8 +205,11 @@ class TextCodec:
         return self._tokenizer
 
     def identity(self, *, is_chat: bool) -> bytes:
-        """Everything beside the weights that decides an answer: config, tokenizer, ends, chat template."""
-        path = next(self._folder / name for name in _TOKENIZER_FILES if (self._folder / name).is_file())
+        """Everything beside the weights that decides an answer: config, tokenizer, ends, chat
+        template."""
+        path = next(
+            self._folder / name for name in _TOKENIZER_FILES if (self._folder / name).is_file()
+        )
         # Parsed, where it can be: a copy that another library saved differs in white space.
         tokenizer = _read_json(path) if path.suffix == ".json" else path.read_bytes().hex()
         template = self.tokenizer.chat_template if is_chat else None
@@ -190,7 +217,8 @@ class TextCodec:
         return json.dumps(facts, sort_keys=True, default=str).encode()
 
     def encode(self, texts: Sequence[str], *, special: bool) -> list[np.ndarray]:
-        """Token ids of each text, with or without the tokenizer's own special tokens around it; read only.
+        """Token ids of each text, with or without the tokenizer's own special tokens around it;
+        read only.
 
         What was encoded lately is remembered: a prompt is priced, answered and learned from.
         """
@@ -207,7 +235,8 @@ class TextCodec:
         return [known[text] for text in texts]
 
     def chat(self, prompt: str) -> str:
-        """The prompt as a user's only turn in the host's chat template, up to where the answer begins.
+        """The prompt as a user's only turn in the host's chat template, up to where the answer
+        begins.
 
         Raises:
             HostError: the host has no chat template.
@@ -238,7 +267,9 @@ class TextCodec:
             if "model" not in json.loads(text):
                 raise ValueError("it names no model")
         except (ValueError, TypeError) as error:
-            raise HostError(f"expected a tokenizer in {path}, got a damaged file ({_line(error)})") from error
+            raise HostError(
+                f"expected a tokenizer in {path}, got a damaged file ({_line(error)})"
+            ) from error
         return Tokenizer.from_str(text)
 
     def _find_ends(self, settings: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[int, ...]:
@@ -250,7 +281,9 @@ class TextCodec:
             named += value if isinstance(value, list) else [value]
         # A config may carry another vocabulary's default, which no logit stands for.
         vocab = int(config.get("vocab_size") or 1 << 30)
-        ends = tuple(dict.fromkeys(int(one) for one in named if one is not None and int(one) < vocab))
+        ends = tuple(
+            dict.fromkeys(int(one) for one in named if one is not None and int(one) < vocab)
+        )
         if not ends:
             raise HostError(
                 f"expected an end token (eos_token) in {self._folder}/tokenizer_config.json, found none"

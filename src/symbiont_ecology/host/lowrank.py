@@ -1,8 +1,9 @@
-"""The low-rank term of many owners on packed tokens: ``y += (x Aᵀ) B``, each owner with its own A and B.
+"""The low-rank term of many owners on packed tokens: ``y += (x Aᵀ) B``, each owner with its own A
+and B.
 
-Tokens stand owner after owner, as many as each one has, so nothing is padded. On the CPU compiled loops do
-all of it where no gradient is wanted (``native``). Otherwise a loop over owners writes straight into the
-host's own output, and on CUDA one grouped product does the same in one launch.
+Tokens stand owner after owner, as many as each one has, so nothing is padded. On the CPU compiled
+loops do all of it where no gradient is wanted (``native``). Otherwise a loop over owners writes
+straight into the host's own output, and on CUDA one grouped product does the same in one launch.
 Gradients of the factors go straight into the learner's buffer: autograd sees activations alone.
 LoRA: arXiv:2106.09685; many adapters in one batch: arXiv:2311.03285 (S-LoRA).
 """
@@ -19,17 +20,18 @@ from torch import Tensor
 
 from symbiont_ecology.host import native
 from symbiont_ecology.host.native import Pointers
-from symbiont_ecology.host.tiles import Tiling
+from symbiont_ecology.host.slot_tiles import Tiling
 
 
 @dataclass(frozen=True)
 class Factors:
     """LoRA factors of one site, one entry per owner.
 
-    A site is a group of modules that read the same input; ``a`` is ``(owners, members · rank, d_in)``,
-    ``b[j]`` is ``(owners, rank, d_outs[j])``, or None for a member without adapter (which has no share of
-    ``a``). ``gradient`` are buffers of these shapes that a backward pass adds to; ``dropped`` is dropout on
-    the inputs; ``perturbed`` takes the inputs and what A makes of them, and gives the latter back with noise.
+    A site is a group of modules that read the same input; ``a`` is
+    ``(owners, members · rank, d_in)``, ``b[j]`` is ``(owners, rank, d_outs[j])``, or None for a
+    member without adapter (which has no share of ``a``). ``gradient`` are buffers of these shapes
+    that a backward pass adds to; ``dropped`` is dropout on the inputs; ``perturbed`` takes the
+    inputs and what A makes of them, and gives the latter back with noise.
     """
 
     a: Tensor
@@ -60,10 +62,9 @@ def add_low_rank(x: Tensor, y: Tensor, factors: Factors | Pointers, shares: Shar
     """``y (tokens, Σ d_outs)`` with the owners' terms for ``x (tokens, d_in)`` added in place.
 
     Args:
-        x: inputs, owner after owner.
-        y: what the host's own modules made of them.
-        factors: one entry per owner, or per tile.
-        shares: tokens of each owner; tiles when torch decodes, whose products are too small to loop over.
+        x: inputs, owner after owner. y: what the host's own modules made of them. factors: one
+        entry per owner, or per tile. shares: tokens of each owner; tiles when torch decodes, whose
+        products are too small to loop over.
     """
     if isinstance(factors, Pointers):
         assert not isinstance(shares, Tiling)
@@ -133,7 +134,9 @@ def _product(x: Tensor, w: Tensor, counts: Sequence[int], out: Tensor) -> None:
     if _is_grouped(x, w):
         out.copy_(torch.nn.functional.grouped_mm(x, w, offs=_ends(tuple(counts), x.device)))
         return
-    for part, factor, target in zip(_parts(x, counts), w.unbind(), _parts(out, counts), strict=True):
+    for part, factor, target in zip(
+        _parts(x, counts), w.unbind(), _parts(out, counts), strict=True
+    ):
         torch.mm(part, factor, out=target)
 
 

@@ -1,7 +1,7 @@
-"""The compiled passes of ``thin.c``, where they were built (``scripts/build_native.py``).
+"""The compiled passes of ``cpu_kernels.c``, where they were built (``scripts/build_native.py``).
 
-They serve float32 hosts on a CPU when no gradients are wanted. Elsewhere, and where there was no compiler
-at installation, torch computes the same.
+They serve float32 hosts on a CPU when no gradients are wanted. Elsewhere, and where there was no
+compiler at installation, torch computes the same.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from symbiont_ecology.host.caches import Sight
     from symbiont_ecology.host.layers import Norm
 
-SOURCE = Path(__file__).with_name("thin.c")
-BUILT = Path(__file__).with_name("libthin.so")
+SOURCE = Path(__file__).with_name("cpu_kernels.c")
+BUILT = Path(__file__).with_name("libcpu_kernels.so")
 
 _KINDS = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "f": ctypes.c_float}
 _SIGNATURES = {
@@ -44,7 +44,8 @@ _FALLIBLE = ("add_low_rank", "attend", "look")
 
 
 def digest() -> str:
-    """Names the version of the source, as ``build_native`` does; what was built from another is not used."""
+    """Names the version of the source, as ``build_native`` does; what was built from another is not
+    used."""
     return hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
 
 
@@ -52,7 +53,8 @@ def digest() -> str:
 def library() -> ctypes.CDLL | None:
     """What was built from the source beside this file, None where there is no such thing."""
     is_old = (
-        platform.machine() in ("x86_64", "AMD64") and torch.backends.cpu.get_cpu_capability() == "DEFAULT"
+        platform.machine() in ("x86_64", "AMD64")
+        and torch.backends.cpu.get_cpu_capability() == "DEFAULT"
     )
     if is_old or not BUILT.exists():
         return None
@@ -76,17 +78,19 @@ def is_usable(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def takes(x: Tensor) -> bool:
-    """Whether the library computes with this tensor: no gradient is wanted, its rows are contiguous."""
+    """Whether the library computes with this tensor: no gradient is wanted, its rows are
+    contiguous."""
     return not torch.is_grad_enabled() and is_usable(x.device, x.dtype) and x.stride(-1) == 1
 
 
 @dataclass(frozen=True)
 class Pointers:
-    """Where the factors of one site lie: addresses of arrays with an entry per owner, held in ``held``.
+    """Where the factors of one site lie: addresses of arrays with an entry per owner, held in
+    ``held``.
 
-    What ends in ``_at`` is an address: of ``(members,)`` columns and widths, of ``(owners,)`` ranks and
-    scales, of ``(members, owners)`` addresses of A and of Bᵀ. A rank of 0 has no factors. ``width`` is of all
-    outputs.
+    What ends in ``_at`` is an address: of ``(members,)`` columns and widths, of ``(owners,)`` ranks
+    and scales, of ``(members, owners)`` addresses of A and of Bᵀ. A rank of 0 has no factors.
+    ``width`` is of all outputs.
     """
 
     d_in: int
@@ -186,7 +190,9 @@ def add_low_rank(
         or y.shape != (total, pointers.width)
         or len(tokens) != pointers.owners
     ):
-        raise IndexError(f"expected {total} tokens of {pointers.owners} owners, got {x.shape} and {y.shape}")
+        raise IndexError(
+            f"expected {total} tokens of {pointers.owners} owners, got {x.shape} and {y.shape}"
+        )
     x = x if x.stride(1) == 1 else x.contiguous()
     _check(x, y)
     half = y.shape[1] // 2
@@ -214,14 +220,18 @@ def normalize(x: Tensor, norm: Norm) -> Tensor:
 
 
 def gate(x: Tensor) -> Tensor:
-    """``silu(gate) · up`` of gate and up side by side, ``(rows, 2 · width)`` to ``(rows, width)``."""
+    """``silu(gate) · up`` of gate and up side by side, ``(rows, 2 · width)`` to
+    ``(rows, width)``."""
     out = x.new_empty(x.shape[0], x.shape[1] // 2)
-    _library().gate(*(*out.shape, x.data_ptr(), x.stride(0), out.data_ptr(), torch.get_num_threads()))
+    _library().gate(
+        *(*out.shape, x.data_ptr(), x.stride(0), out.data_ptr(), torch.get_num_threads())
+    )
     return out
 
 
 def turn(x: Tensor, norm: Norm | None, table: Tensor, positions: Tensor) -> Tensor:
-    """Heads ``(tokens, heads, head_dim)`` normed and turned by their positions (see ``caches.turn``)."""
+    """Heads ``(tokens, heads, head_dim)`` normed and turned by their positions (see
+    ``caches.turn``)."""
     tokens, heads, size = x.shape
     low, high = (int(one) for one in positions.aminmax())
     if tokens != len(positions) or low < 0 or high >= table.shape[1] or x.stride(1) != size:
@@ -237,15 +247,17 @@ def turn(x: Tensor, norm: Norm | None, table: Tensor, positions: Tensor) -> Tens
     return out
 
 
-def attend(heads: Tensor, sight: Sight, cache: Tensor, entries: np.ndarray, lengths: np.ndarray) -> Tensor:
-    """Puts the newest key and value of each row into the cache; what its queries see, ``(rows, width)``.
+def attend(
+    heads: Tensor, sight: Sight, cache: Tensor, entries: np.ndarray, lengths: np.ndarray
+) -> Tensor:
+    """Puts the newest key and value of each row into the cache; what its queries see,
+    ``(rows, width)``.
 
     Args:
-        heads: queries, keys and values as the host made them, ``(rows, heads + 2 · kv_heads, head_dim)``.
-        sight: how this layer looks at its cache.
-        cache: keys and values of one layer, ``(2, entries, kv_heads, room, head_dim)``.
-        entries: where in the cache each row is, int64.
-        lengths: tokens that each row has there already, int64.
+        heads: queries, keys and values as the host made them,
+        ``(rows, heads + 2 · kv_heads, head_dim)``. sight: how this layer looks at its cache. cache:
+        keys and values of one layer, ``(2, entries, kv_heads, room, head_dim)``. entries: where in
+        the cache each row is, int64. lengths: tokens that each row has there already, int64.
     """
     rows, count, size = heads.shape
     _, held, kv_heads, room, _ = cache.shape
@@ -270,15 +282,21 @@ def attend(heads: Tensor, sight: Sight, cache: Tensor, entries: np.ndarray, leng
     return seen
 
 
-def fill(cache: Tensor, turned: Tensor, values: Tensor, starts: np.ndarray, lengths: np.ndarray) -> None:
+def fill(
+    cache: Tensor, turned: Tensor, values: Tensor, starts: np.ndarray, lengths: np.ndarray
+) -> None:
     """Puts prompts' keys and values into a layer's ``cache (2, rows, kv_heads, room, head_dim)``.
 
-    ``turned (tokens, heads + kv_heads, head_dim)`` and ``values (tokens, kv_heads, head_dim)`` are those of a
-    line of tokens, in which each row's prompt has a start and a length.
+    ``turned (tokens, heads + kv_heads, head_dim)`` and ``values (tokens, kv_heads, head_dim)`` are
+    those of a line of tokens, in which each row's prompt has a start and a length.
     """
     _, rows, kv_heads, room, size = cache.shape
     tokens = len(turned)
-    is_in = _below(lengths, room + 1) and _below(starts, tokens) and _below(starts + lengths, tokens + 1)
+    is_in = (
+        _below(lengths, room + 1)
+        and _below(starts, tokens)
+        and _below(starts + lengths, tokens + 1)
+    )
     if not is_in or not len(starts) == len(lengths) == rows or turned.shape[2] != size:
         raise IndexError(f"expected prompts of {rows} rows of at most {room} tokens among {tokens}")
     _check(turned, values, cache)
@@ -291,11 +309,12 @@ def fill(cache: Tensor, turned: Tensor, values: Tensor, starts: np.ndarray, leng
 
 
 def look(turned: Tensor, values: Tensor, stretches: np.ndarray, sight: Sight) -> Tensor:
-    """What the tokens of a line see, ``(looking tokens, heads · head_dim)``; the line as in ``fill``.
+    """What the tokens of a line see, ``(looking tokens, heads · head_dim)``; the line as in
+    ``fill``.
 
-    ``stretches (…, 6)`` are of int64: where one starts and how many tokens it has, where the past that it
-    sees starts and how many tokens that has, which of its tokens is the first to look, and where in the
-    output what that one sees belongs.
+    ``stretches (…, 6)`` are of int64: where one starts and how many tokens it has, where the past
+    that it sees starts and how many tokens that has, which of its tokens is the first to look, and
+    where in the output what that one sees belongs.
     """
     start, count, past, past_count, first, to = stretches.T
     looking, tokens = int((count - first).sum()), len(turned)
@@ -334,11 +353,14 @@ def _check(*tensors: Tensor) -> None:
         if tensor.stride(-1) != 1 or (tensor.dim() == 3 and tensor.stride(1) != tensor.shape[2]):
             raise ValueError(f"expected contiguous rows, got strides {tensor.stride()}")
         if tensor.dim() == 5 and not tensor[0].is_contiguous():
-            raise ValueError(f"expected a contiguous layer of the cache, got strides {tensor.stride()}")
+            raise ValueError(
+                f"expected a contiguous layer of the cache, got strides {tensor.stride()}"
+            )
 
 
 def _below(numbers: np.ndarray, end: int) -> bool:
-    """Whether all of them are int64 in ``[0, end)``: seen as unsigned, negative ones are very large."""
+    """Whether all of them are int64 in ``[0, end)``: seen as unsigned, negative ones are very
+    large."""
     is_plain = numbers.dtype == np.int64 and numbers.flags.c_contiguous
     return is_plain and bool(numbers.view(np.uint64).max() < end)
 

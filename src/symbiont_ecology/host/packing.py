@@ -1,9 +1,10 @@
-"""Rows of many owners as one line of tokens: no padding, and a prompt that rows share stands there once.
+"""Rows of many owners as one line of tokens: no padding, and a prompt that rows share stands there
+once.
 
-Everything in a transformer but attention treats tokens one by one, so tokens of all rows can stand end to
-end, owner after owner. Rows of one owner with the same prompt (samples of one question, lessons drawn from
-them) read it once: their answers attend to the same keys. Attention sees the line as ``stretches``, or as
-rectangles (``rectangles``), which is what torch wants.
+Everything in a transformer but attention treats tokens one by one, so tokens of all rows can stand
+end to end, owner after owner. Rows of one owner with the same prompt (samples of one question,
+lessons drawn from them) read it once: their answers attend to the same keys. Attention sees the
+line as ``stretches``, or as rectangles (``rectangles``), which is what torch wants.
 """
 
 from __future__ import annotations
@@ -31,14 +32,15 @@ class Text:
 
 @dataclass(frozen=True)
 class Packing:
-    """Tokens of some texts, owner after owner. Index tensors are int64 and live on the host's device.
+    """Tokens of some texts, owner after owner. Index tensors are int64 and live on the host's
+    device.
 
-    ``texts`` and ``row_owners`` are the rows in the caller's order. The line has prompts at ``starts`` with
-    ``lengths``; ``prompt_of (rows,)`` is each row's, ``answer_starts`` and ``answer_lengths`` are its answer.
-    ``ids`` and ``positions`` are ``(tokens,)``; ``owners`` stand in ascending order with ``counts`` tokens
-    each. ``ends`` are the places from which something is predicted, the prompts' last tokens and all answer
-    tokens, ``end_counts`` of each owner; ``predicts`` picks out of them, row by row, the one after the prompt
-    and those of the answer.
+    ``texts`` and ``row_owners`` are the rows in the caller's order. The line has prompts at
+    ``starts`` with ``lengths``; ``prompt_of (rows,)`` is each row's, ``answer_starts`` and
+    ``answer_lengths`` are its answer. ``ids`` and ``positions`` are ``(tokens,)``; ``owners`` stand
+    in ascending order with ``counts`` tokens each. ``ends`` are the places from which something is
+    predicted, the prompts' last tokens and all answer tokens, ``end_counts`` of each owner;
+    ``predicts`` picks out of them, row by row, the one after the prompt and those of the answer.
     """
 
     texts: Sequence[Text]
@@ -72,7 +74,8 @@ class Packing:
         return int((self.prompt_lengths + self.answer_lengths).max())
 
     def stretches(self, *, is_ends: bool = False) -> np.ndarray:
-        """Prompts and answers as ``native.look`` takes them, ``(stretches, 6)``; all tokens look, or ends."""
+        """Prompts and answers as ``native.look`` takes them, ``(stretches, 6)``; all tokens look,
+        or ends."""
         has = np.flatnonzero(self.answer_lengths)
         nothing = np.zeros_like(self.starts)
         prompts = self.starts, self.lengths, nothing, nothing
@@ -86,10 +89,14 @@ class Packing:
         return np.ascontiguousarray(np.stack([start, count, *rest, first, to], axis=1))
 
     def places_of_rows(self) -> np.ndarray:
-        """Where each row's tokens stand in the line: ``(rows, longest)``, the last place repeated."""
+        """Where each row's tokens stand in the line: ``(rows, longest)``, the last place
+        repeated."""
         read, written = self.prompt_lengths[:, None], self.answer_lengths[:, None]
         spots = np.minimum(np.arange(self.longest), read + written - 1)
-        prompts, answers = self.prompt_starts[:, None] + spots, self.answer_starts[:, None] + spots - read
+        prompts, answers = (
+            self.prompt_starts[:, None] + spots,
+            self.answer_starts[:, None] + spots - read,
+        )
         return np.where(spots < read, prompts, answers)  # type: ignore[no-any-return]
 
 
@@ -109,7 +116,9 @@ class _Line:
     @classmethod
     def of(cls, texts: Sequence[Text], owners: Sequence[int]) -> _Line:
         """Owner after owner, each prompt where its first row stands."""
-        line = cls([], [], {}, np.zeros(len(texts), dtype=np.int64), np.zeros(len(texts), dtype=np.int64))
+        line = cls(
+            [], [], {}, np.zeros(len(texts), dtype=np.int64), np.zeros(len(texts), dtype=np.int64)
+        )
         found: dict[tuple[int, bytes], int] = {}
         for row in np.argsort(np.asarray(owners), kind="stable").tolist():
             text, owner, before = texts[row], owners[row], line.length
@@ -131,12 +140,15 @@ class _Line:
         self.length += len(ids)
 
 
-def pack(texts: Sequence[Text], owners: Sequence[int], device: torch.device) -> Packing:
-    """Packs rows; ``owners`` has one entry per row, in any order. At least one row, no empty prompt."""
+def pack_texts(texts: Sequence[Text], owners: Sequence[int], device: torch.device) -> Packing:
+    """Packs rows; ``owners`` has one entry per row, in any order. At least one row, no empty
+    prompt."""
     line = _Line.of(texts, owners)
     starts, lengths = np.array(line.prompt_starts), np.array(line.prompt_lengths)
     answer_lengths = np.array([len(text.answer) for text in texts], dtype=np.int64)
-    answered = np.repeat(line.answer_starts - np.cumsum(answer_lengths) + answer_lengths, answer_lengths)
+    answered = np.repeat(
+        line.answer_starts - np.cumsum(answer_lengths) + answer_lengths, answer_lengths
+    )
     answered += np.arange(len(answered))
     # Ends in the order of the line, so that owners stay together.
     ends = np.sort(np.concatenate([starts + lengths - 1, answered]))
@@ -171,7 +183,8 @@ def pack(texts: Sequence[Text], owners: Sequence[int], device: torch.device) -> 
 
 
 def chunks(texts: Sequence[Text], owners: Sequence[int], max_tokens: int) -> Iterator[np.ndarray]:
-    """Row numbers in pieces of at most ``max_tokens`` packed tokens (or one row), alike rows side by side."""
+    """Row numbers in pieces of at most ``max_tokens`` packed tokens (or one row), alike rows side
+    by side."""
     order = sorted(range(len(texts)), key=lambda row: (owners[row], texts[row].prompt.tobytes()))
     piece: list[int] = []
     size, last = 0, (-2, b"")
@@ -189,5 +202,6 @@ def chunks(texts: Sequence[Text], owners: Sequence[int], max_tokens: int) -> Ite
 
 
 def taken(x: Tensor, places: Tensor) -> Tensor:
-    """``x[places]`` for ``x (tokens, width)``; an embedding, whose backward pass is the fastest on a CPU."""
+    """``x[places]`` for ``x (tokens, width)``; an embedding, whose backward pass is the fastest on
+    a CPU."""
     return torch.nn.functional.embedding(places, x)

@@ -1,6 +1,7 @@
 """Prompts and answers of a packed line as the rectangles that torch's attention takes.
 
-Prompts of about one length, with their answers, form a group, so that nothing is as wide as the longest.
+Prompts of about one length, with their answers, form a group, so that nothing is as wide as the
+longest.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ WORTH_PARTING, WORTH_A_CALL = 0.75, 8192
 
 @dataclass(frozen=True)
 class Group:
-    """Prompts of about one length and the rows that begin with them, as rectangles of places in the line.
+    """Prompts of about one length and the rows that begin with them, as rectangles of places in the
+    line.
 
-    ``prompts (prompts, longest)`` and ``answers (rows, longest)`` repeat the last place of a short one behind
-    it; ``rows`` says which of the packing's texts these are, ``prompt_of (rows,)`` is each one's prompt in
-    this group.
+    ``prompts (prompts, longest)`` and ``answers (rows, longest)`` repeat the last place of a short
+    one behind it; ``rows`` says which of the packing's texts these are, ``prompt_of (rows,)`` is
+    each one's prompt in this group.
     """
 
     rows: Tensor | slice
@@ -45,22 +47,26 @@ class Group:
         return int(self.prompts.shape[1] + self.answers.shape[1])
 
     def by_row(self, x: Tensor) -> Tensor:
-        """Each row's entry of something that there is per prompt, ``(prompts, …)`` to ``(rows, …)``."""
+        """Each row's entry of something that there is per prompt, ``(prompts, …)`` to
+        ``(rows, …)``."""
         return x if self.is_plain else x[self.prompt_of]
 
     def answer_mask(self, dtype: torch.dtype) -> Tensor:
-        """What answers may see: ``(rows, 1, longest answer, longest prompt + longest answer)``, additive."""
+        """What answers may see: ``(rows, 1, longest answer, longest prompt + longest answer)``,
+        additive."""
         rows, time = self.answers.shape
         spots = torch.arange(self.prompts.shape[1], device=self.lengths.device)
         sees_prompt = spots < self.by_row(self.lengths)[:, None]
         sees_answer = torch.ones(time, time, dtype=torch.bool, device=self.lengths.device).tril()
         sees = torch.cat(
-            [sees_prompt[:, None].expand(rows, time, -1), sees_answer.expand(rows, time, time)], dim=-1
+            [sees_prompt[:, None].expand(rows, time, -1), sees_answer.expand(rows, time, time)],
+            dim=-1,
         )
         return _additive(sees, dtype)[:, None]
 
     def end_mask(self, dtype: torch.dtype) -> Tensor:
-        """What the prompts' last tokens may see of them: ``(prompts, 1, 1, longest prompt)``, additive."""
+        """What the prompts' last tokens may see of them: ``(prompts, 1, 1, longest prompt)``,
+        additive."""
         spots = torch.arange(self.prompts.shape[1], device=self.lengths.device)
         return _additive(spots < self.lengths[:, None], dtype)[:, None, None]
 
@@ -82,7 +88,8 @@ class Rectangles:
             """On the host's device."""
             return torch.from_numpy(values.astype(np.int64)).to(packing.ids.device)
 
-        # Where each place of the line stands among the groups' rectangles, and where among their ends.
+        # Where each place of the line stands among the groups' rectangles, and where among their
+        # ends.
         back, end_back = np.zeros((2, tokens), dtype=np.int64)
         groups, size, end_size = [], 0, 0
         for members in _alike(packing.lengths):
@@ -97,7 +104,10 @@ class Rectangles:
             back[answers[is_answer]] = size + prompts.size + np.flatnonzero(is_answer)
             end_back[starts + lengths - 1] = end_size + np.arange(len(members))
             end_back[answers[is_answer]] = end_size + len(members) + np.flatnonzero(is_answer)
-            size, end_size = size + prompts.size + answers.size, end_size + len(members) + answers.size
+            size, end_size = (
+                size + prompts.size + answers.size,
+                end_size + len(members) + answers.size,
+            )
             prompt_of = number[packing.prompt_of[rows]]
             is_plain = len(rows) == len(members) and bool((prompt_of == np.arange(len(rows))).all())
             groups.append(
@@ -113,7 +123,8 @@ class Rectangles:
         return cls(tuple(groups), tensor(back), tensor(end_back)[packing.ends])
 
     def packed(self, rectangles: Sequence[Tensor]) -> Tensor:
-        """The line ``(tokens, width)`` from the groups' prompts and answers, ``(…, longest, width)``."""
+        """The line ``(tokens, width)`` from the groups' prompts and answers,
+        ``(…, longest, width)``."""
         return taken(_stacked(rectangles), self._back)
 
     def packed_ends(self, rectangles: Sequence[Tensor]) -> Tensor:
@@ -122,7 +133,8 @@ class Rectangles:
 
 
 def _alike(lengths: np.ndarray) -> Iterator[np.ndarray]:
-    """Rows in groups of about one length, so that attention, whose work is its square, pads little."""
+    """Rows in groups of about one length, so that attention, whose work is its square, pads
+    little."""
     order = np.argsort(-lengths, kind="stable")
     while len(order):
         longest = lengths[order[0]]
@@ -134,7 +146,8 @@ def _alike(lengths: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _rectangle(starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Places ``start, start + 1, …`` row by row, the last one repeated, and which of them are real."""
+    """Places ``start, start + 1, …`` row by row, the last one repeated, and which of them are
+    real."""
     spots = np.arange(int(lengths.max(initial=0)))
     is_real = spots < lengths[:, None]
     return starts[:, None] + np.minimum(spots, np.maximum(lengths[:, None] - 1, 0)), is_real

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from symbiont_ecology.host.bank import Site
 from symbiont_ecology.host.lowrank import Shares
-from symbiont_ecology.host.tiles import Tiling
+from symbiont_ecology.host.slot_tiles import Tiling
 from symbiont_ecology.weights.adapter import AdapterLayout
 from symbiont_ecology.weights.traces import Traces
 
@@ -41,13 +41,15 @@ class Tracer:
         self._noise[row, : len(noise)] = noise
 
     def move(self, rows: np.ndarray, step: int, shares: Shares) -> None:
-        """The next forward reads these rows in tiles, and what it says is their token number ``step``."""
+        """The next forward reads these rows in tiles, and what it says is their token number
+        ``step``."""
         assert isinstance(shares, Tiling)
         self._rows = rows if shares.rows is None else rows[shares.rows.cpu().numpy()]
         self._step = step
 
     def __call__(self, site: int, x: Tensor, inner: Tensor) -> Tensor:
-        """Keeps what was read, ``x (tiles, height, d_in)``, and gives what A made of it back with noise.
+        """Keeps what was read, ``x (tiles, height, d_in)``, and gives what A made of it back with
+        noise.
 
         ``inner`` is ``(tiles, height, members · rank)``.
         """

@@ -1,8 +1,10 @@
-"""Any causal language model of transformers, through its own forward, with slots hooked onto its linears.
+"""Any causal language model of transformers, through its own forward, with slots hooked onto its
+linears.
 
-A forward hook adds the stacked low-rank term to what a linear module returns. The module itself, its
-weight and its name stay as they are, so Linear, GPT-2's Conv1D and their kin need no code of their own.
-Rows are padded on the left when writing, the convention that every model of transformers supports.
+A forward hook adds the stacked low-rank term to what a linear module returns. The module itself,
+its weight and its name stay as they are, so Linear, GPT-2's Conv1D and their kin need no code of
+their own. Rows are padded on the left when writing, the convention that every model of transformers
+supports.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class WrappedDecoder:
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._hooked: _Hooked | None = None
         found = _linears(model)
-        self.sites: tuple[Site, ...] = tuple(((name, d_in, d_out),) for name, _, d_in, d_out in found)
+        self.sites: tuple[Site, ...] = tuple(
+            ((name, d_in, d_out),) for name, _, d_in, d_out in found
+        )
         for index, (_, module, _, _) in enumerate(found):
             module.register_forward_hook(self._hook(index))
         # What adapters learn hangs on their inputs' gradients.
@@ -72,7 +76,8 @@ class WrappedDecoder:
         room: int,
         max_tokens: int,
     ) -> tuple[Tensor, WrappedSession]:
-        """Reads every prompt of every slot once, padded on the left, then gives each row its copy."""
+        """Reads every prompt of every slot once, padded on the left, then gives each row its
+        copy."""
         keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
         place = {key: index for index, key in enumerate(dict.fromkeys(keys))}
         unique = dict(zip(keys, prompts, strict=True))
@@ -89,7 +94,9 @@ class WrappedDecoder:
         session.keep(rows)
         return logits[rows], session
 
-    def logits(self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None) -> Tensor:
+    def logits(
+        self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
+    ) -> Tensor:
         """Logits of the answers; the model's own head runs on the span that holds them all."""
         order, ids, hooked = self._padded(packing, adapters, dropout)
         starts = np.array([len(packing.texts[row].prompt) - 1 for row in order])
@@ -103,7 +110,9 @@ class WrappedDecoder:
             logits: Tensor = self._read(ids, hooked, logits_to_keep=span).logits
         else:
             first, logits = 0, self._read(ids, hooked).logits
-        return logits[torch.from_numpy(rows).to(ids.device), torch.from_numpy(spots - first).to(ids.device)]
+        return logits[
+            torch.from_numpy(rows).to(ids.device), torch.from_numpy(spots - first).to(ids.device)
+        ]
 
     def features(self, packing: Packing, adapters: Adapters) -> Tensor:
         """Last hidden states, after the final norm, averaged over each row's prompt."""
@@ -115,7 +124,8 @@ class WrappedDecoder:
         return means[torch.from_numpy(np.argsort(order)).to(ids.device)]
 
     def forward(self, adapters: _Hooked, **inputs: Any) -> Any:
-        """One forward of the model with these adapters in its hooks; arguments that it lacks are left out."""
+        """One forward of the model with these adapters in its hooks; arguments that it lacks are
+        left out."""
         is_learning = torch.is_grad_enabled()
         self._hooked = adapters
         # They ask whether they are in training; the dropout inside them stays off.
@@ -123,7 +133,11 @@ class WrappedDecoder:
             layer.training = is_learning
         try:
             return self._model(
-                **{name: inputs[name] for name in inputs if name in self._accepts or name != "position_ids"}
+                **{
+                    name: inputs[name]
+                    for name in inputs
+                    if name in self._accepts or name != "position_ids"
+                }
             )
         finally:
             if not is_learning:  # a checkpointed layer runs again when gradients come back
@@ -132,7 +146,8 @@ class WrappedDecoder:
     def _padded(
         self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
     ) -> tuple[np.ndarray, Tensor, _Hooked]:
-        """Texts as rows padded on the right, sorted by owner: order, ids ``(rows, longest)``, adapters."""
+        """Texts as rows padded on the right, sorted by owner: order, ids ``(rows, longest)``,
+        adapters."""
         order = np.argsort(np.asarray(packing.row_owners), kind="stable")
         places = torch.from_numpy(packing.places_of_rows()[order]).to(self.device)
         counts = Counter(packing.row_owners)
@@ -141,7 +156,8 @@ class WrappedDecoder:
         return order, packing.ids[places], _Hooked.of(adapters, rows, places.shape[1])
 
     def _read(self, ids: Tensor, adapters: _Hooked, **inputs: Any) -> Any:
-        # Padding on the right is causal's future: nothing to mask, but some models warn when told nothing.
+        # Padding on the right is causal's future: nothing to mask, but some models warn when told
+        # nothing.
         return self.forward(
             adapters, input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False, **inputs
         )
@@ -182,7 +198,8 @@ class WrappedSession:
         self._cache: Any = None
 
     def read(self, ids: Tensor, adapters: _Hooked) -> Tensor:
-        """Appends token ids ``(rows, time)`` that the mask already covers; logits after the last one."""
+        """Appends token ids ``(rows, time)`` that the mask already covers; logits after the last
+        one."""
         positions = (self._mask.cumsum(-1) - 1).clamp_(min=0)[:, -ids.shape[1] :]
         output = self._decoder.forward(
             adapters,
@@ -208,7 +225,8 @@ class WrappedSession:
 
 
 def _linears(model: Any) -> list[tuple[str, nn.Module, int, int]]:
-    """``(name, module, d_in, d_out)`` of every linear module inside the decoder layers, in model order."""
+    """``(name, module, d_in, d_out)`` of every linear module inside the decoder layers, in model
+    order."""
     from transformers.pytorch_utils import Conv1D
 
     layers = int(model.config.get_text_config().num_hidden_layers)

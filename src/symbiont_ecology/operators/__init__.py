@@ -8,14 +8,15 @@ import numpy as np
 
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.registry import Registry, Spec, kind_of
-from symbiont_ecology.weights import AdapterWeights, Memory
+from symbiont_ecology.weights import AdapterWeights, OptimizerState
 
 
 @dataclass(frozen=True)
 class Parent(AdapterWeights):
-    """A parent's weights, and what its learning left behind; most operators look at the weights alone."""
+    """A parent's weights, and what its learning left behind; most operators look at the weights
+    alone."""
 
-    memory: Memory = field(default_factory=Memory)
+    optimizer_state: OptimizerState = field(default_factory=OptimizerState)
 
 
 class Operator(Protocol):

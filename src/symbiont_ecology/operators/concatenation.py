@@ -19,14 +19,16 @@ from symbiont_ecology.weights.deltas import combined
 class Concatenation:
     """The sum of ΔW, turned down, without loss, at the sum of the ranks.
 
-    What skills add to the activations grows with their number. ``decay`` 0 leaves the sum, 1 makes it the
-    mean, and 0.5 keeps its length when the parents are at right angles to each other.
+    What skills add to the activations grows with their number. ``decay`` 0 leaves the sum, 1 makes
+    it the mean, and 0.5 keeps its length when the parents are at right angles to each other.
     """
 
     decay: Share = 0.5  # power of the number of parents by which their sum is divided, in [0, 1]
     arity: ClassVar[int] = 2
 
-    def __call__(self, parents: Sequence[AdapterWeights], generator: np.random.Generator) -> AdapterWeights:
+    def __call__(
+        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
+    ) -> AdapterWeights:
         """No draw is made."""
         share = 1 / len(parents) ** self.decay
         return combined(parents, [share] * len(parents))

@@ -16,12 +16,14 @@ from symbiont_ecology.weights.deltas import grown, modules
 @operators.register("crossover")
 @dataclass(frozen=True)
 class Crossover:
-    """Every module's whole ΔW comes from one parent or the other, at the larger parent's rank: exchanging
-    parts of factors would mix coordinates that mean different things."""
+    """Every module's whole ΔW comes from one parent or the other, at the larger parent's rank:
+    exchanging parts of factors would mix coordinates that mean different things."""
 
     arity: ClassVar[int] = 2
 
-    def __call__(self, parents: Sequence[AdapterWeights], generator: np.random.Generator) -> AdapterWeights:
+    def __call__(
+        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
+    ) -> AdapterWeights:
         """One draw per module."""
         rank = max(one.rank for one in parents)
         equals = [grown(one, rank, generator) for one in parents]

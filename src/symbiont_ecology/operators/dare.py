@@ -1,4 +1,5 @@
-"""Drop most of what changed at random and rescale the rest (DARE, Yu et al. 2023, arXiv:2311.03099)."""
+"""Drop most of what changed at random and rescale the rest (DARE, Yu et al. 2023,
+arXiv:2311.03099)."""
 
 from __future__ import annotations
 
@@ -17,13 +18,15 @@ from symbiont_ecology.weights.deltas import dense, from_dense
 @operators.register("dare")
 @dataclass(frozen=True)
 class Dare:
-    """On ΔW, module by module, then the mean, cut to the larger parent's rank. Before the cut the plain mean
-    is what to expect; with few elements each, parents get into each other's way less."""
+    """On ΔW, module by module, then the mean, cut to the larger parent's rank. Before the cut the
+    plain mean is what to expect; with few elements each, parents get into each other's way less."""
 
     density: PositiveShare = 0.5  # chance of each element to be kept, in (0, 1]
     arity: ClassVar[int] = 2
 
-    def __call__(self, parents: Sequence[AdapterWeights], generator: np.random.Generator) -> AdapterWeights:
+    def __call__(
+        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
+    ) -> AdapterWeights:
         """One draw per element."""
         merged = ((name, self._merged(deltas, generator)) for name, deltas in dense(parents))
         return from_dense(parents[0].layout, max(one.rank for one in parents), merged)

@@ -16,19 +16,23 @@ from symbiont_ecology.weights.deltas import combined, truncated
 @operators.register("fisher")
 @dataclass(frozen=True)
 class Fisher:
-    """Fisher-weighted mean of ΔW, cut to the larger parent's rank (Matena & Raffel 2021, arXiv:2111.09832).
+    """Fisher-weighted mean of ΔW, cut to the larger parent's rank (Matena & Raffel 2021,
+    arXiv:2111.09832).
 
-    Fisher information is one number per module and parent, as a share of that parent's total: an element of a
-    factor means something else in every parent. It is taken from Adam's second moments, which stand in for it
-    at no cost (Li et al. 2025, arXiv:2507.18807); shares of a total need neither their scale nor their bias
-    corrected, and do not fade as a parent masters its task. Who never learned counts alike everywhere.
+    Fisher information is one number per module and parent, as a share of that parent's total: an
+    element of a factor means something else in every parent. It is taken from Adam's second
+    moments, which stand in for it at no cost (Li et al. 2025, arXiv:2507.18807); shares of a total
+    need neither their scale nor their bias corrected, and do not fade as a parent masters its task.
+    Who never learned counts alike everywhere.
     """
 
     arity: ClassVar[int] = 2
 
     def __call__(self, parents: Sequence[Parent], generator: np.random.Generator) -> AdapterWeights:
         """No draw is made."""
-        importance = np.stack([_importance(parent) for parent in parents], axis=1)  # (modules, parents)
+        importance = np.stack(
+            [_importance(parent) for parent in parents], axis=1
+        )  # (modules, parents)
         importance += np.finfo(np.float64).tiny  # a module on which nobody depends is shared evenly
         shares = importance / importance.sum(axis=1, keepdims=True)
         names = [name for name, _, _ in parents[0].layout.modules]
@@ -37,14 +41,20 @@ class Fisher:
 
 
 def _importance(parent: Parent) -> np.ndarray:
-    """Squared length of the loss's gradient by ΔW of each module, as a share of all modules', ``(modules,)``.
+    """Squared length of the loss's gradient by ΔW of each module, as a share of all modules',
+    ``(modules,)``.
 
     Known is the gradient by B, which is that by ΔW times Aᵀ. In no particular direction, A keeps
-    ‖A‖² ÷ d_in of a squared length; dividing by that also makes the number independent of how long A is.
+    ‖A‖² ÷ d_in of a squared length; dividing by that also makes the number independent of how long
+    A is.
     """
     found = np.zeros(len(parent.layout.modules))
-    if parent.memory.second is not None:
+    if parent.optimizer_state.second is not None:
         for index, (_, a, b, d_in, _) in enumerate(parent.layout.blocks(parent.rank)):
             size = float(np.sum(np.square(parent.vector[a], dtype=np.float64)))
-            found[index] = d_in * float(parent.memory.second[b].sum(dtype=np.float64)) / size if size else 0.0
+            found[index] = (
+                d_in * float(parent.optimizer_state.second[b].sum(dtype=np.float64)) / size
+                if size
+                else 0.0
+            )
     return found / found.sum() if found.any() else np.full(len(found), 1 / len(found))

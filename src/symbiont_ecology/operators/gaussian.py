@@ -25,12 +25,16 @@ class Gaussian:
     sigma: NonNegativeFloat = 0.02  # noise relative to the root mean square of each factor, >= 0
     arity: ClassVar[int] = 1
 
-    def __call__(self, parents: Sequence[AdapterWeights], generator: np.random.Generator) -> AdapterWeights:
+    def __call__(
+        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
+    ) -> AdapterWeights:
         """The parent with noise; a factor that is all zero stays so."""
         (parent,) = parents
         child = parent.vector.copy()
         for _, a, b, _, _ in parent.layout.blocks(parent.rank):
             for part in (a, b):
                 scale = np.float32(self.sigma * np.sqrt(np.mean(np.square(child[part]))))
-                child[part] += scale * generator.standard_normal(part.stop - part.start, dtype=np.float32)
+                child[part] += scale * generator.standard_normal(
+                    part.stop - part.start, dtype=np.float32
+                )
         return AdapterWeights(parent.layout, parent.rank, parent.scaling, child)

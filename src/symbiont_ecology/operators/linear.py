@@ -16,16 +16,19 @@ from symbiont_ecology.weights.deltas import combined
 
 @operators.register("linear")
 @dataclass(frozen=True)
-class Linear:
-    """Weighted mean of ΔW (model soups, Wortsman et al. 2022, arXiv:2203.05482), at the sum of the ranks.
+class LinearMerge:
+    """Weighted mean of ΔW (model soups, Wortsman et al. 2022, arXiv:2203.05482), at the sum of the
+    ranks.
 
-    Averages of A and of B would be the average of nothing: for parents at right angles to each other they
-    miss the mean of ΔW by 71 % of its length.
+    Averages of A and of B would be the average of nothing: for parents at right angles to each
+    other they miss the mean of ΔW by 71 % of its length.
     """
 
     share: Share = 0.5  # of the first parent, in [0, 1]; the second has the rest
     arity: ClassVar[int] = 2
 
-    def __call__(self, parents: Sequence[AdapterWeights], generator: np.random.Generator) -> AdapterWeights:
+    def __call__(
+        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
+    ) -> AdapterWeights:
         """No draw is made."""
         return combined(parents, (self.share, 1 - self.share))

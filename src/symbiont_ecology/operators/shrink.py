@@ -16,13 +16,17 @@ from symbiont_ecology.weights import AdapterWeights
 @operators.register("shrink")
 @dataclass(frozen=True)
 class Shrink:
-    """ΔW times ``share``: on the way back to the host, which is at 0 (WiSE-FT, Wortsman et al. 2022,
-    arXiv:2109.01903)."""
+    """ΔW times ``share``: on the way back to the host, which is at 0 (WiSE-FT, Wortsman et al.
+    2022, arXiv:2109.01903)."""
 
     share: PositiveShare = 0.7  # of ΔW that is kept, in (0, 1]
     arity: ClassVar[int] = 1
 
-    def __call__(self, parents: Sequence[AdapterWeights], generator: np.random.Generator) -> AdapterWeights:
+    def __call__(
+        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
+    ) -> AdapterWeights:
         """No draw is made. A and B stay as they are, so their memory still fits."""
         (parent,) = parents
-        return AdapterWeights(parent.layout, parent.rank, self.share * parent.scaling, parent.vector)
+        return AdapterWeights(
+            parent.layout, parent.rank, self.share * parent.scaling, parent.vector
+        )

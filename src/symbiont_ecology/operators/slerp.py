@@ -18,19 +18,22 @@ from symbiont_ecology.weights.deltas import combined, inner, truncated
 @operators.register("slerp")
 @dataclass(frozen=True)
 class Slerp:
-    """Module by module, the direction turns from the first parent's ΔW to the second's and the length changes
-    in proportion; cut to the larger parent's rank. Unlike the mean, it does not shrink what the parents
-    disagree about."""
+    """Module by module, the direction turns from the first parent's ΔW to the second's and the
+    length changes in proportion; cut to the larger parent's rank. Unlike the mean, it does not
+    shrink what the parents disagree about."""
 
     at: Share = 0.5  # how far from the first parent to the second, in [0, 1]
     arity: ClassVar[int] = 2
 
-    def __call__(self, parents: Sequence[AdapterWeights], generator: np.random.Generator) -> AdapterWeights:
+    def __call__(
+        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
+    ) -> AdapterWeights:
         """No draw is made."""
         one, other = parents
         overlaps, squares, others = inner(one, other), inner(one, one), inner(other, other)
         shares = {
-            name: self._shares(squares[name], others[name], overlap) for name, overlap in overlaps.items()
+            name: self._shares(squares[name], others[name], overlap)
+            for name, overlap in overlaps.items()
         }
         return truncated(combined(parents, shares), max(one.rank, other.rank))
 

@@ -17,13 +17,15 @@ from symbiont_ecology.weights.deltas import combined, truncated
 @operators.register("svd")
 @dataclass(frozen=True)
 class Svd:
-    """``linear``, cut to the larger parent's rank where its spectrum is longest (Eckart & Young 1936):
-    generations of merges do not grow."""
+    """``linear``, cut to the larger parent's rank where its spectrum is longest (Eckart & Young
+    1936): generations of merges do not grow."""
 
     share: Share = 0.5  # of the first parent, in [0, 1]; the second has the rest
     arity: ClassVar[int] = 2
 
-    def __call__(self, parents: Sequence[AdapterWeights], generator: np.random.Generator) -> AdapterWeights:
+    def __call__(
+        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
+    ) -> AdapterWeights:
         """No draw is made."""
         mean = combined(parents, (self.share, 1 - self.share))
         return truncated(mean, max(one.rank for one in parents))

@@ -17,8 +17,9 @@ from symbiont_ecology.weights.deltas import spectrum
 @operators.register("svd_noise")
 @dataclass(frozen=True)
 class SvdNoise:
-    """Jitters the singular values of ΔW and keeps their directions: the noise does not depend on how ΔW is
-    factored, and a child moves within what its parent learned instead of into a random direction.
+    """Jitters the singular values of ΔW and keeps their directions: the noise does not depend on
+    how ΔW is factored, and a child moves within what its parent learned instead of into a random
+    direction.
 
     A stays and B moves a little, in the parent's own coordinates: Adam's moments go on fitting.
     """
@@ -26,7 +27,9 @@ class SvdNoise:
     sigma: NonNegativeFloat = 0.05  # std of the logarithm of every singular value, >= 0
     arity: ClassVar[int] = 1
 
-    def __call__(self, parents: Sequence[AdapterWeights], generator: np.random.Generator) -> AdapterWeights:
+    def __call__(
+        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
+    ) -> AdapterWeights:
         """One draw per singular value; a parent that does nothing has a child that does nothing."""
         (parent,) = parents
         factors = {}

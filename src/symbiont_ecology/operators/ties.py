@@ -17,13 +17,17 @@ from symbiont_ecology.weights.deltas import dense, from_dense
 @operators.register("ties")
 @dataclass(frozen=True)
 class Ties:
-    """On ΔW, module by module, then cut to the larger parent's rank. Small changes are noise, and parents
-    that pull an element in opposite directions should not meet in the middle."""
+    """On ΔW, module by module, then cut to the larger parent's rank. Small changes are noise, and
+    parents that pull an element in opposite directions should not meet in the middle."""
 
-    density: PositiveShare = 0.2  # part of each parent's elements that is kept, the largest, in (0, 1]
+    density: PositiveShare = (
+        0.2  # part of each parent's elements that is kept, the largest, in (0, 1]
+    )
     arity: ClassVar[int] = 2
 
-    def __call__(self, parents: Sequence[AdapterWeights], generator: np.random.Generator) -> AdapterWeights:
+    def __call__(
+        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
+    ) -> AdapterWeights:
         """No draw is made."""
         merged = ((name, self._merged(deltas)) for name, deltas in dense(parents))
         return from_dense(parents[0].layout, max(one.rank for one in parents), merged)

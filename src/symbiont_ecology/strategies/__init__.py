@@ -1,11 +1,12 @@
-"""Ways of evolving adapters on the one engine: who lives, who meets what, and what follows. One per file."""
+"""Ways of evolving adapters on the one engine: who lives, who meets what, and what follows. One per
+file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Protocol
 
-from symbiont_ecology.ecology import Decision, EcologyState, Outcome, Trial
+from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Outcome
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.registry import Registry, Spec
 from symbiont_ecology.rng import Draw
@@ -16,7 +17,7 @@ from symbiont_ecology.types import Cell
 
 
 @dataclass(frozen=True)
-class Scene:
+class StrategyContext:
     """What a strategy may look at beside the state."""
 
     tasks: TaskMixture
@@ -32,16 +33,17 @@ class Strategy(Protocol):
     is_mortal: ClassVar[bool]
     """Whether the bankrupt die."""
 
-    def found(self, scene: Scene) -> Sequence[Decision]:
+    def found(self, scene: StrategyContext) -> Sequence[Decision]:
         """The founding population."""
 
-    def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
+    def ask(self, state: EcologyState, scene: StrategyContext, draw: Draw) -> Sequence[Assignment]:
         """Who faces which items in this generation."""
 
     def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
+        self, state: EcologyState, outcomes: Sequence[Outcome], scene: StrategyContext, draw: Draw
     ) -> Sequence[Decision]:
-        """What follows from the judged trials, which the state's beliefs and ledger already reflect."""
+        """What follows from the judged trials, which the state's beliefs and ledger already
+        reflect."""
 
 
 class Asking:
@@ -58,11 +60,11 @@ class Asking:
         """Who says which cells a generation's questions are about."""
         return curricula.build(self.curriculum)
 
-    def demand(self, state: EcologyState, scene: Scene, draw: Draw) -> list[Cell]:
+    def demand(self, state: EcologyState, scene: StrategyContext, draw: Draw) -> list[Cell]:
         """The cells that this generation's questions are about, one per question."""
         cells = scene.tasks.cells
         count = max(round(self.questions * len(cells)), 1)
-        return self.dealer.demand(cells, state.watches, count, draw("demand"))
+        return self.dealer.demand(cells, state.drift_detectors, count, draw("demand"))
 
 
 strategies: Registry[Strategy] = Registry("strategy", "symbiont_ecology.strategies")

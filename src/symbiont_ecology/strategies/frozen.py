@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from pydantic import PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Trial
+from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Found, Outcome
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import Scene, strategies
+from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.types import Cell, Item, OrganelleId
 
 
@@ -29,21 +29,28 @@ class Frozen:
     b_std: PositiveFloat = 0.02  # standard deviation of the founders' B, > 0
     is_mortal: ClassVar[bool] = True
 
-    def found(self, scene: Scene) -> Sequence[Decision]:
+    def found(self, scene: StrategyContext) -> Sequence[Decision]:
         """Founders with small random deviations from the host."""
         return [Found({}, scene.rank, b_std=self.b_std) for _ in range(self.founders)]
 
-    def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
+    def ask(self, state: EcologyState, scene: StrategyContext, draw: Draw) -> Sequence[Assignment]:
         """The allocator hands out all questions among the living."""
         demand = [cell for cell in scene.tasks.cells for _ in range(self.questions)]
-        allowance = {who: len(demand) for who in state.population}
+        allowance = {organelle_id: len(demand) for organelle_id in state.population}
         taken: dict[tuple[OrganelleId, Cell], list[Item]] = defaultdict(list)
-        for who, cell in scene.allocator.assign(demand, state.beliefs, allowance, draw("allocate")):
-            taken[who, cell] += scene.tasks.draw(cell, 1, draw("items", *cell, len(taken[who, cell]), who))
-        return [Trial(who, tuple(items), self.samples) for (who, _), items in sorted(taken.items())]
+        for organelle_id, cell in scene.allocator.assign(
+            demand, state.posteriors, allowance, draw("allocate")
+        ):
+            taken[organelle_id, cell] += scene.tasks.draw(
+                cell, 1, draw("items", *cell, len(taken[organelle_id, cell]), organelle_id)
+            )
+        return [
+            Assignment(organelle_id, tuple(items), self.samples)
+            for (organelle_id, _), items in sorted(taken.items())
+        ]
 
     def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
+        self, state: EcologyState, outcomes: Sequence[Outcome], scene: StrategyContext, draw: Draw
     ) -> Sequence[Decision]:
         """Nothing follows, unless nobody is left: then there are founders again."""
         return [] if state.population else self.found(scene)

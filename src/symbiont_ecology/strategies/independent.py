@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Trial
+from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Found, Outcome
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import Asking, Scene, strategies
+from symbiont_ecology.strategies import Asking, StrategyContext, strategies
 
 NICHE = "niche"
 """The trait that says which share of the families a learner has."""
@@ -23,8 +23,8 @@ NICHE = "niche"
 class Independent(Asking):
     """Every learner has families of its own, dealt out in turn, and takes all their questions.
 
-    Nobody breeds or goes bankrupt. What an ecology adds to this is what its economy and its evolution add.
-    ``samples: 0`` with supervised plasticity makes SFT specialists.
+    Nobody breeds or goes bankrupt. What an ecology adds to this is what its economy and its
+    evolution add. ``samples: 0`` with supervised plasticity makes SFT specialists.
     """
 
     learners: PositiveInt | None = None  # how many; None is one for each family
@@ -32,34 +32,41 @@ class Independent(Asking):
     curriculum: Spec = "unmastered"  # which cells they are about
     samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised plasticity
     learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
-    aging: NonNegativeFloat = 100.0  # updates from which on the step size falls with their root; 0: never
+    aging: NonNegativeFloat = (
+        100.0  # updates from which on the step size falls with their root; 0: never
+    )
     is_mortal: ClassVar[bool] = False
 
-    def found(self, scene: Scene) -> Sequence[Decision]:
+    def found(self, scene: StrategyContext) -> Sequence[Decision]:
         """All learners, each of which starts as the host itself (B = 0)."""
         return [self._learner(niche, scene) for niche in range(self._count(scene))]
 
-    def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
+    def ask(self, state: EcologyState, scene: StrategyContext, draw: Draw) -> Sequence[Assignment]:
         """To everyone all questions of their own families."""
         owner = {int(o.genome.traits[NICHE]): o.id for o in state.population.values()}
         niches = {name: index % self._count(scene) for index, name in enumerate(scene.tasks.names)}
         demand = Counter(self.demand(state, scene, draw))
         return [
-            Trial(owner[niche], scene.tasks.draw(cell, asked, draw("items", *cell)), self.samples)
+            Assignment(
+                owner[niche], scene.tasks.draw(cell, asked, draw("items", *cell)), self.samples
+            )
             for cell, asked in demand.items()
             if (niche := niches[cell[0]]) in owner
         ]
 
     def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
+        self, state: EcologyState, outcomes: Sequence[Outcome], scene: StrategyContext, draw: Draw
     ) -> Sequence[Decision]:
-        """Nothing follows, unless someone is gone (a NaN, a catastrophe): then that niche is founded anew."""
+        """Nothing follows, unless someone is gone (a NaN, a catastrophe): then that niche is
+        founded anew."""
         held = {int(o.genome.traits[NICHE]) for o in state.population.values()}
-        return [self._learner(niche, scene) for niche in range(self._count(scene)) if niche not in held]
+        return [
+            self._learner(niche, scene) for niche in range(self._count(scene)) if niche not in held
+        ]
 
-    def _count(self, scene: Scene) -> int:
+    def _count(self, scene: StrategyContext) -> int:
         return min(self.learners or len(scene.tasks.names), len(scene.tasks.names))
 
-    def _learner(self, niche: int, scene: Scene) -> Found:
+    def _learner(self, niche: int, scene: StrategyContext) -> Found:
         traits = {"learning_rate": self.learning_rate, "aging": self.aging, NICHE: float(niche)}
         return Found(traits, scene.rank)

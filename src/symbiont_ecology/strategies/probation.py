@@ -6,35 +6,49 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from symbiont_ecology.ecology import Candidate, EcologyState, Outcome, Tally, Trial, cell_name
+from symbiont_ecology.ecology import (
+    Assignment,
+    Challenger,
+    EcologyState,
+    Outcome,
+    PairedCounts,
+    cell_name,
+)
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import Scene
+from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.types import Item, OrganelleId
 
 Answers = dict[tuple[str, Item, int], float]
 
 
-def on_probation(state: EcologyState, by: str) -> list[Candidate]:
+def on_probation(state: EcologyState, by: str) -> list[Challenger]:
     """Those that a mechanism judges."""
-    return [child for child in state.nursery.values() if child.by == by]
+    return [child for child in state.challengers.values() if child.by == by]
 
 
-def has_parents(child: Candidate, state: EcologyState) -> bool:
+def has_parents(child: Challenger, state: EcologyState) -> bool:
     """Whether all of them are still alive."""
     return all(parent in state.population for parent in child.parents)
 
 
-def homes(who: OrganelleId, state: EcologyState) -> tuple[str, ...]:
+def homes(organelle_id: OrganelleId, state: EcologyState) -> tuple[str, ...]:
     """The cells, by name, where an organelle is the archive's elite."""
-    return tuple(name for name, elite in sorted(state.archive.elites.items()) if elite.who == who)
+    return tuple(
+        name
+        for name, elite in sorted(state.archive.elites.items())
+        if elite.organelle_id == organelle_id
+    )
 
 
-def asked(child: Candidate, questions: float, state: EcologyState, scene: Scene, draw: Draw) -> list[Trial]:
-    """To a child on probation and to its parents the same questions, in each cell where one is at home.
+def asked(
+    child: Challenger, questions: float, state: EcologyState, scene: StrategyContext, draw: Draw
+) -> list[Assignment]:
+    """To a child on probation and to its parents the same questions, in each cell where one is at
+    home.
 
-    With fewer than one question per cell and generation, some generations have none: every look that the gate
-    takes has to see the same mix of cells. So ``questions`` counts as the nearest whole number, or as one in
-    the nearest whole number of generations.
+    With fewer than one question per cell and generation, some generations have none: every look
+    that the gate takes has to see the same mix of cells. So ``questions`` counts as the nearest
+    whole number, or as one in the nearest whole number of generations.
     """
     if not has_parents(child, state) or state.generation % max(round(1 / questions), 1):
         return []
@@ -42,11 +56,14 @@ def asked(child: Candidate, questions: float, state: EcologyState, scene: Scene,
     trials = []
     for cell in (cell for cell in scene.tasks.cells if cell_name(cell) in names):
         items = scene.tasks.draw(cell, max(round(questions), 1), draw("probation", child.id, *cell))
-        trials += [Trial(who, items, purpose="probation") for who in (child.id, *child.parents)]
+        trials += [
+            Assignment(organelle_id, items, purpose="probation")
+            for organelle_id in (child.id, *child.parents)
+        ]
     return trials
 
 
-def seen(child: Candidate, outcomes: Sequence[Outcome]) -> Candidate:
+def seen(child: Challenger, outcomes: Sequence[Outcome]) -> Challenger:
     """The child with a generation more in its tallies."""
     answers: dict[OrganelleId, Answers] = defaultdict(dict)
     for outcome in outcomes:
@@ -54,23 +71,27 @@ def seen(child: Candidate, outcomes: Sequence[Outcome]) -> Candidate:
             cell = cell_name(outcome.trial.cell)
             met = Counter[Item]()  # the same question may come twice
             for item, verdict in zip(outcome.trial.items, outcome.verdicts, strict=True):
-                answers[outcome.trial.who][cell, item, met[item]] = verdict
+                answers[outcome.trial.organelle_id][cell, item, met[item]] = verdict
                 met[item] += 1
     tallies = {}
     for parent in child.parents:
         before = child.tallies.get(parent, {})
         tallies[parent] = {
-            home: before.get(home, Tally()) + _compared(answers[child.id], answers[parent], cells)
+            home: before.get(home, PairedCounts())
+            + _compared(answers[child.id], answers[parent], cells)
             for home, cells in child.cells.items()
         }
     return replace(child, tallies=tallies)
 
 
-def _compared(own: Answers, others: Mapping[tuple[str, Item, int], float], cells: Sequence[str]) -> Tally:
-    """Of the questions of some cells that both were asked: a budget may have left one of them out."""
-    tally = Tally()
+def _compared(
+    own: Answers, others: Mapping[tuple[str, Item, int], float], cells: Sequence[str]
+) -> PairedCounts:
+    """Of the questions of some cells that both were asked: a budget may have left one of them
+    out."""
+    tally = PairedCounts()
     for key in own.keys() & others.keys():
         if key[0] in cells:
             gap = own[key] - others[key]
-            tally += Tally(int(gap > 0), int(gap == 0), int(gap < 0))
+            tally += PairedCounts(int(gap > 0), int(gap == 0), int(gap < 0))
     return tally

@@ -9,12 +9,20 @@ from typing import ClassVar
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 
-from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome, Retire, Trial, alarm
+from symbiont_ecology.ecology import (
+    Assignment,
+    Decision,
+    EcologyState,
+    Found,
+    Outcome,
+    Retire,
+    drift_score,
+)
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import Asking, Scene, strategies
+from symbiont_ecology.strategies import Asking, StrategyContext, strategies
 
-PATIENCE = 12
+SETTLING = 12
 """Generations that a new start is left alone."""
 
 
@@ -23,38 +31,48 @@ PATIENCE = 12
 class Single(Asking):
     """One organelle takes every question; nobody breeds or goes bankrupt.
 
-    With ``reset`` above 0 it starts anew from the host when success falls: the control for changes of the
-    world, since one that only goes on never recovers. ``samples: 0`` with supervised plasticity is SFT.
+    With ``reset`` above 0 it starts anew from the host when success falls: the control for changes
+    of the world, since one that only goes on never recovers. ``samples: 0`` with supervised
+    plasticity is SFT.
     """
 
     questions: PositiveFloat = 1  # per cell and generation, on average
     curriculum: Spec = "unmastered"  # which cells they are about
     samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised plasticity
     learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
-    aging: NonNegativeFloat = 100.0  # updates from which on the step size falls with their root; 0: never
+    aging: NonNegativeFloat = (
+        100.0  # updates from which on the step size falls with their root; 0: never
+    )
     reset: NonNegativeFloat = 0.0  # alarm (ecology.watch) at which it starts anew; 0: never
     is_mortal: ClassVar[bool] = False
 
-    def found(self, scene: Scene) -> Sequence[Decision]:
+    def found(self, scene: StrategyContext) -> Sequence[Decision]:
         """The one organelle, which starts as the host itself (B = 0)."""
         return [Found({"learning_rate": self.learning_rate, "aging": self.aging}, scene.rank)]
 
-    def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
+    def ask(self, state: EcologyState, scene: StrategyContext, draw: Draw) -> Sequence[Assignment]:
         """All questions of all cells."""
         demand = Counter(self.demand(state, scene, draw))
         return [
-            Trial(who, scene.tasks.draw(cell, asked, draw("items", *cell)), self.samples)
-            for who in state.population
+            Assignment(
+                organelle_id, scene.tasks.draw(cell, asked, draw("items", *cell)), self.samples
+            )
+            for organelle_id in state.population
             for cell, asked in demand.items()
         ]
 
     def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, draw: Draw
+        self, state: EcologyState, outcomes: Sequence[Outcome], scene: StrategyContext, draw: Draw
     ) -> Sequence[Decision]:
-        """Nothing, unless it is gone (a NaN, a catastrophe) or the world changed: it is then founded anew."""
+        """Nothing, unless it is gone (a NaN, a catastrophe) or the world changed: it is then
+        founded anew."""
         decisions: list[Decision] = []
         for organelle in state.population.values():
-            is_settled = state.generation - organelle.born >= PATIENCE
-            if self.reset and is_settled and alarm(state.watches.values()) >= self.reset:
+            is_settled = state.generation - organelle.born >= SETTLING
+            if (
+                self.reset
+                and is_settled
+                and drift_score(state.drift_detectors.values()) >= self.reset
+            ):
                 decisions.append(Retire(organelle.id, "reset"))
         return [*decisions, *self.found(scene)] if decisions or not state.population else []

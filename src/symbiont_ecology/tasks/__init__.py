@@ -28,11 +28,13 @@ class PromptStyle(Protocol):
         """The same questions in words that nobody learned from: for measuring wording shift."""
 
     def cued(self) -> "PromptStyle":
-        """The same questions with the wanted convention told outright: for ceilings and retention."""
+        """The same questions with the wanted convention told outright: for ceilings and
+        retention."""
 
 
 class TaskSource(Protocol):
-    """Data that somebody wrote, as a mapping in ``tasks.families`` describes it. Frozen, cheap to make."""
+    """Data that somebody wrote, as a mapping in ``tasks.families`` describes it. Frozen, cheap to
+    make."""
 
     @property
     def name(self) -> str:

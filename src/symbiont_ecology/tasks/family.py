@@ -1,12 +1,13 @@
 """What a task family is: payloads of three depths, one gold answer per convention, and a verifier.
 
-Every family answers each question in three *conventions* (``12``, ``=12``, ``(12)``); one of them, the
-target, is what the verifier accepts. An item says which convention it is judged by, so a change of
-convention during a run is data. Families that share a convention group share its three conventions and
-its target: what is learned about one carries over to the others (docs/host.md has the measurement).
+Every family answers each question in three *conventions* (``12``, ``=12``, ``(12)``); one of them,
+the target, is what the verifier accepts. An item says which convention it is judged by, so a change
+of convention during a run is data. Families that share a convention group share its three
+conventions and its target: what is learned about one carries over to the others (docs/host.md has
+the measurement).
 
-What somebody else wrote (``tasks.families.file``) is a ``WrittenFamily``: prompts as they stand, each with
-one gold answer in one convention.
+What somebody else wrote (``tasks.families.file``) is a ``WrittenFamily``: prompts as they stand,
+each with one gold answer in one convention.
 """
 
 from __future__ import annotations
@@ -29,18 +30,20 @@ from symbiont_ecology.tasks.splits import Split, split_of
 from symbiont_ecology.types import DEPTHS, Depth, Item
 
 Role = Literal["trained", "shared", "unrelated", "composition"]
-"""Who meets a family: adapters train on *trained* alone. *shared* and *unrelated* families are kept for
-family shift (a convention group known from training, or a group of their own); the host was pre-trained
-on all three. *composition* families ask for a convention that pre-training never showed."""
+"""Who meets a family: adapters train on *trained* alone. *shared* and *unrelated* families are kept
+for family shift (a convention group known from training, or a group of their own); the host was
+pre-trained on all three. *composition* families ask for a convention that pre-training never
+showed."""
 
 FRAMES = ("{}", "find {}", "give {}", "what is {}", "now {}")
-"""Wordings are frames around a family's keyword phrase. Each family is denied one frame in all training
-(see ``TaskFamily.unseen_frame``), yet every frame is familiar from other families."""
+"""Wordings are frames around a family's keyword phrase. Each family is denied one frame in all
+training (see ``TaskFamily.unseen_frame``), yet every frame is familiar from other families."""
 
 
 @dataclass(frozen=True)
 class TaskFamily(ABC):
-    """Base of all families. A subclass is ``draw_payload`` + ``answers`` and a handful of class facts."""
+    """Base of all families. A subclass is ``draw_payload`` + ``answers`` and a handful of class
+    facts."""
 
     name: ClassVar[str]
     role: ClassVar[Role]
@@ -62,7 +65,8 @@ class TaskFamily(ABC):
     """What a line that offers an answer looks like; two different offers in one reply score 0."""
     unseen_frame: ClassVar[int] = 4
     is_written: ClassVar[bool] = False
-    """Whether payloads are whole prompts, which a style leaves as they are: one convention, one wording."""
+    """Whether payloads are whole prompts, which a style leaves as they are: one convention, one
+    wording."""
 
     @property
     def depths(self) -> tuple[Depth, ...]:
@@ -71,7 +75,8 @@ class TaskFamily(ABC):
 
     @property
     def rarest(self) -> int:
-        """The convention that is neither the target nor the favourite of the embedded host's habit."""
+        """The convention that is neither the target nor the favourite of the embedded host's
+        habit."""
         return max(index for index in range(3) if index != self.target)
 
     @abstractmethod
@@ -111,7 +116,8 @@ class TaskFamily(ABC):
         return float(not others and self.other_offers(item).isdisjoint(lines))
 
     def is_valid(self, payload: str) -> bool:
-        """Whether the three conventions differ and none but the target's is accepted for the target."""
+        """Whether the three conventions differ and none but the target's is accepted for the
+        target."""
         answers = self.answers(payload)
         return len(set(answers)) == 3 and "" not in answers
 
@@ -163,7 +169,7 @@ class TaskFamily(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DataLine:
     """One prompt that somebody wrote, with its gold target."""
 
     depth: Depth
@@ -173,13 +179,14 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class WrittenFamily(TaskFamily):
-    """Prompts as they stand; a reply is right if it ends in the target. The prompt decides the split.
+    """Prompts as they stand; a reply is right if it ends in the target. The prompt decides the
+    split.
 
     ``source`` says in messages where the lines come from. Two lines never have the same prompt.
     """
 
     name: str  # type: ignore[misc]  # here it belongs to the data, so to the instance
-    lines: tuple[Line, ...]
+    lines: tuple[DataLine, ...]
     source: str
     role: ClassVar[Role] = "trained"
     group: ClassVar[str] = "written"
@@ -203,7 +210,7 @@ class WrittenFamily(TaskFamily):
             hashed.update(json.dumps([line.depth, line.prompt, line.target]).encode())
         return hashed.hexdigest()
 
-    def part(self, depth: Depth, split: Split) -> Sequence[Line]:
+    def part(self, depth: Depth, split: Split) -> Sequence[DataLine]:
         """The lines of a depth and split, in the order of the data."""
         return self._parts.get((depth, split), ())
 
@@ -243,7 +250,9 @@ class WrittenFamily(TaskFamily):
         """
         lines = self.part(depth, split)
         if not lines:
-            raise DataError(f"{self.source}: no {depth} prompt falls into the split {split!r}: add lines")
+            raise DataError(
+                f"{self.source}: no {depth} prompt falls into the split {split!r}: add lines"
+            )
         return self.item(lines[int(generator.integers(len(lines)))].prompt, depth, convention)
 
     def distinct(
@@ -251,7 +260,9 @@ class WrittenFamily(TaskFamily):
     ) -> tuple[Item, ...]:
         """So many lines, or all that there are, in random order."""
         lines = self.part(depth, split)
-        return tuple(self.item(lines[i].prompt, depth) for i in generator.permutation(len(lines))[:count])
+        return tuple(
+            self.item(lines[i].prompt, depth) for i in generator.permutation(len(lines))[:count]
+        )
 
     def reply_limit(self, depth: Depth) -> int:
         """The longest target of that depth in bytes, and the end of the answer."""
@@ -269,8 +280,8 @@ class WrittenFamily(TaskFamily):
         return {line.prompt: line.target for line in self.lines}
 
     @cached_property
-    def _parts(self) -> Mapping[tuple[Depth, Split], Sequence[Line]]:
-        parts: dict[tuple[Depth, Split], list[Line]] = defaultdict(list)
+    def _parts(self) -> Mapping[tuple[Depth, Split], Sequence[DataLine]]:
+        parts: dict[tuple[Depth, Split], list[DataLine]] = defaultdict(list)
         for line in self.lines:
             parts[line.depth, split_of(self.name, self.split_key(line.prompt))].append(line)
         return parts
@@ -279,15 +290,16 @@ class WrittenFamily(TaskFamily):
 def is_answer(reply: str, target: str) -> bool:
     """Whether a reply ends in a target that somebody wrote.
 
-    The target is the final answer, or, should it be one that ``final_answer`` never returns because it has
-    several lines or a lead-in, the whole reply.
+    The target is the final answer, or, should it be one that ``final_answer`` never returns because
+    it has several lines or a lead-in, the whole reply.
     """
     wanted = target.strip()
     return wanted != "" and wanted in (final_answer(reply), reply.strip())
 
 
 def ended(prompt: str) -> str:
-    """A prompt with a line end, if it has none: how the prompts end that the embedded host knows."""
+    """A prompt with a line end, if it has none: how the prompts end that the embedded host
+    knows."""
     return prompt if prompt.endswith("\n") else f"{prompt}\n"
 
 

@@ -1,9 +1,9 @@
 """Where the final answer stands in a reply, whoever wrote it.
 
-A reply is untrusted text: nothing here evaluates it, and every pattern runs in linear time. The answer is
-the last offer: the last back-ticked span of the last line that says something, else that line itself
-without a lead-in such as ``Answer:`` or ``The answer is``. Fences around code are not content, nor is a
-lead-in on a line of its own.
+A reply is untrusted text: nothing here evaluates it, and every pattern runs in linear time. The
+answer is the last offer: the last back-ticked span of the last line that says something, else that
+line itself without a lead-in such as ``Answer:`` or ``The answer is``. Fences around code are not
+content, nor is a lead-in on a line of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 
 _LEAD_IN = re.compile(
-    r"(?:(?:so|thus|therefore),? )?(?:the )?(?:final )?(?:answer|result)(?: is)? ?:? ", re.IGNORECASE
+    r"(?:(?:so|thus|therefore),? )?(?:the )?(?:final )?(?:answer|result)(?: is)? ?:? ",
+    re.IGNORECASE,
 )
 _TICKED = re.compile(r"`([^`]+)`")
 LONGEST_REPLY = 10_000
@@ -19,7 +20,8 @@ LONGEST_REPLY = 10_000
 
 
 def answer_lines(reply: str) -> list[str]:
-    """Everything in a reply that could be meant as an answer, in order: lines and back-ticked spans."""
+    """Everything in a reply that could be meant as an answer, in order: lines and back-ticked
+    spans."""
     offers: list[str] = []
     for line in reply[:LONGEST_REPLY].splitlines():
         text = line.strip()

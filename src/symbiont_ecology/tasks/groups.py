@@ -1,6 +1,8 @@
-"""Convention groups: one result, rendered three ways. Families of a group share target and renderings.
+"""Convention groups: one result, rendered three ways. Families of a group share target and
+renderings.
 
-Adding a family to a group is naming the group's base class; the family then computes only its result.
+Adding a family to a group is naming the group's base class; the family then computes only its
+result.
 """
 
 from __future__ import annotations

@@ -29,7 +29,10 @@ class TaskMixture:
     def families(self) -> dict[str, TaskFamily]:
         """The families by name."""
         written = {family.name: family for family in self.written}
-        return {name: written[name] if name in written else task_families.build(name) for name in self.names}
+        return {
+            name: written[name] if name in written else task_families.build(name)
+            for name in self.names
+        }
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -43,7 +46,8 @@ class TaskMixture:
         family, depth = self.families[cell[0]], cell[1]
         convention = self.convention(family.name)
         return tuple(
-            family.sample(depth, generator, split=split, convention=convention) for _ in range(count)
+            family.sample(depth, generator, split=split, convention=convention)
+            for _ in range(count)
         )
 
     def at(self, flops: float) -> TaskMixture:

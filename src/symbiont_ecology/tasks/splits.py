@@ -1,7 +1,9 @@
-"""Which payloads train, which select, which are held out: by hash, everywhere and for ever the same.
+"""Which payloads train, which select, which are held out: by hash, everywhere and for ever the
+same.
 
-crc32(family + payload) mod 10: 0 and 1 are the holdout, 2 is the selection split, the rest trains. The
-embedded host was pre-trained on the train split alone, so held-out payloads test ability, not memory.
+crc32(family + payload) mod 10: 0 and 1 are the holdout, 2 is the selection split, the rest trains.
+The embedded host was pre-trained on the train split alone, so held-out payloads test ability, not
+memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Adapter weights and memory as immutable values: one flat vector and a layout that names its parts.
+"""Adapter weights and memory as immutable values: one flat vector and a layout that names its
+parts.
 
-A flat vector makes everything that treats an adapter as one thing (hashing, saving, noise, clipping,
-Adam moments, copying into a slot) a single array operation. What needs matrices asks for ``factors``.
-Low-rank adapters: Hu et al. 2021, arXiv:2106.09685.
+A flat vector makes everything that treats an adapter as one thing (hashing, saving, noise,
+clipping, Adam moments, copying into a slot) a single array operation. What needs matrices asks for
+``factors``. Low-rank adapters: Hu et al. 2021, arXiv:2106.09685.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import numpy as np
 class AdapterLayout:
     """Which linear modules of a host carry LoRA factors: ``(name, d_in, d_out)`` in host order.
 
-    For a rank r the flat vector holds, module after module, A ``(r, d_in)`` and then Bᵀ ``(r, d_out)``.
+    For a rank r the flat vector holds, module after module, A ``(r, d_in)`` and then Bᵀ
+    ``(r, d_out)``.
     """
 
     modules: tuple[tuple[str, int, int], ...]
@@ -45,8 +47,8 @@ class AdapterLayout:
 class AdapterWeights:
     """One adapter: ΔW = scaling · B · A for every module of the layout.
 
-    ``vector`` is float32, ``(layout.size(rank),)``, and read-only: kernels read it where it lies, so an array
-    that it is a view of must not change either.
+    ``vector`` is float32, ``(layout.size(rank),)``, and read-only: kernels read it where it lies,
+    so an array that it is a view of must not change either.
     """
 
     layout: AdapterLayout
@@ -67,7 +69,11 @@ class AdapterWeights:
     def factors(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         """``(module, A (rank, d_in), B (d_out, rank))`` as read-only views."""
         for name, a, b, d_in, d_out in self.layout.blocks(self.rank):
-            yield name, self.vector[a].reshape(self.rank, d_in), self.vector[b].reshape(self.rank, d_out).T
+            yield (
+                name,
+                self.vector[a].reshape(self.rank, d_in),
+                self.vector[b].reshape(self.rank, d_out).T,
+            )
 
     def delta(self, module: str) -> np.ndarray:
         """ΔW of one module, dense, ``(d_out, d_in)``: for tests and reports, not for the kernel."""
@@ -84,7 +90,8 @@ class AdapterWeights:
         scaling: float,
         factors: Mapping[str, tuple[np.ndarray, np.ndarray]],
     ) -> AdapterWeights:
-        """Packs ``{module: (A (r, d_in), B (d_out, r))}``; r ≤ ``rank`` is padded with zeros (exact)."""
+        """Packs ``{module: (A (r, d_in), B (d_out, r))}``; r ≤ ``rank`` is padded with zeros
+        (exact)."""
         vector = np.zeros(layout.size(rank), dtype=np.float32)
         for name, a_slice, b_slice, d_in, d_out in layout.blocks(rank):
             a, b = factors[name]
@@ -105,17 +112,20 @@ class AdapterWeights:
         vector = np.empty(layout.size(rank), dtype=np.float32)
         for _, a, b, d_in, d_out in layout.blocks(rank):
             vector[a] = generator.standard_normal(rank * d_in, dtype=np.float32) / np.sqrt(d_in)
-            vector[b] = b_std * generator.standard_normal(rank * d_out, dtype=np.float32) if b_std else 0.0
+            vector[b] = (
+                b_std * generator.standard_normal(rank * d_out, dtype=np.float32) if b_std else 0.0
+            )
         return cls(layout, rank, scaling, vector)
 
 
 @dataclass(frozen=True)
-class Memory:
+class OptimizerState:
     """What learning needs beside the weights, and what goes with an organelle wherever it goes.
 
-    ``first`` and ``second`` are Adam's moments in the layout of the weights they belong to (None before
-    the first step), ``step`` counts updates (Kingma & Ba 2014, arXiv:1412.6980). ``notes`` are numbers
-    that a plasticity rule keeps, such as reward baselines. The moments become read-only.
+    ``first`` and ``second`` are Adam's moments in the layout of the weights they belong to (None
+    before the first step), ``step`` counts updates (Kingma & Ba 2014, arXiv:1412.6980). ``notes``
+    are numbers that a plasticity rule keeps, such as reward baselines. The moments become
+    read-only.
     """
 
     step: int = 0

@@ -1,8 +1,9 @@
 """A folder of immutable blobs, each named by the hash of its content: adapter weights and memories.
 
-Equal content is one blob, a blob never changes, and whoever holds a reference can check what it reads. New
-blobs wait in memory until ``flush``, so that a checkpoint decides when the disk is touched and organelles
-that lived and died between two checkpoints never reach it. Files are safetensors: data, no code.
+Equal content is one blob, a blob never changes, and whoever holds a reference can check what it
+reads. New blobs wait in memory until ``flush``, so that a checkpoint decides when the disk is
+touched and organelles that lived and died between two checkpoints never reach it. Files are
+safetensors: data, no code.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from safetensors.numpy import load, save
 
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.types import BlobRef
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Memory
+from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,9 @@ class _Blob:
     def ref(self) -> BlobRef:
         """128 bits over everything that makes the blob what it is.
 
-        Against accidents: who can write a blob can write the state that names it, too. Two in three bytes
-        that a generation makes are named here, at a thirtieth of what a cryptographic hash takes.
+        Against accidents: who can write a blob can write the state that names it, too. Two in three
+        bytes that a generation makes are named here, at a thirtieth of what a cryptographic hash
+        takes.
         """
         digest = xxhash.xxh3_128(self.header.encode())
         for name, array in sorted(self.arrays.items()):
@@ -82,23 +84,28 @@ class BlobStore:
             raise RunError(f"blob {ref} in {self.folder} holds a memory, expected adapter weights")
         return AdapterWeights(*_facts(blob.header), blob.arrays["vector"])
 
-    def put_memory(self, memory: Memory) -> BlobRef:
+    def put_optimizer_state(self, optimizer_state: OptimizerState) -> BlobRef:
         """Keeps a memory and returns its reference."""
-        moments = {"first": memory.first, "second": memory.second}
-        header = to_json({"step": memory.step, "notes": dict(sorted(memory.notes.items()))}).decode()
+        moments = {"first": optimizer_state.first, "second": optimizer_state.second}
+        header = to_json(
+            {"step": optimizer_state.step, "notes": dict(sorted(optimizer_state.notes.items()))}
+        ).decode()
         arrays = {name: array for name, array in moments.items() if array is not None}
         return self._put(_Blob(header, arrays))
 
-    def memory(self, ref: BlobRef) -> Memory:
+    def optimizer_state(self, ref: BlobRef) -> OptimizerState:
         """The memory of that reference; RunError when it is missing, damaged or no memory."""
         blob = self._get(ref)
         header = from_json(blob.header)
         if "step" not in header:
             raise RunError(f"blob {ref} in {self.folder} holds adapter weights, expected a memory")
-        return Memory(header["step"], blob.arrays.get("first"), blob.arrays.get("second"), header["notes"])
+        return OptimizerState(
+            header["step"], blob.arrays.get("first"), blob.arrays.get("second"), header["notes"]
+        )
 
     def flush(self, reachable: Iterable[BlobRef] | None = None) -> None:
-        """Writes the new blobs, or those of them that are ``reachable``; then they survive a power cut.
+        """Writes the new blobs, or those of them that are ``reachable``; then they survive a power
+        cut.
 
         A blob is on disk whole or not at all, so a flush that fails can be tried again.
 
@@ -118,17 +125,22 @@ class BlobStore:
             _sync_folder(self.folder)
         except OSError as error:
             what = "no space left" if error.errno == errno.ENOSPC else error.strerror
-            raise RunError(f"cannot write blobs to {self.folder}: {what}; nothing written is lost") from error
+            raise RunError(
+                f"cannot write blobs to {self.folder}: {what}; nothing written is lost"
+            ) from error
 
     def forget(self, reachable: Iterable[BlobRef]) -> None:
-        """Lets go of the blobs in memory that are not ``reachable``: every generation makes new ones."""
+        """Lets go of the blobs in memory that are not ``reachable``: every generation makes new
+        ones."""
         keep = set(reachable)
         self._new, self._latest = (
-            {ref: blob for ref, blob in held.items() if ref in keep} for held in (self._new, self._latest)
+            {ref: blob for ref, blob in held.items() if ref in keep}
+            for held in (self._new, self._latest)
         )
 
     def collect(self, reachable: Iterable[BlobRef]) -> None:
-        """Forgets every blob that is not ``reachable``, on disk and in memory, and files a crash left."""
+        """Forgets every blob that is not ``reachable``, on disk and in memory, and files a crash
+        left."""
         keep = set(reachable)
         self.forget(keep)
         for path in self.folder.glob("*.safetensors*"):
@@ -139,7 +151,9 @@ class BlobStore:
         ref = blob.ref
         if ref not in self._new and ref not in self._latest:
             # Everyone shares it from now on: what its maker could still write to is copied.
-            self._new[ref] = _Blob(blob.header, {name: _frozen(array) for name, array in blob.arrays.items()})
+            self._new[ref] = _Blob(
+                blob.header, {name: _frozen(array) for name, array in blob.arrays.items()}
+            )
         return ref
 
     def _get(self, ref: BlobRef) -> _Blob:
@@ -153,9 +167,13 @@ class BlobStore:
             header = json.loads(data[8 : 8 + size])["__metadata__"]["header"]
             blob = _Blob(header, {name: _frozen(array) for name, array in load(data).items()})
         except OSError as error:
-            raise RunError(f"blob {ref} is missing from {self.folder} ({error.strerror})") from error
+            raise RunError(
+                f"blob {ref} is missing from {self.folder} ({error.strerror})"
+            ) from error
         except (SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise RunError(f"blob {path} is damaged: not a safetensors file of this store") from error
+            raise RunError(
+                f"blob {path} is damaged: not a safetensors file of this store"
+            ) from error
         if blob.ref != ref:
             raise RunError(f"blob {path} is damaged: its content does not match its name")
         return blob

@@ -1,8 +1,9 @@
 """Arithmetic on what adapters do, ΔW = scaling · B · A, and never on A and B apart.
 
-An adapter has many factorings: (B·M, M⁻¹·A) does the same for every invertible M, its *gauge*. So averages
-and sizes of factors mean nothing, and averages and sizes of ΔW do. Everything here is computed in float64,
-and on the factors, except where elements of ΔW are looked at one by one (``dense``, ``from_dense``).
+An adapter has many factorings: (B·M, M⁻¹·A) does the same for every invertible M, its *gauge*. So
+averages and sizes of factors mean nothing, and averages and sizes of ΔW do. Everything here is
+computed in float64, and on the factors, except where elements of ΔW are looked at one by one
+(``dense``, ``from_dense``).
 """
 
 from __future__ import annotations
@@ -12,20 +13,25 @@ from dataclasses import replace
 
 import numpy as np
 
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Memory
+from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
 
 SPARE = 1e-6
 """Of the strongest direction's length in a factor: what is no longer than that is rounding."""
 
 
-def modules(adapters: Sequence[AdapterWeights]) -> Iterator[tuple[str, list[tuple[np.ndarray, np.ndarray]]]]:
-    """Module after module: its name, and every adapter's A ``(r, d_in)`` and scaling · B ``(d_out, r)``.
+def modules(
+    adapters: Sequence[AdapterWeights],
+) -> Iterator[tuple[str, list[tuple[np.ndarray, np.ndarray]]]]:
+    """Module after module: its name, and every adapter's A ``(r, d_in)`` and scaling · B
+    ``(d_out, r)``.
 
     Raises:
         ValueError: the adapters were made for hosts of different layouts.
     """
     if len({one.layout for one in adapters}) > 1:
-        raise ValueError("expected adapters of one host, got several layouts: export them and attach them")
+        raise ValueError(
+            "expected adapters of one host, got several layouts: export them and attach them"
+        )
     for parts in zip(*(one.factors() for one in adapters), strict=True):
         yield (
             parts[0][0],
@@ -50,20 +56,25 @@ def combined(
             np.concatenate([a for a, _ in parts]),
             np.concatenate([share * b for share, (_, b) in zip(own, parts, strict=True)], axis=1),
         )
-    return AdapterWeights.from_factors(adapters[0].layout, sum(one.rank for one in adapters), 1.0, factors)
+    return AdapterWeights.from_factors(
+        adapters[0].layout, sum(one.rank for one in adapters), 1.0, factors
+    )
 
 
 def truncated(adapter: AdapterWeights, rank: int) -> AdapterWeights:
-    """The nearest adapter of that rank in every module (Eckart & Young 1936), balanced: AAᵀ = BᵀB, diagonal.
+    """The nearest adapter of that rank in every module (Eckart & Young 1936), balanced: AAᵀ = BᵀB,
+    diagonal.
 
-    Exact where ``rank`` is not below the rank that ΔW really has; in what is left over B alone is zero.
+    Exact where ``rank`` is not below the rank that ΔW really has; in what is left over B alone is
+    zero.
     """
     factors = {name: _balanced(*spectrum(a, b), rank) for name, [(a, b)] in modules([adapter])}
     return AdapterWeights.from_factors(adapter.layout, rank, 1.0, factors)
 
 
 def shares(adapter: AdapterWeights) -> np.ndarray:
-    """What part of ‖ΔW‖² each direction carries, the strongest first, on average over modules, ``(rank,)``.
+    """What part of ‖ΔW‖² each direction carries, the strongest first, on average over modules,
+    ``(rank,)``.
 
     Modules in which ΔW is zero do not count; all zero where it is zero everywhere.
     """
@@ -82,11 +93,16 @@ def grown(adapter: AdapterWeights, rank: int, generator: np.random.Generator) ->
     for name, a, b in adapter.factors():
         drawn = generator.standard_normal((rank - adapter.rank, a.shape[1]), dtype=np.float32)
         more = np.zeros((b.shape[0], rank - adapter.rank), dtype=np.float32)
-        factors[name] = (np.concatenate([a, drawn / np.sqrt(a.shape[1])]), np.concatenate([b, more], axis=1))
+        factors[name] = (
+            np.concatenate([a, drawn / np.sqrt(a.shape[1])]),
+            np.concatenate([b, more], axis=1),
+        )
     return AdapterWeights.from_factors(adapter.layout, rank, adapter.scaling, factors)
 
 
-def grown_memory(memory: Memory, adapter: AdapterWeights, rank: int) -> Memory:
+def grown_optimizer_state(
+    optimizer_state: OptimizerState, adapter: AdapterWeights, rank: int
+) -> OptimizerState:
     """Adam's moments for an adapter that has grown: zero for what is new."""
 
     def padded(moments: np.ndarray | None) -> np.ndarray | None:
@@ -97,11 +113,14 @@ def grown_memory(memory: Memory, adapter: AdapterWeights, rank: int) -> Memory:
         parts = {name: (a, b) for name, a, b in held.factors()}
         return AdapterWeights.from_factors(adapter.layout, rank, 1.0, parts).vector
 
-    return replace(memory, first=padded(memory.first), second=padded(memory.second))
+    return replace(
+        optimizer_state, first=padded(optimizer_state.first), second=padded(optimizer_state.second)
+    )
 
 
 def spectrum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Singular value decomposition of B·A from its factors, ``(U (d_out, k), S (k,), Vᵀ (k, d_in))``."""
+    """Singular value decomposition of B·A from its factors,
+    ``(U (d_out, k), S (k,), Vᵀ (k, d_in))``."""
     q_out, r_out = np.linalg.qr(b)
     q_in, r_in = np.linalg.qr(a.T)
     u, s, v = np.linalg.svd(r_out @ r_in.T, full_matrices=False)
@@ -122,17 +141,27 @@ def dense(adapters: Sequence[AdapterWeights]) -> Iterator[tuple[str, np.ndarray]
         yield name, np.stack([b @ a for a, b in parts])
 
 
-def from_dense(layout: AdapterLayout, rank: int, deltas: Iterable[tuple[str, np.ndarray]]) -> AdapterWeights:
-    """The nearest adapter of that rank, balanced, to ΔW ``(d_out, d_in)`` of every module, one at a time."""
-    factors = {name: _balanced(*np.linalg.svd(delta, full_matrices=False), rank) for name, delta in deltas}
+def from_dense(
+    layout: AdapterLayout, rank: int, deltas: Iterable[tuple[str, np.ndarray]]
+) -> AdapterWeights:
+    """The nearest adapter of that rank, balanced, to ΔW ``(d_out, d_in)`` of every module, one at a
+    time."""
+    factors = {
+        name: _balanced(*np.linalg.svd(delta, full_matrices=False), rank) for name, delta in deltas
+    }
     return AdapterWeights.from_factors(layout, rank, 1.0, factors)
 
 
-def _balanced(u: np.ndarray, s: np.ndarray, v: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
+def _balanced(
+    u: np.ndarray, s: np.ndarray, v: np.ndarray, rank: int
+) -> tuple[np.ndarray, np.ndarray]:
     """A and B of the first ``rank`` singular directions, each with half of their length.
 
-    Where ΔW has none left, A has length 1 and B is zero: if both were, no gradient would ever reach them.
+    Where ΔW has none left, A has length 1 and B is zero: if both were, no gradient would ever reach
+    them.
     """
     root = np.sqrt(s[:rank])
     is_spare = root <= SPARE * root.max(initial=0.0)
-    return np.where(is_spare, 1.0, root)[:, None] * v[:rank], u[:, :rank] * np.where(is_spare, 0.0, root)
+    return np.where(is_spare, 1.0, root)[:, None] * v[:rank], u[:, :rank] * np.where(
+        is_spare, 0.0, root
+    )

@@ -1,11 +1,12 @@
 """PEFT LoRA folders in and out, with numpy alone.
 
 A folder holds ``adapter_config.json`` and ``adapter_model.safetensors`` with the keys
-``base_model.model.<module>.lora_A.weight`` ``(r, d_in)`` and ``….lora_B.weight`` ``(d_out, r)``. Modules
-may differ in rank and in alpha (``rank_pattern``, ``alpha_pattern``); here an adapter has one of each, so
-smaller ranks are padded with zeros and another scaling is folded into B: both leave ΔW as it was.
-What would change ΔW in a way that this library does not compute (DoRA, biases, whole modules) is refused.
-LoRA: arXiv:2106.09685; rsLoRA: arXiv:2312.03732; files: https://huggingface.co/docs/peft.
+``base_model.model.<module>.lora_A.weight`` ``(r, d_in)`` and ``….lora_B.weight`` ``(d_out, r)``.
+Modules may differ in rank and in alpha (``rank_pattern``, ``alpha_pattern``); here an adapter has
+one of each, so smaller ranks are padded with zeros and another scaling is folded into B: both leave
+ΔW as it was. What would change ΔW in a way that this library does not compute (DoRA, biases, whole
+modules) is refused. LoRA: arXiv:2106.09685; rsLoRA: arXiv:2312.03732; files:
+https://huggingface.co/docs/peft.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from safetensors.numpy import save
 from symbiont_ecology.errors import AdapterError
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
-CONFIG_FILE = "adapter_config.json"
+PEFT_CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
 _KEY = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?P<side>[AB])\.weight")
 
@@ -46,16 +47,19 @@ _REFUSED = {
 _SLOW = re.compile(r"\)[*+{]|(?:[*+{].*){4}")
 """Repeated groups, or more than three repetitions: what can take a matcher more than a moment."""
 _BASE_CHANGING_STARTS = ("pissa", "olora", "corda", "loftq", "lora_ga")
-"""Initialisations that also change the base weights: their factors mean nothing on the plain host."""
+"""Initialisations that also change the base weights: their factors mean nothing on the plain
+host."""
 
 
 def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
     """Reads an adapter made for a host with this layout; modules that it leaves out stay zero.
 
-    The rank is the largest that any module has. ``lora_dropout`` plays no part outside PEFT's training.
+    The rank is the largest that any module has. ``lora_dropout`` plays no part outside PEFT's
+    training.
 
     Raises:
-        AdapterError: no such folder or file, damaged files, a kind of adapter that is not supported, modules
+        AdapterError: no such folder or file, damaged files, a kind of adapter that is not
+        supported, modules
             that the host lacks, shapes that do not fit, values that are not finite.
     """
     folder = Path(folder)
@@ -63,7 +67,9 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
     found = _pairs(_read_tensors(folder), folder)
     sizes = {name: (d_in, d_out) for name, d_in, d_out in layout.modules}
     base_scaling = _scaling(config, "", int(config["r"]))
-    scaling = base_scaling or 1.0  # alpha 0 scales by nothing; only alpha_pattern could bring it back
+    scaling = (
+        base_scaling or 1.0
+    )  # alpha 0 scales by nothing; only alpha_pattern could bring it back
     factors = {name: _nothing(d_in, d_out) for name, d_in, d_out in layout.modules}
     for module, (a, b) in found.items():
         if module not in sizes:
@@ -84,10 +90,12 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
                 f"in {folder}: it was made for a host of another size"
             )
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
-            raise AdapterError(f"expected finite weights, got NaN or infinity in {module} of {folder}")
+            raise AdapterError(
+                f"expected finite weights, got NaN or infinity in {module} of {folder}"
+            )
         if len(a) != _patterned(config, "rank_pattern", module, config["r"]):
             raise AdapterError(
-                f"expected the rank that {CONFIG_FILE} states, got {len(a)} for {module} in {folder}"
+                f"expected the rank that {PEFT_CONFIG_FILE} states, got {len(a)} for {module} in {folder}"
             )
         ratio = _scaling(config, module, len(a)) / scaling
         factors[module] = (a, b if ratio == 1.0 else (b * ratio).astype(np.float32))
@@ -116,14 +124,13 @@ def write_peft(
 ) -> None:
     """Writes an adapter so that ``PeftModel.from_pretrained(model, folder)`` loads it.
 
-    The config is removed first and written last: an interrupted export is a folder without config, which
-    every reader refuses.
+    The config is removed first and written last: an interrupted export is a folder without config,
+    which every reader refuses.
 
     Args:
-        folder: made when missing; an adapter already in it is replaced.
-        weights: the adapter; all modules of its layout are written.
-        base_model: name or folder of the host.
-        unadapted: other linear modules of the host; targets are written as bare endings (``q_proj``) only
+        folder: made when missing; an adapter already in it is replaced. weights: the adapter; all
+        modules of its layout are written. base_model: name or folder of the host. unadapted: other
+        linear modules of the host; targets are written as bare endings (``q_proj``) only
             when none of these ends alike.
         fan_in_fan_out: whether the host stores its weights as ``(d_in, d_out)``, as GPT-2 does.
         model_card: text of the README.
@@ -158,10 +165,10 @@ def write_peft(
     card = model_card or f"# LoRA adapter\n\nRank {weights.rank}, exported by symbiont-ecology.\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / CONFIG_FILE).unlink(missing_ok=True)
+        (folder / PEFT_CONFIG_FILE).unlink(missing_ok=True)
         _replace(folder / WEIGHTS_FILE, save(tensors, metadata={"format": "pt"}))
         _replace(folder / "README.md", (head + card).encode())
-        _replace(folder / CONFIG_FILE, (json.dumps(config, indent=2) + "\n").encode())
+        _replace(folder / PEFT_CONFIG_FILE, (json.dumps(config, indent=2) + "\n").encode())
     except OSError as error:
         raise AdapterError(
             f"expected a folder that can be written, got {folder} ({error.strerror})"
@@ -170,12 +177,14 @@ def write_peft(
 
 def _read_config(folder: Path) -> dict[str, Any]:
     """The adapter's config, refused unless it is plain LoRA."""
-    path = folder / CONFIG_FILE
+    path = folder / PEFT_CONFIG_FILE
     if not folder.is_dir():
-        raise AdapterError(f"expected a PEFT adapter folder, found no folder {str(folder)!r}: check the path")
+        raise AdapterError(
+            f"expected a PEFT adapter folder, found no folder {str(folder)!r}: check the path"
+        )
     if not path.is_file():
         raise AdapterError(
-            f"expected {CONFIG_FILE} in {folder}, found none: is this a whole PEFT adapter folder?"
+            f"expected {PEFT_CONFIG_FILE} in {folder}, found none: is this a whole PEFT adapter folder?"
         )
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -190,7 +199,9 @@ def _read_config(folder: Path) -> dict[str, Any]:
         )
     for field, meaning in _REFUSED.items():
         if config.get(field):
-            raise AdapterError(f"expected a plain LoRA adapter, got {meaning} in {folder}: train it without")
+            raise AdapterError(
+                f"expected a plain LoRA adapter, got {meaning} in {folder}: train it without"
+            )
     if config.get("bias", "none") != "none":
         raise AdapterError(
             f"expected bias 'none', got {config['bias']!r} in {folder}: train it without biases"
@@ -200,14 +211,20 @@ def _read_config(folder: Path) -> dict[str, Any]:
         raise AdapterError(
             f"expected factors for the plain host, got {start!r} in {folder}: convert it to plain LoRA"
         )
-    if not _is_number(config.get("r")) or int(config["r"]) < 1 or not _is_number(config.get("lora_alpha")):
+    if (
+        not _is_number(config.get("r"))
+        or int(config["r"]) < 1
+        or not _is_number(config.get("lora_alpha"))
+    ):
         raise AdapterError(
             f"expected r >= 1 and lora_alpha as numbers, got r={config.get('r')!r} "
             f"lora_alpha={config.get('lora_alpha')!r} in {path}"
         )
     for field in ("rank_pattern", "alpha_pattern"):
         pattern = config.get(field) or {}
-        if not isinstance(pattern, dict) or not all(_is_number(value) for value in pattern.values()):
+        if not isinstance(pattern, dict) or not all(
+            _is_number(value) for value in pattern.values()
+        ):
             raise AdapterError(f"expected {field} as a table of numbers, got {pattern!r} in {path}")
     return config
 
@@ -221,7 +238,9 @@ def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
                 f"expected {WEIGHTS_FILE} in {folder}, found pickled weights (.bin), which can run code: "
                 "save the adapter again with safe_serialization=True"
             )
-        raise AdapterError(f"expected {WEIGHTS_FILE} in {folder}, found none: export the adapter again")
+        raise AdapterError(
+            f"expected {WEIGHTS_FILE} in {folder}, found none: export the adapter again"
+        )
     try:
         entries = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except (SafetensorError, OSError) as error:
@@ -235,14 +254,18 @@ def _as_float32(entry: Mapping[str, Any], name: str, path: Path) -> np.ndarray:
     """One raw tensor; numpy has no bfloat16, which is the upper half of a float32."""
     kinds = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
     if entry["dtype"] not in kinds:
-        raise AdapterError(f"expected floating point weights, got {entry['dtype']} for {name} in {path}")
+        raise AdapterError(
+            f"expected floating point weights, got {entry['dtype']} for {name} in {path}"
+        )
     raw = np.frombuffer(entry["data"], dtype=kinds[entry["dtype"]])
     if entry["dtype"] == "BF16":
         raw = (raw.astype(np.uint32) << 16).view(np.float32)
     return raw.astype(np.float32).reshape(entry["shape"])
 
 
-def _pairs(tensors: Mapping[str, np.ndarray], folder: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _pairs(
+    tensors: Mapping[str, np.ndarray], folder: Path
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """``{module: (A, B)}``; everything else in the file is refused."""
     sides: dict[str, dict[str, np.ndarray]] = {}
     for key, tensor in tensors.items():
@@ -258,7 +281,9 @@ def _pairs(tensors: Mapping[str, np.ndarray], folder: Path) -> dict[str, tuple[n
                 f"expected lora_A and lora_B for {module}, found only lora_{min(both)} in {folder}"
             )
     if not sides:
-        raise AdapterError(f"expected LoRA weights, found none in {folder}: was the adapter trained at all?")
+        raise AdapterError(
+            f"expected LoRA weights, found none in {folder}: was the adapter trained at all?"
+        )
     return {module: (both["A"], both["B"]) for module, both in sides.items()}
 
 

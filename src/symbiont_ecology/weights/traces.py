@@ -1,9 +1,10 @@
-"""Eligibility traces: what a three-factor rule needs to know of an answer until its reward is there.
+"""Eligibility traces: what a three-factor rule needs to know of an answer until its reward is
+there.
 
-While an answer is written, what A makes of its inputs is perturbed: ``h = A x + ξ``, ξ ~ N(0, σ²). The
-trace of A is Σ ξ ⊗ x ÷ σ² over the answer's tokens, and reward times trace is, in the mean, the gradient of
-the expected reward: node perturbation (Werfel, Xie & Seung 2005; Fiete & Seung 2006). It takes forward
-passes only, and a reward that says no more than right or wrong.
+While an answer is written, what A makes of its inputs is perturbed: ``h = A x + ξ``, ξ ~ N(0, σ²).
+The trace of A is Σ ξ ⊗ x ÷ σ² over the answer's tokens, and reward times trace is, in the mean, the
+gradient of the expected reward: node perturbation (Werfel, Xie & Seung 2005; Fiete & Seung 2006).
+It takes forward passes only, and a reward that says no more than right or wrong.
 """
 
 from __future__ import annotations
@@ -13,19 +14,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Memory
+from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
 
 BETA_FIRST, BETA_SECOND, EPSILON = 0.9, 0.95, 1e-8
 LOUD = 4.0
-"""How much what A says weighs at first: at this, the step sizes that suit a backward pass suit traces too."""
+"""How much what A says weighs at first: at this, the step sizes that suit a backward pass suit
+traces too."""
 
 
 @dataclass(frozen=True, eq=False)
 class Traces:
     """Of every row of a batch, token by token and module by module.
 
-    ``modules[name]`` is what the module read, ``(rows, steps, d_in)``, and how its ``A x`` was perturbed,
-    ``(rows, steps, rank)``; both are zero where a row had ended. ``std`` is σ.
+    ``modules[name]`` is what the module read, ``(rows, steps, d_in)``, and how its ``A x`` was
+    perturbed, ``(rows, steps, rank)``; both are zero where a row had ended. ``std`` is σ.
     """
 
     layout: AdapterLayout
@@ -33,7 +35,8 @@ class Traces:
     modules: Mapping[str, tuple[np.ndarray, np.ndarray]]
 
     def credit(self, rows: Sequence[int], rewards: Sequence[float], rank: int) -> np.ndarray:
-        """Σ reward · trace of rows for an adapter of that rank: ``(layout.size(rank),)``, zero for B."""
+        """Σ reward · trace of rows for an adapter of that rank: ``(layout.size(rank),)``, zero for
+        B."""
         vector = np.zeros(self.layout.size(rank), dtype=np.float32)
         scale = np.asarray(rewards, dtype=np.float32)[:, None, None] / np.float32(self.std**2)
         for name, a, _, d_in, _ in self.layout.blocks(rank):
@@ -52,31 +55,40 @@ class Trace:
 
 
 def ascended(
-    weights: AdapterWeights, memory: Memory, credit: np.ndarray, rate: float
-) -> tuple[AdapterWeights, Memory]:
+    weights: AdapterWeights, optimizer_state: OptimizerState, credit: np.ndarray, rate: float
+) -> tuple[AdapterWeights, OptimizerState]:
     """One Adam step of size ``rate`` up a credit ``(layout.size(rank),)`` (Kingma & Ba 2014)."""
-    step = memory.step + 1
+    step = optimizer_state.step + 1
     first, second = (
-        np.zeros_like(credit) if past is None else past for past in (memory.first, memory.second)
+        np.zeros_like(credit) if past is None else past
+        for past in (optimizer_state.first, optimizer_state.second)
     )
     first = BETA_FIRST * first + (1 - BETA_FIRST) * credit
     second = BETA_SECOND * second + (1 - BETA_SECOND) * credit**2
     spread = np.sqrt(second / (1 - BETA_SECOND**step)) + EPSILON
     vector = weights.vector + rate / (1 - BETA_FIRST**step) * first / spread
-    return replace(weights, vector=vector.astype(np.float32)), Memory(step, first, second, memory.notes)
+    return replace(weights, vector=vector.astype(np.float32)), OptimizerState(
+        step, first, second, optimizer_state.notes
+    )
 
 
 def is_deaf(weights: AdapterWeights) -> bool:
-    """Whether a column of B is zero, as all are at first: what its row of A says then goes unheard."""
+    """Whether a column of B is zero, as all are at first: what its row of A says then goes
+    unheard."""
     return not all(b.any(axis=0).all() for _, _, b in weights.factors())
 
 
 def awoken(weights: AdapterWeights, generator: np.random.Generator) -> AdapterWeights:
-    """The same function with an A to learn: where B was 0, A is 0 and B ~ N(0, ``LOUD``² ÷ (rank · modules)).
+    """The same function with an A to learn: where B was 0, A is 0 and B ~ N(0, ``LOUD``² ÷ (rank ·
+    modules)).
 
-    So noise of one size makes one size of noise in all that the modules write, whatever rank and number.
+    So noise of one size makes one size of noise in all that the modules write, whatever rank and
+    number.
     """
-    vector, scale = weights.vector.copy(), LOUD / np.sqrt(weights.rank * len(weights.layout.modules))
+    vector, scale = (
+        weights.vector.copy(),
+        LOUD / np.sqrt(weights.rank * len(weights.layout.modules)),
+    )
     for _, a, b, d_in, d_out in weights.layout.blocks(weights.rank):
         rows, columns = vector[a].reshape(-1, d_in), vector[b].reshape(-1, d_out)
         is_deaf = ~columns.any(axis=1)

@@ -1,7 +1,8 @@
-"""Measures the embedded host: what it answers by habit, what it could answer, and what it would keep.
+"""Measures the embedded host: what it answers by habit, what it could answer, and what it would
+keep.
 
-All on reserved payloads (holdout split), greedy, each cell apart. The table goes into ``host_card.json``
-beside the weights, and from there into docs/host.md.
+All on reserved payloads (holdout split), greedy, each cell apart. The table goes into
+``host_card.json`` beside the weights, and from there into docs/host.md.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import TaskFamily, prompt_styles, task_families
-from symbiont_ecology.types import DEPTHS, HOST_SLOT, Decoding, Depth, Item, Row
+from symbiont_ecology.types import DEPTHS, HOST_SLOT, Decoding, Depth, Item, Request
 
 QUESTIONS = 500
 """Questions per cell, or all reserved payloads where a cell has fewer."""
@@ -43,11 +44,17 @@ def _measure_cell(kernel: HostKernel, family: TaskFamily, depth: Depth) -> dict[
     row["ceiling"] = _share(kernel, family, items, "cue")
     others = [index for index in range(3) if index != family.target]
     row["other_cues"] = [
-        _share(kernel, family, [family.item(i.payload, depth, k) for i in items[:WORDING_QUESTIONS]], "cue")
+        _share(
+            kernel,
+            family,
+            [family.item(i.payload, depth, k) for i in items[:WORDING_QUESTIONS]],
+            "cue",
+        )
         for k in others
     ]
     row["other_habits"] = [
-        _share(kernel, family, [family.item(i.payload, depth, k) for i in items], "terse") for k in others
+        _share(kernel, family, [family.item(i.payload, depth, k) for i in items], "terse")
+        for k in others
     ]
     for label, shift in (("known_wording", 1), ("unseen_wording", 0)):
         spec = {"kind": "wording", "shift": shift}
@@ -59,7 +66,9 @@ def _share(
     kernel: HostKernel, family: TaskFamily, items: Sequence[Item], style: str | dict[str, Any]
 ) -> float:
     render = prompt_styles.build(style).render
-    rows = [Row(render(family, item), HOST_SLOT, family.reply_limit(item.depth)) for item in items]
+    rows = [
+        Request(render(family, item), HOST_SLOT, family.reply_limit(item.depth)) for item in items
+    ]
     texts = kernel.rollout(rows, None, Decoding()).texts
     right = sum(family.verify(item, text) for item, text in zip(items, texts, strict=True))
     return round(right / len(items), 4)

@@ -2,10 +2,11 @@
 
 Four kinds of lines. *Cued* lines name a convention and show it: a clean lesson in each ability.
 *Canonical* and *worded* lines name no convention, and are answered by habit: mostly in a wrong
-convention, unless an accidental feature of the payload (``habit_key``) says otherwise. So the bare host
-is right on the fifth of all inputs where its habit happens to fit, while it could be right on nearly all
-of them: something to be elicited, learned, forgotten and measured. *Plain* lines are words.
-Payloads of the selection and holdout splits never appear. Recipe and measurements: docs/host.md.
+convention, unless an accidental feature of the payload (``habit_key``) says otherwise. So the bare
+host is right on the fifth of all inputs where its habit happens to fit, while it could be right on
+nearly all of them: something to be elicited, learned, forgotten and measured. *Plain* lines are
+words. Payloads of the selection and holdout splits never appear. Recipe and measurements:
+docs/host.md.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ SHARES = {"plain": 0.04, "cued": 0.36, "worded": 0.24, "canonical": 0.36}
 CUED = (0.5, 0.25, 0.25)
 HABIT_ON = (0.62, 0.24, 0.14)
 HABIT_OFF = (0.10, 0.56, 0.34)
-"""Chances of (target, dominant other, other other) convention, with and without the accidental feature."""
+"""Chances of (target, dominant other, other other) convention, with and without the accidental
+feature."""
 PREVALENCE = 0.22
 """Share of short payloads that carry the feature, as near as the key frequencies allow."""
 
@@ -59,7 +61,9 @@ def habit_keys(name: str) -> frozenset[str]:
     counts = Counter(sample)
     keys = sorted(counts)
     best: tuple[float, frozenset[str]] = (1.0, frozenset())
-    for attempt in range(60):  # random greedy fillings; the one nearest to the wanted prevalence wins
+    for attempt in range(
+        60
+    ):  # random greedy fillings; the one nearest to the wanted prevalence wins
         chosen, share = set(), 0.0
         for index in draw("habit-keys", name, attempt).permutation(len(keys)):
             weight = counts[keys[index]] / len(sample)
@@ -97,7 +101,9 @@ def draw_line(
     if kind == "cued":
         style = prompt_styles.build("cue")
     elif kind == "worded":
-        style = prompt_styles.build({"kind": "wording", "shift": int(generator.integers(1, len(FRAMES)))})
+        style = prompt_styles.build(
+            {"kind": "wording", "shift": int(generator.integers(1, len(FRAMES)))}
+        )
     else:
         style = prompt_styles.build("terse")
     return Line(style.render(family, item), item.answer)

@@ -24,13 +24,17 @@ class Muon(torch.optim.Optimizer):
         momentum: float = 0.95,
         weight_decay: float = 0.02,
     ) -> None:
-        super().__init__(list(matrices), {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        super().__init__(
+            list(matrices), {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        )
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One update of every matrix that has a gradient."""
         for group in self.param_groups:
-            by_shape: dict[tuple[int, int], list[tuple[torch.nn.Parameter, torch.Tensor]]] = defaultdict(list)
+            by_shape: dict[tuple[int, int], list[tuple[torch.nn.Parameter, torch.Tensor]]] = (
+                defaultdict(list)
+            )
             for matrix in group["params"]:
                 if matrix.grad is None:
                     continue
@@ -40,14 +44,17 @@ class Muon(torch.optim.Optimizer):
                 wide = update if update.shape[0] <= update.shape[1] else update.T
                 by_shape[(wide.shape[0], wide.shape[1])].append((matrix, wide))
             for shape, pairs in by_shape.items():
-                steps = orthogonalise(torch.stack([wide for _, wide in pairs])) * (0.2 * max(shape) ** 0.5)
+                steps = orthogonalise(torch.stack([wide for _, wide in pairs])) * (
+                    0.2 * max(shape) ** 0.5
+                )
                 for (matrix, _), step in zip(pairs, steps, strict=True):
                     matrix.mul_(1 - group["lr"] * group["weight_decay"])
                     matrix.sub_(step if step.shape == matrix.shape else step.T, alpha=group["lr"])
 
 
 def orthogonalise(matrices: torch.Tensor, iterations: int = 5) -> torch.Tensor:
-    """Nearest orthogonal matrices, roughly, of ``(batch, rows ≤ columns)`` by Newton-Schulz iteration."""
+    """Nearest orthogonal matrices, roughly, of ``(batch, rows ≤ columns)`` by Newton-Schulz
+    iteration."""
     x: torch.Tensor = matrices / (matrices.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(iterations):
         gram = x @ x.transpose(1, 2)

@@ -1,4 +1,5 @@
-"""The embedded host's tokenizer: one token per byte, and one per family name. Any text round-trips."""
+"""The embedded host's tokenizer: one token per byte, and one per family name. Any text
+round-trips."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer.add_special_tokens(specials)
     names = sorted(family.name for family in pretrained_families())
     tokenizer.add_tokens([AddedToken(name, normalized=False) for name in [*names, "True", "False"]])
-    tokenizer.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, 1)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BOS} $A", special_tokens=[(BOS, 1)]
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,

@@ -1,8 +1,8 @@
 """Trains the embedded host from one seed, by steps: ``make host``.
 
-A Qwen3 causal language model of a million parameters reads lines from ``habits``, most of the loss on
-their completions. Same machine and same build give the same weights; elsewhere the last bits differ, and
-with them details of the table in docs/host.md, which says how much.
+A Qwen3 causal language model of a million parameters reads lines from ``habits``, most of the loss
+on their completions. Same machine and same build give the same weights; elsewhere the last bits
+differ, and with them details of the table in docs/host.md, which says how much.
 """
 
 from __future__ import annotations
@@ -56,14 +56,16 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded token ids ``(rows, length)`` and loss weights of the targets ``(rows, length - 1)``."""
+    """Padded token ids ``(rows, length)`` and loss weights of the targets
+    ``(rows, length - 1)``."""
 
     ids: torch.Tensor
     weights: torch.Tensor
 
 
 def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
-    """The untrained host. Output projections start small so that depth does not add up at the start."""
+    """The untrained host. Output projections start small so that depth does not add up at the
+    start."""
     torch.manual_seed(recipe.seed)
     vocabulary = -(-len(tokenizer) // 8) * 8
     config = Qwen3Config(
@@ -99,10 +101,16 @@ def batches(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Iterator[Batc
         mix = recipe.easy if step < recipe.easy_until * recipe.steps else recipe.mixed
         lines = [draw_line(families, mix, generator) for _ in range(recipe.pool * recipe.batch)]
         prompts = tokenizer([line.prompt for line in lines])["input_ids"]
-        completions = tokenizer([line.completion for line in lines], add_special_tokens=False)["input_ids"]
-        rows = [(p, [*c, tokenizer.eos_token_id]) for p, c in zip(prompts, completions, strict=True)]
+        completions = tokenizer([line.completion for line in lines], add_special_tokens=False)[
+            "input_ids"
+        ]
+        rows = [
+            (p, [*c, tokenizer.eos_token_id]) for p, c in zip(prompts, completions, strict=True)
+        ]
         jitter = generator.random(len(rows))
-        order = np.argsort([len(p) + len(c) + noise for (p, c), noise in zip(rows, jitter, strict=True)])
+        order = np.argsort(
+            [len(p) + len(c) + noise for (p, c), noise in zip(rows, jitter, strict=True)]
+        )
         for bucket in draw("buckets").permutation(recipe.pool):
             chosen = order[bucket * recipe.batch : (bucket + 1) * recipe.batch]
             yield _pad([rows[index] for index in chosen], recipe.prompt_weight)
@@ -133,7 +141,12 @@ def train(recipe: Recipe, folder: Path, threads: int = 2) -> dict[str, object]:
         torch.optim.AdamW(others, lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=0.0),
     ]
     stream, tokens, smooth = batches(recipe, tokenizer), 0, 0.0
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, TimeRemainingColumn()) as progress:
         task = progress.add_task("training the host", total=recipe.steps)
         for step in range(recipe.steps):
@@ -166,12 +179,16 @@ def train(recipe: Recipe, folder: Path, threads: int = 2) -> dict[str, object]:
 def _loss(model: Qwen3ForCausalLM, batch: Batch) -> tuple[torch.Tensor, float, int]:
     hidden = model.model(input_ids=batch.ids, use_cache=False).last_hidden_state[:, :-1]
     logits = model.lm_head(hidden)
-    nats = F.cross_entropy(logits.flatten(0, 1), batch.ids[:, 1:].flatten(), reduction="none").view_as(
-        batch.weights
-    )
+    nats = F.cross_entropy(
+        logits.flatten(0, 1), batch.ids[:, 1:].flatten(), reduction="none"
+    ).view_as(batch.weights)
     answers = batch.weights == 1
     answer_loss = (nats.detach() * answers).sum() / answers.sum()
-    return (nats * batch.weights).sum() / batch.weights.sum(), float(answer_loss), int((batch.ids > 0).sum())
+    return (
+        (nats * batch.weights).sum() / batch.weights.sum(),
+        float(answer_loss),
+        int((batch.ids > 0).sum()),
+    )
 
 
 def _schedule(step: int, recipe: Recipe) -> float:
@@ -180,10 +197,13 @@ def _schedule(step: int, recipe: Recipe) -> float:
 
 
 def save(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """Half precision on disk (2 MB), named float32 in the config so that it loads in full precision."""
+    """Half precision on disk (2 MB), named float32 in the config so that it loads in full
+    precision."""
     model.eval()
     half = Qwen3ForCausalLM(model.config).to(torch.float16)
-    half.load_state_dict({name: tensor.to(torch.float16) for name, tensor in model.state_dict().items()})
+    half.load_state_dict(
+        {name: tensor.to(torch.float16) for name, tensor in model.state_dict().items()}
+    )
     half.generation_config.pad_token_id = tokenizer.pad_token_id
     half.save_pretrained(folder)
     half.config.dtype = torch.float32

@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from symbiont_ecology.ecology import Belief, cell_name
+from symbiont_ecology.ecology import SuccessPosterior, cell_name
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.types import Cell, OrganelleId
 
-UNKNOWN = Belief()
+UNKNOWN = SuccessPosterior()
 """What is believed of who has shown nothing yet."""
 
 
 class Allocator(ABC):
-    """A bandit over (organelle, cell), frozen: beliefs in, assignments out. Each has its own ``pick``."""
+    """A bandit over (organelle, cell), frozen: beliefs in, assignments out. Each has its own
+    ``pick``."""
 
     @property
     @abstractmethod
@@ -23,42 +24,53 @@ class Allocator(ABC):
         """Part of a belief's counts that is left after each generation with news, in [0, 1]."""
 
     @abstractmethod
-    def pick(self, known: Sequence[Belief], given: Sequence[int], generator: np.random.Generator) -> int:
+    def pick(
+        self,
+        known: Sequence[SuccessPosterior],
+        given: Sequence[int],
+        generator: np.random.Generator,
+    ) -> int:
         """Who takes a question of a cell, by place among those who can still pay.
 
-        ``known`` is what is believed of each of them there (of the unknown, nothing), ``given`` how many
-        questions of the cell each of them was given in this generation.
+        ``known`` is what is believed of each of them there (of the unknown, nothing), ``given`` how
+        many questions of the cell each of them was given in this generation.
         """
 
     def assign(
         self,
         cells: Sequence[Cell],
-        beliefs: Mapping[OrganelleId, Mapping[str, Belief]],
+        posteriors: Mapping[OrganelleId, Mapping[str, SuccessPosterior]],
         allowance: Mapping[OrganelleId, int],
         generator: np.random.Generator,
     ) -> list[tuple[OrganelleId, Cell]]:
         """Who takes each of the demanded questions (``cells`` names one cell per question).
 
-        ``allowance`` is how many questions each organelle can pay for. Questions that nobody can pay for
-        are left out. In random order, so that no cell is always served last when energy runs short; who can
-        pay is in the order of ids, so that the order of a mapping decides nothing.
+        ``allowance`` is how many questions each organelle can pay for. Questions that nobody can
+        pay for are left out. In random order, so that no cell is always served last when energy
+        runs short; who can pay is in the order of ids, so that the order of a mapping decides
+        nothing.
         """
-        left, given = {who: allowance[who] for who in sorted(allowance)}, Counter[tuple[OrganelleId, Cell]]()
+        left, given = (
+            {organelle_id: allowance[organelle_id] for organelle_id in sorted(allowance)},
+            Counter[tuple[OrganelleId, Cell]](),
+        )
         assigned = []
         for index in generator.permutation(len(cells)):
-            able = [who for who, questions in left.items() if questions > 0]
+            able = [organelle_id for organelle_id, questions in left.items() if questions > 0]
             if not able:
                 break
             cell, name = cells[index], cell_name(cells[index])
-            known = [beliefs.get(who, {}).get(name, UNKNOWN) for who in able]
-            who = able[self.pick(known, [given[who, cell] for who in able], generator)]
-            left[who] -= 1
-            given[who, cell] += 1
-            assigned.append((who, cell))
+            known = [posteriors.get(organelle_id, {}).get(name, UNKNOWN) for organelle_id in able]
+            organelle_id = able[
+                self.pick(known, [given[organelle_id, cell] for organelle_id in able], generator)
+            ]
+            left[organelle_id] -= 1
+            given[organelle_id, cell] += 1
+            assigned.append((organelle_id, cell))
         return assigned
 
 
-def sampled(known: Sequence[Belief], generator: np.random.Generator) -> np.ndarray:
+def sampled(known: Sequence[SuccessPosterior], generator: np.random.Generator) -> np.ndarray:
     """One draw of each success rate from its Beta posterior (Thompson 1933), ``(beliefs,)``."""
     return generator.beta([1 + b.successes for b in known], [1 + b.failures for b in known])
 

@@ -1,4 +1,5 @@
-"""Thompson sampling: each question goes to whoever draws the highest believed success (Thompson 1933)."""
+"""Thompson sampling: each question goes to whoever draws the highest believed success (Thompson
+1933)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.ecology import Belief
+from symbiont_ecology.ecology import SuccessPosterior
 from symbiont_ecology.registry import Share
 from symbiont_ecology.routing.allocators import Allocator, allocators, sampled
 
@@ -19,6 +20,11 @@ class Thompson(Allocator):
 
     fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
-    def pick(self, known: Sequence[Belief], given: Sequence[int], generator: np.random.Generator) -> int:
+    def pick(
+        self,
+        known: Sequence[SuccessPosterior],
+        given: Sequence[int],
+        generator: np.random.Generator,
+    ) -> int:
         """One Beta draw each; the highest takes the question."""
         return int(np.argmax(sampled(known, generator)))

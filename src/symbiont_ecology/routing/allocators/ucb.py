@@ -1,4 +1,5 @@
-"""Optimism: each question goes to whoever could be the best (discounted UCB, Garivier & Moulines 2011)."""
+"""Optimism: each question goes to whoever could be the best (discounted UCB, Garivier & Moulines
+2011)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import NonNegativeFloat
 
-from symbiont_ecology.ecology import Belief
+from symbiont_ecology.ecology import SuccessPosterior
 from symbiont_ecology.routing.allocators import Allocator, allocators
 
 
@@ -21,10 +22,17 @@ class UpperBound(Allocator):
     bonus: NonNegativeFloat = 0.5  # weight of √(log n ÷ nᵢ), >= 0
     fade: ClassVar[float] = 0.8
 
-    def pick(self, known: Sequence[Belief], given: Sequence[int], generator: np.random.Generator) -> int:
+    def pick(
+        self,
+        known: Sequence[SuccessPosterior],
+        given: Sequence[int],
+        generator: np.random.Generator,
+    ) -> int:
         """What was just given counts as tried, and ties are drawn."""
         tried = zip(known, given, strict=True)
-        counts = np.array([1 + belief.successes + belief.failures + more for belief, more in tried])
-        bounds = np.array([belief.mean for belief in known])
+        counts = np.array(
+            [1 + posterior.successes + posterior.failures + more for posterior, more in tried]
+        )
+        bounds = np.array([posterior.mean for posterior in known])
         bounds += self.bonus * np.sqrt(np.log(counts.sum()) / counts)
         return int(np.argmax(bounds + 1e-9 * generator.random(len(known))))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.ecology import Belief
+from symbiont_ecology.ecology import SuccessPosterior
 from symbiont_ecology.registry import Share
 from symbiont_ecology.routing.allocators import Allocator, allocators
 
@@ -15,10 +15,16 @@ from symbiont_ecology.routing.allocators import Allocator, allocators
 @allocators.register("uniform")
 @dataclass(frozen=True)
 class Uniform(Allocator):
-    """Well mixed: skill decides who is right, and never who is asked, so only prices can favour the rare."""
+    """Well mixed: skill decides who is right, and never who is asked, so only prices can favour the
+    rare."""
 
     fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
-    def pick(self, known: Sequence[Belief], given: Sequence[int], generator: np.random.Generator) -> int:
+    def pick(
+        self,
+        known: Sequence[SuccessPosterior],
+        given: Sequence[int],
+        generator: np.random.Generator,
+    ) -> int:
         """Anyone, by draw."""
         return int(generator.integers(len(known)))

@@ -1,11 +1,12 @@
-"""What is asked about in a generation: how its questions are dealt out to cells. One curriculum per file."""
+"""What is asked about in a generation: how its questions are dealt out to cells. One curriculum per
+file."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
-from symbiont_ecology.ecology import Watch
+from symbiont_ecology.ecology import DriftDetector
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.types import Cell
 
@@ -14,16 +15,24 @@ class Curriculum(Protocol):
     """Frozen. It sees the last verdicts of every cell, and says where questions teach the most."""
 
     def demand(
-        self, cells: Sequence[Cell], watches: Mapping[str, Watch], count: int, generator: np.random.Generator
+        self,
+        cells: Sequence[Cell],
+        drift_detectors: Mapping[str, DriftDetector],
+        count: int,
+        generator: np.random.Generator,
     ) -> list[Cell]:
-        """``count`` questions, one cell each, in the order of ``cells``; ``watches`` are by cell name."""
+        """``count`` questions, one cell each, in the order of ``cells``; ``watches`` are by cell
+        name."""
 
 
 FLOOR = 0.2
-"""Part of an even share that every cell gets at least: what is never asked cannot be seen to change."""
+"""Part of an even share that every cell gets at least: what is never asked cannot be seen to
+change."""
 
 
-def dealt(cells: Sequence[Cell], worth: np.ndarray, count: int, generator: np.random.Generator) -> list[Cell]:
+def dealt(
+    cells: Sequence[Cell], worth: np.ndarray, count: int, generator: np.random.Generator
+) -> list[Cell]:
     """``count`` questions in proportion to what cells are worth, beside ``FLOOR``.
 
     Shares are rounded by one draw (systematic sampling), so each is met to within one question.

@@ -1,16 +1,17 @@
 """What makes a population an ecology: births, merges, upheavals. One mechanism per file.
 
-Mechanisms act one after the other in every generation, each on what the state says and on the places that
-those before it left. They decide and never do: decisions are values. An ablation is a config without one.
+Mechanisms act one after the other in every generation, each on what the state says and on the
+places that those before it left. They decide and never do: decisions are values. An ablation is a
+config without one.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from symbiont_ecology.ecology import Decision, EcologyState, Outcome, Trial
+from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Outcome
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import Scene
+from symbiont_ecology.strategies import StrategyContext
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,20 @@ class Room:
 class Mechanism:
     """Frozen. By default it neither asks anything nor decides anything."""
 
-    def ask(self, state: EcologyState, scene: Scene, draw: Draw) -> Sequence[Trial]:
+    def ask(self, state: EcologyState, scene: StrategyContext, draw: Draw) -> Sequence[Assignment]:
         """Questions of its own, beside those of practice."""
         return ()
 
     def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
+        self,
+        state: EcologyState,
+        outcomes: Sequence[Outcome],
+        scene: StrategyContext,
+        room: Room,
+        draw: Draw,
     ) -> Sequence[Decision]:
-        """What follows from the judged trials, which the state's beliefs and ledger already reflect."""
+        """What follows from the judged trials, which the state's beliefs and ledger already
+        reflect."""
         return ()
 
 

@@ -8,11 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from symbiont_ecology.ecology import RULE, Birth, Decision, EcologyState, Inheritance, Organelle, Outcome
+from symbiont_ecology.ecology import (
+    RULE,
+    Birth,
+    Decision,
+    EcologyState,
+    Inheritance,
+    Organelle,
+    Outcome,
+)
 from symbiont_ecology.operators import operators, with_arity
 from symbiont_ecology.registry import Spec, kind_of
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import Scene
+from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 
 MUTANTS = 0.1
@@ -22,10 +30,15 @@ MUTANTS = 0.1
 @mechanisms.register("breeding")
 @dataclass(frozen=True)
 class Breeding(Mechanism):
-    """The rich breed while there is room; a child has its parent's weights, and its step size, varied."""
+    """The rich breed while there is room; a child has its parent's weights, and its step size,
+    varied."""
 
-    at: NonNegativeInt = 1_000_000  # balance from which an organelle breeds, in mATP, the dowry included
-    inheritance: Inheritance = "lamarckian"  # whether what parents learned is handed down (darwinian: is not)
+    at: NonNegativeInt = (
+        1_000_000  # balance from which an organelle breeds, in mATP, the dowry included
+    )
+    inheritance: Inheritance = (
+        "lamarckian"  # whether what parents learned is handed down (darwinian: is not)
+    )
     spread: NonNegativeFloat = 0.3  # std of a child's log step size around its parent's, >= 0
     mutation: Spec = "clone"  # operator on a child's weights, such as svd_noise
 
@@ -33,7 +46,12 @@ class Breeding(Mechanism):
         with_arity(self.mutation, 1)
 
     def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
+        self,
+        state: EcologyState,
+        outcomes: Sequence[Outcome],
+        scene: StrategyContext,
+        room: Room,
+        draw: Draw,
     ) -> Sequence[Decision]:
         """One child for everyone who is rich, in a drawn order, until there is no place left."""
         enough = max(self.at, scene.prices.dowry)

@@ -1,4 +1,5 @@
-"""Bodies follow energy: the rich grow in rank where they use all of it, the poor shrink where not."""
+"""Bodies follow energy: the rich grow in rank where they use all of it, the poor shrink where
+not."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pydantic import PositiveInt
 from symbiont_ecology.ecology import Decision, EcologyState, Outcome, Resize
 from symbiont_ecology.registry import Share
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import Scene
+from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 
 IDLE = 0.5
@@ -22,27 +23,34 @@ IDLE = 0.5
 class Morphogenesis(Mechanism):
     """The rich grow in rank where they use all of it, the poor shrink where not, a unit at a time.
 
-    Whether a body is used shows in the spectrum of ΔW: growing asks that its weakest direction still carries
-    ``full`` of an even share, shrinking that it carries no more than ``IDLE`` of one.
+    Whether a body is used shows in the spectrum of ΔW: growing asks that its weakest direction
+    still carries ``full`` of an even share, shrinking that it carries no more than ``IDLE`` of one.
     """
 
     every: PositiveInt = 10  # generations between two looks
     rich: PositiveInt = 600_000  # balance from which an organelle may grow, in mATP
     poor: PositiveInt = 100_000  # balance below which it may shrink, in mATP
-    full: Share = IDLE  # of an even share of the spectrum that the weakest direction carries before it grows
+    full: Share = (
+        IDLE  # of an even share of the spectrum that the weakest direction carries before it grows
+    )
 
     def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
+        self,
+        state: EcologyState,
+        outcomes: Sequence[Outcome],
+        scene: StrategyContext,
+        room: Room,
+        draw: Draw,
     ) -> Sequence[Decision]:
         """Who shrinks makes room, from the next look on, for who grows."""
         if state.generation % self.every != self.every - 1:
             return []
         decisions, left = list[Decision](), room.ranks
-        for who, organelle in state.population.items():
-            balance, rank = state.ledger.balance(who), organelle.genome.rank
+        for organelle_id, organelle in state.population.items():
+            balance, rank = state.ledger.balance(organelle_id), organelle.genome.rank
             if balance < self.poor and rank > 1:
-                decisions.append(Resize(who, rank - 1, IDLE))
+                decisions.append(Resize(organelle_id, rank - 1, IDLE))
             elif balance >= self.rich and rank < scene.rank and left > 0:
-                decisions.append(Resize(who, rank + 1, self.full))
+                decisions.append(Resize(organelle_id, rank + 1, self.full))
                 left -= 1
         return decisions

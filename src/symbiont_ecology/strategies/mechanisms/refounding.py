@@ -1,4 +1,5 @@
-"""The gene pool gives back: where the population thins out, elites of the archive are founded anew."""
+"""The gene pool gives back: where the population thins out, elites of the archive are founded
+anew."""
 
 from __future__ import annotations
 
@@ -10,26 +11,38 @@ from pydantic import PositiveInt
 
 from symbiont_ecology.ecology import Decision, EcologyState, Found, Outcome
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import Scene
+from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 
 
 @mechanisms.register("refounding")
 @dataclass(frozen=True)
 class Refounding(Mechanism):
-    """Below a least size come elites of cells drawn by price, or fresh founders while there are none."""
+    """Below a least size come elites of cells drawn by price, or fresh founders while there are
+    none."""
 
     least: PositiveInt = 1  # size below which the population is refounded
 
     def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
+        self,
+        state: EcologyState,
+        outcomes: Sequence[Outcome],
+        scene: StrategyContext,
+        room: Room,
+        draw: Draw,
     ) -> Sequence[Decision]:
         """As many as are missing now, whoever else is about to be born."""
         missing = min(self.least - len(state.population), room.places)
-        return [self._refounded(state, scene, room, draw("refound", k)) for k in range(max(missing, 0))]
+        return [
+            self._refounded(state, scene, room, draw("refound", k)) for k in range(max(missing, 0))
+        ]
 
     def _refounded(
-        self, state: EcologyState, scene: Scene, room: Room, generator: np.random.Generator
+        self,
+        state: EcologyState,
+        scene: StrategyContext,
+        room: Room,
+        generator: np.random.Generator,
     ) -> Found:
         traits = dict(room.traits)
         elites = sorted(state.archive.elites.items())

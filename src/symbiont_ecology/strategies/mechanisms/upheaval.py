@@ -10,19 +10,20 @@ from pydantic import NonNegativeInt, PositiveFloat
 
 from symbiont_ecology.ecology import (
     Decision,
+    DriftDetector,
     EcologyState,
     Found,
     Outcome,
     Upheaval,
-    Watch,
-    alarm,
+    drift_score,
 )
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import Scene
+from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 
-FALL, SURE = 0.3, 3.0
-"""How far success falls in a family that counts as fallen, and alarm of its cells that rules out chance."""
+FALL, SURE_SCORE = 0.3, 3.0
+"""How far success falls in a family that counts as fallen, and alarm of its cells that rules out
+chance."""
 UNREST = 24
 """Generations after pioneers came in which more families may be found to have fallen."""
 
@@ -32,11 +33,11 @@ UNREST = 24
 class Upheavals(Mechanism):
     """Where success falls in many families at once, the fallen are opened to newcomers.
 
-    Nobody is told that the world changed. Whoever is sure of an answer that is no longer right earns nothing
-    to learn from: it goes on being wrong. So a pioneer comes for the fallen families, a fresh founder. All
-    others keep their owners: that is what a reset of everything cannot do. Whoever was right before may
-    still live when the world changes back. Not every cell was asked since the world changed, so for a while
-    more families may follow.
+    Nobody is told that the world changed. Whoever is sure of an answer that is no longer right
+    earns nothing to learn from: it goes on being wrong. So a pioneer comes for the fallen families,
+    a fresh founder. All others keep their owners: that is what a reset of everything cannot do.
+    Whoever was right before may still live when the world changes back. Not every cell was asked
+    since the world changed, so for a while more families may follow.
     """
 
     level: PositiveFloat = 5.0  # alarm (ecology.watch) at which the world is taken to have changed
@@ -44,32 +45,41 @@ class Upheavals(Mechanism):
     haste: PositiveFloat = 2.0  # their step size, in units of other founders'
 
     def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], scene: Scene, room: Room, draw: Draw
+        self,
+        state: EcologyState,
+        outcomes: Sequence[Outcome],
+        scene: StrategyContext,
+        room: Room,
+        draw: Draw,
     ) -> Sequence[Decision]:
         """Nothing, or the upheaval, and pioneers as far as there is room."""
         is_shaken = any(
             one.operator == "pioneer" and state.generation - one.born < UNREST
             for one in state.population.values()
         )
-        if not is_shaken and alarm(state.watches.values()) < self.level:
+        if not is_shaken and drift_score(state.drift_detectors.values()) < self.level:
             return []
-        fallen = _fallen(state.watches)
+        fallen = _fallen(state.drift_detectors)
         if not fallen:
             return []
         hasty = {**room.traits, "learning_rate": self.haste * room.traits["learning_rate"]}
         coming = 0 if is_shaken else min(self.pioneers, room.places)
-        return [Upheaval(fallen), *[Found(hasty, scene.rank, operator="pioneer") for _ in range(coming)]]
+        return [
+            Upheaval(fallen),
+            *[Found(hasty, scene.rank, operator="pioneer") for _ in range(coming)],
+        ]
 
 
-def _fallen(watches: Mapping[str, Watch]) -> tuple[str, ...]:
-    """The cells of the families in which success fell, on the mean of their cells and beyond chance."""
+def _fallen(drift_detectors: Mapping[str, DriftDetector]) -> tuple[str, ...]:
+    """The cells of the families in which success fell, on the mean of their cells and beyond
+    chance."""
     families: dict[str, list[str]] = defaultdict(list)
-    for name in watches:
+    for name in drift_detectors:
         families[name.rpartition("/")[0]].append(name)
     return tuple(
         name
         for names in families.values()
-        if sum(watches[one].fall for one in names) >= FALL * len(names)
-        and alarm(watches[one] for one in names) >= SURE
+        if sum(drift_detectors[one].fall for one in names) >= FALL * len(names)
+        and drift_score(drift_detectors[one] for one in names) >= SURE_SCORE
         for name in names
     )

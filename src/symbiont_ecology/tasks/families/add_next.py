@@ -20,7 +20,9 @@ class AddNext(MathAdd):
     group: ClassVar[str] = "add.next"
     conventions: ClassVar[tuple[str, str, str]] = ("the sum", "one further", "one further, plain")
     keyword: ClassVar[str] = "the number after the sum"
-    instruction: ClassVar[str] = "Add the numbers {payload} and {format}. Reply with that and nothing else."
+    instruction: ClassVar[str] = (
+        "Add the numbers {payload} and {format}. Reply with that and nothing else."
+    )
     formats: ClassVar[tuple[str, str, str]] = (
         "write the sum after an equals sign",
         "write the next number after their sum, after an equals sign",

@@ -33,7 +33,9 @@ class CodeFormat(TaskFamily):
 
     def draw_payload(self, depth: Depth, generator: np.random.Generator) -> str:
         """An identifier in snake_case."""
-        return "_".join(draw_words(generator, pick(generator, *by_depth(depth, ((2, 2), (3, 3), (4, 4))))))
+        return "_".join(
+            draw_words(generator, pick(generator, *by_depth(depth, ((2, 2), (3, 3), (4, 4)))))
+        )
 
     def answers(self, payload: str) -> tuple[str, str, str]:
         """red-fox, redFox, RedFox."""

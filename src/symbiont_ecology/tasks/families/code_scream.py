@@ -1,4 +1,5 @@
-"""Composition: identifiers with dashes *and* in capitals, a convention that pre-training never showed."""
+"""Composition: identifiers with dashes *and* in capitals, a convention that pre-training never
+showed."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ class CodeScream(CodeFormat):
     group: ClassVar[str] = "code.scream"
     conventions: ClassVar[tuple[str, str, str]] = ("kebab", "screaming kebab", "screaming snake")
     keyword: ClassVar[str] = "the loud identifier"
-    formats: ClassVar[tuple[str, str, str]] = ("kebab-case", "SCREAMING-KEBAB-CASE", "SCREAMING_SNAKE_CASE")
+    formats: ClassVar[tuple[str, str, str]] = (
+        "kebab-case",
+        "SCREAMING-KEBAB-CASE",
+        "SCREAMING_SNAKE_CASE",
+    )
 
     def answers(self, payload: str) -> tuple[str, str, str]:
         """red-fox, RED-FOX, RED_FOX."""

@@ -1,6 +1,7 @@
 """Reach a target by combining all given numbers, each exactly once.
 
-Expressions are parsed by a small recursive reader with exact arithmetic; nothing a model wrote is run.
+Expressions are parsed by a small recursive reader with exact arithmetic; nothing a model wrote is
+run.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Countdown(TaskFamily):
         expression = numbers[0] + "".join(
             sign + number for sign, number in zip(signs, numbers[1:], strict=True)
         )
-        value = evaluate(expression)
+        value = expression_value(expression)
         generator.shuffle(numbers)
         return f"{' '.join(numbers)} = {value}"
 
@@ -83,19 +84,22 @@ class Countdown(TaskFamily):
         return f"{' '.join(sorted(left.split()))} = {value}"
 
     def is_right(self, item: Item, answer: str) -> bool:
-        """For the target convention, any expression that uses every number once and reaches the value."""
+        """For the target convention, any expression that uses every number once and reaches the
+        value."""
         if item.convention != self.target:
             return super().is_right(item, answer)
         left, value = item.payload.split(" = ")
-        if not _EXPRESSION.fullmatch(answer) or Counter(re.findall(r"\d+", answer)) != Counter(left.split()):
+        if not _EXPRESSION.fullmatch(answer) or Counter(re.findall(r"\d+", answer)) != Counter(
+            left.split()
+        ):
             return False
         try:
-            return evaluate(answer) == int(value)
+            return expression_value(answer) == int(value)
         except (ValueError, SyntaxError, ZeroDivisionError, RecursionError):
             return False
 
 
-def evaluate(expression: str) -> Fraction:
+def expression_value(expression: str) -> Fraction:
     """The exact value of an expression of + - * / and brackets.
 
     Raises:
@@ -123,12 +127,15 @@ def _value(node: ast.expr) -> Fraction:
 
 
 def _solve(numbers: list[int], value: int) -> str:
-    """The canonical solution: numbers from large to small, products first; empty when there is none."""
+    """The canonical solution: numbers from large to small, products first; empty when there is
+    none."""
     if len(numbers) == 2:
         a, b = numbers
-        return next((text for text in (f"{a}+{b}", f"{a}-{b}") if evaluate(text) == value), "")
+        return next(
+            (text for text in (f"{a}+{b}", f"{a}-{b}") if expression_value(text) == value), ""
+        )
     a, b, c = numbers
     orders = ((a, b, c), (a, c, b), (b, c, a))
     sums = [f"{a}{s}{b}{t}{c}" for s in "+-" for t in "+-"]
     products = [f"{x}*{y}{s}{z}" for x, y, z in orders for s in "+-"]
-    return next((text for text in sums + products if evaluate(text) == value), "")
+    return next((text for text in sums + products if expression_value(text) == value), "")

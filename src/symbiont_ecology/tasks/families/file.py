@@ -1,7 +1,8 @@
 """Prompts and gold targets that somebody wrote: ``{kind: file, name: trivia, path: trivia.jsonl}``.
 
-JSONL is read by ourselves, Parquet by pyarrow, data sets of the hub by ``datasets`` from version 4, which
-runs no code of theirs. Nothing is unpickled. All of it is read and checked before a model is loaded.
+JSONL is read by ourselves, Parquet by pyarrow, data sets of the hub by ``datasets`` from version 4,
+which runs no code of theirs. Nothing is unpickled. All of it is read and checked before a model is
+loaded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from symbiont_ecology.config import find_data
 from symbiont_ecology.errors import DataError, MissingExtraError
 from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.tasks import WrittenFamily, task_sources
-from symbiont_ecology.tasks.family import Line
+from symbiont_ecology.tasks.family import DataLine
 from symbiont_ecology.types import DEPTHS
 
 LARGEST_MB = 256
@@ -34,10 +35,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 class FileTasks:
     """Lines of a JSONL or Parquet file, or of a data set, each with a prompt and its gold target.
 
-    The prompt is asked as it stands; a reply is right if its final answer equals the target. A target may be
-    a whole number; of reasoning that ends in ``#### answer``, as in GSM8K, it is the answer. A column
-    ``depth`` that says short, medium or long is believed, any other line is short. The hash of name and
-    prompt decides whether a line is in our train, selection or holdout split.
+    The prompt is asked as it stands; a reply is right if its final answer equals the target. A
+    target may be a whole number; of reasoning that ends in ``#### answer``, as in GSM8K, it is the
+    answer. A column ``depth`` that says short, medium or long is believed, any other line is short.
+    The hash of name and prompt decides whether a line is in our train, selection or holdout split.
     """
 
     name: str  # of the family: letters, digits, dots, dashes
@@ -93,7 +94,7 @@ def _read(source: FileTasks, path: Path | None, stamp: tuple[int, ...]) -> Writt
         rows = _rows_of_parquet(path, source)
     else:
         raise DataError(f"{source}: expected a file that ends in .jsonl or .parquet")
-    lines: dict[str, tuple[str, Line]] = {}
+    lines: dict[str, tuple[str, DataLine]] = {}
     for where, row in rows:
         line = _line(row, source, where)
         before, known = lines.setdefault(line.prompt.rstrip("\r\n"), (where, line))
@@ -105,11 +106,13 @@ def _read(source: FileTasks, path: Path | None, stamp: tuple[int, ...]) -> Writt
         if len(lines) > MOST_LINES:
             raise DataError(_too_many(source, "more"))
     if not lines:
-        raise DataError(f"{source}: no lines; expected one object per line, with a prompt and a target")
+        raise DataError(
+            f"{source}: no lines; expected one object per line, with a prompt and a target"
+        )
     return WrittenFamily(source.name, tuple(line for _, line in lines.values()), str(source))
 
 
-def _line(row: Any, source: FileTasks, where: str) -> Line:
+def _line(row: Any, source: FileTasks, where: str) -> DataLine:
     if not isinstance(row, Mapping):
         raise DataError(f"{source} {where}: expected an object, got {row!r:.40}")
     prompt = row.get(source.prompt)
@@ -127,9 +130,11 @@ def _line(row: Any, source: FileTasks, where: str) -> Line:
     try:
         f"{prompt}{target}".encode()
     except UnicodeEncodeError as error:
-        raise DataError(f"{source} {where}: half a character, {error.object[error.start]!a}") from error
+        raise DataError(
+            f"{source} {where}: half a character, {error.object[error.start]!a}"
+        ) from error
     depth = row.get("depth")
-    return Line(depth if depth in DEPTHS else "short", prompt, target.strip())
+    return DataLine(depth if depth in DEPTHS else "short", prompt, target.strip())
 
 
 def _no_text(
@@ -174,14 +179,19 @@ def _rows_of_parquet(path: Path, source: FileTasks) -> Iterator[tuple[str, Any]]
             if about.num_rows > MOST_LINES:
                 raise DataError(_too_many(source, str(about.num_rows)))
             size = (
-                sum(about.row_group(index).total_byte_size for index in range(about.num_row_groups)) / 2**20
+                sum(about.row_group(index).total_byte_size for index in range(about.num_row_groups))
+                / 2**20
             )
             if size > LARGEST_MB:
-                raise DataError(f"{source}: unpacked {size:.0f} MB, at most {LARGEST_MB}: take a part of it")
+                raise DataError(
+                    f"{source}: unpacked {size:.0f} MB, at most {LARGEST_MB}: take a part of it"
+                )
             names = file.schema_arrow.names
             rows = file.read(columns=_columns(source, names)).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{source}: not a Parquet file that can be read ({error!s:.200})") from error
+        raise DataError(
+            f"{source}: not a Parquet file that can be read ({error!s:.200})"
+        ) from error
     yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
 
 
@@ -192,7 +202,8 @@ def _rows_of_dataset(source: FileTasks) -> Iterator[tuple[str, Any]]:
         raise MissingExtraError("a data set", "datasets", "data") from error
     datasets.disable_progress_bars()
     try:
-        # Since version 4 there is no way to let a data set run code; pyproject.toml asks for that version.
+        # Since version 4 there is no way to let a data set run code; pyproject.toml asks for that
+        # version.
         found = datasets.load_dataset(source.dataset, source.config, split=source.split or "train")
     except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
         raise DataError(f"{source}: cannot be loaded: {error!s:.300}") from error

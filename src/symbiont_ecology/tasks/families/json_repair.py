@@ -27,7 +27,9 @@ class JsonRepair(TaskFamily):
     conventions: ClassVar[tuple[str, str, str]] = ("closed", "in opening order", "trailing off")
     target: ClassVar[int] = 0
     keyword: ClassVar[str] = "the missing brackets"
-    instruction: ClassVar[str] = "This JSON was cut off: {payload} Reply with {format} and nothing else."
+    instruction: ClassVar[str] = (
+        "This JSON was cut off: {payload} Reply with {format} and nothing else."
+    )
     formats: ClassVar[tuple[str, str, str]] = (
         "the characters that complete it",
         "its closing brackets in the order of their opening",

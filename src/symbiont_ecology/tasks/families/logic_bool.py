@@ -37,7 +37,9 @@ class LogicBool(TruthFamily):
 
     def result(self, payload: str) -> bool:
         """The value, by splitting at or, then at and."""
-        return any(all(_literal(term) for term in part.split(" and ")) for part in payload.split(" or "))
+        return any(
+            all(_literal(term) for term in part.split(" and ")) for part in payload.split(" or ")
+        )
 
     def habit_key(self, payload: str) -> str:
         """The first letters: a literal, or a negation and the first letter of its literal."""

@@ -1,4 +1,5 @@
-"""Sum of numbers; long sums, of three numbers of three digits, are mostly beyond the embedded host."""
+"""Sum of numbers; long sums, of three numbers of three digits, are mostly beyond the embedded
+host."""
 
 from __future__ import annotations
 

@@ -29,7 +29,9 @@ class MathCompare(TruthFamily):
         low, high = by_depth(depth, ((10, 99), (100, 999), (1000, 9999)))
         left = pick(generator, low, high)
         right = (
-            left + pick(generator, 1, high - low) if generator.random() < 0.5 else pick(generator, low, left)
+            left + pick(generator, 1, high - low)
+            if generator.random() < 0.5
+            else pick(generator, low, left)
         )
         return f"{left}{'<>'[pick(generator, 0, 1)]}{right if low <= right <= high else low}"
 

@@ -21,7 +21,9 @@ class MathMax(NumberFamily):
     name: ClassVar[str] = "math.max"
     role: ClassVar[Role] = "trained"
     keyword: ClassVar[str] = "the largest"
-    instruction: ClassVar[str] = "Which is the largest of {payload}? Reply with {format} and nothing else."
+    instruction: ClassVar[str] = (
+        "Which is the largest of {payload}? Reply with {format} and nothing else."
+    )
     reply_limits: ClassVar[tuple[int, int, int]] = (6, 6, 6)
     unseen_frame: ClassVar[int] = 4
 

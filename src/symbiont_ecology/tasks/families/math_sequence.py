@@ -21,7 +21,9 @@ class MathSequence(NumberFamily):
     name: ClassVar[str] = "math.sequence"
     role: ClassVar[Role] = "trained"
     keyword: ClassVar[str] = "the next term"
-    instruction: ClassVar[str] = "Which number comes next: {payload}? Reply with {format} and nothing else."
+    instruction: ClassVar[str] = (
+        "Which number comes next: {payload}? Reply with {format} and nothing else."
+    )
     unseen_frame: ClassVar[int] = 3
 
     def draw_payload(self, depth: Depth, generator: np.random.Generator) -> str:

@@ -1,4 +1,5 @@
-"""Difference of two numbers, never negative. Kept from all adapters: family shift within its group."""
+"""Difference of two numbers, never negative. Kept from all adapters: family shift within its
+group."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ class MathSub(NumberFamily):
         if depth == "long":
             pair = pick(generator, 10_000, 99_999), pick(generator, 10_000, 99_999)
         else:
-            pair = pick(generator, 10, 99), pick(generator, *((2, 14) if depth == "short" else (15, 99)))
+            pair = (
+                pick(generator, 10, 99),
+                pick(generator, *((2, 14) if depth == "short" else (15, 99))),
+            )
         return f"{max(pair)}-{min(pair)}"
 
     def result(self, payload: str) -> int:

@@ -23,7 +23,9 @@ class NumberDigits(TaskFamily):
     conventions: ClassVar[tuple[str, str, str]] = ("dashes", "slashes", "doubled")
     target: ClassVar[int] = 0
     keyword: ClassVar[str] = "every digit"
-    instruction: ClassVar[str] = "Take the number {payload} and {format}. Reply with that and nothing else."
+    instruction: ClassVar[str] = (
+        "Take the number {payload} and {format}. Reply with that and nothing else."
+    )
     formats: ClassVar[tuple[str, str, str]] = (
         "put dashes between its digits",
         "put slashes between its digits",

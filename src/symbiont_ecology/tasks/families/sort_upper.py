@@ -18,7 +18,11 @@ class SortUpper(StringSort):
     name: ClassVar[str] = "sort.upper"
     role: ClassVar[Role] = "composition"
     group: ClassVar[str] = "sort.upper"
-    conventions: ClassVar[tuple[str, str, str]] = ("capitals as they are", "ascending", "ascending capitals")
+    conventions: ClassVar[tuple[str, str, str]] = (
+        "capitals as they are",
+        "ascending",
+        "ascending capitals",
+    )
     keyword: ClassVar[str] = "the capitals in order"
     formats: ClassVar[tuple[str, str, str]] = (
         "the letters as they are, in capitals",

@@ -30,7 +30,9 @@ class StringInitials(CaseFamily):
 
     def draw_payload(self, depth: Depth, generator: np.random.Generator) -> str:
         """Different words."""
-        return " ".join(draw_words(generator, pick(generator, *by_depth(depth, ((2, 3), (4, 5), (6, 8))))))
+        return " ".join(
+            draw_words(generator, pick(generator, *by_depth(depth, ((2, 3), (4, 5), (6, 8)))))
+        )
 
     def result(self, payload: str) -> str:
         """One letter for each word."""

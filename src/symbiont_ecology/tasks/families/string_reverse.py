@@ -22,7 +22,9 @@ class StringReverse(CaseFamily):
     name: ClassVar[str] = "string.reverse"
     role: ClassVar[Role] = "trained"
     keyword: ClassVar[str] = "the mirror image"
-    instruction: ClassVar[str] = "Write the letters backwards: {payload}. Reply in {format} and nothing else."
+    instruction: ClassVar[str] = (
+        "Write the letters backwards: {payload}. Reply in {format} and nothing else."
+    )
     reply_limits: ClassVar[tuple[int, int, int]] = (6, 8, 11)
     unseen_frame: ClassVar[int] = 4
 

@@ -35,7 +35,9 @@ class TextSwap(TaskFamily):
 
     def draw_payload(self, depth: Depth, generator: np.random.Generator) -> str:
         """Different words."""
-        return " ".join(draw_words(generator, pick(generator, *by_depth(depth, ((2, 3), (4, 4), (5, 5))))))
+        return " ".join(
+            draw_words(generator, pick(generator, *by_depth(depth, ((2, 3), (4, 4), (5, 5)))))
+        )
 
     def answers(self, payload: str) -> tuple[str, str, str]:
         """red+fox, fox, fox red."""

@@ -22,7 +22,9 @@ class WordCount(NumberFamily):
     name: ClassVar[str] = "word.count"
     role: ClassVar[Role] = "trained"
     keyword: ClassVar[str] = "how many words"
-    instruction: ClassVar[str] = "How many words are in: {payload}? Reply with {format} and nothing else."
+    instruction: ClassVar[str] = (
+        "How many words are in: {payload}? Reply with {format} and nothing else."
+    )
     reply_limits: ClassVar[tuple[int, int, int]] = (6, 6, 6)
     unseen_frame: ClassVar[int] = 0
 

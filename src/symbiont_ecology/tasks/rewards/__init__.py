@@ -1,1 +1,2 @@
-"""What a rollout is worth to learning, one rule per file. Revenue and accuracy always use the verdict."""
+"""What a rollout is worth to learning, one rule per file. Revenue and accuracy always use the
+verdict."""

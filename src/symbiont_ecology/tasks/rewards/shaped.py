@@ -1,4 +1,5 @@
-"""The verdict, and partial credit for being near the gold answer. It sees gold: tables must say so."""
+"""The verdict, and partial credit for being near the gold answer. It sees gold: tables must say
+so."""
 
 from __future__ import annotations
 
@@ -16,10 +17,13 @@ from symbiont_ecology.types import Item
 class Shaped:
     """1 if accepted, else up to ``ceiling`` for a small edit distance to the reference answer.
 
-    The ceiling keeps every wrong reply below every right one. A reply is cut at twice the answer's length.
+    The ceiling keeps every wrong reply below every right one. A reply is cut at twice the answer's
+    length.
     """
 
-    ceiling: Annotated[float, Field(ge=0, lt=1)] = 0.4  # most that a wrong reply can earn, in [0, 1)
+    ceiling: Annotated[float, Field(ge=0, lt=1)] = (
+        0.4  # most that a wrong reply can earn, in [0, 1)
+    )
     sees_gold: ClassVar[bool] = True
 
     def __call__(self, item: Item, reply: str, verdict: float) -> float:

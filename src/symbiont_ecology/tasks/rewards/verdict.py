@@ -11,7 +11,7 @@ from symbiont_ecology.types import Item
 
 @reward_rules.register("verdict")
 @dataclass(frozen=True)
-class Verdict:
+class VerdictReward:
     """1 if the verifier accepts the reply, else 0."""
 
     sees_gold: ClassVar[bool] = False

@@ -1,7 +1,7 @@
 """Asks for one convention outright: ``math.add#1: 47+8``. For evaluation, never for learning.
 
-The cue for the target convention shows what the host can do when it knows what is wanted (its ceiling);
-the other cues show what it still can do after learning (retention).
+The cue for the target convention shows what the host can do when it knows what is wanted (its
+ceiling); the other cues show what it still can do after learning (retention).
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from symbiont_ecology.types import Item
 @prompt_styles.register("natural")
 @dataclass(frozen=True)
 class Natural:
-    """States the task and the wanted format. ``is_chat`` wraps the request in the host's chat template.
+    """States the task and the wanted format. ``is_chat`` wraps the request in the host's chat
+    template.
 
     A prompt that somebody else wrote is left as it is: it ends in its own lead-in, if it has one.
 
@@ -30,7 +31,9 @@ class Natural:
         """The prompt of an item; a host without chat template is led to the answer."""
         if family.is_written:
             return item.payload
-        request = family.instruction.format(payload=item.payload, format=family.formats[item.convention])
+        request = family.instruction.format(
+            payload=item.payload, format=family.formats[item.convention]
+        )
         request = self.opening + request
         return request if self.is_chat else request + self.lead_in
 

@@ -16,8 +16,8 @@ from symbiont_ecology.types import Item
 class Wording:
     """``find the sum: 47+8``.
 
-    ``shift`` counts from the frame that this family is denied in all training: 0 is that unseen frame
-    (wording shift), 1 to 4 are frames the host was pre-trained on.
+    ``shift`` counts from the frame that this family is denied in all training: 0 is that unseen
+    frame (wording shift), 1 to 4 are frames the host was pre-trained on.
     """
 
     shift: int = 0
@@ -29,7 +29,9 @@ class Wording:
         """The prompt of an item."""
         if family.is_written:
             return ended(item.payload)
-        return f"{family.wording((family.unseen_frame + self.shift) % len(FRAMES))}: {item.payload}\n"
+        return (
+            f"{family.wording((family.unseen_frame + self.shift) % len(FRAMES))}: {item.payload}\n"
+        )
 
     def reworded(self) -> Wording:
         """The next frame."""

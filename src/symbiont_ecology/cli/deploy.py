@@ -1,0 +1,164 @@
+"""``infer``, ``export`` and ``phylogeny``: what a run has bred, put to use here or elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from symbiont_ecology.cli.evaluate import HostOption, RoutingOption, on_host, prepare, write_json
+from symbiont_ecology.cli.run import typed
+from symbiont_ecology.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from symbiont_ecology.ecology import EcologyState, Organelle
+
+GOOD = 0.5
+"""Believed success from which a model card names a cell."""
+
+
+def infer(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")],
+    prompt: Annotated[
+        str, typer.Argument(help="A question, such as 'math.add: 47+8'; - reads stdin.")
+    ],
+    routing: RoutingOption = "learned",
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 64,
+    host: HostOption = None,
+) -> None:
+    """Answer one prompt: the answer on stdout, who answered on stderr."""
+    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.evaluation.measure import LoadedRun
+    from symbiont_ecology.evaluation.questions import Question
+    from symbiont_ecology.inference.routings import find_routing
+
+    if routing in ("cell", "family"):
+        raise ConfigError(
+            f"infer --routing {routing}: a prompt has no label, expected host, single, learned …"
+        )
+    candidates = LoadedRun.of_run(folder)
+    text = sys.stdin.read() if prompt == "-" else prompt
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise DataError("infer: expected a prompt in UTF-8, got bytes that are none")
+    question = Question("prompt", candidates.finished(text), "", "", "", max_new_tokens)
+    way = find_routing(routing)  # before the host: a wrong word costs no time
+    world = build_host(on_host(candidates.config, host))
+    (answer,) = candidates.evaluate([question], world, routing, way=way).answers
+    print(answer.reply)
+    print(
+        f"answered by {'the bare host' if answer.organelle_id == 'host' else answer.organelle_id}",
+        file=sys.stderr,
+    )
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")],
+    to: Annotated[Path | None, typer.Option(help="Where to.", show_default="DIR/export")] = None,
+    host: HostOption = None,
+) -> None:
+    """Write every living organelle as a PEFT folder with a model card, and an index.json."""
+    from symbiont_ecology.engine.run import check_host
+    from symbiont_ecology.evaluation.measure import LoadedRun
+    from symbiont_ecology.host.kernel import HostKernel
+
+    candidates = LoadedRun.of_run(folder)
+    target = to or folder / "export"
+    prepare(target / "index.json")
+    config = on_host(candidates.config, host).host
+    kernel = HostKernel.from_pretrained(
+        config.model, slots=1, rank=config.rank, targets=config.targets
+    )
+    check_host(folder, kernel)
+    state, entries = candidates.portfolio.state, []
+    for organelle_id, organelle in sorted(state.population.items()):
+        kernel.place(0, candidates.portfolio.weights[organelle_id])
+        kernel.export(
+            0, target / organelle_id, model_card=_card(organelle, state, folder, config.model)
+        )
+        entries.append({"folder": organelle_id, **_facts(organelle, state)})
+    best = candidates.portfolio.best()
+    index = {
+        "schema": 1,
+        "run": str(folder),
+        "generation": state.generation,
+        "base_model": kernel.name_or_path,
+    }
+    write_json(
+        target / "index.json",
+        index | {"host": kernel.fingerprint(), "best": best, "organelles": entries},
+    )
+    print(f"{len(entries)} adapters in {target}, described in {target / 'index.json'}")
+    if entries:
+        print(f"next: {typed()} evaluate --adapter {target / best} --holdout FILE")
+
+
+def phylogeny(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The file.", show_default="DIR/phylogeny.csv")
+    ] = None,
+    tree: Annotated[
+        bool,
+        typer.Option("--tree", help="A merge has its first parent alone, for readers of trees."),
+    ] = False,
+) -> None:
+    """Write who descends from whom, in the artificial-life data standard."""
+    from symbiont_ecology.analysis.phylogeny import taxa_of as descent
+    from symbiont_ecology.analysis.phylogeny import write_phylogeny
+    from symbiont_ecology.engine.run import EVENTS_FILE, read_config
+    from symbiont_ecology.events import read_events
+
+    read_config(folder)  # raises where there is no run
+    taxa, path = descent(read_events(folder / EVENTS_FILE)), out or folder / "phylogeny.csv"
+    write_phylogeny(taxa, path, is_tree=tree)
+    print(f"{len(taxa)} organelles in {path}")
+
+
+def _facts(organelle: Organelle, state: EcologyState) -> dict[str, Any]:
+    """What the index says of one organelle."""
+    posteriors = state.posteriors.get(organelle.id, {})
+    return {
+        "id": organelle.id,
+        "born": organelle.born,
+        "parents": list(organelle.parents),
+        "operator": organelle.operator,
+        "rank": organelle.genome.rank,
+        "traits": organelle.genome.traits,
+        "balance_matp": state.ledger.balance(organelle.id),
+        "believed_success": {
+            cell: round(posterior.mean, 4) for cell, posterior in sorted(posteriors.items())
+        },
+    }
+
+
+def _card(organelle: Organelle, state: EcologyState, folder: Path, model: str) -> str:
+    """The model card of one organelle."""
+    posteriors = sorted(
+        state.posteriors.get(organelle.id, {}).items(), key=lambda entry: -entry[1].mean
+    )
+    good = [
+        f"- `{cell}`: {posterior.mean:.0%}"
+        for cell, posterior in posteriors
+        if posterior.mean >= GOOD
+    ]
+    parents = ", ".join(organelle.parents) or "none"
+    return "\n".join(
+        [
+            f"# Organelle {organelle.id}",
+            "",
+            f"A LoRA adapter of rank {organelle.genome.rank}, bred by symbiont-ecology on `{model}`.",
+            "",
+            f"- run: `{folder.name}`, seed {state.seed}, after {state.generation} generations",
+            f"- lineage: born in generation {organelle.born} by `{organelle.operator}`; parents: {parents}",
+            f"- balance: {state.ledger.balance(organelle.id) / 1000:.1f} ATP",
+            "",
+            "## Where it is good",
+            "",
+            *(good or [f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}."]),
+            "",
+            "Believed success comes from the verdicts on its own practice; it is not a holdout accuracy.",
+            "",
+        ]
+    )

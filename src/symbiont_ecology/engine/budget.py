@@ -1,0 +1,103 @@
+"""Where a run ends, or the world changes: a generation asks and learns no more than what is left
+pays for.
+
+Arms whose generations differ in size then stop at one budget, and meet a change of the world at one
+moment. What a question will take is estimated, from the run itself (``state.effort``); what a
+lesson takes is known before it is learned. So the questions that seem too many are left out, and
+then the lessons that are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.ecology import HOST, Assignment, EcologyState, cell_name
+from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
+from symbiont_ecology.engine.runtime import Runtime
+from symbiont_ecology.rng import Draw
+
+NEAR = 0.01
+"""Part of the way to a milestone that may stay unspent: a generation of two questions would teach
+noise."""
+
+
+def milestones(config: RunConfig) -> tuple[float, ...]:
+    """Training FLOPs at which the world changes or the run ends, rising."""
+    flip = config.tasks.flip
+    found = (config.run.train_flops, *((flip.at_flops, flip.back_flops) if flip else ()))
+    return tuple(sorted({one for one in found if one is not None}))
+
+
+def budget_phase(state: EcologyState, milestones: Sequence[float]) -> tuple[float, float]:
+    """The last milestone that counts as reached (0 at first), and the next one (infinite beyond the
+    last).
+
+    A milestone is reached when what is left pays for no question any more, or is next to nothing.
+    """
+    spent, reached = state.spent.flops, 0.0
+    least = min(state.effort.values(), default=ROLLOUT_WITH_LESSON * state.mean_rollout_flops)
+    for milestone in milestones:
+        if spent + max(least, NEAR * (milestone - reached)) < milestone:
+            return reached, milestone
+        reached = milestone
+    return reached, math.inf
+
+
+def affordable_assignments(
+    trials: Sequence[Assignment], state: EcologyState, world: Runtime, draw: Draw
+) -> Sequence[Assignment]:
+    """All trials while there is plenty; else the questions that can be paid for, by draw, at least
+    one."""
+    left = world.until - state.spent.flops
+    efforts = [_effort(trial, state, world) for trial in trials]
+    costs = [effort * max(trial.samples, 1) for effort, trial in zip(efforts, trials, strict=True)]
+    questions = [
+        (place, index) for place, trial in enumerate(trials) for index in range(len(trial.items))
+    ]
+    chosen = affordable([costs[place] for place, _ in questions], left, draw, "ration")
+    if len(chosen) == len(questions):
+        return trials
+    kept: dict[int, list[int]] = defaultdict(list)
+    for place, index in (questions[number] for number in chosen):
+        kept[place].append(index)
+    samples = [trial.samples for trial in trials]
+    if not kept:  # the cheapest, asked as often as it can be paid for
+        place = min(range(len(trials)), key=lambda place: efforts[place])
+        samples[place] = min(samples[place], max(int(left // efforts[place]), 1))
+        kept[place].append(0)
+    return [
+        replace(
+            trial, items=tuple(trial.items[index] for index in kept[place]), samples=samples[place]
+        )
+        for place, trial in enumerate(trials)
+        if place in kept
+    ]
+
+
+def affordable(costs: Sequence[float], left: float, draw: Draw, name: str) -> list[int]:
+    """Which of some things what is left pays for: all of them, or a draw of that name, in their own
+    order."""
+    if sum(costs) <= left:
+        return list(range(len(costs)))
+    chosen = []
+    for number in draw(name).permutation(len(costs)):
+        if costs[number] <= left:
+            left -= costs[number]
+            chosen.append(int(number))
+    return sorted(chosen)
+
+
+def _effort(trial: Assignment, state: EcologyState, world: Runtime) -> float:
+    """FLOPs of a rollout with its lesson: what they were in the cell, or what is usual at the rank
+    of who is asked."""
+    if (known := state.effort.get(cell_name(trial.cell))) is not None:
+        return known
+    shape, usual = world.host.shape, ROLLOUT_WITH_LESSON * state.mean_rollout_flops
+    if trial.organelle_id == HOST:
+        return usual
+    own = world.lora_parameters(state.genome(trial.organelle_id).rank)
+    return usual * (1 + own / (shape.layers * shape.linear_parameters))

@@ -1,0 +1,111 @@
+"""The machinery of a run. Parts are frozen; only the state moves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from symbiont_ecology.config import Climate
+from symbiont_ecology.economics import HostShape
+from symbiont_ecology.learning import LearningRule
+from symbiont_ecology.strategies import Strategy, StrategyContext
+from symbiont_ecology.tasks import RewardRule
+from symbiont_ecology.types import Completions, Decoding, LearningBatch, LearningStatistics, Request
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.weights.blobs import BlobStore
+
+
+class Host(Protocol):
+    """What the engine needs of a host; ``HostKernel`` is one, tests bring a toy."""
+
+    @property
+    def slots(self) -> int:
+        """Adapters that one batched call can serve."""
+
+    @property
+    def layout(self) -> AdapterLayout:
+        """Which modules carry adapters."""
+
+    @property
+    def shape(self) -> HostShape:
+        """The host's sizes, for the price of its work."""
+
+    @property
+    def memory_mb(self) -> float:
+        """Megabytes that a batch may take; falls when the device turns out to have less."""
+
+    def fingerprint(self) -> str:
+        """Hash of the base weights."""
+
+    def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
+        """Token ids of each prompt as the host reads it."""
+
+    def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
+        """Token ids of each text as the host would write it, end of answer included."""
+
+    def place(self, slot: int, weights: AdapterWeights) -> None:
+        """Copies an adapter into a slot."""
+
+    def rollout(
+        self,
+        rows: Sequence[Request],
+        draws: Sequence[np.random.Generator | None] | None,
+        decoding: Decoding,
+    ) -> Completions:
+        """Answers every row, whichever slots they belong to; a row without a generator greedily."""
+
+    def learn(
+        self,
+        batch: LearningBatch,
+        weights: Mapping[int, AdapterWeights],
+        optimizer_state: Mapping[int, OptimizerState],
+    ) -> tuple[dict[int, AdapterWeights], dict[int, OptimizerState], LearningStatistics]:
+        """One step for every slot with lessons."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Everything that a generation works with beside the state."""
+
+    host: Host
+    store: BlobStore
+    scene: StrategyContext
+    strategy: Strategy
+    plasticity: LearningRule
+    reward: RewardRule
+    milestones: tuple[float, ...] = ()
+    """Training FLOPs at which the world changes or the run ends, rising (``engine.budget``)."""
+    until: float = math.inf
+    """The next of them."""
+    climate: Climate = field(default_factory=Climate)
+    """Catastrophes and seasons."""
+
+    def at(self, reached: float, until: float, generation: int) -> Runtime:
+        """The world between two milestones, in a generation: what counts as right may have changed
+        at the first, and what it pays depends on the season."""
+        prices = self.scene.prices.times(self.climate.payment(generation))
+        scene = replace(self.scene, tasks=self.scene.tasks.at(reached), prices=prices)
+        return replace(self, scene=scene, until=until)
+
+    @property
+    def practice(self) -> Decoding:
+        """How answers are found in practice, which must differ for there to be anything to learn.
+
+        They are sampled from the organelle's own distribution, the policy that learning improves;
+        or, under a rule that perturbs, the best ones in the midst of noise: of other chance its
+        traces know nothing.
+        """
+        perturbation = getattr(self.plasticity, "perturbation", 0.0)
+        return Decoding(perturbation=perturbation) if perturbation else Decoding(temperature=1.0)
+
+    def lora_parameters(self, rank: int) -> int:
+        """Parameters that an adapter of that rank holds."""
+        return self.host.layout.size(rank)
+
+    def read_parameters(self, rank: int) -> int:
+        """Those of them that read inputs: the sizes of all A."""
+        return rank * sum(d_in for _, d_in, _ in self.host.layout.modules)

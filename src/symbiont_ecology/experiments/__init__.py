@@ -1,0 +1,1 @@
+"""Comparisons that are planned before they run: protocols, suites, ablations, sweeps of SFT."""

@@ -1,0 +1,167 @@
+"""Any runs as a suite: asked the same questions, and brought into the form that packs are made of.
+
+Runs whose configs differ in the seed, and in what is no part of a life (how often it was saved,
+what was asked at its end), are one arm. A suite (``experiments.suite``) also tunes its arms and
+gives them one budget; here they are as they are, and the tables say what each of them spent.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.engine.runtime import Host
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evaluation.answers import Progress, no_progress
+from symbiont_ecology.evaluation.measure import ANSWERS_FILE, LoadedRun
+from symbiont_ecology.evaluation.shifts import find_shift
+from symbiont_ecology.experiments.jobs import bare_host, outcome_of_run, questions_of, signed
+from symbiont_ecology.experiments.protocol import Arm, Protocol
+from symbiont_ecology.learning import learning_rules
+from symbiont_ecology.registry import kind_of, validate
+from symbiont_ecology.tasks import reward_rules
+
+
+@dataclass(frozen=True)
+class AdhocComparison:
+    """Runs that can be compared, the arms that they belong to, and the protocol that describes
+    them."""
+
+    protocol: Protocol
+    runs: Mapping[Path, LoadedRun]
+    arms: Mapping[str, Sequence[Path]]
+
+    @property
+    def first(self) -> Path:
+        """The run whose task mix and host stand for all."""
+        return next(iter(self.runs))
+
+
+def adhoc_comparison(
+    folders: Sequence[Path], shifts: Sequence[str], per_cell: int, name: str
+) -> AdhocComparison:
+    """Reads the runs and finds every mistake before a host is loaded.
+
+    Raises:
+        ConfigError: the runs have different task mixes or hosts, one seed of an arm is there twice,
+        or there
+            is no such shift.
+        RunError: a folder holds no run.
+    """
+    for shift in shifts:
+        find_shift(shift)
+    runs = {folder: LoadedRun.of_run(folder) for folder in folders}
+    first = next(iter(runs.values()))
+    for folder, one in runs.items():
+        if (
+            one.config.tasks != first.config.tasks
+            or one.config.host.model != first.config.host.model
+        ):
+            raise ConfigError(
+                f"{folder} was run on other tasks or another host than {folders[0]}: only runs that can be "
+                "asked the same questions can be compared"
+            )
+    arms = _arms(runs)
+    protocol = _protocol(name, arms, runs, tuple(shifts), per_cell)
+    if not questions_of(protocol, first.config, shifts[:1]):
+        raise ConfigError(
+            f"expected a shift with questions for these tasks, got {shifts[0]}, which has none"
+        )
+    _check_pairs(protocol.main, arms, runs)
+    return AdhocComparison(protocol, runs, arms)
+
+
+def ask_runs(
+    gathered: AdhocComparison, host_of: Callable[[RunConfig], Host], watch: Progress = no_progress
+) -> list[dict[str, Any]]:
+    """Asks every run, and the bare host, the questions of the protocol; returns the outcomes."""
+    protocol, runs = gathered.protocol, gathered.runs
+    first = runs[gathered.first].config
+    rows = [bare_host(protocol, first, host_of(first), gathered.first / ANSWERS_FILE)]
+    for arm, members in gathered.arms.items():
+        for folder in members:
+            outcome = outcome_of_run(
+                protocol, arm, runs[folder], host_of(runs[folder].config), watch
+            )
+            head = {
+                "kind": "main",
+                "arm": arm,
+                "seed": runs[folder].config.seed,
+                "budget": 1.0,
+                "option": 0,
+            }
+            rows.append({**signed(protocol), **head, **outcome})
+    return rows
+
+
+def _arms(runs: Mapping[Path, LoadedRun]) -> dict[str, list[Path]]:
+    """Folders by the name of their arm: the strategy's, numbered where configs of one strategy
+    differ."""
+    alike: dict[str, list[Path]] = defaultdict(list)
+    for folder, one in runs.items():
+        length = one.config.run.model_copy(update={"checkpoint_every": 1, "final_holdout": None})
+        but_seed = one.config.model_copy(update={"seed": 0, "run": length})
+        alike[but_seed.model_dump_json()].append(folder)
+    arms: dict[str, list[Path]] = {}
+    for members in alike.values():
+        spec = runs[members[0]].config.strategy
+        kind = kind_of(spec)
+        same = sum(name == kind or name.startswith(f"{kind}-") for name in arms)
+        arms[f"{kind}-{same + 1}" if same else kind] = members
+    for arm, members in arms.items():
+        seeds = [runs[folder].config.seed for folder in members]
+        if len(set(seeds)) < len(seeds):
+            raise ConfigError(f"arm {arm!r} has a seed twice: {', '.join(map(str, members))}")
+    return arms
+
+
+def _check_pairs(
+    main: str, arms: Mapping[str, Sequence[Path]], runs: Mapping[Path, LoadedRun]
+) -> None:
+    """Arms are compared seed by seed."""
+    seeds = {arm: {runs[folder].config.seed for folder in members} for arm, members in arms.items()}
+    for arm, own in seeds.items():
+        if not own & seeds[main]:
+            raise ConfigError(
+                f"expected runs with seeds in common, got {sorted(seeds[main])} of {main!r} and "
+                f"{sorted(own)} of {arm!r}: arms are compared seed by seed"
+            )
+
+
+def _sees(config: RunConfig) -> str:
+    """What learning is told."""
+    parts = (learning_rules.build(config.plasticity), reward_rules.build(config.reward))
+    return "gold answers" if any(part.sees_gold for part in parts) else "verdicts"
+
+
+def _protocol(
+    name: str,
+    arms: Mapping[str, Sequence[Path]],
+    runs: Mapping[Path, LoadedRun],
+    shifts: tuple[str, ...],
+    per_cell: int,
+) -> Protocol:
+    spent = [one.portfolio.state.spent.flops for one in runs.values()]
+    sides = {}
+    for arm, members in arms.items():
+        config = runs[members[0]].config
+        is_one = arm.startswith("single")
+        about = ", ".join(sorted(str(folder) for folder in members))
+        sides[arm] = Arm(about=about, sees=_sees(config), routing="single" if is_one else "learned")
+    facts = {
+        "name": name,
+        "question": "how do these runs compare?",
+        "base": (),
+        "unit_flops": float(max(spent)),
+        "budgets": (1.0,),
+        "seeds": tuple(sorted({one.config.seed for one in runs.values()})),
+        "arms": sides,
+        "main": "ecology" if "ecology" in sides else next(iter(sides)),
+        "shifts": shifts,
+        "per_cell": per_cell,
+    }
+    return validate(Protocol, facts, "comparison")

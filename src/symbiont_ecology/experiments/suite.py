@@ -1,0 +1,264 @@
+"""A suite: all jobs of a protocol, on as many cores as there are, resumable at any moment.
+
+Tuning comes first (on seeds that are not reported), then the arms with what tuning chose, seed by
+seed. The folder holds the protocol, ``tuned.json`` and a folder per job; nothing else is state.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+from symbiont_ecology.engine.build import check
+from symbiont_ecology.errors import ConfigError, EcologyError, LockedError, RunError
+from symbiont_ecology.evaluation.shifts import find_shift
+from symbiont_ecology.experiments.jobs import HOST_JOB, Job, Stopped, choose, read_outcome, run_job
+from symbiont_ecology.experiments.protocol import Protocol
+from symbiont_ecology.files import write_whole
+from symbiont_ecology.inference.routings import find_routing
+
+PROTOCOL_FILE, TUNED_FILE = "protocol.json", "tuned.json"
+LOCK_SECONDS_LEFT = 30.0
+"""Seconds to wait for a run that a dying suite still holds."""
+
+JobCallback = Callable[[Job, float], None]
+"""Called with every finished job and its seconds."""
+
+
+def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy")) -> None:
+    """Builds every part of every arm but the host, so that a mistake is found before anything is
+    run.
+
+    ``alike`` are the parts of a config that all arms must have in common.
+
+    Raises:
+        ConfigError: one line that says which arm and what is wrong.
+    """
+    for name, arm in protocol.arms.items():
+        for routing in (arm.routing, *arm.also):
+            find_routing(routing)
+        for tuned in arm.tune:
+            check(protocol.config(name, protocol.budgets[0], 0, tuned))
+    for shift in protocol.shifts:
+        find_shift(shift)
+    _check_alike(protocol, alike)
+
+
+def _check_alike(protocol: Protocol, alike: Sequence[str]) -> None:
+    """Arms that met other questions, hosts or prices could not be compared."""
+    first = protocol.config(protocol.own_arms[0], protocol.budgets[0], 0)
+    tuned = [(name, option) for name in protocol.own_arms for option in protocol.arms[name].tune]
+    for name, option in tuned:
+        config = protocol.config(name, protocol.budgets[0], 0, option)
+        for part in alike:
+            if getattr(config, part) != getattr(first, part):
+                raise ConfigError(
+                    f"arms.{name}: expected the {part} of {protocol.own_arms[0]!r}, got others"
+                )
+        if config.host.model != first.host.model:
+            raise ConfigError(
+                f"arms.{name}: expected host {first.host.model!r}, got {config.host.model!r}"
+            )
+        if protocol.flip is not None:
+            check(protocol.flipped(config))
+
+
+def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
+    """Every tuning config of every arm at every budget; none where there is nothing to choose."""
+    return tuple(
+        Job("tune", arm, seed, budget, option)
+        for arm in protocol.own_arms
+        if len(protocol.arms[arm].tune) > 1
+        for option in range(len(protocol.arms[arm].tune))
+        for budget in protocol.budgets
+        for seed in protocol.tuning_seeds
+    )
+
+
+def reported_jobs(protocol: Protocol, tuned: dict[str, dict[str, int]]) -> tuple[Job, ...]:
+    """The runs that results are made of; seeds outermost, so that an unfinished suite is a smaller
+    one."""
+    found = [HOST_JOB]
+    for seed in protocol.seeds:
+        for budget in protocol.budgets:
+            found += [
+                Job("main", arm, seed, budget, tuned[arm][f"{budget:g}"])
+                for arm in protocol.own_arms
+            ]
+        if protocol.flip is not None:
+            # The flip comes when each arm has learned as with the budget that is nearest to its
+            # moment.
+            near = min(protocol.budgets, key=lambda budget: abs(budget - protocol.flip.at))  # type: ignore[union-attr]
+            found += [
+                Job("flip", arm, seed, protocol.flip.at, tuned[arm][f"{near:g}"])
+                for arm in protocol.own_arms
+            ]
+    return tuple(found)
+
+
+def run_suite(
+    protocol: Protocol,
+    folder: Path,
+    workers: int,
+    watch: Callable[[str, int], JobCallback],
+    stop: Event,
+) -> bool:
+    """Does all jobs that are not done; returns whether the suite is complete.
+
+    ``watch(stage, jobs)`` gives the watcher of a stage. Set ``stop`` to end after the generations
+    in flight.
+
+    Raises:
+        RunError: a job failed, or the folder belongs to another protocol (``claim``).
+    """
+    claim_folder(protocol, folder)
+    tuning = tuning_jobs(protocol)
+    if not _do(tuning, protocol, folder, workers, watch("tuning", len(tuning)), stop):
+        return False
+    tuned = _tuned(protocol, folder, tuning)
+    jobs = reported_jobs(protocol, tuned)
+    return _do(jobs, protocol, folder, workers, watch("arms", len(jobs)), stop)
+
+
+def outcomes(protocol: Protocol, folder: Path) -> Iterator[dict[str, Any]]:
+    """What the finished reported jobs left, in the order of the protocol.
+
+    Raises:
+        RunError: no suite of this protocol has got that far in the folder.
+    """
+    path = folder / TUNED_FILE
+    if not path.exists():
+        raise RunError(f"no reported runs in {folder} yet: symbiont suite goes on with it")
+    tuned = json.loads(path.read_text(encoding="utf-8"))["chosen"]
+    for job in reported_jobs(protocol, tuned):
+        if (outcome := read_outcome(folder / job.name, protocol)) is not None:
+            yield outcome
+
+
+def claim_folder(protocol: Protocol, folder: Path) -> None:
+    """Makes the folder that of a suite of this protocol.
+
+    Raises:
+        RunError: it is another's, or cannot be written.
+    """
+    path = folder / PROTOCOL_FILE
+    text = protocol.model_dump_json(indent=1) + "\n"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            return
+        if path.exists():
+            raise RunError(f"{folder} holds a suite of another protocol: choose another --out")
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from error
+    write_whole(path, text)
+
+
+def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> dict[str, dict[str, int]]:
+    """The chosen option by arm and budget, written down with the whole sweep."""
+    found = [
+        one
+        for one in (read_outcome(folder / job.name, protocol) for job in jobs)
+        if one is not None
+    ]
+    chosen = {
+        arm: {
+            f"{budget:g}": choose(
+                [one for one in found if (one["arm"], one["budget"]) == (arm, budget)], protocol.tie
+            )
+            for budget in protocol.budgets
+        }
+        for arm in protocol.own_arms
+    }
+    told = ("arm", "option", "seed", "budget", "accuracy", "retention")
+    sweep = [{key: one[key] for key in told if key in one} for one in found]
+    report = {"chosen": chosen, "sweep": sweep}
+    write_whole(folder / TUNED_FILE, json.dumps(report, indent=1) + "\n")
+    return chosen
+
+
+def _do(
+    jobs: Sequence[Job],
+    protocol: Protocol,
+    folder: Path,
+    workers: int,
+    watch: JobCallback,
+    stop: Event,
+) -> bool:
+    """Jobs side by side. A job that fails stops the others, which checkpoint."""
+    todo = []
+    for job in jobs:
+        if read_outcome(folder / job.name, protocol) is None:
+            todo.append(job)
+        else:
+            watch(job, 0.0)
+    if not todo:
+        return True
+    context = multiprocessing.get_context("spawn")  # a fork of a process that ran torch can hang
+    with ProcessPoolExecutor(workers, context, _begin, (stop, os.getpid())) as pool:
+        futures: dict[Future[float], Job] = {
+            pool.submit(_work, job, protocol.model_dump_json(), folder): job for job in todo
+        }
+        try:
+            for future in as_completed(futures):
+                watch(futures[future], future.result())
+        except (Stopped, KeyboardInterrupt):
+            return False
+        except BrokenProcessPool as error:
+            raise RunError(
+                f"a worker of the suite died (out of memory?): run it again, {folder} goes on"
+            ) from error
+        finally:
+            if not all(future.done() for future in futures):
+                stop.set()
+                pool.shutdown(wait=True, cancel_futures=True)
+    return True
+
+
+_stop: list[Callable[[], bool]] = []
+"""In a worker: what says that it should end."""
+_busy = threading.Lock()
+"""In a worker: held by the job that it does."""
+
+
+def _begin(stop: Event, parent: int) -> None:
+    """A worker leaves Ctrl-C to its parent, and does not outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _stop[:] = [lambda: stop.is_set() or os.getppid() != parent]
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process after its parent did: it would wait for work for ever. A job checkpoints
+    before."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    with _busy:
+        os._exit(1)
+
+
+def _work(job: Job, protocol: str, folder: Path) -> float:
+    """A job in a worker; seconds it took."""
+    began, (should_stop,) = time.monotonic(), _stop
+    while True:
+        try:
+            with _busy:
+                run_job(job, Protocol.model_validate_json(protocol), folder, should_stop)
+            return time.monotonic() - began
+        except LockedError as error:
+            # A suite that was killed a moment ago may still be finishing its generation there.
+            if time.monotonic() - began > LOCK_SECONDS_LEFT:
+                raise RunError(f"{job.name}: {error}") from None
+            time.sleep(1)
+        except EcologyError as error:
+            raise RunError(f"{job.name}: {error}") from None
