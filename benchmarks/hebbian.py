@@ -95,7 +95,7 @@ def configured(rule: str, seed: int) -> RunConfig:
         host=HostConfig(slots=1, targets=settings.pop("targets")),
         tasks=TasksConfig(families=FAMILIES, depths=("short",)),
         strategy={"kind": "single", **settings},
-        plasticity={"kind": rule, **noise},
+        learning_rule={"kind": rule, **noise},
         run=LoopConfig(generations=10**6, checkpoint_every=10**6, train_flops=BUDGETS[0]),
     )
 

@@ -45,10 +45,10 @@ def ecology(questions: int = 2, **mechanisms: Any) -> dict[str, Any]:
 def config(
     count: int, seed: int = 0, families: Sequence[str] = FAMILIES, **mechanisms: Any
 ) -> RunConfig:
-    plasticity = mechanisms.pop("plasticity", "expert_iteration")
+    plasticity = mechanisms.pop("learning_rule", "expert_iteration")
     parts = {
         "strategy": ecology(**mechanisms),
-        "plasticity": plasticity,
+        "learning_rule": plasticity,
         "allocator": "epsilon_greedy",
     }
     return toy_config(seed, count, families, PLENTY, checkpoint_every=50, **parts)
@@ -108,7 +108,7 @@ def carry_out(decision: Any, state: EcologyState, world: Runtime) -> list[Event]
 def specialist(folder: Path, family: str) -> AdapterWeights:
     """What learns one family alone."""
     strategy = {"kind": "single", "questions": 4, "samples": 4, "learning_rate": 0.1}
-    plan = toy_config(0, 60, (family,), PLENTY, plasticity="expert_iteration", strategy=strategy)
+    plan = toy_config(0, 60, (family,), PLENTY, learning_rule="expert_iteration", strategy=strategy)
     state, _ = lived(folder, plan)
     (graduate,) = state.population.values()
     return toy_world(folder, plan).store.weights(graduate.genome.weights)

@@ -220,7 +220,7 @@ def toy_config(
 ) -> RunConfig:
     """A run in which organelles learn, breed and die within a dozen generations."""
     economy = economy or toy_prices(dowry=12_000, grace=1, cap=40_000)
-    usual = {"strategy": toy_ecology(), "plasticity": "policy_gradient", "allocator": "thompson"}
+    usual = {"strategy": toy_ecology(), "learning_rule": "policy_gradient", "allocator": "thompson"}
     loop = LoopConfig(
         generations=generations, checkpoint_every=checkpoint_every, train_flops=train_flops
     )

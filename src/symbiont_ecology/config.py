@@ -13,6 +13,7 @@ their registries when a run is built.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
@@ -24,11 +25,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from yaml import YAMLError  # type: ignore[import-untyped, unused-ignore]
 
 from symbiont_ecology.economics.prices import Prices
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.registry import PositiveShare, Spec, did_you_mean, validate
-from symbiont_ecology.types import Depth
+from symbiont_ecology.errors import ConfigError, EcologyWarning
+from symbiont_ecology.registry import PositiveShare, Spec, did_you_mean, load_plugin, validate
 
 Positive = Annotated[int, Field(ge=1)]
+RENAMED = {"plasticity": "learning_rule"}
+"""Top-level keys under their old names; they are still read, with a warning."""
 _Schema = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -90,6 +92,9 @@ def _each_described_once(sources: tuple[dict[str, Any], ...]) -> tuple[dict[str,
 Sources = Annotated[tuple[dict[str, Any], ...], AfterValidator(_each_described_once)]
 
 
+Depths = Annotated[tuple[str, ...], AfterValidator(_each_once)]
+
+
 class TasksConfig(BaseModel):
     """The task mix: every family at every depth is a cell.
 
@@ -101,7 +106,7 @@ class TasksConfig(BaseModel):
     model_config = _Schema
 
     families: Annotated[tuple[str, ...], AfterValidator(_each_once)]  # names, or mappings of data
-    depths: Annotated[tuple[Depth, ...], AfterValidator(_each_once)] = ("short", "medium")
+    depths: Depths | None = None  # how hard questions are; None is what each task is trained on
     style: Spec = "terse"  # how a prompt is worded
     flip: Flip | None = None  # a hidden change of what counts as right
     sources: Sources = ()  # where loading puts the mappings among the families
@@ -138,6 +143,9 @@ class LoopConfig(BaseModel):
     train_tokens: Annotated[float, Field(gt=0)] | None = (
         None  # likewise, to a generation; lessons included
     )
+    train_rollouts: Annotated[float, Field(gt=0)] | None = (
+        None  # likewise, in mean rollouts of the host
+    )
     final_holdout: str | None = None  # JSONL file that is answered at the end
 
 
@@ -150,13 +158,20 @@ class RunConfig(BaseModel):
     host: HostConfig = HostConfig()
     tasks: TasksConfig
     strategy: Spec = "ecology"
-    plasticity: Spec = "expert_iteration"
+    learning_rule: Spec = "expert_iteration"
     reward: Spec = "verdict"
     allocator: Spec = "epsilon_greedy"
     router: Spec = "lexical"
     economy: Prices = Prices()
     climate: Climate = Climate()
     run: LoopConfig = LoopConfig()
+    plugins: tuple[str, ...] = ()  # Python files, below the current folder, that register parts
+
+    @property
+    def train_budgets(self) -> tuple[str, ...]:
+        """The keys of ``run`` that limit training, as far as they are set."""
+        keys = ("train_flops", "train_tokens", "train_rollouts")
+        return tuple(key for key in keys if getattr(self.run, key) is not None)
 
 
 def load_config(name_or_path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -177,11 +192,25 @@ def compose(names: Sequence[str | Path], overrides: Sequence[str], where: str) -
         ConfigError: as ``load_config``; ``where`` begins the line.
     """
     data = _default_components()
-    for name in names:
-        data = merge(data, read_layers(name))
-    for override in overrides:
-        data = merge(data, parse_override(override))
-    return validate(RunConfig, _with_sources(data, where), where)
+    layers = [*map(read_layers, names), *map(parse_override, overrides)]
+    for layer in layers:
+        data = merge(data, _with_new_names(layer, where))
+    config = validate(RunConfig, _with_sources(data, where), where)
+    for plugin in config.plugins:
+        load_plugin(Path(plugin))
+    return config
+
+
+def _with_new_names(data: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The same with keys that have new names under these; each old name costs a warning."""
+    for old, new in RENAMED.items():
+        if old in data:
+            warnings.warn(
+                f"{where}: the key {old!r} is called {new!r} now: rename it",
+                EcologyWarning,
+                stacklevel=2,
+            )
+    return {RENAMED.get(key, key): value for key, value in data.items()}
 
 
 def read_layers(name_or_path: str | Path) -> dict[str, Any]:

@@ -13,6 +13,10 @@ class EcologyError(Exception):
     exit_code = 1
 
 
+class EcologyWarning(UserWarning):
+    """Something that a user should know, although the command goes on. The command line prints a line."""
+
+
 class ConfigError(EcologyError, ValueError):
     """A config or a command line names something that does not exist or has the wrong type."""
 

@@ -90,6 +90,15 @@ class Acted(Event):
 
 
 @dataclass(frozen=True)
+class VerifierFailed(Event):
+    """A verifier raised, took too long or returned nonsense; the answer to that item scored 0."""
+
+    id: OrganelleId
+    item: str
+    fault: str
+
+
+@dataclass(frozen=True)
 class Learned(Event):
     """One update within a life: ``loss`` in nats per token, ``weights`` are those after the
     update."""

@@ -367,7 +367,7 @@ def test_frozen_founders_differ_from_the_host_and_stay_as_they_were_born(tmp_pat
 WHOLE, REAL = (-1, 0, 1), (-1.0, 0.0, 0.5, 1.0, 2.0, float("nan"), float("inf"))
 KINDS: dict[str, Registry[Any]] = {
     "strategy": strategies,
-    "plasticity": learning_rules,
+    "learning_rule": learning_rules,
     "allocator": allocators,
     "router": routers,
     "reward": reward_rules,

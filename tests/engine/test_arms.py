@@ -34,12 +34,12 @@ SFT = {"kind": "single", "questions": 4, "samples": 0, "learning_rate": 0.1}
 SPECIALISTS = {"kind": "independent", "questions": 4, "samples": 0, "learning_rate": 0.1}
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
 ARMS: dict[str, dict[str, Any]] = {
-    "frozen": {"strategy": {"kind": "frozen", "founders": 3, "questions": 3}, "plasticity": "none"},
+    "frozen": {"strategy": {"kind": "frozen", "founders": 3, "questions": 3}, "learning_rule": "none"},
     "single": {"strategy": SINGLE},
     "ecology": {"strategy": toy_ecology()},
     "independent": {"strategy": {**SINGLE, "kind": "independent"}},
-    "sft": {"strategy": SFT, "plasticity": "supervised"},
-    "sft-specialists": {"strategy": SPECIALISTS, "plasticity": "supervised"},
+    "sft": {"strategy": SFT, "learning_rule": "supervised"},
+    "sft-specialists": {"strategy": SPECIALISTS, "learning_rule": "supervised"},
 }
 every_arm = pytest.mark.parametrize("arm", ARMS)
 
@@ -98,7 +98,7 @@ def test_only_a_rule_that_says_so_is_given_gold_answers(
         monkeypatch.setattr(
             rule, "learn", lambda self, lived, learn=learn: seen.append(lived) or learn(self, lived)
         )
-        live(tmp_path / name, generations=2, strategy=SINGLE, plasticity=name)
+        live(tmp_path / name, generations=2, strategy=SINGLE, learning_rule=name)
     assert seen
     assert all(lived.golds == () for lived in seen)
     assert [name for name in learning_rules.names() if learning_rules[name].sees_gold] == [
@@ -107,7 +107,7 @@ def test_only_a_rule_that_says_so_is_given_gold_answers(
 
 
 def test_no_rollouts_and_a_rule_that_needs_them_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"strategy\.samples: 0 .* plasticity=supervised"):
+    with pytest.raises(ConfigError, match=r"strategy\.samples: 0 .* learning_rule=supervised"):
         start(toy_config(strategy=SFT), tmp_path / "run", host=ToyHost())
 
 

@@ -76,7 +76,7 @@ def thrifty(
         [weights],
         FAMILIES[:1],
         thrift={"first": 2, "questions": 1, **knobs},
-        plasticity="none",
+        learning_rule="none",
     )
     return state, world, generations(count, state, world, folder / "events.jsonl")
 
@@ -126,7 +126,7 @@ def test_nobody_tries_without_skill(
     monkeypatch.setattr(thrift, "MOST", 1)
     unable, homes = adapter(1, b_std=0.0), ("math.add", "string.sort")
     state, world = founded(
-        tmp_path, [expert, unable], homes, thrift={"first": 20}, plasticity="none"
+        tmp_path, [expert, unable], homes, thrift={"first": 20}, learning_rule="none"
     )
     events = generations(45, state, world, tmp_path / "events.jsonl")
     assert state.archive.elites["string.sort/short"].score < 0.5

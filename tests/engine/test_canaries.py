@@ -48,7 +48,7 @@ def config(seed: int = 0, generations: int = 1, **mechanisms: Any) -> RunConfig:
         "learning_rate": 0.1,
     }
     strategy["mechanisms"] = {**off, "canaries": True, **mechanisms}
-    parts = {"strategy": strategy, "plasticity": "expert_iteration", "allocator": "epsilon_greedy"}
+    parts = {"strategy": strategy, "learning_rule": "expert_iteration", "allocator": "epsilon_greedy"}
     return toy_config(seed, generations, FAMILIES, PLENTY, **parts)
 
 

@@ -36,7 +36,7 @@ def lines(
     mechanisms = {"breeding": {"at": 30_000}, "thrift": {"first": 8, "questions": 1}}
     strategy = toy_ecology(questions=4, samples=1, mechanisms=mechanisms)
     prices = toy_prices(dowry=40_000, cap=60_000, rent=2_000)
-    parts = {"strategy": strategy, "allocator": allocator, "plasticity": "expert_iteration"}
+    parts = {"strategy": strategy, "allocator": allocator, "learning_rule": "expert_iteration"}
     world = toy_world(folder, toy_config(seed, 1, FAMILIES, prices, **parts))
     state, log = EcologyState(seed, mean_rollout_flops=100_000), EventLog(folder / "events.jsonl")
     state.success = {f"{family}/short": 0.5 for family in FAMILIES}

@@ -139,7 +139,7 @@ def test_children_differ_from_their_parents_in_step_size_and_in_weights_if_told(
 ) -> None:
     breeding = {"at": 20_000, "mutation": mutation}
     state, world = founded(
-        tmp_path, [adapter(1)], FAMILIES[:1], breeding=breeding, plasticity="none"
+        tmp_path, [adapter(1)], FAMILIES[:1], breeding=breeding, learning_rule="none"
     )
     events = generations(1, state, world, tmp_path / "events.jsonl")
     (born,) = (event for event in events if isinstance(event, Born))

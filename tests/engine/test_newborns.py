@@ -33,7 +33,7 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> AdapterWeights:
     folder = tmp_path_factory.mktemp("right") / "run"
     strategy = {"kind": "single", "questions": 4, "learning_rate": 0.1}
     plan = toy_config(
-        0, 60, FAMILIES, strategy=strategy, plasticity="supervised", checkpoint_every=60
+        0, 60, FAMILIES, strategy=strategy, learning_rule="supervised", checkpoint_every=60
     )
     (learned,) = start(plan, folder, host=ToyHost()).state.population.values()
     return times(5, toy_world(folder, plan).store.weights(learned.genome.weights))
@@ -50,7 +50,7 @@ class Youth:
         off = dict.fromkeys(("upheaval", "thrift", "breeding", "refounding"), False)
         strategy = {"kind": "ecology", "founders": founders, "mechanisms": off}
         parts: dict[str, Any] = {
-            "plasticity": "none",
+            "learning_rule": "none",
             "allocator": "epsilon_greedy",
             "strategy": strategy,
         }

@@ -38,7 +38,7 @@ class Design:
     """What a run is meant to do, as far as its event log cannot say it."""
 
     prices: Prices = field(default_factory=Prices)
-    learns: bool = True  # whether its plasticity teaches anything; not in the frozen control
+    learns: bool = True  # whether its learning_rule teaches anything; not in the frozen control
     sees_gold: bool = (
         False  # whether it learns from gold answers and so needs no success to begin with
     )

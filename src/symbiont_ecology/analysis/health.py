@@ -191,11 +191,11 @@ def _beyond_reach(seen: Evidence, needs_success: bool) -> list[HealthFinding]:
 
 
 def _no_lessons(seen: Evidence) -> list[HealthFinding]:
-    """Why plasticity, though it is on, taught nothing at all."""
+    """Why learning_rule, though it is on, taught nothing at all."""
     successes, rollouts = seen.practice.successes, seen.practice.rollouts
     if not seen.count["trials"] or seen.practice.is_beyond_reach:
         return []  # it was said already
-    mend = "lower what a lesson takes (plasticity.accept), or raise strategy.samples"
+    mend = "lower what a lesson takes (learning_rule.accept), or raise strategy.samples"
     if successes == 0:
         mend = "take easier tasks, or give tasks.style the form that the host knows"
     elif successes == rollouts:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from symbiont_ecology.cli.compare import DryRun, tell_suite_plan, usual_workers, work_through
-from symbiont_ecology.cli.evaluate import prepare, write_json
+from symbiont_ecology.cli.console import prepare, write_json
 from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from symbiont_ecology.cli.evaluate import write_json
+from symbiont_ecology.cli.console import write_json
 from symbiont_ecology.cli.run import (
     Overrides,
     Quiet,
@@ -214,15 +214,15 @@ def design_of(config: RunConfig) -> Design:
     from symbiont_ecology.strategies import strategies
     from symbiont_ecology.strategies.mechanisms.breeding import Breeding
 
-    strategy, plasticity = (
+    strategy, learning_rule = (
         strategies.build(config.strategy),
-        learning_rules.build(config.plasticity),
+        learning_rules.build(config.learning_rule),
     )
     flip = config.tasks.flip
     return Design(
         prices=config.economy,
-        learns=not isinstance(plasticity, NoLearning),
-        sees_gold=plasticity.sees_gold,
+        learns=not isinstance(learning_rule, NoLearning),
+        sees_gold=learning_rule.sees_gold,
         is_mortal=strategy.is_mortal,
         breed_at=next(
             (way.at for way in getattr(strategy, "ways", ()) if isinstance(way, Breeding)), None

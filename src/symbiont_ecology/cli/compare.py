@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from symbiont_ecology.cli.evaluate import ShiftOption, prepare, progress, text_stream, write_json
+from symbiont_ecology.cli.console import ShiftOption, asking, prepare, text_stream, write_json
 from symbiont_ecology.cli.progress import stages
 from symbiont_ecology.cli.run import INTERRUPTED, typed
 from symbiont_ecology.errors import ConfigError, RunError
@@ -336,8 +336,8 @@ def _asked(gathered: AdhocComparison) -> list[dict[str, Any]]:
             hosts[key] = build_host(config)
         return hosts[key]
 
-    with progress("asking") as watch:
-        return ask_runs(gathered, host_of, watch)
+    with asking() as progress:
+        return ask_runs(gathered, host_of, progress)
 
 
 def _as_packed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

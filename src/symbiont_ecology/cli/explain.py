@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from symbiont_ecology.registry import Knob, Registry
 
 REGISTRIES = {
-    "tasks": "symbiont_ecology.tasks:task_families",
+    "tasks": "symbiont_ecology.tasks:tasks",
     "sources": "symbiont_ecology.tasks:task_sources",
     "styles": "symbiont_ecology.tasks:prompt_styles",
     "rewards": "symbiont_ecology.tasks:reward_rules",
     "operators": "symbiont_ecology.operators:operators",
-    "plasticity": "symbiont_ecology.learning:plasticities",
+    "learning_rule": "symbiont_ecology.learning:learning_rules",
     "curricula": "symbiont_ecology.routing.curricula:curricula",
     "allocators": "symbiont_ecology.routing.allocators:allocators",
     "routers": "symbiont_ecology.inference.routers:routers",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from symbiont_ecology.cli.evaluate import prepare, write_json
+from symbiont_ecology.cli.console import prepare, write_json
 from symbiont_ecology.cli.run import INTERRUPTED, Brake, free_folder, typed
 from symbiont_ecology.errors import ConfigError
 
@@ -185,8 +185,8 @@ def _plan(
         )
     if data is not None:
         source = {"kind": "file", "name": "data", "path": str(data)}
-        depths = task_sources.build(source).family().depths
-        tasks = {"families": ("data",), "sources": (source,), "depths": depths, "flip": None}
+        task_sources.build(source).task()  # says now what is wrong with the data
+        tasks = {"families": ("data",), "sources": (source,), "depths": None, "flip": None}
         base = base.model_copy(update={"tasks": base.tasks.model_copy(update=tasks)})
     return base, spend
 
@@ -220,14 +220,14 @@ def _tell_plan(base: RunConfig, spend: Budget, plan: SweepPlan, folder: Path) ->
     from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.experiments.sft import STOPS
 
-    host, cells = base.host, len(mixture(base).cells)
+    host, cells = base.host, mixture(base).cells
     rates, ranks = (", ".join(f"{one:g}" for one in some) for some in (plan.rates, plan.ranks))
     print(f"host       {host.model} on {host.device} in {host.dtype}")
     print(
-        f"tasks      {cells} cells: {' '.join(base.tasks.families)}, each {' '.join(base.tasks.depths)}"
+        f"tasks      {len(cells)} cells: {' '.join(base.tasks.families)}, each {' '.join(dict.fromkeys(one for _, one in cells))}"
     )
     print(
-        f"sweep      rates {rates}; ranks {ranks}; {plan.questions * cells} gold answers per step"
+        f"sweep      rates {rates}; ranks {ranks}; {plan.questions * len(cells)} gold answers per step"
     )
     print(
         f"budget     {spend.amount:.4g} {spend.measure} each; may stop at {', '.join(map(str, STOPS))} of it"

@@ -16,14 +16,13 @@ from typing import Any
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.answers import Progress, no_progress
+from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, LoadedRun
-from symbiont_ecology.evaluation.shifts import find_shift
 from symbiont_ecology.experiments.jobs import bare_host, outcome_of_run, questions_of, signed
+from symbiont_ecology.evaluation.shifts import shifts as registered_shifts
 from symbiont_ecology.experiments.protocol import Arm, Protocol
-from symbiont_ecology.learning import learning_rules
+from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.registry import kind_of, validate
-from symbiont_ecology.tasks import reward_rules
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def adhoc_comparison(
         RunError: a folder holds no run.
     """
     for shift in shifts:
-        find_shift(shift)
+        registered_shifts.build(shift)
     runs = {folder: LoadedRun.of_run(folder) for folder in folders}
     first = next(iter(runs.values()))
     for folder, one in runs.items():
@@ -134,7 +133,7 @@ def _check_pairs(
 
 def _sees(config: RunConfig) -> str:
     """What learning is told."""
-    parts = (learning_rules.build(config.plasticity), reward_rules.build(config.reward))
+    parts = (learning_rules.build(config.learning_rule), reward_rules.build(config.reward))
     return "gold answers" if any(part.sees_gold for part in parts) else "verdicts"
 
 
@@ -145,7 +144,7 @@ def _protocol(
     shifts: tuple[str, ...],
     per_cell: int,
 ) -> Protocol:
-    spent = [one.portfolio.state.spent.flops for one in runs.values()]
+    spent = [one.pool.state.spent.flops for one in runs.values()]
     sides = {}
     for arm, members in arms.items():
         config = runs[members[0]].config

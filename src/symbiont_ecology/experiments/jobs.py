@@ -19,20 +19,20 @@ from statistics import fmean
 from typing import Any, Literal
 
 from symbiont_ecology.config import HostConfig, RunConfig, TasksConfig, dump_config
-from symbiont_ecology.ecology import HOST
+from symbiont_ecology.ecology import HOST, cell_name
 from symbiont_ecology.engine import run as runs
 from symbiont_ecology.engine.build import build_host, mixture
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.evaluation.answer_cache import AnswerCache
-from symbiont_ecology.evaluation.answers import Examiner, Progress, no_progress
+from symbiont_ecology.evaluation.evaluator import Evaluator, Progress, no_progress
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun
-from symbiont_ecology.evaluation.questions import Question
 from symbiont_ecology.evaluation.run_summary import run_summary, training_curve
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.events import Acted, read_events
 from symbiont_ecology.experiments.protocol import Arm, Protocol
 from symbiont_ecology.files import write_whole
+from symbiont_ecology.types import Item
 
 OUTCOME_FILE, LEGS_FILE = "outcome.json", "legs.json"
 OUTCOME_SCHEMA = 1
@@ -105,7 +105,7 @@ class JobContext:
         if not finished.is_complete:
             raise Stopped
         # Answers are shared by the whole suite: arms may leave the same question to the same host.
-        return LoadedRun.of_run(self.place, book=self.folder / ANSWERS_FILE)
+        return LoadedRun.of_run(self.place, cache=self.folder / ANSWERS_FILE)
 
 
 def run_job(
@@ -210,11 +210,11 @@ def outcome_of_run(
         if routing not in main:
             shifts = tuple(name for name in shifts if name in ROUTING_SHIFTS)
         questions = questions_of(protocol, candidates.config, shifts)
-        evaluation = candidates.evaluate(questions, host, routing, watch=watch)
+        evaluation = candidates.evaluate(questions, host, routing, progress=watch)
         systems[routing] = {**_bits(evaluation), **_costs(evaluation)}
         if should_stop():
             raise Stopped
-    state = candidates.portfolio.state
+    state = candidates.pool.state
     # Not beyond the checkpoint: what a killed run did after it will be done again.
     events = list(islice(read_events(candidates.folder / runs.EVENTS_FILE), state.next_seq))
     practice = [one for one in events if isinstance(one, Acted) and one.purpose == "practice"]
@@ -256,7 +256,7 @@ def _flip(task: JobContext) -> dict[str, Any]:
             routing: _bits(candidates.evaluate(questions, task.host, routing))
             for routing in task.protocol.routings(task.job.arm)
         }
-        spent = candidates.portfolio.state.spent.flops
+        spent = candidates.pool.state.spent.flops
         legs.append({"phase": phase, "extra": extra, "train_flops": spent, "systems": systems})
         write_whole(path, json.dumps(legs) + "\n")
     return {"families": list(config.tasks.flip.families), "legs": legs}
@@ -286,7 +286,7 @@ def _bare(task: JobContext) -> dict[str, Any]:
 def bare_host(protocol: Protocol, config: RunConfig, host: Host, book: Path) -> dict[str, Any]:
     """The bare host on every shift, and where each cell's convention is told: its ceiling."""
     questions = questions_of(protocol, config, tuple(dict.fromkeys((*protocol.shifts, "ceiling"))))
-    examiner = Examiner(host, {}, AnswerCache(book), host.fingerprint())
+    examiner = Evaluator(host, {}, AnswerCache(book), host.fingerprint())
     answers = examiner.ask(questions, [HOST] * len(questions))
     evaluation = Evaluation(HOST, HOST, examiner.fingerprint, tuple(answers))
     systems = {HOST: {**_bits(evaluation), **_costs(evaluation)}}
@@ -294,24 +294,24 @@ def bare_host(protocol: Protocol, config: RunConfig, host: Host, book: Path) -> 
     return {**signed(protocol), **asdict(HOST_JOB), **found}
 
 
-def questions_of(protocol: Protocol, config: RunConfig, shifts: Sequence[str]) -> list[Question]:
+def questions_of(protocol: Protocol, config: RunConfig, shifts: Sequence[str]) -> list[Item]:
     """What every reported run is asked; the same for all arms and seeds."""
     return list(_drawn(config.tasks.model_dump_json(), tuple(shifts), protocol.per_cell))
 
 
 @lru_cache(maxsize=4)
-def _drawn(tasks: str, shifts: tuple[str, ...], per_cell: int) -> tuple[Question, ...]:
+def _drawn(tasks: str, shifts: tuple[str, ...], per_cell: int) -> tuple[Item, ...]:
     """Once per process: drawing many questions takes a second."""
     config = RunConfig.model_construct(tasks=TasksConfig.model_validate_json(tasks))
     return tuple(draw_shifts(mixture(config), shifts, per_cell))
 
 
 def _bits(evaluation: Evaluation) -> dict[str, Any]:
-    """Verdicts as text of 0 and 1, by shift and cell, in the order of the questions."""
+    """Verdicts as text of 0 and 1, by shift and cell, in the order of the items."""
     bits: dict[str, dict[str, str]] = {}
-    for one in evaluation.answers:
-        cells = bits.setdefault(one.question.shift, {})
-        cells[one.question.cell] = cells.get(one.question.cell, "") + ("1" if one.verdict else "0")
+    for rollout in evaluation.rollouts:
+        cells, cell = bits.setdefault(rollout.item.shift, {}), cell_name(rollout.item.cell)
+        cells[cell] = cells.get(cell, "") + ("1" if rollout.verdict else "0")
     return {"bits": bits}
 
 
@@ -319,12 +319,12 @@ def _costs(evaluation: Evaluation) -> dict[str, Any]:
     """Useful FLOPs of the answers by shift, and how many of them the host gave."""
     flops: dict[str, int] = {}
     abstained: dict[str, int] = {}
-    for one in evaluation.answers:
-        shift = one.question.shift
-        flops[shift] = flops.get(shift, 0) + one.flops
-        abstained[shift] = abstained.get(shift, 0) + (one.organelle_id == HOST)
-    asked = len({one.organelle_id for one in evaluation.answers} - {HOST})
-    return {"flops": flops, "abstained": abstained, "organelles": asked}
+    for rollout in evaluation.rollouts:
+        shift = rollout.item.shift
+        flops[shift] = flops.get(shift, 0) + rollout.cost.flops
+        abstained[shift] = abstained.get(shift, 0) + (rollout.organelle_id == HOST)
+    organelles = len(set(evaluation.choices) - {HOST})
+    return {"flops": flops, "abstained": abstained, "organelles": organelles}
 
 
 @lru_cache(maxsize=2)

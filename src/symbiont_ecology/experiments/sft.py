@@ -2,7 +2,7 @@
 all arms.
 
 SFT is one adapter that reads instead of practising (strategy ``single`` with ``samples: 0``,
-plasticity ``supervised``), so its task mix, meter and resume are those of the runs that it is
+learning_rule ``supervised``), so its task mix, meter and resume are those of the runs that it is
 matched with. The learning rate, the rank and the moment to stop are swept on selection questions,
 and the sweep is written down.
 """
@@ -23,7 +23,7 @@ from symbiont_ecology.engine import run as runs
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError, RunError
-from symbiont_ecology.evaluation import evaluation_log as journal
+from symbiont_ecology.evaluation.evaluation_log import logged
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.files import read_lines, write_whole
@@ -98,10 +98,10 @@ def budget_of(folder: Path, measure: str) -> Budget:
     if measure.startswith("total"):
         # Systems of one evaluation share a selection: its files and its size tell it from others.
         asked = {
-            (one["generation"], one["asked"]["selection"], one["asked"]["most"]): one[
-                f"selection_{kind}"
-            ]
-            for _, one in journal.logged(folder)
+            (line.generation, line.asked.selection, line.asked.most): (
+                line.selection_flops if kind == "flops" else line.selection_tokens
+            )
+            for _, line in logged(folder)
         }
         spent += sum(asked.values())
     return Budget(measure, float(spent))
@@ -114,7 +114,7 @@ def sft_config(config: RunConfig, learning_rate: float, rank: int, questions: in
     strategy = {"kind": "single", **knobs}
     host = config.host.model_copy(update={"rank": rank})
     return config.model_copy(
-        update={"strategy": strategy, "plasticity": "supervised", "host": host}
+        update={"strategy": strategy, "learning_rule": "supervised", "host": host}
     )
 
 
@@ -149,13 +149,11 @@ def sweep(
                 return
             candidates = LoadedRun.of_run(place / "run")
             accuracy = candidates.evaluate(selection, host, "single").accuracy().estimate
-            spent = candidates.portfolio.state.spent.flops
+            spent = candidates.pool.state.spent.flops
             trial = SweepPoint(
                 rate, rank, part, accuracy, spent, round(time.monotonic() - began, 2)
             )
-            keep(
-                host, candidates.portfolio.weights[candidates.portfolio.best()], trial, note.parent
-            )
+            keep(host, candidates.pool.weights[candidates.pool.best()], trial, note.parent)
             write_whole(note, json.dumps(asdict(trial)) + "\n")  # last: now it is done
             yield trial
 

@@ -21,11 +21,11 @@ from typing import Any
 
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.errors import ConfigError, EcologyError, LockedError, RunError
-from symbiont_ecology.evaluation.shifts import find_shift
+from symbiont_ecology.evaluation.shifts import shifts
 from symbiont_ecology.experiments.jobs import HOST_JOB, Job, Stopped, choose, read_outcome, run_job
 from symbiont_ecology.experiments.protocol import Protocol
 from symbiont_ecology.files import write_whole
-from symbiont_ecology.inference.routings import find_routing
+from symbiont_ecology.inference.routings import routings
 
 PROTOCOL_FILE, TUNED_FILE = "protocol.json", "tuned.json"
 LOCK_SECONDS_LEFT = 30.0
@@ -46,11 +46,11 @@ def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy
     """
     for name, arm in protocol.arms.items():
         for routing in (arm.routing, *arm.also):
-            find_routing(routing)
+            routings.build(routing)
         for tuned in arm.tune:
             check(protocol.config(name, protocol.budgets[0], 0, tuned))
     for shift in protocol.shifts:
-        find_shift(shift)
+        shifts.build(shift)
     _check_alike(protocol, alike)
 
 

@@ -124,7 +124,7 @@ class OptimizerState:
 
     ``first`` and ``second`` are Adam's moments in the layout of the weights they belong to (None
     before the first step), ``step`` counts updates (Kingma & Ba 2014, arXiv:1412.6980). ``notes``
-    are numbers that a plasticity rule keeps, such as reward baselines. The moments become
+    are numbers that a learning_rule rule keeps, such as reward baselines. The moments become
     read-only.
     """
 

@@ -34,6 +34,9 @@ class Traces:
     std: float
     modules: Mapping[str, tuple[np.ndarray, np.ndarray]]
 
+    def __getitem__(self, row: int) -> Trace:
+        return Trace(self, row)
+
     def credit(self, rows: Sequence[int], rewards: Sequence[float], rank: int) -> np.ndarray:
         """Σ reward · trace of rows for an adapter of that rank: ``(layout.size(rank),)``, zero for
         B."""

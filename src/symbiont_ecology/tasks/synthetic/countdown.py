@@ -9,47 +9,39 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
-from symbiont_ecology.tasks import task_families
-from symbiont_ecology.tasks.family import Role, TaskFamily, pick
-from symbiont_ecology.types import Depth, Item
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, family, integer
 
 _EXPRESSION = re.compile(r"[0-9+\-*/() ]{1,60}")
 
 
-@task_families.register("countdown")
-@dataclass(frozen=True)
-class Countdown(TaskFamily):
+@family("countdown")
+class Countdown(SyntheticTask):
     """``3 8 = 11`` → ``8+3``."""
 
-    name: ClassVar[str] = "countdown"
-    role: ClassVar[Role] = "trained"
-    group: ClassVar[str] = "countdown"
-    conventions: ClassVar[tuple[str, str, str]] = ("expression", "value", "equation")
-    target: ClassVar[int] = 0
-    keyword: ClassVar[str] = "a way to make it"
-    instruction: ClassVar[str] = (
+    conventions = ("expression", "value", "equation")
+    target = 0
+    keyword = "a way to make it"
+    instruction = (
         "Combine the numbers on the left, each exactly once, with + - * / to get the number on the right: "
         "{payload}. Reply with {format} and nothing else."
     )
-    formats: ClassVar[tuple[str, str, str]] = (
+    formats = (
         "the expression alone, like 8+3",
         "the number on the right alone",
         "the whole equation, like 8+3=11",
     )
-    reply_limits: ClassVar[tuple[int, int, int]] = (10, 12, 13)
-    answer_shape: ClassVar[re.Pattern[str]] = re.compile(r"[0-9+\-*/()=]+")
-    unseen_frame: ClassVar[int] = 0
+    reply_limits = (10, 12, 13)
+    answer_shape = re.compile(r"[0-9+\-*/()=]+")
+    unseen_frame = 0
 
-    def draw_payload(self, depth: Depth, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
         """Two numbers, three digits with + and -, or three with a product."""
         numbers = [str(number) for number in self._numbers(depth, generator)]
-        signs = ["+-"[pick(generator, 0, 1)] for _ in numbers[1:]]
+        signs = ["+-"[integer(generator, 0, 1)] for _ in numbers[1:]]
         if depth == "long":
             signs[0] = "*"
         expression = numbers[0] + "".join(
@@ -60,41 +52,41 @@ class Countdown(TaskFamily):
         return f"{' '.join(numbers)} = {value}"
 
     @staticmethod
-    def _numbers(depth: Depth, generator: np.random.Generator) -> list[int]:
+    def _numbers(depth: str, generator: np.random.Generator) -> list[int]:
         if depth == "short":
-            return sorted((pick(generator, 1, 49), pick(generator, 1, 49)), reverse=True)
+            return sorted((integer(generator, 1, 49), integer(generator, 1, 49)), reverse=True)
         if depth == "medium":
-            return sorted((pick(generator, 1, 9) for _ in range(3)), reverse=True)
-        return [pick(generator, 2, 9), pick(generator, 2, 9), pick(generator, 1, 9)]
+            return sorted((integer(generator, 1, 9) for _ in range(3)), reverse=True)
+        return [integer(generator, 2, 9), integer(generator, 2, 9), integer(generator, 1, 9)]
 
-    def answers(self, payload: str) -> tuple[str, str, str]:
+    def answers(self, question: str) -> tuple[str, ...]:
         """One expression (the first in a fixed order of search), the value, the equation."""
-        left, value = payload.split(" = ")
+        left, value = question.split(" = ")
         expression = _solve(sorted(map(int, left.split()), reverse=True), int(value))
         return expression, value, f"{expression}={value}"
 
-    def is_valid(self, payload: str) -> bool:
+    def is_valid(self, question: str) -> bool:
         """Solvable, not negative, and no number given is itself the value asked for."""
-        left, value = payload.split(" = ")
-        return int(value) > 0 and value not in left.split() and super().is_valid(payload)
+        left, value = question.split(" = ")
+        return int(value) > 0 and value not in left.split() and super().is_valid(question)
 
-    def split_key(self, payload: str) -> str:
+    def split_key(self, question: str) -> str:
         """The numbers in order: their order on the page does not matter to the answer."""
-        left, value = payload.split(" = ")
+        left, value = question.split(" = ")
         return f"{' '.join(sorted(left.split()))} = {value}"
 
-    def is_right(self, item: Item, answer: str) -> bool:
+    def is_right(self, question: str, reply: str, right: str) -> bool:
         """For the target convention, any expression that uses every number once and reaches the
         value."""
-        if item.convention != self.target:
-            return super().is_right(item, answer)
-        left, value = item.payload.split(" = ")
-        if not _EXPRESSION.fullmatch(answer) or Counter(re.findall(r"\d+", answer)) != Counter(
+        if self.convention != self.target:
+            return super().is_right(question, reply, right)
+        left, value = question.split(" = ")
+        if not _EXPRESSION.fullmatch(reply) or Counter(re.findall(r"\d+", reply)) != Counter(
             left.split()
         ):
             return False
         try:
-            return expression_value(answer) == int(value)
+            return expression_value(reply) == int(value)
         except (ValueError, SyntaxError, ZeroDivisionError, RecursionError):
             return False
 
