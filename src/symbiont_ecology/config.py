@@ -143,6 +143,7 @@ class LoopConfig(BaseModel):
     train_tokens: Annotated[float, Field(gt=0)] | None = (
         None  # likewise, to a generation; lessons included
     )
+    train_seconds: Annotated[float, Field(gt=0)] | None = None  # likewise, on the clock
     train_rollouts: Annotated[float, Field(gt=0)] | None = (
         None  # likewise, in mean rollouts of the host
     )
@@ -170,7 +171,7 @@ class RunConfig(BaseModel):
     @property
     def train_budgets(self) -> tuple[str, ...]:
         """The keys of ``run`` that limit training, as far as they are set."""
-        keys = ("train_flops", "train_tokens", "train_rollouts")
+        keys = ("train_flops", "train_tokens", "train_seconds", "train_rollouts")
         return tuple(key for key in keys if getattr(self.run, key) is not None)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.engine.runtime import Host
     from symbiont_ecology.experiments.adhoc_comparison import AdhocComparison
+    from symbiont_ecology.experiments.jobs import Job
     from symbiont_ecology.experiments.protocol import Protocol
 
 CI = "ci"
@@ -200,19 +201,25 @@ def pack(
     print(f"{target / 'README.md'} is written")
 
 
-def work_through(plan: Protocol, folder: Path, workers: int, stream: TextIO) -> None:
-    """Runs what is missing of a suite; who stops it is told how to go on.
+def work_through(
+    plan: Protocol, folder: Path, count: int, stream: TextIO, jobs: Sequence[Job] | None = None
+) -> None:
+    """Does what is missing of a suite, or of some jobs; who stops it is told how to go on.
 
     Raises:
         typer.Exit: it was stopped.
     """
     from symbiont_ecology.experiments.jobs import OUTCOME_FILE
-    from symbiont_ecology.experiments.suite import run_suite
+    from symbiont_ecology.experiments.suite import Workers, do_jobs, run_suite
 
     stop = multiprocessing.get_context("spawn").Event()
     before = len(list(folder.rglob(OUTCOME_FILE)))
     with stages() as watch, _brake(stop):
-        is_complete = run_suite(plan, folder, workers, watch, stop)
+        workers = Workers(count, watch, stop)
+        if jobs is None:
+            is_complete = run_suite(plan, folder, workers)
+        else:
+            is_complete = do_jobs(plan.name, jobs, plan, folder, workers)
     if not is_complete:
         again = f"{typed()} {shlex.join(sys.argv[1:])}"
         typer.echo(f"stopped; nothing that was finished is lost. Go on with: {again}", err=True)

@@ -35,7 +35,7 @@ from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import ConfigError, HostError, LockedError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
-from symbiont_ecology.files import append_line, content_hash, write_whole
+from symbiont_ecology.files import append_line, content_hash, read_lines, write_whole
 from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.types import BlobRef
 
@@ -46,6 +46,7 @@ EXTENDABLE = (
     "run.train_flops",
     "run.train_tokens",
     "run.train_rollouts",
+    "run.train_seconds",
     "run.checkpoint_every",
 )
 """What may change when a run is resumed: when it ends, and how often it is saved."""
@@ -147,13 +148,14 @@ def generations(
         state = _restored(config, folder, runtime, log) or _founded(config, folder, runtime, log)
         budgets = milestones(config, state.mean_rollout_flops)
         runtime = replace(runtime, milestones=budgets)
-        while not is_complete(config, state):
+        elapsed = lived_seconds(folder)
+        while not is_complete(config, state, elapsed):
             began = time.perf_counter()
             summary = run_generation(state, runtime, log)
             runtime.store.forget(state.reachable())
-            is_saved = (
-                is_complete(config, state) or state.generation % config.run.checkpoint_every == 0
-            )
+            elapsed += time.perf_counter() - began
+            is_due = state.generation % config.run.checkpoint_every == 0
+            is_saved = is_due or is_complete(config, state, elapsed)
             if is_saved:
                 _checkpoint(state, runtime, log, folder)
             seconds = time.perf_counter() - began
@@ -181,7 +183,7 @@ def _live(
             if should_stop():
                 break
     state = checkpoint.load_state(folder)
-    return Finished(state, is_complete(config, state))
+    return Finished(state, is_complete(config, state, lived_seconds(folder)))
 
 
 def read_config(folder: Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -218,12 +220,18 @@ def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
     return config
 
 
-def is_complete(config: RunConfig, state: EcologyState) -> bool:
-    """Whether a run has had its generations or spent its budget."""
+def lived_seconds(folder: Path) -> float:
+    """Wall-clock seconds of all generations of a run so far."""
+    return sum(float(str(line["seconds"])) for _, line in read_lines(folder / TIMINGS_FILE))
+
+
+def is_complete(config: RunConfig, state: EcologyState, seconds: float = 0.0) -> bool:
+    """Whether a run has had its generations or spent its budget, the time on the clock included."""
     loop, budgets = config.run, milestones(config, state.mean_rollout_flops)
     return (
         state.generation >= loop.generations
         or budget_phase(state, budgets)[0] >= budget_flops(config, state.mean_rollout_flops)
+        or (loop.train_seconds is not None and seconds >= loop.train_seconds)
         or (loop.train_tokens is not None and state.spent.tokens >= loop.train_tokens)
     )
 

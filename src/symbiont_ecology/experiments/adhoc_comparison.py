@@ -18,8 +18,8 @@ from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, LoadedRun
-from symbiont_ecology.experiments.jobs import bare_host, outcome_of_run, questions_of, signed
 from symbiont_ecology.evaluation.shifts import shifts as registered_shifts
+from symbiont_ecology.experiments.jobs import bare_host, outcome_of_run, questions_of, signed
 from symbiont_ecology.experiments.protocol import Arm, Protocol
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.registry import kind_of, validate

@@ -181,7 +181,7 @@ class Protocol(BaseModel):
             f"run.train_flops={budget * self.unit_flops}",
             "run.generations=1000000",
         )
-        overrides = (*self.set, *self.arms[arm].set, *tuned, "run.checkpoint_every=1", *loop)
+        overrides = (*self.set, *self.arms[arm].set, "run.checkpoint_every=1", *loop, *tuned)
         return compose(self.base, overrides, f"protocol {self.name!r}, arm {arm!r}")
 
     def flipped(self, config: RunConfig) -> RunConfig:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,18 @@ LOCK_SECONDS_LEFT = 30.0
 
 JobCallback = Callable[[Job, float], None]
 """Called with every finished job and its seconds."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How jobs are done: so many at a time. ``watch(stage, jobs)`` gives the callback of a stage.
+
+    Setting ``stop`` ends the work after the generations in flight.
+    """
+
+    count: int
+    watch: Callable[[str, int], JobCallback]
+    stop: Event
 
 
 def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy")) -> None:
@@ -106,28 +119,18 @@ def reported_jobs(protocol: Protocol, tuned: dict[str, dict[str, int]]) -> tuple
     return tuple(found)
 
 
-def run_suite(
-    protocol: Protocol,
-    folder: Path,
-    workers: int,
-    watch: Callable[[str, int], JobCallback],
-    stop: Event,
-) -> bool:
+def run_suite(protocol: Protocol, folder: Path, workers: Workers) -> bool:
     """Does all jobs that are not done; returns whether the suite is complete.
 
-    ``watch(stage, jobs)`` gives the watcher of a stage. Set ``stop`` to end after the generations
-    in flight.
-
     Raises:
-        RunError: a job failed, or the folder belongs to another protocol (``claim``).
+        RunError: a job failed, or the folder belongs to another protocol (``claim_folder``).
     """
     claim_folder(protocol, folder)
     tuning = tuning_jobs(protocol)
-    if not _do(tuning, protocol, folder, workers, watch("tuning", len(tuning)), stop):
+    if not do_jobs("tuning", tuning, protocol, folder, workers):
         return False
-    tuned = _tuned(protocol, folder, tuning)
-    jobs = reported_jobs(protocol, tuned)
-    return _do(jobs, protocol, folder, workers, watch("arms", len(jobs)), stop)
+    jobs = reported_jobs(protocol, _tuned(protocol, folder, tuning))
+    return do_jobs("arms", jobs, protocol, folder, workers)
 
 
 def outcomes(protocol: Protocol, folder: Path) -> Iterator[dict[str, Any]]:
@@ -187,31 +190,32 @@ def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> dict[str, d
     return chosen
 
 
-def _do(
-    jobs: Sequence[Job],
-    protocol: Protocol,
-    folder: Path,
-    workers: int,
-    watch: JobCallback,
-    stop: Event,
+def do_jobs(
+    stage: str, jobs: Sequence[Job], protocol: Protocol, folder: Path, workers: Workers
 ) -> bool:
-    """Jobs side by side. A job that fails stops the others, which checkpoint."""
-    todo = []
+    """Does jobs side by side; returns whether all are done. A job that fails stops the others.
+
+    Raises:
+        RunError: a job failed.
+    """
+    callback, todo = workers.watch(stage, len(jobs)), []
     for job in jobs:
         if read_outcome(folder / job.name, protocol) is None:
             todo.append(job)
         else:
-            watch(job, 0.0)
+            callback(job, 0.0)
     if not todo:
         return True
     context = multiprocessing.get_context("spawn")  # a fork of a process that ran torch can hang
-    with ProcessPoolExecutor(workers, context, _begin, (stop, os.getpid())) as pool:
+    beginning = (workers.stop, os.getpid())
+    with ProcessPoolExecutor(workers.count, context, _begin, beginning) as pool:
+        text = protocol.model_dump_json()
         futures: dict[Future[float], Job] = {
-            pool.submit(_work, job, protocol.model_dump_json(), folder): job for job in todo
+            pool.submit(_work, job, text, folder): job for job in todo
         }
         try:
             for future in as_completed(futures):
-                watch(futures[future], future.result())
+                callback(futures[future], future.result())
         except (Stopped, KeyboardInterrupt):
             return False
         except BrokenProcessPool as error:
@@ -220,7 +224,7 @@ def _do(
             ) from error
         finally:
             if not all(future.done() for future in futures):
-                stop.set()
+                workers.stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
     return True
 
