@@ -82,7 +82,7 @@ class Decoding:
     perturbation: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Completions:
     """What the host produced for a batch of rows, in the order of the rows.
 
@@ -104,6 +104,9 @@ class Completions:
     read: np.ndarray | None = None
     fed: np.ndarray | None = None
 
+    def __repr__(self) -> str:
+        return f"<{len(self)} completions, {int(self.lengths.sum())} tokens>"
+
     def __len__(self) -> int:
         return len(self.texts)
 
@@ -122,7 +125,7 @@ class Completions:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Completion:
     """What the host answered to one request.
 
@@ -138,6 +141,9 @@ class Completion:
     tokens_read: int
     steps: int
     trace: Trace | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.text!r:.60}, {len(self.token_ids)} tokens>"
 
 
 @dataclass(frozen=True, slots=True)

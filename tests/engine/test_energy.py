@@ -31,7 +31,7 @@ from symbiont_ecology.events import (
     Settled,
     read_events,
 )
-from symbiont_ecology.tasks import task_families
+from symbiont_ecology.tasks import tasks
 from toy import LAYOUT, ToyHost, ToyShape, toy_config, toy_ecology, toy_prices
 
 harsh = st.builds(
@@ -420,7 +420,7 @@ def test_a_poor_frozen_population_dies_and_others_are_founded(tmp_path: Path) ->
 
 
 def test_the_exchange_rate_makes_a_mean_rollout_cost_its_price(tmp_path: Path) -> None:
-    trained = [name for name in task_families.names() if task_families[name].role == "trained"]
+    trained = [name for name in tasks.names() if tasks[name].role == "trained"]
     strategy = {"kind": "single", "questions": 1, "samples": 2}
     events, economy = history(
         tmp_path / "run", generations=5, learning_rule="none", strategy=strategy, families=trained

@@ -18,7 +18,7 @@ Purpose = Literal["practice", "probe", "probation"]
 challenger with its parents, who pay for it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rollout:
     """One answer of one organelle (or the bare host) to one item, and what came of it.
 
@@ -40,6 +40,9 @@ class Rollout:
     fault: str = ""
     trace: Trace | None = None
     host_log_probabilities: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.organelle_id}: {self.text!r:.60} to {self.item.id!r:.60}, {self.verdict:g}>"
 
     @property
     def confidence(self) -> float:
@@ -65,12 +68,16 @@ class Assignment:
         return self.items[0].cell
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
     """The rollouts of an assignment: all samples of its first item, of its second, …"""
 
     assignment: Assignment
     rollouts: tuple[Rollout, ...]
+
+    def __repr__(self) -> str:
+        cell, count = "/".join(self.assignment.cell), len(self.rollouts)
+        return f"<{self.assignment.organelle_id} in {cell}: {sum(self.verdicts):g} of {count}>"
 
     def by_item(self) -> Iterator[tuple[Item, tuple[Rollout, ...]]]:
         """Each item of the assignment with its samples."""

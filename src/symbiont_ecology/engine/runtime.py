@@ -78,7 +78,7 @@ class Host(Protocol):
         """One step for every slot with lessons."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Runtime:
     """Everything that a generation works with beside the state."""
 
@@ -94,6 +94,10 @@ class Runtime:
     """The next of them."""
     climate: Climate = field(default_factory=Climate)
     """Catastrophes and seasons."""
+
+    def __repr__(self) -> str:
+        strategy, rule = type(self.strategy).__name__, type(self.learning_rule).__name__
+        return f"<{strategy} with {rule} on {len(self.context.tasks.cells)} cells>"
 
     def at(self, reached: float, until: float, generation: int) -> Runtime:
         """The world between two milestones, in a generation: what counts as right may have changed

@@ -36,7 +36,7 @@ Record = dict[str, object]
 """Plain values for JSON."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Rollouts of one system on a list of items.
 
@@ -52,6 +52,14 @@ class Evaluation:
     generation: int | None = None
     judged_by: str = "practice"
     selection: Cost = NO_COST
+
+    def __repr__(self) -> str:
+        share = self.accuracy()
+        limits = f"[{100 * share.low:.0f}, {100 * share.high:.0f}]"
+        return (
+            f"<{self.source} by {self.routing}: {100 * share.estimate:.1f} % {limits} of "
+            f"{len(self.rollouts)} items>"
+        )
 
     @property
     def items(self) -> list[Item]:
@@ -155,7 +163,7 @@ class Evaluation:
         return {**self.summary(), "items": items}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LoadedRun:
     """A run at its last checkpoint, ready to answer; made before a host is loaded.
 
@@ -194,6 +202,9 @@ class LoadedRun:
             state = checkpoint.load_state(folder, generation)
         pool = AdapterPool.of_run(folder, state, config, mixture(config))
         return cls(folder, config, pool, cache or folder / ANSWERS_FILE)
+
+    def __repr__(self) -> str:
+        return f"<{self.folder} at generation {self.pool.state.generation}: {self.pool!r}>"
 
     @property
     def tasks(self) -> TaskMixture:

@@ -150,7 +150,7 @@ def sweep_points(protocol: Protocol, folder: Path, plan: SweepPlan) -> list[Swee
                     rate,
                     rank,
                     part,
-                    accuracy=outcome["accuracy"],
+                    accuracy=outcome.accuracy or 0.0,
                     train_flops=spent,
                     folder=job.name,
                 )

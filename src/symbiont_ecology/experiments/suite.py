@@ -6,7 +6,6 @@ seed. The folder holds the protocol, ``tuned.json`` and a folder per job; nothin
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -18,12 +17,22 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel
 
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.errors import ConfigError, EcologyError, LockedError, RunError
 from symbiont_ecology.evaluation.shifts import shifts
-from symbiont_ecology.experiments.jobs import HOST_JOB, Job, Stopped, choose, read_outcome, run_job
+from symbiont_ecology.experiments.jobs import (
+    HOST_JOB,
+    Job,
+    JobContext,
+    Stopped,
+    choose,
+    read_outcome,
+    run_job,
+)
+from symbiont_ecology.experiments.outcomes import JobOutcome
 from symbiont_ecology.experiments.protocol import Protocol
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.inference.routings import routings
@@ -34,6 +43,17 @@ LOCK_SECONDS_LEFT = 30.0
 
 JobCallback = Callable[[Job, float], None]
 """Called with every finished job and its seconds."""
+
+
+Chosen = dict[str, dict[str, int]]
+"""The chosen tuning option by arm and budget."""
+
+
+class Tuning(BaseModel):
+    """How the arms of a suite were tuned: what was chosen, and every config with its scores."""
+
+    chosen: Chosen
+    sweep: list[dict[str, str | int | float]] = []
 
 
 @dataclass(frozen=True)
@@ -98,7 +118,7 @@ def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
     )
 
 
-def reported_jobs(protocol: Protocol, tuned: dict[str, dict[str, int]]) -> tuple[Job, ...]:
+def reported_jobs(protocol: Protocol, tuned: Chosen) -> tuple[Job, ...]:
     """The runs that results are made of; seeds outermost, so that an unfinished suite is a smaller
     one."""
     found = [HOST_JOB]
@@ -133,7 +153,7 @@ def run_suite(protocol: Protocol, folder: Path, workers: Workers) -> bool:
     return do_jobs("arms", jobs, protocol, folder, workers)
 
 
-def outcomes(protocol: Protocol, folder: Path) -> Iterator[dict[str, Any]]:
+def outcomes(protocol: Protocol, folder: Path) -> Iterator[JobOutcome]:
     """What the finished reported jobs left, in the order of the protocol.
 
     Raises:
@@ -142,8 +162,8 @@ def outcomes(protocol: Protocol, folder: Path) -> Iterator[dict[str, Any]]:
     path = folder / TUNED_FILE
     if not path.exists():
         raise RunError(f"no reported runs in {folder} yet: symbiont suite goes on with it")
-    tuned = json.loads(path.read_text(encoding="utf-8"))["chosen"]
-    for job in reported_jobs(protocol, tuned):
+    tuning = Tuning.model_validate_json(path.read_bytes())
+    for job in reported_jobs(protocol, tuning.chosen):
         if (outcome := read_outcome(folder / job.name, protocol)) is not None:
             yield outcome
 
@@ -167,26 +187,24 @@ def claim_folder(protocol: Protocol, folder: Path) -> None:
     write_whole(path, text)
 
 
-def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> dict[str, dict[str, int]]:
+def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> Chosen:
     """The chosen option by arm and budget, written down with the whole sweep."""
-    found = [
-        one
-        for one in (read_outcome(folder / job.name, protocol) for job in jobs)
-        if one is not None
-    ]
+    outcomes = [read_outcome(folder / job.name, protocol) for job in jobs]
+    sweep = [outcome for outcome in outcomes if outcome is not None]
+
+    def best(arm: str, budget: float) -> int:
+        own = [one for one in sweep if (one.arm, one.budget) == (arm, budget)]
+        return choose(own, protocol.tie)
+
     chosen = {
-        arm: {
-            f"{budget:g}": choose(
-                [one for one in found if (one["arm"], one["budget"]) == (arm, budget)], protocol.tie
-            )
-            for budget in protocol.budgets
-        }
+        arm: {f"{budget:g}": best(arm, budget) for budget in protocol.budgets}
         for arm in protocol.own_arms
     }
-    told = ("arm", "option", "seed", "budget", "accuracy", "retention")
-    sweep = [{key: one[key] for key in told if key in one} for one in found]
-    report = {"chosen": chosen, "sweep": sweep}
-    write_whole(folder / TUNED_FILE, json.dumps(report, indent=1) + "\n")
+    told = {"arm", "option", "seed", "budget", "accuracy", "retention"}
+    tuning = Tuning(
+        chosen=chosen, sweep=[one.model_dump(include=told, exclude_none=True) for one in sweep]
+    )
+    write_whole(folder / TUNED_FILE, tuning.model_dump_json(indent=1) + "\n")
     return chosen
 
 
@@ -257,7 +275,9 @@ def _work(job: Job, protocol: str, folder: Path) -> float:
     while True:
         try:
             with _busy:
-                run_job(job, Protocol.model_validate_json(protocol), folder, should_stop)
+                run_job(
+                    JobContext(job, Protocol.model_validate_json(protocol), folder, should_stop)
+                )
             return time.monotonic() - began
         except LockedError as error:
             # A suite that was killed a moment ago may still be finishing its generation there.

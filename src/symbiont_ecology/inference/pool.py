@@ -33,7 +33,7 @@ LEAST_WEIGHT = 0.1
 """Observations that count less are left out."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AdapterPool:
     """Candidates with their weights, and what is known of them.
 
@@ -68,6 +68,12 @@ class AdapterPool:
             scores[cell][elite_id(elite)] = elite.score
         observations = tuple(_observations(folder, state, tasks))
         return cls(state, config, weights, tuple(sorted(candidates)), scores, observations)
+
+    def __repr__(self) -> str:
+        return (
+            f"<{len(self.elites)} elites, {len(self.state.population)} alive, judged by "
+            f"{self.source}>"
+        )
 
     @cached_property
     def expectation(self) -> Expectation:

@@ -49,7 +49,7 @@ class DataLine:
     answers: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DataTask(Task):
     """Prompts as they stand, judged by a grader. The hash of the prompt decides the split.
 
@@ -61,6 +61,9 @@ class DataTask(Task):
     source: str
     grader: Grader
     tokens: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.source}: {len(self.lines)} lines>"
 
     @cached_property
     def depths(self) -> Sequence[str]:  # type: ignore[override]
