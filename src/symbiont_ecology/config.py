@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -80,7 +80,7 @@ class Flip(BaseModel):
         return self.at_flops <= flops and (self.back_flops is None or flops < self.back_flops)
 
 
-def _each_described_once(sources: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+def _each_described_once(sources: tuple[dict[str, object], ...]) -> tuple[dict[str, object], ...]:
     names = [source.get("name") for source in sources]
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise ValueError(
@@ -89,7 +89,7 @@ def _each_described_once(sources: tuple[dict[str, Any], ...]) -> tuple[dict[str,
     return sources
 
 
-Sources = Annotated[tuple[dict[str, Any], ...], AfterValidator(_each_described_once)]
+Sources = Annotated[tuple[dict[str, object], ...], AfterValidator(_each_described_once)]
 
 
 Depths = Annotated[tuple[str, ...], AfterValidator(_each_once)]
@@ -202,7 +202,7 @@ def compose(names: Sequence[str | Path], overrides: Sequence[str], where: str) -
     return config
 
 
-def _with_new_names(data: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _with_new_names(data: Mapping[str, object], where: str) -> dict[str, object]:
     """The same with keys that have new names under these; each old name costs a warning."""
     for old, new in RENAMED.items():
         if old in data:
@@ -214,7 +214,7 @@ def _with_new_names(data: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {RENAMED.get(key, key): value for key, value in data.items()}
 
 
-def read_layers(name_or_path: str | Path) -> dict[str, Any]:
+def read_layers(name_or_path: str | Path) -> dict[str, object]:
     """The values of a preset or file, with everything that it extends merged below it; not yet
     checked."""
     return _compose(_find(str(name_or_path), None), ())
@@ -281,13 +281,13 @@ def find_preset(name: str) -> Path:
     return known[matches[0]]
 
 
-def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+def merge(base: Mapping[str, object], update: Mapping[str, object]) -> dict[str, object]:
     """``update`` over ``base``: mappings merge key by key, anything else replaces; neither is
     changed."""
     return {**base, **{key: _merge_value(base.get(key), value) for key, value in update.items()}}
 
 
-def parse_override(override: str) -> dict[str, Any]:
+def parse_override(override: str) -> dict[str, object]:
     """``run.generations=8`` as nested values, to be merged over others.
 
     Raises:
@@ -298,15 +298,15 @@ def parse_override(override: str) -> dict[str, Any]:
     if not equals or not all(parts):
         raise ConfigError(f"override {override!r}: expected key.subkey=value")
     data = _parse(f"value: {value}", f"override {override!r}")
-    if list(data) != ["value"]:
+    if not isinstance(data, dict) or list(data) != ["value"]:
         raise ConfigError(f"override {override!r}: expected one value")
-    nested = data["value"]
-    for part in reversed(parts):
+    nested: object = data["value"]
+    for part in reversed(parts[1:]):
         nested = {part: nested}
-    return dict(nested)
+    return {parts[0]: nested}
 
 
-def _default_components() -> dict[str, Any]:
+def _default_components() -> dict[str, object]:
     """The components that a config has without naming them, so that it can set their fields
     alone."""
     top = {name: RunConfig.model_fields[name].default for name in _component_keys()}
@@ -318,7 +318,7 @@ def _component_keys() -> list[str]:
     return [name for name, field in RunConfig.model_fields.items() if field.annotation == Spec]
 
 
-def _with_sources(data: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+def _with_sources(data: Mapping[str, object], where: str) -> Mapping[str, object]:
     """The same with the mappings among the task families described under ``tasks.sources``, names
     in their place. Sources that no family names are left out: they are of a layer whose families
     were replaced."""
@@ -341,7 +341,7 @@ def _with_sources(data: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     return {**data, "tasks": {**tasks, "families": names, "sources": sources}}
 
 
-def _merge_value(old: Any, new: Any) -> Any:
+def _merge_value(old: object, new: object) -> object:
     if isinstance(new, Mapping):
         if isinstance(old, str):  # a component by name, whose fields come now
             old = {"kind": old}
@@ -353,7 +353,7 @@ def _merge_value(old: Any, new: Any) -> Any:
     return new
 
 
-def _compose(path: Path, within: tuple[Path, ...]) -> dict[str, Any]:
+def _compose(path: Path, within: tuple[Path, ...]) -> dict[str, object]:
     """The data of a file with everything that it extends merged below it."""
     if path in within:
         chain = " -> ".join(file.name for file in (*within[within.index(path) :], path))
@@ -364,7 +364,7 @@ def _compose(path: Path, within: tuple[Path, ...]) -> dict[str, Any]:
         parents = [parents]
     if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
         raise ConfigError(f"config {path}: extends: expected a list of names, got {parents!r}")
-    composed: dict[str, Any] = {}
+    composed: dict[str, object] = {}
     for parent in parents:
         composed = merge(composed, _compose(_find(parent, path), (*within, path)))
     return merge(composed, data)
@@ -388,7 +388,7 @@ def _find(name: str, extending: Path | None) -> Path:
     return find_preset(name)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, object]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -399,7 +399,7 @@ def _read(path: Path) -> dict[str, Any]:
     return data
 
 
-def _parse(text: str, where: str) -> Any:
+def _parse(text: str, where: str) -> object:
     """YAML as plain values. OmegaConf's reader knows that 3e-4 is a number and refuses a key given
     twice."""
     if "${" in text:

@@ -14,7 +14,7 @@ class EcologyError(Exception):
 
 
 class EcologyWarning(UserWarning):
-    """Something that a user should know, although the command goes on. The command line prints a line."""
+    """Something that a user should know, although the work goes on: one line on stderr."""
 
 
 class ConfigError(EcologyError, ValueError):

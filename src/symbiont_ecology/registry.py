@@ -47,7 +47,7 @@ Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 PositiveShare: TypeAlias = Annotated[float, Field(gt=0, le=1)]
 """Types of knobs that are parts of a whole."""
 
-Spec: TypeAlias = str | dict[str, Any]
+Spec: TypeAlias = str | dict[str, object]
 """A component in a config: its name, or ``{"kind": name, **fields}``."""
 
 
@@ -119,7 +119,7 @@ class Registry(Generic[T]):
             )
         return entries[name]
 
-    def build(self, spec: str | Mapping[str, Any]) -> T:
+    def build(self, spec: str | Mapping[str, object]) -> T:
         """An instance from ``"ucb"`` or ``{"kind": "ucb", "c": 0.5}``.
 
         Raises:
@@ -194,7 +194,7 @@ def load_plugin(path: Path) -> None:
         raise ConfigError(f"plug-in {path} failed: {type(error).__name__}: {error}") from error
 
 
-def kind_of(spec: str | Mapping[str, Any]) -> str:
+def kind_of(spec: str | Mapping[str, object]) -> str:
     """The name in a spec."""
     return spec if isinstance(spec, str) else str(spec["kind"])
 
@@ -257,7 +257,7 @@ def _fields(schema: type) -> Iterator[tuple[str, Any, str | None]]:
             yield field.name, field.type, default
 
 
-def validate(schema: type[T], data: Mapping[str, Any], where: str) -> T:
+def validate(schema: type[T], data: Mapping[str, object], where: str) -> T:
     """``data`` as an instance of ``schema`` (a dataclass or a pydantic model), or one clear line.
 
     Types are strict: no text for a number, no bool for an integer; an integer is a fine float, a
@@ -289,7 +289,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f" did you mean {close[0]!r}?" if close else ""
 
 
-def _one_line(schema: type, data: Mapping[str, Any], errors: list[ErrorDetails]) -> str:
+def _one_line(schema: type, data: Mapping[str, object], errors: list[ErrorDetails]) -> str:
     """The error to mend first; an unknown key comes before the missing one that it was meant to
     be."""
     errors = sorted(errors, key=lambda error: error["type"] not in _UNKNOWN)
@@ -318,17 +318,15 @@ def _one_line(schema: type, data: Mapping[str, Any], errors: list[ErrorDetails])
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
-def _path(data: Any, error: ErrorDetails) -> list[str | int]:
+def _path(data: object, error: ErrorDetails) -> list[str | int]:
     """The keys on the way to the error, without the marks that pydantic adds for members of a
     union."""
     path: list[str | int] = []
     last = len(error["loc"]) - 1
     for position, key in enumerate(error["loc"]):
-        if (
-            key in data
-            if isinstance(data, Mapping)
-            else isinstance(data, list | tuple) and isinstance(key, int)
-        ):
+        if isinstance(data, Mapping) and key in data:
+            data = data[key]
+        elif isinstance(data, list | tuple) and isinstance(key, int):
             data = data[key]
         elif not (error["type"] == "missing" and position == last):
             continue
@@ -350,7 +348,7 @@ def _keys(schema: type, path: list[str | int]) -> list[str]:
     return [knob.name for knob in knobs(found)]
 
 
-def _nested(annotation: Any) -> type | None:
+def _nested(annotation: object) -> type | None:
     """The first dataclass or model within an annotation such as ``list[Season] | None``."""
     if isinstance(annotation, type) and (
         is_dataclass(annotation) or issubclass(annotation, BaseModel)

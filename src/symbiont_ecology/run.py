@@ -28,6 +28,7 @@ from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import HostError, RunError
 from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
 from symbiont_ecology.events import Event, read_events
+from symbiont_ecology.files import free_folder
 from symbiont_ecology.types import OrganelleId
 
 if TYPE_CHECKING:
@@ -263,14 +264,6 @@ class EventTables:
     def __repr__(self) -> str:
         counts = ", ".join(f"{kind} {len(rows)}" for kind, rows in sorted(self._rows.items()))
         return f"<events: {counts or 'none yet'}>"
-
-
-def free_folder(name: str) -> Path:
-    """``artifacts/<name>-<n>`` with the first n that is free."""
-    number = 1
-    while (folder := Path("artifacts") / f"{name}-{number}").exists():
-        number += 1
-    return folder
 
 
 def _kernel(host: Host) -> HostKernel:

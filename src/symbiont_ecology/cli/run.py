@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from symbiont_ecology.files import free_folder
+
 if TYPE_CHECKING:
     from symbiont_ecology.analysis.dashboard import Dashboard, Narrator
     from symbiont_ecology.config import RunConfig
@@ -62,7 +64,7 @@ def run(
     evaluate_at_end(folder)
 
 
-def resume(
+def resume_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the run.")],
     overrides: Overrides = None,
     quiet: Quiet = False,
@@ -162,14 +164,6 @@ def view(config: RunConfig, folder: Path, quiet: bool) -> Dashboard | Narrator |
         return nullcontext(None)
     plan, console = RunLength(config.run.generations, config.run.train_flops), Console()
     return Dashboard(plan, console, str(folder)) if console.is_terminal else Narrator(plan, console)
-
-
-def free_folder(name: str) -> Path:
-    """``artifacts/<name>-<n>`` with the first n that is free."""
-    number = 1
-    while (folder := Path("artifacts") / f"{name}-{number}").exists():
-        number += 1
-    return folder
 
 
 def tell_run_plan(config: RunConfig, folder: Path) -> None:

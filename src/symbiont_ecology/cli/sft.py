@@ -14,8 +14,9 @@ import typer
 
 from symbiont_ecology.cli.compare import usual_workers, work_through
 from symbiont_ecology.cli.console import DryRunOption, prepare, write_json
-from symbiont_ecology.cli.run import free_folder, typed
+from symbiont_ecology.cli.run import typed
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
     from symbiont_ecology.config import RunConfig
@@ -26,7 +27,7 @@ ADAPTER = "adapter"
 """Folder of the chosen adapter."""
 RATES = (0.003, 0.006, 0.012)
 """Learning rates that suit the embedded host."""
-Number = TypeVar("Number", int, float)
+_Number = TypeVar("_Number", int, float)
 
 
 def sft(
@@ -180,7 +181,7 @@ def _export_best(protocol: Protocol, spend: Budget, plan: SweepPlan, folder: Pat
     print(f"chosen: {chosen.folder}, {chosen.accuracy:.1%} of the selection questions right")
 
 
-def _numbers(text: str, kind: Callable[[str], Number]) -> list[Number]:
+def _numbers(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
     try:
         numbers = [kind(part) for part in text.split(",")]
     except ValueError as error:

@@ -26,7 +26,7 @@ from symbiont_ecology.ecology.decisions import (
 from symbiont_ecology.ecology.posterior import SuccessPosterior
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.trials import (
-    judge,
+    advance_trial,
     propose_child,
     propose_former_self,
     propose_variant,
@@ -59,7 +59,7 @@ def _carry_out(decision: Decision, state: EcologyState, materials: Materials) ->
         case ProposeFormerSelf():
             return propose_former_self(decision, state)
         case Judge():
-            return judge(decision, state, materials)
+            return advance_trial(decision, state, materials)
         case KeepSelf(organelle_id):
             kept = state.population[organelle_id].noted(state.posteriors.get(organelle_id, {}))
             state.population[organelle_id] = kept

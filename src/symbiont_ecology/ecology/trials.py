@@ -51,8 +51,8 @@ def propose_variant(
         kind="variant",
         cells={parent.id: decision.cells},
     )
-    judge = Judge(challenger, "go on", decision.operator)
-    challenger = _made_anew(judge, state, materials, "merge")
+    first = Judge(challenger, "go on", decision.operator)
+    challenger = _made_anew(first, state, materials, "merge")
     return [_admit_to_probation(challenger, state)]
 
 
@@ -71,7 +71,7 @@ def propose_former_self(decision: ProposeFormerSelf, state: EcologyState) -> lis
     return [_admit_to_probation(challenger, state)]
 
 
-def judge(decision: Judge, state: EcologyState, materials: Materials) -> list[Event]:
+def advance_trial(decision: Judge, state: EcologyState, materials: Materials) -> list[Event]:
     """A probation goes on, or ends."""
     challenger = decision.challenger
     if decision.decision == "go on":

@@ -105,7 +105,7 @@ def _summary(
         population=len(state.population),
         births=sum(isinstance(event, Born) for event in events),
         deaths=sum(isinstance(event, Retired) for event in events),
-        accuracy=sum(verdicts) / len(verdicts) if verdicts else 0.0,
+        accuracy=sum(verdicts) / len(verdicts) if verdicts else None,
         coverage=state.archive.coverage,
         train_flops=state.spent.flops,
         energy_total=sum(state.ledger.balances.values()),

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -60,7 +60,7 @@ class Arm(BaseModel):
     also: tuple[str, ...] = ()  # other routings, for the tables on routing
 
 
-def _some_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _some_once(values: tuple[object, ...]) -> tuple[object, ...]:
     if not values or len(set(values)) < len(values):
         raise ValueError(f"expected one or more, each of them once, got {list(values)}")
     return values

@@ -67,7 +67,8 @@ class AdapterPool:
         for cell, elite in elites.items():
             scores[cell][elite_id(elite)] = elite.score
         observations = tuple(_observations(folder, state, tasks))
-        return cls(state, config, weights, tuple(sorted(candidates)), scores, observations)
+        ids = tuple(sorted(candidates))
+        return cls(state, config, weights, ids, scores=scores, observations=observations)
 
     def __repr__(self) -> str:
         return (

@@ -18,7 +18,7 @@ from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.types import Item, OrganelleId
 
-Verdicts = dict[tuple[str, Item, int], float]
+_Verdicts = dict[tuple[str, Item, int], float]
 """By cell, item, and how often the item had come before."""
 
 
@@ -68,7 +68,7 @@ def comparison_questions(
 
 def with_new_counts(challenger: Challenger, outcomes: Sequence[Outcome]) -> Challenger:
     """The challenger with the paired answers of one more generation."""
-    verdicts: dict[OrganelleId, Verdicts] = defaultdict(dict)
+    verdicts: dict[OrganelleId, _Verdicts] = defaultdict(dict)
     for outcome in outcomes:
         if outcome.assignment.purpose == "probation":
             cell, seen = cell_name(outcome.assignment.cell), Counter[Item]()
@@ -87,7 +87,7 @@ def with_new_counts(challenger: Challenger, outcomes: Sequence[Outcome]) -> Chal
     return replace(challenger, counts=counts)
 
 
-def _paired(verdicts: Verdicts, others: Verdicts, cells: Sequence[str]) -> PairedCounts:
+def _paired(verdicts: _Verdicts, others: _Verdicts, cells: Sequence[str]) -> PairedCounts:
     """Over the questions of some cells that both were asked: a budget may have left one out."""
     pairs = PairedCounts()
     for key in verdicts.keys() & others.keys():

@@ -7,7 +7,7 @@ from symbiont_ecology.registry import Registry
 from symbiont_ecology.tasks.task import Task
 from symbiont_ecology.tasks.verification import Judgement, judge
 
-C = TypeVar("C")
+_Class = TypeVar("_Class")
 
 
 class TaskSource(Protocol):
@@ -29,11 +29,11 @@ class TaskSource(Protocol):
 class TaskRegistry(Registry[Task]):
     """Tasks by name; a task knows the name that it is registered under."""
 
-    def register(self, name: str) -> Callable[[type[C]], type[C]]:
+    def register(self, name: str) -> Callable[[type[_Class]], type[_Class]]:
         """As ``Registry.register``, and sets ``name`` of the class."""
         add = super().register(name)
 
-        def add_named(cls: type[C]) -> type[C]:
+        def add_named(cls: type[_Class]) -> type[_Class]:
             """The class itself, registered and named."""
             cls.name = name  # type: ignore[attr-defined]
             return add(cls)
