@@ -23,7 +23,7 @@ REGISTRIES = {
     "styles": "symbiont_ecology.tasks:prompt_styles",
     "rewards": "symbiont_ecology.tasks:reward_rules",
     "operators": "symbiont_ecology.operators:operators",
-    "plasticity": "symbiont_ecology.learning:plasticities",
+    "plasticity": "symbiont_ecology.learning:learning_rules",
     "curricula": "symbiont_ecology.routing.curricula:curricula",
     "allocators": "symbiont_ecology.routing.allocators:allocators",
     "routers": "symbiont_ecology.inference.routers:routers",
