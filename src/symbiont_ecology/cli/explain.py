@@ -107,7 +107,7 @@ def _entries(kind: str) -> list[tuple[str, str]]:
             for name, line in comments.items()
         ]
     entries = registry(kind)
-    return [(name, _first_sentence(entries.describe(name).doc)) for name in entries.names()]
+    return [(name, _first_sentence(entries.doc(name))) for name in entries.names()]
 
 
 def _plural(kind: str) -> str:
