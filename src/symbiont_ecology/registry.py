@@ -143,12 +143,14 @@ class Registry(Generic[T]):
         """Under which name the class of an instance is registered."""
         return next(name for name, cls in self._all().items() if cls is type(entry))
 
+    def doc(self, name: str) -> str:
+        """The docstring of one entry; much faster than ``describe``, which reads source files."""
+        return inspect.getdoc(self[name]) or ""
+
     def describe(self, name: str) -> Description:
         """What ``symbiont explain`` prints: docstring, module and knobs of one entry."""
         cls = self[name]
-        return Description(
-            self.kind, name, inspect.getdoc(cls) or "", cls.__module__, tuple(knobs(cls))
-        )
+        return Description(self.kind, name, self.doc(name), cls.__module__, tuple(knobs(cls)))
 
     def _all(self) -> dict[str, type[T]]:
         if not self._scanned:

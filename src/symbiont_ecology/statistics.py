@@ -1,7 +1,8 @@
 """Intervals and tests for honest numbers: proportions, means, paired differences, curves. Pure
 functions.
 
-Every interval has the level that it is asked for, 95 % by default, and two sides.
+Every interval has the level that it is asked for, 95 % by default, and two sides. SciPy takes most
+of a second to load, so each function that needs it imports it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, stats
 
 from symbiont_ecology.rng import Draw
 
@@ -31,6 +31,8 @@ def wilson(successes: float, n: int, level: float = 0.95) -> Interval:
     ``successes`` may be broken: where each of ``n`` was seen several times, the sum of its shares.
     ``n = 0`` says nothing: the estimate is NaN and the interval [0, 1].
     """
+    from scipy import stats
+
     if not 0 <= successes <= n:
         raise ValueError(f"expected 0 <= successes <= n, got {successes} of {n}")
     if n == 0:
@@ -51,6 +53,8 @@ def share_difference(wins: float, losses: float, n: int, level: float = 0.95) ->
     them all (Bonett & Price 2012). ``wins`` and ``losses`` may be broken, as in ``wilson``.
     ``n = 0`` says nothing.
     """
+    from scipy import stats
+
     if min(wins, losses) < 0 or wins + losses > n:
         raise ValueError(f"expected wins and losses among {n}, got {wins} and {losses}")
     up, down = (wins + 1) / (n + 2), (losses + 1) / (n + 2)
@@ -95,6 +99,8 @@ def crossed_bootstrap(
         of two
             families.
     """
+    from scipy import stats
+
     data = np.asarray(values, dtype=float)
     if data.ndim != 2 or data.shape[0] < 1 or not 0 < data.shape[1] == len(cells) == len(families):
         raise ValueError(
@@ -148,6 +154,8 @@ def paired_interval(a: Sequence[float], b: Sequence[float], level: float = 0.95)
     Raises:
         ValueError: the lists differ in length or hold less than two pairs.
     """
+    from scipy import stats
+
     if len(a) != len(b) or len(a) < 2:
         raise ValueError(f"expected two lists of one length >= 2, got {len(a)} and {len(b)}")
     differences = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
@@ -164,6 +172,8 @@ def mcnemar(b: int, c: int) -> float:
     ``b`` items only the first answered, ``c`` items only the second; items on which they agree do
     not count.
     """
+    from scipy import stats
+
     if b + c == 0:
         return 1.0
     return float(stats.binomtest(b, b + c, 0.5).pvalue)
@@ -199,12 +209,16 @@ def sign_flip(differences: Sequence[float], seed: int = 0) -> float:
 def false_discovery(p_values: Sequence[float]) -> list[float]:
     """p-values of a family of tests, adjusted so that rejecting those below q keeps the expected
     share of false ones among the rejected below q (Benjamini and Hochberg 1995)."""
+    from scipy import stats
+
     return [float(one) for one in stats.false_discovery_control(p_values)] if len(p_values) else []
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
     """Mean of the middle half: a quarter, rounded down, is dropped at each end (Agarwal et al.
     2021, arXiv:2108.13264)."""
+    from scipy import stats
+
     if len(values) == 0:
         raise ValueError("expected at least one value, got none")
     return float(stats.trim_mean(np.asarray(values, dtype=float), 0.25))
@@ -220,6 +234,8 @@ def detectable(differences: Sequence[float], level: float = 0.05, power: float =
     Raises:
         ValueError: less than two differences, or not ``0 < level < power < 1``.
     """
+    from scipy import optimize, stats
+
     n = len(differences)
     if n < 2 or not 0 < level < power < 1:
         raise ValueError(

@@ -43,8 +43,8 @@ def books(folder: Path) -> tuple[bytes, bytes]:
 
 
 def verdict(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "health.json").read_text())
-    return found
+    health: dict[str, Any] = json.loads((folder / "health.json").read_text())
+    return health
 
 
 SICK = {
@@ -214,9 +214,9 @@ def test_a_signal_from_outside_is_obeyed(tmp_path: Path) -> None:
     assert child.returncode == 130
     assert "go on with: symbiont calibrate demo" in err
     ended = [
-        one
-        for one in read_events(tmp_path / "run" / "events.jsonl")
-        if isinstance(one, GenerationEnded)
+        event
+        for event in read_events(tmp_path / "run" / "events.jsonl")
+        if isinstance(event, GenerationEnded)
     ]
     done = json.loads((tmp_path / "run" / "state.json").read_text())["generation"]
     assert done == len(ended)

@@ -33,11 +33,11 @@ def test_data_sets_are_written_apart_and_the_same_for_a_seed(
     assert ["math.add/long", "30", "5", "12"] in [line.split() for line in said.out.splitlines()]
     assert not said.err
     names = ("train.jsonl", "selection.jsonl", "holdout.jsonl", SFT_FILE)
-    one, two, three = (
+    first, same, other = (
         {n: (tmp_path / f / n).read_bytes() for n in names} for f in ("one", "two", "three")
     )
-    assert one == two
-    assert all(one[name] != three[name] for name in names)
+    assert first == same
+    assert all(first[name] != other[name] for name in names)
     prompts = {name: {row["prompt"] for row in read(tmp_path / "one" / name)} for name in names}
     assert [len(prompts[name]) for name in names] == [120, 20, 48, 120]
     assert prompts["train.jsonl"] == prompts[SFT_FILE]
@@ -63,10 +63,10 @@ def test_a_cell_with_fewer_lines_than_asked_for_is_a_warning(
             f"warning: quiz/short has {counts[split]} different lines for {split}, not 40"
             in said.err
         )
-        found = read_items(tmp_path / "out" / f"{split}.jsonl")
-        assert len(found) == counts[split]
+        written = read_items(tmp_path / "out" / f"{split}.jsonl")
+        assert len(written) == counts[split]
         tasks = mixture(load_config(path))
-        assert found == draw_items(tasks, 40, split=split)  # reply limits and all
+        assert written == draw_items(tasks, 40, split=split)  # reply limits and all
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,9 @@ def test_a_prompt_in_two_splits_is_refused() -> None:
 
 def test_another_style_keeps_its_reply_limits(tmp_path: Path) -> None:
     data(["math.add", "tasks.style=natural"], tmp_path, "2")
-    assert {one.reply_limit for one in read_items(tmp_path / "holdout.jsonl")} == {7 + 24}
+    assert {question.reply_limit for question in read_items(tmp_path / "holdout.jsonl")} == {
+        7 + 24
+    }
 
 
 # Data sets that are shipped.
@@ -144,10 +146,16 @@ def test_shipped_data_are_what_the_command_writes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in SHIPPED if name.startswith("evaluation")])
 def test_every_shipped_question_is_won_by_its_target(name: str) -> None:
     questions = read_items(Path(name))
-    assert {one.family for one in questions} == set(load_config("tasks/trained").tasks.families)
-    for one in questions:
-        assert one.item is not None
-        assert [one.verdict(reply) for reply in (one.target, "", "what?")] == [1.0, 0.0, 0.0]
+    assert {question.family for question in questions} == set(
+        load_config("tasks/trained").tasks.families
+    )
+    for question in questions:
+        assert question.item is not None
+        assert [question.verdict(reply) for reply in (question.target, "", "what?")] == [
+            1.0,
+            0.0,
+            0.0,
+        ]
 
 
 def test_every_shipped_lesson_ends_in_the_right_answer() -> None:

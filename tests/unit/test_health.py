@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from symbiont_ecology.analysis.evidence import Design
-from symbiont_ecology.analysis.health import Health, examine
-from symbiont_ecology.economics import Prices
+from symbiont_ecology.analysis.health import Design, Health, examine
 from symbiont_ecology.events import (
     Acted,
     BatchShrunk,
@@ -25,7 +23,6 @@ from symbiont_ecology.types import BlobRef
 
 SAMPLES = 4
 REF = BlobRef("0" * 64)
-CAP = Prices().cap
 CELLS = ("math.add/short", "math.add/medium", "string.sort/short")
 
 
@@ -44,7 +41,6 @@ class Life:
     loss: Sequence[float] = (0.1,)
     cost: int = 20_000
     revenue: int = 15_000
-    balance: int = 5_000
     traits: float | None = 0.005
     seed: int = 0
 
@@ -77,9 +73,7 @@ class Life:
                 loss = self.loss[min(generation, len(self.loss) - 1)]
                 yield Learned(generation, organelle_id, self.lessons, 20, 10**6, loss, 0.05, REF)
             for organelle_id in everyone:
-                yield Settled(
-                    generation, organelle_id, 1, self.revenue, self.cost, 500, self.balance
-                )
+                yield Settled(generation, organelle_id, 1, self.revenue, self.cost, 500, 5_000)
             yield self.end(generation)
 
     def end(self, generation: int) -> GenerationEnded:
@@ -94,41 +88,41 @@ def health(life: Life, *, more: Sequence[Event] = (), **design: object) -> Healt
     events: list[Event] = []
     for event in life.events():
         if isinstance(event, GenerationEnded):
-            events += [one for one in more if one.generation == event.generation]
+            events += [late for late in more if late.generation == event.generation]
         events.append(event)
-    found = examine(events, Design(**design))  # type: ignore[arg-type]
-    json.dumps(found.record(), allow_nan=False)
-    assert all(one.seen and one.mend for one in found.findings)
-    return found
+    verdict = examine(events, Design(**design))  # type: ignore[arg-type]
+    json.dumps(verdict.record(), allow_nan=False)
+    assert all(finding.seen and finding.mend for finding in verdict.findings)
+    return verdict
 
 
-def names(found: Health) -> list[tuple[str, str]]:
-    """Severity and name of what was found."""
-    return [(one.severity, one.name) for one in found.findings]
+def names(verdict: Health) -> list[tuple[str, str]]:
+    """Severity and name of what was verdict."""
+    return [(finding.severity, finding.name) for finding in verdict.findings]
 
 
 def test_a_run_that_earns_and_learns_is_healthy() -> None:
-    found = health(Life())
-    assert not found.is_sick
-    assert found.findings == ()
-    assert found.generations == 6
-    assert found.record()["verdict"] == "healthy"
+    verdict = health(Life())
+    assert not verdict.is_sick
+    assert verdict.findings == ()
+    assert verdict.generations == 6
+    assert verdict.record()["verdict"] == "healthy"
 
 
 def test_a_policy_that_collapses_is_a_learning_rate_too_high() -> None:
-    found = health(Life(taught=0.02, traits=0.5))
-    assert names(found) == [("sick", "learning rate too high")]
-    assert "before a first update" in found.findings[0].seen
-    assert found.findings[0].mend == "lower strategy.learning_rate: try 0.01 instead of 0.5"
+    verdict = health(Life(taught=0.02, traits=0.5))
+    assert names(verdict) == [("sick", "learning rate too high")]
+    assert "before a first update" in verdict.findings[0].seen
+    assert verdict.findings[0].mend == "lower strategy.learning_rate: try 0.01 instead of 0.5"
 
 
 def test_what_rises_and_falls_again_is_a_learning_rate_too_high() -> None:
     up, down = Life(generations=12, taught=0.9), Life(generations=12, taught=0.3, seed=1)
-    events = [one for one in up.events() if one.generation < 8]
-    events += [one for one in down.events() if one.generation >= 8]
-    found = examine(events, Design())
-    assert names(found) == [("sick", "learning rate too high")]
-    assert "in the last" in found.findings[0].seen
+    events = [event for event in up.events() if event.generation < 8]
+    events += [event for event in down.events() if event.generation >= 8]
+    verdict = examine(events, Design())
+    assert names(verdict) == [("sick", "learning rate too high")]
+    assert "before the last third" in verdict.findings[0].seen
 
 
 def test_who_is_founded_anew_has_learned_what_its_elite_had() -> None:
@@ -146,22 +140,24 @@ def test_who_is_founded_anew_has_learned_what_its_elite_had() -> None:
         Acted(1, "o3", *asked, wrong, 1, 99, 50, 10**6, "practice"),
         Life().end(1),
     ]
-    found = examine(events, Design())
-    assert names(found) == [("sick", "learning rate too high")]
-    assert found.measured["right_before_learning"]["estimate"] == 1
-    assert found.measured["right_after_learning"]["estimate"] == 0
+    verdict = examine(events, Design())
+    assert names(verdict) == [("sick", "learning rate too high")]
+    before, after = verdict.measured.right_before_learning, verdict.measured.right_after_learning
+    assert before is not None
+    assert after is not None
+    assert (before.estimate, after.estimate) == (1, 0)
 
 
 def test_a_collapse_hides_what_follows_from_it() -> None:
-    found = health(Life(chance=0.4, taught=0.0, revenue=100, cost=90_000))
-    assert names(found) == [("sick", "learning rate too high")]
+    verdict = health(Life(chance=0.4, taught=0.0, revenue=100, cost=90_000))
+    assert names(verdict) == [("sick", "learning rate too high")]
 
 
 def test_the_loss_on_gold_answers_must_not_rise() -> None:
     assert health(Life(loss=(0.4, 0.3, 0.2)), sees_gold=True).findings == ()
-    found = health(Life(loss=(0.4, 0.9, 3.0)), sees_gold=True)
-    assert names(found) == [("sick", "learning rate too high")]
-    assert "0.4 nats per token" in found.findings[0].seen
+    verdict = health(Life(loss=(0.4, 0.9, 3.0)), sees_gold=True)
+    assert names(verdict) == [("sick", "learning rate too high")]
+    assert "0.4 nats per token" in verdict.findings[0].seen
     assert (
         health(Life(loss=(0.4, 0.9, 3.0))).findings == ()
     )  # advantages may have any sign and size
@@ -174,39 +170,41 @@ def test_a_control_that_learns_nothing_by_design_is_healthy() -> None:
 
 def test_what_counts_as_right_may_change_and_is_not_judged_then() -> None:
     before, after = Life(taught=0.6), Life(taught=0.0)
-    events = [one for one in before.events() if one.generation < 3]
-    events += [one for one in after.events() if one.generation >= 3]
+    events = [event for event in before.events() if event.generation < 3]
+    events += [event for event in after.events() if event.generation >= 3]
     assert examine(events, Design()).is_sick
-    found = examine(events, Design(flip_at=300))
-    assert not found.is_sick
-    assert found.generations == 3
+    verdict = examine(events, Design(flip_at=300))
+    assert not verdict.is_sick
+    assert verdict.generations == 3
     assert examine(events, Design(flip_at=0)).generations == 6  # it was so from the beginning
 
 
 def test_prices_below_cost_starve_everyone() -> None:
-    found = health(Life(revenue=2_000), is_mortal=True)
-    assert names(found) == [("sick", "everyone starves")]
-    assert "even who is always right goes broke" in found.findings[0].seen
-    assert "economy.base and economy.highest (1500 and 2400)" in found.findings[0].mend
+    verdict = health(Life(revenue=2_000), is_mortal=True)
+    assert names(verdict) == [("sick", "everyone starves")]
+    assert "a rollout costs 569 mATP" in verdict.findings[0].seen
+    assert "a right answer pays 151" in verdict.findings[0].seen
+    assert "economy.base and economy.highest (1500 and 2400)" in verdict.findings[0].mend
+    assert names(health(Life(revenue=0))) == [("sick", "everyone starves")]
     assert health(Life(revenue=2_000), is_mortal=False).findings == ()
 
 
 def test_founders_who_all_go_broke_for_little_starve() -> None:
     broke = [Retired(3, f"o{number + 1}", "bankrupt", 3, -5) for number in range(4)]
     assert health(Life(revenue=8_500), more=broke[:3]).findings == ()
-    found = health(Life(revenue=8_500), more=broke)
-    assert names(found) == [("sick", "everyone starves")]
-    assert "% of the time to live off it" in found.findings[0].seen
+    verdict = health(Life(revenue=8_500), more=broke)
+    assert names(verdict) == [("sick", "everyone starves")]
+    assert "a right answer pays 644, and 37 % of the rollouts are right" in verdict.findings[0].seen
     assert health(Life(revenue=15_000), more=broke).findings == ()
 
 
 def test_a_family_that_nobody_solves_is_named_with_its_bound() -> None:
-    found = health(Life(hopeless=("string.sort/short",)))
-    assert names(found) == [("sick", "nobody solves string.sort")]
-    assert found.findings[0].seen.startswith(
+    verdict = health(Life(hopeless=("string.sort/short",)))
+    assert names(verdict) == [("sick", "nobody solves string.sort")]
+    assert verdict.findings[0].seen.startswith(
         "0 right in 288 rollouts to 72 questions, so at most 1.3 % are (95 % Wilson)"
     )
-    assert found.findings[0].mend == "take string.sort out of tasks.families"
+    assert verdict.findings[0].mend == "take string.sort out of tasks.families"
 
 
 def test_a_family_must_be_asked_often_enough_to_be_called_hopeless() -> None:
@@ -228,22 +226,15 @@ def test_one_lucky_answer_does_not_save_a_family() -> None:
     assert names(health(life, more=[lucky] * 20)) == []
 
 
-def test_a_hopeless_cell_of_a_family_that_is_solved_elsewhere_is_a_warning() -> None:
-    found = health(Life(hopeless=("math.add/medium",)))
-    assert names(found) == [("warn", "nobody solves math.add/medium")]
-    assert not found.is_sick
-    assert found.findings[0].mend.startswith("take medium out of tasks.depths")
-
-
 def test_who_learns_from_gold_answers_needs_no_success() -> None:
-    found = health(Life(hopeless=("string.sort/short",)), sees_gold=True)
-    assert names(found) == [("warn", "nobody solves string.sort")]
+    verdict = health(Life(hopeless=("string.sort/short",)), sees_gold=True)
+    assert names(verdict) == [("warn", "nobody solves string.sort")]
 
 
 def test_where_nobody_solves_anything_the_prompt_is_suspected() -> None:
-    found = health(Life(hopeless=CELLS, lessons=0, revenue=0))
-    assert [severity for severity, _ in names(found)] == ["sick", "sick"]
-    assert all("tasks.style" in one.mend for one in found.findings)
+    verdict = health(Life(hopeless=CELLS, lessons=0, revenue=0))
+    assert [severity for severity, _ in names(verdict)] == ["sick", "sick"]
+    assert all("tasks.style" in finding.mend for finding in verdict.findings)
 
 
 @pytest.mark.parametrize(
@@ -251,8 +242,8 @@ def test_where_nobody_solves_anything_the_prompt_is_suspected() -> None:
     [(0.4, "learning_rule.accept"), (1.0, "harder tasks"), (0.0, "easier tasks")],
 )
 def test_plasticity_that_teaches_nothing_is_sick(chance: float, hint: str) -> None:
-    found = health(Life(generations=1, organelles=2, lessons=0, chance=chance))
-    (finding,) = [one for one in found.findings if one.name == "nobody learns"]
+    verdict = health(Life(generations=1, organelles=2, lessons=0, chance=chance))
+    (finding,) = [finding for finding in verdict.findings if finding.name == "nobody learns"]
     assert finding.severity == "sick"
     assert hint in finding.mend
 
@@ -264,39 +255,20 @@ def test_what_is_solved_from_the_start_leaves_nothing_to_learn() -> None:
     assert names(health(replace(life, chance=0.9))) == []
 
 
-def test_everyone_at_the_cap_for_long_is_a_standstill() -> None:
-    rich = Life(balance=CAP)
-    assert names(health(rich, breed_at=CAP // 2)) == [("sick", "no energy differences")]
-    assert names(health(rich)) == []  # nobody is meant to breed
-    assert names(health(Life(balance=CAP - 1), breed_at=CAP // 2)) == []
-    born = Born(5, "o9", "gaussian", ("o1",), REF, {"learning_rate": 0.01})
-    assert names(health(rich, more=[born], breed_at=CAP // 2)) == []
-
-
-def test_a_threshold_above_the_cap_lets_nobody_breed() -> None:
-    assert names(health(Life(), breed_at=CAP + 1)) == [("sick", "nobody can breed")]
-    assert names(health(Life(), breed_at=CAP)) == []
-
-
 def test_quarantines_are_a_warning_until_they_are_many() -> None:
-    one = Quarantined(2, "o1", "a loss was not finite")
-    assert names(health(Life(organelles=5), more=[one])) == [
+    quarantine = Quarantined(2, "o1", "a loss was not finite")
+    assert names(health(Life(organelles=5), more=[quarantine])) == [
         ("warn", "numbers that are not finite")
     ]
-    found = health(Life(organelles=4), more=[one])
-    assert names(found) == [("sick", "numbers that are not finite")]
-    assert "1 of 4 organelles quarantined: a loss was not finite" in found.findings[0].seen
+    verdict = health(Life(organelles=4), more=[quarantine])
+    assert names(verdict) == [("sick", "numbers that are not finite")]
+    assert "1 of 4 organelles quarantined: a loss was not finite" in verdict.findings[0].seen
 
 
 def test_memory_that_ran_out_is_a_warning_with_the_size_that_fits() -> None:
-    found = health(Life(), more=[BatchShrunk(2, 500.0), BatchShrunk(4, 250.0)])
-    assert names(found) == [("warn", "out of memory")]
-    assert "host.memory_mb=250" in found.findings[0].mend
-
-
-def test_too_few_questions_are_said_to_be_too_few() -> None:
-    found = health(Life(generations=1, organelles=2, chance=0.0, lessons=3))
-    assert names(found) == [("warn", "too little to judge")]
+    verdict = health(Life(), more=[BatchShrunk(2, 500.0), BatchShrunk(4, 250.0)])
+    assert names(verdict) == [("warn", "out of memory")]
+    assert "host.memory_mb=250" in verdict.findings[0].mend
 
 
 def test_an_unchanging_population_is_hardly_ever_called_sick() -> None:

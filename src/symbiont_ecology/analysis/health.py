@@ -1,38 +1,53 @@
-"""Is a run healthy? Findings in words, from the events of its first generations alone.
+"""Is a run healthy? Findings in plain words, read from the events of its first generations.
 
-A finding says what was seen, in numbers, and which key of the config mends it. *Sick* is what more
-generations would not mend by themselves; *warn* is what costs something but lets the run do its
-work. What a log cannot say, such as that nobody is meant to learn, comes as a ``Design``.
+A finding is *sick* where more generations would not help. It is a *warn* where something is lost,
+but the run still does its work. Each says what was seen and which key of the config to change.
+Shares have 95 % Wilson intervals (Wilson 1927). A question counts once, however many rollouts
+answered it, because rollouts of one question are not independent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from statistics import median
-from typing import Any
+from typing import TypeVar
 
-from symbiont_ecology.analysis.evidence import Design, Evidence, compared
-from symbiont_ecology.events import Event, GenerationEnded
-from symbiont_ecology.statistics import Interval
+from symbiont_ecology import events as kinds
+from symbiont_ecology.economics import Prices
+from symbiont_ecology.statistics import Interval, wilson
 
-LUCKY = 1  # solved questions that are an accident
-SOLVED = (
-    0.95  # lower bound of the questions that the host solves from which nothing is left to learn
-)
-UPDATES = (1, 2, 3)  # after which the learned are compared with those who have learned nothing yet
-MARGIN, MOST_ROLLOUTS = (
-    2,
-    3,
-)  # rollouts that a right answer should pay for, with all that belongs to them
-POOR = 0.5  # part of its spending that a population must earn when all its founders went broke
-POISONED = 0.25  # part of all organelles whose quarantine is more than an accident
-DIVERGED = 2  # growth of a loss that is too much
+RARE_ROLLOUTS, RARE_QUESTIONS = 0.06, 0.15
+"""Upper bounds of the rollouts that are right, and of the questions that any rollout solves. Below
+both a family is out of reach. Two questions per generation, answered once, are enough in thirty
+generations."""
+LUCKY = 1  # solved questions that may be an accident
+SOLVED = 0.95  # lower bound of right answers before learning; above it nothing is left to learn
+DIVERGED = 2  # growth of the loss on gold answers that is too much
+SANE = 0.01  # a learning rate that is often low enough
+PAYS_FOR = 3  # rollouts that a right answer should pay for, with all that they cost
+POOR = 0.5  # share of its spending that a population must earn once all founders are bankrupt
+POISONED = 0.25  # share of organelles in quarantine that is more than an accident
+
+_Kind = TypeVar("_Kind", bound=kinds.Event)
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a run is meant to do, as far as its event log cannot say it."""
+
+    prices: Prices = field(default_factory=Prices)
+    learns: bool = True  # whether its learning rule teaches anything; not so in the frozen control
+    sees_gold: bool = False  # whether it learns from gold answers, so it needs no right answer
+    is_mortal: bool = True  # whether bankrupt organelles die
+    flip_at: float | None = None  # training FLOPs at which the right answers change; judged until
 
 
 @dataclass(frozen=True)
 class HealthFinding:
-    """Something that is wrong: what was seen, and which key mends it in which direction."""
+    """Something that is wrong: what was seen, and which key to change in which direction."""
 
     name: str
     severity: str  # sick or warn
@@ -41,217 +56,256 @@ class HealthFinding:
 
 
 @dataclass(frozen=True)
+class HealthMeasures:
+    """The numbers behind a verdict: energy in mATP, shares of right questions with intervals."""
+
+    rollouts: int
+    right_before_learning: Interval | None
+    right_after_learning: Interval | None
+    families: Mapping[str, Interval]
+    lessons: int
+    earned: int
+    spent: int
+    founders: int
+    births: int
+    bankrupt: int
+    train_flops: int
+
+
+@dataclass(frozen=True)
 class Health:
-    """The verdict on so many generations. What was measured: energy in mATP, shares with
-    intervals."""
+    """The verdict on the first generations of a run."""
 
     generations: int
     findings: tuple[HealthFinding, ...]
-    measured: Mapping[str, Any]
+    measured: HealthMeasures
 
     @property
     def is_sick(self) -> bool:
-        """Whether going on as it is would be a waste."""
+        """Whether it would be a waste to go on with this config."""
         return any(finding.severity == "sick" for finding in self.findings)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The verdict as plain values."""
-        verdict = "sick" if self.is_sick else "healthy"
-        return {"schema": 1, "verdict": verdict, **asdict(self)}
+        return {"schema": 2, "verdict": "sick" if self.is_sick else "healthy", **asdict(self)}
 
 
-def examine(events: Iterable[Event], design: Design) -> Health:
-    """Looks for everything that is known to go wrong. Pure: equal events give an equal verdict."""
-    seen = Evidence(design)
-    for event in _before_flip(events, design.flip_at):
-        seen.add(event)
-    is_learning = design.learns and seen.rate is not None
-    findings = _worse(seen) if is_learning else []
-    if (
-        not findings
-    ):  # it starves everyone and hides every success, so the next two would follow from it
-        findings += _starvation(seen) if design.is_mortal else []
-        findings += _beyond_reach(seen, is_learning and not design.sees_gold)
-    findings += _quarantines(seen)
-    if is_learning:
-        findings += _no_lessons(seen) if not seen.count["lessons"] else []
-        findings += _nothing_left(seen) if not design.sees_gold else []
-        findings += _thin_evidence(seen) if not (findings or design.sees_gold) else []
-    findings += (_standstill(seen) if design.breed_at is not None else []) + _memory(seen)
+def examine(events: Iterable[kinds.Event], design: Design) -> Health:
+    """Looks for what is known to go wrong. Pure: equal events give an equal verdict."""
+    log = _Log(events, design)
+    findings = [*_harmful_learning(log)]
+    if not findings:  # bankruptcies and wrong answers would only follow from it
+        findings = [*_starvation(log), *_out_of_reach(log)]
+    findings += [*_useless_learning(log), *_hardware(log)]
     findings.sort(key=lambda finding: finding.severity)  # the sick first
-    return Health(seen.generations, tuple(findings), seen.measured())
+    return Health(len(log.ends), tuple(findings), log.measured)
 
 
-def _before_flip(events: Iterable[Event], flip_at: float | None) -> Iterator[Event]:
-    """The events of the generations that began before what counts as right changed, if it changed
-    at all."""
+class _Log:
+    """The events of a run up to a flip, sorted by what the checks ask for."""
+
+    def __init__(self, events: Iterable[kinds.Event], design: Design) -> None:
+        self.design, self.events = design, [*events]
+        flip_at = design.flip_at or math.inf
+        flips = [e.generation for e in self.of(kinds.GenerationEnded) if e.train_flops >= flip_at]
+        self.events = [e for e in self.events if not flips or e.generation <= flips[0]]
+        self.ends, self.updates = self.of(kinds.GenerationEnded), self.of(kinds.Learned)
+        rates = [birth.traits.get("learning_rate", 0.0) for birth in self.of(kinds.Born)]
+        self.rate = next(filter(None, rates), 0.0) if design.learns else 0.0
+        self.practice = [act for act in self.of(kinds.Acted) if act.purpose == "practice"]
+        self.families = _grouped(self.practice, lambda act: act.cell.rpartition("/")[0])
+        self.untaught, self.taught = _by_learning(self.events)
+        self.measured = self._measures()
+
+    def of(self, kind: type[_Kind]) -> list[_Kind]:
+        """The events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def _measures(self) -> HealthMeasures:
+        births, books = self.of(kinds.Born), self.of(kinds.Settled)
+        shares = _compared(self.untaught, self.taught)
+        first = _share(self.untaught) if self.untaught else None
+        return HealthMeasures(
+            rollouts=sum(len(act.verdicts) for act in self.practice),
+            right_before_learning=shares[0] if shares else first,
+            right_after_learning=shares[1] if shares else None,
+            families={name: _share(acts) for name, acts in self.families.items()},
+            lessons=sum(update.lessons for update in self.updates),
+            earned=sum(book.revenue for book in books),
+            spent=sum(book.spent for book in books),
+            founders=sum(not birth.parents and birth.generation == 0 for birth in births),
+            births=sum(bool(birth.parents) for birth in births),
+            bankrupt=sum(death.cause == "bankrupt" for death in self.of(kinds.Retired)),
+            train_flops=self.ends[-1].train_flops if self.ends else 0,
+        )
+
+
+_Acts = Sequence[kinds.Acted]
+
+
+def _by_learning(events: Iterable[kinds.Event]) -> tuple[_Acts, _Acts]:
+    """Answers of weights before their first update, and after it. A child that an operator made is
+    in neither until its first update; a copy has learned what its elite had."""
+    is_taught: dict[str, bool | None] = {"host": False}  # by organelle, and by weights
+    acts: dict[bool | None, list[kinds.Acted]] = defaultdict(list)
     for event in events:
-        yield event
-        if isinstance(event, GenerationEnded) and flip_at and event.train_flops >= flip_at:
-            return
+        if isinstance(event, kinds.Born):
+            if event.operator in ("founder", "pioneer"):
+                is_taught[event.weights] = False
+            is_taught[event.id] = is_taught.get(event.weights)
+        elif isinstance(event, kinds.Learned):
+            is_taught[event.id] = is_taught[event.weights] = True
+        elif isinstance(event, kinds.Acted):
+            acts[is_taught.get(event.id)].append(event)
+    return acts[False], acts[True]
 
 
-def _worse(seen: Evidence) -> list[HealthFinding]:
-    """Whether learning harms: the taught are right less often than the untaught, or than they were
-    at their best, or the loss on gold answers rises."""
-    new = seen.answers[0]
-    pairs = [(new, seen.learned(n), "before a first update", f"after {n} or more") for n in UPDATES]
-    pairs += [
-        (seen.third(n), seen.third(2), f"in third {n + 1} of the time", "in the last")
-        for n in (0, 1)
-    ]
-    norms, losses = ([median(kept[g]) for g in sorted(kept)] for kept in (seen.norms, seen.losses))
-    late = median(losses[-max(len(losses) // 3, 1) :]) if losses else 0.0
-    found = ""
-    for before, after, when, then in pairs:
-        shares = compared(before, after)
-        if shares is not None and shares[1].high < shares[0].low and not found:
-            found = f"right on {_percent(shares[0])} of questions {when}, on {_percent(shares[1])} {then}"
-    if seen.design.sees_gold and losses and late > DIVERGED * losses[0]:
-        found = f"the loss on gold answers began at {losses[0]:.2g} nats per token and is {late:.2g} now"
-    if not found or not norms:
-        return []
-    found += (
-        f"; median gradient norm {norms[0]:.2g} at first, {max(norms):.2g} at most; {seen.deaths}"
-    )
-    return [HealthFinding("learning rate too high", "sick", found, seen.slower)]
+def _grouped(acts: _Acts, key: Callable[[kinds.Acted], str]) -> dict[str, list[kinds.Acted]]:
+    groups: dict[str, list[kinds.Acted]] = defaultdict(list)
+    for act in sorted(acts, key=key):
+        groups[key(act)].append(act)
+    return groups
 
 
-def _quarantines(seen: Evidence) -> list[HealthFinding]:
-    lived = sum(seen.count[how] for how in ("founders", "births", "refounded"))
-    if not seen.quarantined:
-        return []
-    found = (
-        f"{len(seen.quarantined)} of {lived} organelles quarantined: {seen.quarantined[-1].reason}"
-    )
-    mend = f"{seen.slower}; instead of host.dtype=float16 take bfloat16 or float32"
-    severity = "sick" if len(seen.quarantined) >= POISONED * lived else "warn"
-    return [HealthFinding("numbers that are not finite", severity, found, mend)]
+def _questions(acts: _Acts) -> int:
+    return sum(len(act.verdicts) // act.samples for act in acts)
 
 
-def _starvation(seen: Evidence) -> list[HealthFinding]:
-    """Whether nobody can live off these prices, or nobody does."""
-    prices, practice = seen.design.prices, seen.practice
-    spent = sum(seen.count[what] for what in ("cost", "rent", "tickets"))
-    if not practice.rollouts:
-        return []
-    pay = seen.count["earned"] / practice.successes if practice.successes else prices.price(0.0)
-    each, share = spent / practice.rollouts, practice.successes / practice.rollouts
-    if each >= pay:
-        found = f"a rollout costs {each:.0f} mATP with its lessons, rent and ticket, and a right answer pays "
-        found += f"{pay:.0f}: even who is always right goes broke"
-    elif practice.is_beyond_reach:
-        return []  # it is not the prices
-    elif seen.count["bankrupt"] >= seen.count["founders"] and seen.count["earned"] < POOR * spent:
-        found = f"who learns must be right {100 * each / pay:.0f} % of the time to live off it, and the "
-        found += f"population is {100 * share:.0f} %"
-    else:
-        return []
-    found += (
-        f"; {seen.count['earned'] / 1000:.0f} ATP earned, {spent / 1000:.0f} spent; {seen.deaths}"
-    )
-    return [HealthFinding("everyone starves", "sick", found, _mend_prices(seen, pay, each, share))]
+def _share(acts: _Acts) -> Interval:
+    """The share of right questions; one counts by the share of its rollouts that are right."""
+    return wilson(round(sum(sum(act.verdicts) / act.samples for act in acts)), _questions(acts))
 
 
-def _mend_prices(seen: Evidence, pay: float, each: float, share: float) -> str:
-    """Prices at which the population as it is would break even, within reason."""
-    prices = seen.design.prices
-    need = min(max(MARGIN * each, each / max(share, 0.01)), MOST_ROLLOUTS * each)
-    now = f"({prices.base} and {prices.highest})"
-    words = f"raise economy.base and economy.highest {now} until a right answer pays about {_hint(need)}"
-    fixed = (seen.count["rent"] + seen.count["tickets"]) / seen.practice.rollouts
-    rollout = prices.rollout * (pay * each / need - fixed) / max(each - fixed, 1e-9)
-    if rollout < 1:
-        return f"{words}; to lower economy.rollout ({prices.rollout}) is not enough"
-    return f"{words}, or lower economy.rollout ({prices.rollout}) to about {_hint(rollout)}"
+def _rollouts(acts: _Acts) -> Interval:
+    """The share of right rollouts."""
+    verdicts = [verdict for act in acts for verdict in act.verdicts]
+    return wilson(round(sum(verdicts)), len(verdicts))
 
 
-def _beyond_reach(seen: Evidence, needs_success: bool) -> list[HealthFinding]:
-    """Families, and single cells of other families, that practically nobody solves."""
-    families = seen.families
-    lost = [name for name, tally in families.items() if tally.is_beyond_reach]
-    so = "nobody can learn it from verdicts" if needs_success else "it earns nothing"
-    findings = []
-    for name in lost:
-        part = 100 * families[name].rollouts / seen.practice.rollouts
-        found = f"{families[name]}; {so}, and it takes {part:.0f} % of all rollouts"
-        shorter = "" if f"{name}/short" in seen.cells else ", or shorten tasks.depths"
-        mend = f"take {name} out of tasks.families{shorter}"
-        if len(lost) == len(families):
-            mend = "give tasks.style the form that the host knows, take easier tasks or an abler host.model"
-        severity = "sick" if needs_success and families[name].solved <= LUCKY else "warn"
-        findings.append(HealthFinding(families[name].solvers(name), severity, found, mend))
-    for cell, tally in sorted(seen.cells.items()):
-        name, _, depth = cell.rpartition("/")
-        if name not in lost and tally.is_beyond_reach:
-            found = f"{tally}; {name} is solved at another depth"
-            mend = f"take {depth} out of tasks.depths, or {name} out of tasks.families"
-            findings.append(HealthFinding(tally.solvers(cell), "warn", found, mend))
-    return findings
+def _solved(acts: _Acts) -> int:
+    """Questions that at least one rollout answered right."""
+    starts = [(act, start) for act in acts for start in range(0, len(act.verdicts), act.samples)]
+    return sum(any(act.verdicts[start : start + act.samples]) for act, start in starts)
 
 
-def _no_lessons(seen: Evidence) -> list[HealthFinding]:
-    """Why learning_rule, though it is on, taught nothing at all."""
-    successes, rollouts = seen.practice.successes, seen.practice.rollouts
-    if not seen.count["trials"] or seen.practice.is_beyond_reach:
-        return []  # it was said already
-    mend = "lower what a lesson takes (learning_rule.accept), or raise strategy.samples"
-    if successes == 0:
-        mend = "take easier tasks, or give tasks.style the form that the host knows"
-    elif successes == rollouts:
-        mend = "take harder tasks.families or longer tasks.depths"
-    found = f"{successes:.0f} of {rollouts} rollouts were right, and nobody had a single lesson"
-    return [HealthFinding("nobody learns", "sick", found, mend)]
+def _is_hopeless(acts: _Acts) -> bool:
+    """Whether practically nobody solves these questions, and there were enough to say so."""
+    solved = wilson(_solved(acts), _questions(acts))
+    return solved.high < RARE_QUESTIONS and _rollouts(acts).high < RARE_ROLLOUTS
 
 
-def _nothing_left(seen: Evidence) -> list[HealthFinding]:
-    if not seen.first.questions or seen.first.share.low < SOLVED:
-        return []
-    found = f"{_percent(seen.first.share)} of {seen.first.questions} questions are right before any lesson"
-    mend = "take harder tasks.families, longer tasks.depths or a smaller host.model"
-    return [HealthFinding("nothing left to learn", "sick", found, mend)]
+def _compared(before: _Acts, after: _Acts) -> tuple[Interval, Interval] | None:
+    """Shares of right questions before and after, on the same mix of cells: the mix of after."""
+    old, new = (_grouped(acts, lambda act: act.cell) for acts in (before, after))
+    both = [act for act in after if act.cell in old]
+    if not _questions(both):
+        return None
+    weights = {cell: _questions(new[cell]) / _questions(both) for cell in new if cell in old}
+    share = sum(weight * _share(old[cell]).estimate for cell, weight in weights.items())
+    # So many questions would give a share that is as certain, if they had come in this mix.
+    size = round(1 / sum(weight**2 / _questions(old[cell]) for cell, weight in weights.items()))
+    return wilson(round(share * size), size), _share(both)
 
 
-def _thin_evidence(seen: Evidence) -> list[HealthFinding]:
-    judged = sum(one.is_telling for one in seen.families.values())
-    if 2 * judged >= len(seen.families):
-        return []
-    found = f"{judged} of {len(seen.families)} families were solved once or asked often enough to be given up"
-    mend = "calibrate for more generations, or raise strategy.questions"
-    return [HealthFinding("too little to judge", "warn", found, mend)]
+def _fall(before: _Acts, after: _Acts, when: str) -> str:
+    """What was seen, if the share of right questions fell for certain; else nothing."""
+    shares = _compared(before, after)
+    if shares is None or shares[1].high >= shares[0].low:
+        return ""
+    old, new = map(_percent, shares)
+    return f"right on {old} of questions before {when}, on {new} since"
 
 
-def _standstill(seen: Evidence) -> list[HealthFinding]:
-    """Whether energy tells nobody apart: all are as rich as can be, and nobody is born or dies."""
-    prices, breed_at = seen.design.prices, seen.design.breed_at or 0
-    if breed_at > prices.cap:
-        found = f"it takes {breed_at} mATP to breed and nobody can hold more than {prices.cap}"
-        mend = f"lower strategy.mechanisms.breeding.at below economy.cap ({prices.cap}), or raise economy.cap"
-        return [HealthFinding("nobody can breed", "sick", found, mend)]
-    quiet = seen.generations - 1 - seen.last_change if seen.last_change else seen.generations
-    is_rich = bool(seen.balances) and min(seen.balances.values()) >= prices.cap
-    if not is_rich or quiet < max(seen.generations // 3, 1):
-        return []
-    found = f"all {len(seen.balances)} organelles are at the cap of {prices.cap} mATP and nobody was born or "
-    found += f"died for {quiet} generations: selection has nothing to go by"
-    mend = f"lower economy.base and economy.lowest ({prices.base} and {prices.lowest}), or raise "
-    mend += f"economy.rollout ({prices.rollout}) or strategy.capacity"
-    return [HealthFinding("no energy differences", "sick", found, mend)]
+def _harmful_learning(log: _Log) -> Iterator[HealthFinding]:
+    """Fewer right answers after an update than before, or in the last third of the generations than
+    before it; or a loss on gold answers that grows."""
+    if not (log.rate and log.updates):
+        return
+    last = len(log.ends) - max(len(log.ends) // 3, 1)
+    early = [act for act in log.practice if act.generation < last]
+    late = [act for act in log.practice if act.generation >= last]
+    seen = _fall(log.untaught, log.taught, "a first update")
+    seen = seen or _fall(early, late, "the last third of the time")
+    first = median(u.loss for u in log.updates if u.generation == log.updates[0].generation)
+    loss = median(u.loss for u in log.updates[-max(len(log.updates) // 3, 1) :])
+    if not seen and log.design.sees_gold and loss > DIVERGED * first:
+        seen = f"the loss on gold answers was {first:.2g} nats per token at first, now {loss:.2g}"
+    if seen:
+        yield HealthFinding("learning rate too high", "sick", seen, _slower(log))
 
 
-def _memory(seen: Evidence) -> list[HealthFinding]:
-    if not seen.shrunk:
-        return []
-    left = seen.shrunk[-1].memory_mb
-    found = f"the device ran out of memory in {len(seen.shrunk)} generations; batches now take {left:.0f} MB"
-    mend = f"set host.memory_mb={left:.0f}, lower host.slots, or set host.is_checkpointing=true"
-    return [HealthFinding("out of memory", "warn", found, mend)]
+def _starvation(log: _Log) -> Iterator[HealthFinding]:
+    """A right answer pays less than a rollout costs; or all founders are bankrupt, and little was
+    earned."""
+    numbers, prices = log.measured, log.design.prices
+    if not (log.design.is_mortal and log.practice):
+        return
+    right = sum(sum(act.verdicts) for act in log.practice)
+    pay = numbers.earned / right if right else prices.price(0.0)
+    each, is_poor = numbers.spent / numbers.rollouts, numbers.earned < POOR * numbers.spent
+    are_bankrupt = numbers.bankrupt >= numbers.founders and not _is_hopeless(log.practice)
+    if each >= pay or (is_poor and are_bankrupt):
+        seen = (
+            f"a rollout costs {each:.0f} mATP with lessons, rent and ticket, a right answer pays "
+            f"{pay:.0f}, and {100 * right / numbers.rollouts:.0f} % of the rollouts are right"
+        )
+        mend = (
+            f"raise economy.base and economy.highest ({prices.base} and {prices.highest}) until it "
+            f"pays about {PAYS_FOR * each:.0f}, or lower economy.rollout ({prices.rollout})"
+        )
+        yield HealthFinding("everyone starves", "sick", seen, mend)
+
+
+def _out_of_reach(log: _Log) -> Iterator[HealthFinding]:
+    """Families that practically nobody solves."""
+    hopeless = {name: acts for name, acts in log.families.items() if _is_hopeless(acts)}
+    for name, acts in hopeless.items():
+        solved, verdicts = _solved(acts), [verdict for act in acts for verdict in act.verdicts]
+        seen = f"{sum(verdicts):.0f} right in {len(verdicts)} rollouts to {_questions(acts)} "
+        seen += f"questions, so at most {100 * _rollouts(acts).high:.1f} % are (95 % Wilson)"
+        mend = f"take {name} out of tasks.families"
+        if len(hopeless) == len(log.families):
+            mend = "give tasks.style the form that the host knows, or take easier tasks"
+        is_sick = log.rate > 0 and not log.design.sees_gold and solved <= LUCKY
+        title = f"{'hardly anybody' if solved else 'nobody'} solves {name}"
+        yield HealthFinding(title, "sick" if is_sick else "warn", seen, mend)
+
+
+def _useless_learning(log: _Log) -> Iterator[HealthFinding]:
+    """Learning that teaches nothing, or has nothing to teach."""
+    right, share = _rollouts(log.practice).estimate, _share(log.untaught)
+    if log.rate and log.practice and not log.measured.lessons and not _is_hopeless(log.practice):
+        seen = f"{100 * right:.0f} % of rollouts were right, and there was not a single lesson"
+        mend = "lower what a lesson takes (learning_rule.accept), or raise strategy.samples"
+        if right in (0, 1):
+            mend = f"take {'harder' if right else 'easier'} tasks, or another tasks.style"
+        yield HealthFinding("nobody learns", "sick", seen, mend)
+    if log.rate and not log.design.sees_gold and share.low >= SOLVED:
+        seen = f"{_percent(share)} of questions are right before any lesson"
+        mend = "take harder tasks.families, longer tasks.depths or a smaller host.model"
+        yield HealthFinding("nothing left to learn", "sick", seen, mend)
+
+
+def _hardware(log: _Log) -> Iterator[HealthFinding]:
+    """Numbers that became infinite or NaN, and memory that ran out."""
+    if quarantines := log.of(kinds.Quarantined):
+        count = len(log.of(kinds.Born))
+        seen = f"{len(quarantines)} of {count} organelles quarantined: {quarantines[-1].reason}"
+        slower = f"{_slower(log)}; " if log.rate else ""
+        mend = f"{slower}take bfloat16 or float32 instead of host.dtype=float16"
+        severity = "sick" if len(quarantines) >= POISONED * count else "warn"
+        yield HealthFinding("numbers that are not finite", severity, seen, mend)
+    if shrinks := log.of(kinds.BatchShrunk):
+        left = f"{shrinks[-1].memory_mb:.0f}"
+        seen = f"memory ran out in {len(shrinks)} generations; batches now take {left} MB"
+        mend = f"set host.memory_mb={left}, lower host.slots, or set host.is_checkpointing=true"
+        yield HealthFinding("out of memory", "warn", seen, mend)
+
+
+def _slower(log: _Log) -> str:
+    rate = f"{min(log.rate / 10, SANE):.2g}"
+    return f"lower strategy.learning_rate: try {rate} instead of {log.rate:.2g}"
 
 
 def _percent(share: Interval) -> str:
     return f"{100 * share.estimate:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"
-
-
-def _hint(value: float) -> str:
-    """Two significant digits: hints are not results."""
-    return f"{float(f'{value:.2g}'):.0f}"

@@ -3,44 +3,30 @@ well."""
 
 from __future__ import annotations
 
-import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from itertools import takewhile
+from collections.abc import Callable
+from functools import cache, partial
+from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from symbiont_ecology.cli.console import write_json
-from symbiont_ecology.cli.run import (
-    Overrides,
-    Quiet,
-    check_final_holdout,
-    evaluate_at_end,
-    live,
-    tell_next,
-    typed,
-)
+from symbiont_ecology.cli import run as watched
+from symbiont_ecology.cli.console import percent, write_json
 from symbiont_ecology.errors import ConfigError, SickError
 
 if TYPE_CHECKING:
-    from symbiont_ecology.analysis.evidence import Design
-    from symbiont_ecology.analysis.health import Health
+    from symbiont_ecology.analysis.health import Design, Health
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.engine.run import Finished, GenerationCallback
-    from symbiont_ecology.engine.runtime import Host
 
 HEALTH_FILE = "health.json"
-OURS = ("run.generations", "run.train_flops")
-"""Keys that the options of this command decide."""
 
 
 def calibrate(
     config: Annotated[str, typer.Argument(help="A preset (symbiont list presets) or a YAML file.")],
-    overrides: Overrides = None,
+    overrides: watched.Overrides = None,
     generations: Annotated[int, typer.Option(min=1, help="Generations of the calibration.")] = 30,
     full: Annotated[int, typer.Option(min=1, help="Generations of the whole run.")] = 50,
     out: Annotated[
@@ -50,54 +36,15 @@ def calibrate(
             show_default="artifacts/<config>-calibrated-<n>",
         ),
     ] = None,
-    quiet: Quiet = False,
+    quiet: watched.Quiet = False,
 ) -> None:
     """Calibrate, then go on. Exit code 4 says that the run is sick; typed again, it goes on where
     it was."""
-    plan = _plan(config, overrides or (), generations, full, out)
-    check_final_holdout(plan.config)
-    if not quiet:
-        _tell_plan(plan)
-    finished = _live(plan, quiet)
-    if not quiet:
-        tell_next(finished, plan.until(max(full, finished.state.generation)), plan.folder)
-    if not _is_answered(plan, finished.state.generation):
-        evaluate_at_end(plan.folder)
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What was asked for. ``config`` has no ``run.train_flops``: generations count here."""
-
-    config: RunConfig
-    folder: Path
-    short: int
-    full: int
-    lifted: float | None
-    again: str
-
-    def until(self, generations: int) -> RunConfig:
-        """The config of the run with that end."""
-        return _ended(self.config, generations)
-
-    @property
-    def lived(self) -> int:
-        """Generations up to the last checkpoint."""
-        from symbiont_ecology.ecology import state as checkpoint
-
-        if not (self.folder / checkpoint.STATE_FILE).exists():
-            return 0
-        return checkpoint.load_state(self.folder).generation
-
-
-def _plan(
-    name: str, overrides: Sequence[str], generations: int, full: int, out: Path | None
-) -> _Plan:
     from symbiont_ecology.config import load_config
     from symbiont_ecology.engine.build import check
 
-    for override in overrides:
-        if (key := override.partition("=")[0].strip()) in OURS:
+    for override in overrides or ():
+        if (key := override.partition("=")[0].strip()) in ("run.generations", "run.train_flops"):
             raise ConfigError(
                 f"{key}: calibrate counts generations, set them with --generations and --full"
             )
@@ -105,157 +52,136 @@ def _plan(
         raise ConfigError(
             f"--generations: expected at most --full, which is {full}, got {generations}"
         )
-    asked = load_config(name, overrides)
+    asked = load_config(config, overrides or ())
     check(asked)
-    config = _ended(asked, full)
-    folder = out or _folder(Path(name).stem, config)
-    if not _can_go_on(folder, config):
-        raise ConfigError(f"{folder} holds a run with another config: choose another --out")
-    words = ["calibrate", name, *overrides, "--generations", str(generations), "--full", str(full)]
-    again = f"{typed()} {shlex.join([*words, '--out', str(folder)])}"
-    return _Plan(config, folder, generations, full, asked.run.train_flops, again)
+    whole, lifted = _ended(asked, full), asked.run.train_flops
+    folder = _folder(Path(config).stem, out, whole)
+    watched.check_final_holdout(whole)
+    if not quiet:
+        print(f"calibrating for {generations} generations, on to {full} if it is healthy: {folder}")
+        if lifted is not None:
+            print(f"run.train_flops={lifted:.3g} is lifted: generations count here")
+    words = ["calibrate", config, *(overrides or ()), "--generations", str(generations)]
+    again = shlex.join([*words, "--full", str(full), "--out", str(folder)])
+    live = _living(whole, folder, quiet, f"{watched.typed()} {again}")
+    live(generations)
+    health = _examine(whole, folder, generations)
+    if not quiet:
+        _tell_health(health, full, lifted)
+    if health.is_sick:
+        names = ", ".join(finding.name for finding in health.findings if finding.severity == "sick")
+        onward = f"{watched.typed()} resume {shlex.quote(str(folder))} run.generations={full}"
+        raise SickError(
+            f"sick after {health.generations} generations ({names}): mend the config and calibrate "
+            f"again, or go on all the same with: {onward}"
+        )
+    finished = live(full)
+    lived = finished.state.generation
+    if not quiet:
+        watched.tell_next(finished, _ended(whole, max(full, lived)), folder)
+    if not _is_answered(folder, whole.run.final_holdout, lived):
+        watched.evaluate_at_end(folder)
 
 
 def _ended(config: RunConfig, generations: int) -> RunConfig:
+    """The config of a run with that end and no other."""
     ends = {"generations": generations, "train_flops": None, "train_tokens": None}
-    loop = config.run.model_copy(update=ends)
-    return config.model_copy(update={"run": loop})
+    return config.model_copy(update={"run": config.run.model_copy(update=ends)})
 
 
-def _can_go_on(folder: Path, config: RunConfig) -> bool:
-    """Whether the folder is free, or holds this very run, however far it came and however often it
-    saves."""
+def _folder(name: str, out: Path | None, config: RunConfig) -> Path:
+    """The folder that was asked for, or the first of its kind that is free or holds this very run,
+    whatever its length and however often it is saved."""
     from symbiont_ecology.engine.run import CONFIG_FILE, read_config
 
-    if not (folder / CONFIG_FILE).exists():
-        return True
-    there = read_config(folder)
-    loop = there.run.model_copy(
-        update=config.run.model_dump(include={"generations", "checkpoint_every"})
-    )
-    return there.model_copy(update={"run": loop}) == config
+    may_differ = config.run.model_dump(include={"generations", "checkpoint_every"})
+    folders = (Path("artifacts") / f"{name}-calibrated-{number}" for number in count(1))
+    for folder in folders if out is None else [out]:
+        if not (folder / CONFIG_FILE).exists():
+            return folder
+        there = read_config(folder)
+        if there.model_copy(update={"run": there.run.model_copy(update=may_differ)}) == config:
+            return folder
+    raise ConfigError(f"{out} holds a run with another config: choose another --out")
 
 
-def _folder(name: str, config: RunConfig) -> Path:
-    """``artifacts/<name>-calibrated-<n>`` with the first n that is free or holds this very run."""
-    number = 1
-    while not _can_go_on(folder := Path("artifacts") / f"{name}-calibrated-{number}", config):
-        number += 1
-    return folder
-
-
-def _live(plan: _Plan, quiet: bool) -> Finished:
-    """The calibration, the verdict and the rest, on one host that is loaded when it is first
-    needed."""
+def _living(config: RunConfig, folder: Path, quiet: bool, again: str) -> Callable[[int], Finished]:
+    """A function that lives the run until some generation, on one host that is loaded when it is
+    first needed."""
     from symbiont_ecology.ecology import state as checkpoint
-    from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.engine.run import Finished
-
-    host = cache(lambda: build_host(plan.config))
-    if plan.lived < plan.short:
-        _live_until(plan.short, plan, quiet, host)
-    health = _examine(plan)
-    write_json(plan.folder / HEALTH_FILE, health.record())
-    if not quiet:
-        _tell_health(health, plan)
-    if health.is_sick:
-        names = ", ".join(finding.name for finding in health.findings if finding.severity == "sick")
-        again = f"{typed()} resume {shlex.quote(str(plan.folder))} run.generations={plan.full}"
-        raise SickError(
-            f"sick after {health.generations} generations ({names}): mend the config and calibrate again, or "
-            f"go on all the same with: {again}"
-        )
-    if plan.lived < plan.full:
-        return _live_until(plan.full, plan, quiet, host)
-    return Finished(checkpoint.load_state(plan.folder), True)
-
-
-def _live_until(generations: int, plan: _Plan, quiet: bool, host: Callable[[], Host]) -> Finished:
     from symbiont_ecology.engine import run as runs
+    from symbiont_ecology.engine.build import build_host
 
-    config, folder = plan.until(generations), plan.folder
-    changes = [
-        f"run.{key}={getattr(config.run, key)}" for key in ("generations", "checkpoint_every")
-    ]
+    host = cache(lambda: build_host(config))
 
-    def begin(watch: GenerationCallback | None, should_stop: Callable[[], bool]) -> Finished:
-        """Founds the run, or goes on with it. Who stops in the last generation stops what follows,
-        too."""
-        if (folder / runs.CONFIG_FILE).exists():
-            lived = runs.resume(
-                folder, overrides=changes, watch=watch, should_stop=should_stop, host=host()
-            )
-        else:
-            lived = runs.start(config, folder, watch=watch, should_stop=should_stop, host=host())
-        return runs.Finished(
-            lived.state, lived.is_complete and (generations == plan.full or not should_stop())
-        )
+    def live(generations: int) -> Finished:
+        """Founds the run, or goes on with it, unless it is as old as that."""
+        part = _ended(config, generations)
+        keys = ("generations", "checkpoint_every")
+        changes = [f"run.{key}={getattr(part.run, key)}" for key in keys]
 
-    return live(begin, config, folder, quiet, plan.again)
+        def begin(watch: GenerationCallback | None, should_stop: Callable[[], bool]) -> Finished:
+            """Ctrl-C in the last generation of the calibration stops what follows, too."""
+            enter = partial(runs.start, part, folder)
+            if (folder / runs.CONFIG_FILE).exists():
+                enter = partial(runs.resume, folder, overrides=changes)
+            life = enter(progress=progress, should_stop=should_stop, host=host())
+            is_last = generations == config.run.generations
+            return runs.Finished(life.state, life.is_complete and (is_last or not should_stop()))
+
+        if (folder / checkpoint.STATE_FILE).exists():
+            state = checkpoint.load_state(folder)
+            if state.generation >= generations:
+                return runs.Finished(state, True)
+        return watched.live(begin, part, folder, quiet, again)
+
+    return live
 
 
-def _examine(plan: _Plan) -> Health:
-    """The health of the calibration's generations, however many were lived since."""
+def _examine(config: RunConfig, folder: Path, generations: int) -> Health:
+    """Writes and returns the health of the first generations, however many were lived since."""
     from symbiont_ecology.analysis.health import examine
     from symbiont_ecology.engine.run import EVENTS_FILE
     from symbiont_ecology.events import read_events
 
-    events = read_events(plan.folder / EVENTS_FILE)
-    return examine(
-        takewhile(lambda event: event.generation < plan.short, events), design_of(plan.config)
-    )
+    events = read_events(folder / EVENTS_FILE)
+    first = takewhile(lambda event: event.generation < generations, events)
+    health = examine(first, design_of(config))
+    write_json(folder / HEALTH_FILE, health.record())
+    return health
 
 
 def design_of(config: RunConfig) -> Design:
     """What a config means a run to do, as the examination needs to know it."""
-    from symbiont_ecology.analysis.evidence import Design
+    from symbiont_ecology.analysis.health import Design
     from symbiont_ecology.learning import learning_rules
-    from symbiont_ecology.learning.none import NoLearning
+    from symbiont_ecology.learning.supervised import NoLearning
     from symbiont_ecology.strategies import strategies
-    from symbiont_ecology.strategies.mechanisms.breeding import Breeding
 
-    strategy, learning_rule = (
-        strategies.build(config.strategy),
-        learning_rules.build(config.learning_rule),
-    )
-    flip = config.tasks.flip
+    rule, flip = learning_rules.build(config.learning_rule), config.tasks.flip
     return Design(
         prices=config.economy,
-        learns=not isinstance(learning_rule, NoLearning),
-        sees_gold=learning_rule.sees_gold,
-        is_mortal=strategy.is_mortal,
-        breed_at=next(
-            (way.at for way in getattr(strategy, "ways", ()) if isinstance(way, Breeding)), None
-        ),
+        learns=not isinstance(rule, NoLearning),
+        sees_gold=rule.sees_gold,
+        is_mortal=strategies.build(config.strategy).is_mortal,
         flip_at=None if flip is None else flip.at_flops,
     )
 
 
-def _tell_plan(plan: _Plan) -> None:
+def _tell_health(health: Health, full: int, lifted: float | None) -> None:
+    measured, before = health.measured, health.measured.right_before_learning
+    right = f"{percent(before)} of questions" if before else "nobody answered"
+    if measured.right_after_learning:
+        right += f" before a first update, {percent(measured.right_after_learning)} after it"
+    solved = sum(share.estimate > 0 for share in measured.families.values())
+    families = f"{solved} of {len(measured.families)} are solved, in {measured.rollouts} rollouts"
     print(
-        f"calibrating for {plan.short} generations, then on to {plan.full} if it is healthy: {plan.folder}"
-    )
-    if plan.lifted is not None:
-        print(f"run.train_flops={plan.lifted:.3g} is lifted: generations count here")
-
-
-def _tell_health(health: Health, plan: _Plan) -> None:
-    seen = health.measured
-    before, after = (seen[f"right_{when}_learning"] for when in ("before", "after"))
-    right = f"{_percent(before)} of questions" if before else "nobody answered"
-    if after:
-        right += f" before a first update, {_percent(after)} after it"
-    solved = sum(share["estimate"] > 0 for share in seen["families"].values())
-    spent = sum(seen[what] for what in ("cost", "rent", "tickets")) / 1000
-    print(f"\n{'sick' if health.is_sick else 'healthy'} after {health.generations} generations")
-    print(f"  right     {right}")
-    if seen["rollouts"]:
-        print(
-            f"  families  {solved} of {len(seen['families'])} are solved, in {seen['rollouts']} rollouts"
-        )
-    print(f"  energy    {seen['earned'] / 1000:.0f} ATP earned, {spent:.0f} spent")
-    print(
-        f"  lives     {seen['founders']} founded, {seen['births']} born, {seen['bankrupt']} bankrupt"
+        f"\n{'sick' if health.is_sick else 'healthy'} after {health.generations} generations\n"
+        f"  right     {right}\n"
+        f"  families  {families}\n"
+        f"  energy    {measured.earned / 1000:.0f} ATP earned, {measured.spent / 1000:.0f} spent\n"
+        f"  lives     {measured.founders} founded, {measured.births} born, "
+        f"{measured.bankrupt} bankrupt"
     )
     for finding in health.findings:
         print(
@@ -263,26 +189,16 @@ def _tell_health(health: Health, plan: _Plan) -> None:
         )
     if health.is_sick:
         return
-    each = seen["train_flops"] / max(health.generations, 1)
-    print(
-        f"\non to {plan.full} generations, at this pace about {plan.full * each:.2g} useful FLOPs"
-    )
-    if plan.lifted is not None and plan.full * each > plan.lifted:
-        print(
-            f"run.train_flops={plan.lifted:.3g} would have ended it after about {plan.lifted / each:.0f}"
-        )
+    each = measured.train_flops / max(health.generations, 1)
+    print(f"\non to {full} generations, at this pace about {full * each:.2g} useful FLOPs")
+    if lifted is not None and full * each > lifted:
+        print(f"run.train_flops={lifted:.3g} would have ended it after about {lifted / each:.0f}")
 
 
-def _percent(share: Mapping[str, float]) -> str:
-    estimate, low, high = (100 * share[key] for key in ("estimate", "low", "high"))
-    return f"{estimate:.0f} % [{low:.0f}, {high:.0f}]"
+def _is_answered(folder: Path, holdout: str | None, generation: int) -> bool:
+    """Whether a file of questions, as it is now, was answered at this age already."""
+    from symbiont_ecology.evaluation.evaluation_log import logged
+    from symbiont_ecology.evaluation.spec import EvaluationRecord, EvaluationSpec
 
-
-def _is_answered(plan: _Plan, generation: int) -> bool:
-    """Whether the file of ``run.final_holdout``, as it is now, was answered at this age already."""
-    from symbiont_ecology.evaluation import evaluation_log as journal
-    from symbiont_ecology.evaluation.spec import EvaluationSpec
-
-    asked = EvaluationSpec(holdout=plan.config.run.final_holdout).record()
-    found = ((row["generation"], row["asked"]) for _, row in journal.logged(plan.folder))
-    return (generation, json.loads(json.dumps(asked))) in found
+    asked = EvaluationRecord.of(EvaluationSpec(holdout=holdout))
+    return (generation, asked) in ((line.generation, line.asked) for _, line in logged(folder))
