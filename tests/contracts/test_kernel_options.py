@@ -13,7 +13,7 @@ import torch
 
 from hosts import PROMPTS, make_host, random_weights
 from symbiont_ecology.errors import HostError
-from symbiont_ecology.host import lowrank
+from symbiont_ecology.host.backend import lowrank
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Request
