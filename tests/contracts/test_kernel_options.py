@@ -278,6 +278,24 @@ def test_traces_are_of_the_row_alone(load: Load, prefer_fused: bool) -> None:
 
 
 @PATHS
+def test_traces_do_not_depend_on_the_size_of_a_batch(load: Load, prefer_fused: bool) -> None:
+    """Prompts that sort differently without their last token are read in several pieces."""
+    prompts = ["47", "478", "4", "aé", "aa", "a", "ab"]
+    rows = [Request(prompt, index % 4, 9) for prompt in prompts for index in range(8)]
+    texts, credits = [], []
+    for memory_mb in (2048.0, 2.0, 0.5):
+        kernel = load(prefer_fused=prefer_fused, memory_mb=memory_mb)
+        draws = [Draw(1)("row", row) for row in range(len(rows))]
+        replies = kernel.rollout(rows, draws, Decoding(temperature=0.8, perturbation=0.1))
+        assert replies.traces is not None
+        texts.append(replies.texts)
+        credits.append(replies.traces.credit(range(len(rows)), [1.0] * len(rows), 8))
+    assert texts[0] == texts[1] == texts[2]
+    for credit in credits[1:]:
+        np.testing.assert_allclose(credit, credits[0], atol=0.5, rtol=1e-2)
+
+
+@PATHS
 def test_grouped_products_are_the_same_products(
     load: Load, prefer_fused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

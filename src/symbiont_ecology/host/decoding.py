@@ -46,6 +46,10 @@ class DecodingBatch:
     text: Callable[[Sequence[int]], str]
     tracer: Tracer | None = None
 
+    def read(self, row: int) -> np.ndarray:
+        """What is read of a prompt before the first token: traced, its last token is a step."""
+        return self.prompts[row] if self.tracer is None else self.prompts[row][:-1]
+
 
 @dataclass(frozen=True)
 class Written:
@@ -71,11 +75,14 @@ def write(decoder: Decoder, bank: SlotBank, batch: DecodingBatch, budget: Memory
 
 
 def _waves(batch: DecodingBatch, budget: MemoryBudget) -> Iterator[np.ndarray]:
-    """Row numbers, sorted by slot and prompt, in equal batches that fit the budget."""
+    """Row numbers, sorted by slot and what is read, in equal batches that fit the budget."""
     wanted = [row for row, limit in enumerate(batch.limits) if limit > 0]
     if not wanted:
         return
-    order = sorted(wanted, key=lambda row: (batch.slots[row], batch.prompts[row].tobytes()))
+    order = sorted(
+        wanted,
+        key=lambda row: (batch.slots[row], batch.read(row).tobytes(), batch.prompts[row].tobytes()),
+    )
     longest = max(len(batch.prompts[row]) + batch.limits[row] for row in order)
     yield from np.array_split(order, -(-len(order) // budget.rows(longest)))
 
@@ -132,20 +139,20 @@ class _Writer:
         self, rows: np.ndarray, room: int, adapters: Adapters, shares: Shares
     ) -> tuple[Tensor, Session]:
         """Reads the prompts; first logits ``(rows, vocab)``."""
-        batch, limit = self._batch, self._max_tokens
-        prompts, slots = [batch.prompts[row] for row in rows], [batch.slots[row] for row in rows]
+        batch, prompts = self._batch, [self._batch.prompts[row] for row in rows]
+        slots = [batch.slots[row] for row in rows]
         keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
         is_new = [True, *(key != before for before, key in pairwise(keys))]  # the others share it
         self.out.read[rows] = np.where(is_new, [len(prompt) for prompt in prompts], 0)
-        start = self._decoder.start
-        if batch.tracer is None:
-            return start(prompts, slots, self._bank, room, limit)
-        # What follows a prompt is traced too, so its last token is a step of its own.
-        shorter = [prompt[:-1] for prompt in prompts]
-        _, session = start(shorter, slots, self._bank, room + 1, limit)
-        batch.tracer.move(rows, 0, shares)
-        last = torch.tensor([prompt[-1] for prompt in prompts], device=self._decoder.device)
-        return session.step(last, adapters, shares), session
+        if batch.tracer is not None:
+            room += 1
+        read = [batch.read(row) for row in rows]
+        logits, session = self._decoder.start(read, slots, self._bank, room, self._max_tokens)
+        if batch.tracer is not None:
+            batch.tracer.move(rows, 0, shares)
+            last = torch.tensor([prompt[-1] for prompt in prompts], device=self._decoder.device)
+            logits = session.step(last, adapters, shares)
+        return logits, session
 
     def _adapters(self, rows: np.ndarray) -> tuple[Adapters, Shares]:
         """The adapters of some rows, sorted by slot, and which rows are whose."""
