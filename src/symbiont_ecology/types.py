@@ -149,20 +149,23 @@ class Completion:
 @dataclass(frozen=True, slots=True)
 class Lesson:
     """One row to learn from: raise (weight > 0) or lower (weight < 0) the completion's
-    log-probability."""
+    log-probability.
+
+    ``weight`` is one number for all tokens of the completion, or one for each token.
+    """
 
     prompt: str
     completion: tuple[int, ...]
     slot: int
-    weight: float = 1.0
+    weight: float | tuple[float, ...] = 1.0
 
 
 @dataclass(frozen=True)
 class LearningBatch:
     """One gradient step for many slots at once.
 
-    The loss of a slot is −Σ weight · log p(completion | prompt) ÷ Σ completion tokens of that slot,
-    so gradients of slots never mix. ``learning_rates`` maps slot to Adam step size; ``clip`` bounds
+    The loss of a slot is −Σ weightₜ · log p(tokenₜ | prompt, earlier tokens) ÷ Σ completion tokens
+    of that slot, so gradients of slots never mix. ``learning_rates`` maps slot to Adam step size; ``clip`` bounds
     the gradient norm of each slot apart. ``dropout`` is the share of inputs that adapters do not
     see (LoRA dropout); ``dropout_seeds`` (64-bit, one per slot) draw the masks, which do not depend
     on neighbours.

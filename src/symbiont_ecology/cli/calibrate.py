@@ -125,7 +125,7 @@ def _living(config: RunConfig, folder: Path, quiet: bool, again: str) -> Callabl
             enter = partial(runs.start, part, folder)
             if (folder / runs.CONFIG_FILE).exists():
                 enter = partial(runs.resume, folder, overrides=changes)
-            life = enter(progress=progress, should_stop=should_stop, host=host())
+            life = enter(watch=watch, should_stop=should_stop, host=host())
             is_last = generations == config.run.generations
             return runs.Finished(life.state, life.is_complete and (is_last or not should_stop()))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from symbiont_ecology.host.rectangles import Group
+from symbiont_ecology.host.backend.rectangles import Group
 
 
 @dataclass(frozen=True)
