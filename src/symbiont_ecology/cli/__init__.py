@@ -52,16 +52,15 @@ app.command("resume")(resume_command)
 def main() -> None:
     """Entry point: an error or warning of ours is one line, any other error keeps its traceback."""
     warnings.simplefilter("always", EcologyWarning)
-    usual = warnings.showwarning
+    usual = warnings.formatwarning
 
-    def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
-        """One line for a warning of ours."""
+    def one_line(message: Warning | str, category: type[Warning], *where: Any) -> str:
+        """A warning of ours without the place in the code."""
         if issubclass(category, EcologyWarning):
-            print(f"warning: {message}", file=sys.stderr)
-        else:
-            usual(message, category, *where)
+            return f"warning: {message}\n"
+        return usual(message, category, *where)
 
-    warnings.showwarning = show
+    warnings.formatwarning = one_line  # type: ignore[assignment]
     try:
         app()
     except EcologyError as error:
