@@ -7,24 +7,33 @@ from functools import cache
 import pytest
 
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.tasks import SyntheticTask, tasks
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import Split
-from symbiont_ecology.types import Depth, Item
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask
+from symbiont_ecology.types import Item
 
-every_family = pytest.mark.parametrize("name", tasks.names())
-family_of = cache(tasks.build)
+
+@cache
+def family_of(name: str) -> SyntheticTask:
+    """A synthetic family, as it is registered."""
+    family = tasks.build(name)
+    assert isinstance(family, SyntheticTask)
+    return family
+
+
+FAMILIES = tuple(name for name in tasks.names() if issubclass(tasks[name], SyntheticTask))
+every_family = pytest.mark.parametrize("name", FAMILIES)
 
 
 def items(
-    name: str, depth: Depth, count: int = 12, convention: int | None = None, split: Split = "train"
+    name: str, depth: str, count: int = 12, convention: int | None = None, split: Split = "train"
 ) -> list[Item]:
     """A few items of a cell, the same ones every time."""
     family, generator = family_of(name), Draw(11)("contract", name, depth, split)
-    return [
-        family.sample(depth, generator, split=split, convention=convention) for _ in range(count)
-    ]
+    family = family if convention is None else family.in_variant(convention)
+    return [family.sample(depth, generator, split=split) for _ in range(count)]
 
 
 def families(role: str) -> list[SyntheticTask]:
     """All families of a role."""
-    return [family for name in tasks.names() if (family := family_of(name)).role == role]
+    return [family for name in FAMILIES if (family := family_of(name)).role == role]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from symbiont_ecology.config import Flip, RunConfig
-from symbiont_ecology.ecology import Elite, Genome, Organelle
-from symbiont_ecology.ecology.population import execute
+from symbiont_ecology.ecology import Elite, Genome, Organelle, population
+from symbiont_ecology.ecology.births import Materials
 from symbiont_ecology.ecology.posterior import SuccessPosterior
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.generation import run_generation
@@ -45,10 +45,10 @@ def ecology(questions: int = 2, **mechanisms: Any) -> dict[str, Any]:
 def config(
     count: int, seed: int = 0, families: Sequence[str] = FAMILIES, **mechanisms: Any
 ) -> RunConfig:
-    plasticity = mechanisms.pop("learning_rule", "expert_iteration")
+    rule = mechanisms.pop("learning_rule", "expert_iteration")
     parts = {
         "strategy": ecology(**mechanisms),
-        "learning_rule": plasticity,
+        "learning_rule": rule,
         "allocator": "epsilon_greedy",
     }
     return toy_config(seed, count, families, PLENTY, checkpoint_every=50, **parts)
@@ -100,9 +100,8 @@ def adapter(seed: int, rank: int = 4, b_std: float = 0.5) -> AdapterWeights:
 
 
 def carry_out(decision: Any, state: EcologyState, world: Runtime) -> list[Event]:
-    return execute(
-        decision, state, world.store, LAYOUT, world.context.prices, Draw(0, state.generation)
-    )
+    prices, draw = world.context.prices, Draw(0, state.generation)
+    return population.carry_out([decision], state, Materials(world.store, LAYOUT, prices, draw))
 
 
 def specialist(folder: Path, family: str) -> AdapterWeights:

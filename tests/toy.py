@@ -22,6 +22,7 @@ from symbiont_ecology.engine.build import build_runtime
 from symbiont_ecology.engine.runtime import Runtime
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.types import (
     HOST_SLOT,
     Completions,
@@ -60,7 +61,8 @@ class ToyHost:
     """Fulfils ``engine.runtime.Host``.
 
     ``poison`` maps the number of a learning call to the slot whose gradient turns NaN in it; the
-    call number ``crash_at`` (rollouts and learning counted together, from 0) never returns.
+    call number ``crash_at`` (rollouts, learning and scoring counted together, from 0) never
+    returns.
     """
 
     slots: int = 32
@@ -72,6 +74,7 @@ class ToyHost:
     shape: ToyShape = field(default_factory=ToyShape)
     rolled: list[int] = field(default_factory=list)
     learned: list[int] = field(default_factory=list)
+    scored: list[int] = field(default_factory=list)
     _placed: dict[int, AdapterWeights] = field(default_factory=dict)
 
     def fingerprint(self) -> str:
@@ -147,6 +150,23 @@ class ToyHost:
             else None,
         )
 
+    def score(
+        self, prompts: Sequence[str], completions: Sequence[Sequence[int]], slots: Sequence[int]
+    ) -> list[np.ndarray]:
+        """Log-probability of each reply: all of it at its first token, since it is one decision."""
+        self._count(self.scored, len(prompts))
+        scores = []
+        for prompt, completion, slot in zip(prompts, completions, slots, strict=True):
+            _, logits, features = _scene(prompt, self.seed)
+            if slot != HOST_SLOT:
+                delta = self._placed[slot].delta("policy").astype(np.float64)
+                logits = logits + delta @ features
+            log_p = _log_softmax(logits)
+            values = np.zeros(len(completion))
+            values[0] = log_p[self._option(prompt, tuple(completion))]
+            scores.append(values)
+        return scores
+
     def learn(
         self,
         batch: LearningBatch,
@@ -186,25 +206,28 @@ class ToyHost:
             0.0,
         )
         for lesson in lessons:
-            texts, habit, features = _scene(lesson.prompt, self.seed)
+            _, habit, features = _scene(lesson.prompt, self.seed)
             log_p = _log_softmax(habit + delta @ features)
-            said = [
-                index
-                for index, text in enumerate(texts)
-                if _tokens(text, len(lesson.completion)) == lesson.completion
-            ]
-            assert said, f"{lesson.completion} is nothing that the toy says to {lesson.prompt!r}"
-            loss -= lesson.weight * log_p[said[0]] / tokens
-            slope -= (
-                lesson.weight
-                / tokens
-                * np.outer(np.eye(OPTIONS)[said[0]] - np.exp(log_p), features)
-            )
+            option = self._option(lesson.prompt, lesson.completion)
+            weight = np.ravel(lesson.weight)[0]  # the decision is in the first token
+            loss -= weight * log_p[option] / tokens
+            slope -= weight / tokens * np.outer(np.eye(OPTIONS)[option] - np.exp(log_p), features)
         to_a, to_b = weights.scaling * b.T @ slope, weights.scaling * (slope @ a.T).T
         return float(loss), np.concatenate([to_a.ravel(), to_b.ravel()])
 
+    def _option(self, prompt: str, completion: tuple[int, ...]) -> int:
+        """Which of the four replies it is."""
+        texts, _, _ = _scene(prompt, self.seed)
+        options = [
+            index
+            for index, text in enumerate(texts)
+            if _tokens(text, len(completion)) == completion
+        ]
+        assert options, f"{completion} is nothing that the toy says to {prompt!r}"
+        return options[0]
+
     def _count(self, calls: list[int], rows: int) -> None:
-        if len(self.rolled) + len(self.learned) == self.crash_at:
+        if len(self.rolled) + len(self.learned) + len(self.scored) == self.crash_at:
             raise Crash
         calls.append(rows)
 
@@ -268,8 +291,8 @@ def _scene(prompt: str, seed: int) -> tuple[tuple[str, ...], np.ndarray, np.ndar
     habit = 1.5 * draw("habit", prompt).standard_normal(OPTIONS)
     features = draw("family", name).standard_normal(FEATURES)
     features *= np.sqrt(FEATURES) / np.linalg.norm(features)
-    known = name in tasks.names()
-    answers = tasks.build(name).answers(payload) if known else ("a", "b", "c")
+    task = tasks.build(name) if name in tasks.names() else None
+    answers = task.answers(payload) if isinstance(task, SyntheticTask) else ("a", "b", "c")
     return (*answers, "?"), habit, features
 
 

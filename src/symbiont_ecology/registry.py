@@ -74,7 +74,8 @@ class Registry(Generic[T]):
 
         def add(cls: type[C]) -> type[C]:
             """The class itself, registered."""
-            if not is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+            parameters = getattr(cls, "__dataclass_params__", None)
+            if not is_dataclass(cls) or parameters is None or not parameters.frozen:
                 raise TypeError(f"{self.kind} {name!r}: {cls.__name__} must be a frozen dataclass")
             taken = self._entries.get(name)
             # The same class again is a module that is being reloaded, not a clash.

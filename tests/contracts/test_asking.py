@@ -10,12 +10,22 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from items import every_family, families, family_of, items
+from items import FAMILIES, every_family, families, family_of, items
+from symbiont_ecology.ecology import Rollout
+from symbiont_ecology.economics import Cost
 from symbiont_ecology.host.embedded.habits import draw_line, pretrained_families
-from symbiont_ecology.tasks import RewardRule, SyntheticTask, prompt_styles, reward_rules, tasks
-from symbiont_ecology.tasks.synthetic.family import FRAMES
+from symbiont_ecology.learning import RewardRule, reward_rules
+from symbiont_ecology.tasks import judge
 from symbiont_ecology.tasks.splits import split_of
-from symbiont_ecology.types import DEPTHS, Item
+from symbiont_ecology.tasks.synthetic.family import DEPTHS, SyntheticTask
+from symbiont_ecology.tasks.synthetic.styles import FRAMES, prompt_styles
+from symbiont_ecology.types import Item
+
+
+def wording(family: SyntheticTask, frame: int) -> str:
+    """A family's keyword in one of the frames."""
+    return FRAMES[frame].format(family.keyword)
+
 
 # Prompt styles.
 
@@ -30,7 +40,7 @@ STYLES += [
 def test_styles_render_different_prompts_that_hold_the_payload(name: str) -> None:
     family = family_of(name)
     for item in items(name, "medium", 5):
-        prompts = [style.render(family, item) for style in STYLES]
+        prompts = [style.render(family, item.question) for style in STYLES]
         assert len(set(prompts)) == len(prompts)
         assert all(item.question in prompt for prompt in prompts)
 
@@ -41,9 +51,9 @@ def test_no_prompt_tells_the_answer_apart_from_payload_and_example(name: str) ->
     for item in items(name, "long", 5):
         for style in STYLES:
             rest = (
-                style.render(family, item)
+                style.render(family, item.question)
                 .replace(item.question, "")
-                .replace(family.formats[item.convention], "")
+                .replace(family.formats[item.variant], "")
             )
             assert not re.search(rf"(?<!\w){re.escape(item.answer)}(?!\w)", rest), (item, rest)
 
@@ -52,11 +62,11 @@ def test_no_prompt_tells_the_answer_apart_from_payload_and_example(name: str) ->
 def test_a_prompt_depends_on_the_convention_only_where_the_style_says_so(name: str) -> None:
     family = family_of(name)
     payload = items(name, "short", 1)[0].question
-    asked = [family.item(payload, "short", convention) for convention in range(3)]
+    asked = [family.in_variant(convention) for convention in range(3)]
     for style_name in prompt_styles.names():
         style = prompt_styles.build(style_name)
         expected = 3 if style_name in ("cue", "natural") else 1
-        assert len({style.render(family, item) for item in asked}) == expected, style_name
+        assert len({style.render(variant, payload) for variant in asked}) == expected, style_name
 
 
 @every_family
@@ -78,7 +88,7 @@ def pretraining_lines(count: int = 6000) -> list[tuple[str, str, str, str]]:
     heads = {family.name: family.name for family in every}
     heads |= {f"{family.name}#{index}": family.name for family in every for index in range(3)}
     heads |= {
-        family.wording(frame): family.name for family in every for frame in range(len(FRAMES))
+        wording(family, frame): family.name for family in every for frame in range(len(FRAMES))
     }
     lines = []
     for _ in range(count):
@@ -103,7 +113,7 @@ def test_pretraining_knows_every_family_but_the_compositions(
     lines: list[tuple[str, str, str, str]],
 ) -> None:
     assert {name for name, _, _, _ in lines} == {
-        name for name in tasks.names() if tasks[name].role != "composition"
+        name for name in FAMILIES if family_of(name).role != "composition"
     }
 
 
@@ -113,15 +123,15 @@ def test_pretraining_never_uses_the_frame_that_a_family_is_denied(
     seen = {(name, head) for name, head, _, _ in lines}
     shifted = prompt_styles.build({"kind": "wording", "shift": 0})
     for family in pretrained_families():
-        assert (family.name, family.wording(family.unseen_frame)) not in seen
+        assert (family.name, wording(family, family.unseen_frame)) not in seen
         frames = {
-            frame for frame in range(len(FRAMES)) if (family.name, family.wording(frame)) in seen
+            frame for frame in range(len(FRAMES)) if (family.name, wording(family, frame)) in seen
         }
         assert frames == set(range(len(FRAMES))) - {family.unseen_frame}
         item = family.sample("short", np.random.default_rng(0))
         assert (
-            shifted.render(family, item)
-            == f"{family.wording(family.unseen_frame)}: {item.question}\n"
+            shifted.render(family, item.question)
+            == f"{wording(family, family.unseen_frame)}: {item.question}\n"
         )
 
 
@@ -149,7 +159,7 @@ def test_uncued_lines_are_answered_in_any_of_the_conventions(
         answers = family_of(name).answers(payload)
         assert said in answers
         if "#" not in head:
-            is_target.append(said == answers[tasks[name].target])
+            is_target.append(said == answers[family_of(name).target])
     assert 0.1 < np.mean(is_target) < 0.35  # the habit hides the ability
 
 
@@ -166,9 +176,17 @@ def test_a_composition_asks_for_what_pretraining_never_showed(
 # Rewards.
 
 
-def rewarded(rule: RewardRule, family: SyntheticTask, item: Item, reply: str) -> float:
+def rewarded(rule: RewardRule, item: Item, reply: str) -> float:
     """What a rule makes of a reply and its verdict."""
-    return rule(item, reply, family.verify(item, reply))
+    verdict = verdict_of(item, reply)
+    return rule(Rollout(item, "o1", (), np.zeros(0), reply, verdict, verdict, Cost()))
+
+
+def verdict_of(item: Item, reply: str) -> float:
+    """As the boundary around verifiers says it."""
+    (judgement,) = judge([(item, reply)])
+    assert not judgement.fault
+    return judgement.verdict
 
 
 @pytest.mark.parametrize("rule", reward_rules.names())
@@ -176,7 +194,7 @@ def rewarded(rule: RewardRule, family: SyntheticTask, item: Item, reply: str) ->
 def test_a_reward_is_one_for_right_and_less_for_anything_else(rule: str, name: str) -> None:
     reward, family = reward_rules.build(rule), family_of(name)
     for item in items(name, "medium", 4):
-        assert rewarded(reward, family, item, item.answer) == 1.0
+        assert rewarded(reward, item, item.answer) == 1.0
         for reply in (
             "",
             "?",
@@ -185,9 +203,9 @@ def test_a_reward_is_one_for_right_and_less_for_anything_else(rule: str, name: s
             *family.answers(item.question),
             "x" * 50_000,
         ):
-            worth = rewarded(reward, family, item, reply)
+            worth = rewarded(reward, item, reply)
             assert 0.0 <= worth <= 1.0
-            assert (worth == 1.0) == (family.verify(item, reply) == 1.0), (item, reply)
+            assert (worth == 1.0) == (verdict_of(item, reply) == 1.0), (item, reply)
 
 
 def test_only_the_verdict_learns_without_gold() -> None:
@@ -205,7 +223,7 @@ def test_a_reward_without_gold_equals_the_verdict(rule: str, name: str) -> None:
     reward, family = reward_rules.build(rule), family_of(name)
     for item in items(name, "short", 4):
         for reply in ("", item.answer, item.answer + "~", *family.answers(item.question)):
-            assert rewarded(reward, family, item, reply) == family.verify(item, reply)
+            assert rewarded(reward, item, reply) == verdict_of(item, reply)
 
 
 @every_family
@@ -213,15 +231,15 @@ def test_a_reward_without_gold_equals_the_verdict(rule: str, name: str) -> None:
 @settings(max_examples=25)
 @given(reply=st.text(max_size=40))
 def test_a_wrong_reply_never_earns_more_than_the_ceiling(name: str, reply: str) -> None:
-    reward, family = reward_rules.build({"kind": "shaped", "ceiling": 0.3}), family_of(name)
+    reward = reward_rules.build({"kind": "shaped", "ceiling": 0.3})
     (item,) = items(name, "short", 1)
-    if not family.verify(item, reply):
-        assert 0.0 <= rewarded(reward, family, item, reply) <= 0.3
+    if not verdict_of(item, reply):
+        assert 0.0 <= rewarded(reward, item, reply) <= 0.3
 
 
 def test_a_nearer_reply_earns_more_when_shaped() -> None:
     reward, family = reward_rules.build("shaped"), family_of("string.reverse")
     item = family.item("kqa", "short")
-    earned = [rewarded(reward, family, item, reply) for reply in ("zzzzz", "AZZ", "AQZ", "AQK")]
+    earned = [rewarded(reward, item, reply) for reply in ("zzzzz", "AZZ", "AQZ", "AQK")]
     assert earned == sorted(earned)
     assert len(set(earned)) == 4

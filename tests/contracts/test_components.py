@@ -1,5 +1,5 @@
-"""What every operator, plasticity, router, strategy and mechanism promises; a new one is tested by
-itself."""
+"""What every operator, learning rule, router, strategy and mechanism promises; a new one is tested
+by itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symbiont_ecology.ecology import HOST, RULE, Assignment, Outcome, cell_name
+from symbiont_ecology.ecology import HOST, RULE, Assignment, Outcome, Rollout, cell_name
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Cost, Prices
 from symbiont_ecology.engine.build import check
@@ -23,15 +23,14 @@ from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.events import Acted, Born, Learned, read_events
 from symbiont_ecology.inference.routers import Observation, routers
-from symbiont_ecology.learning import Experience, learning_rules
+from symbiont_ecology.learning import Experience, learning_rules, reward_rules
 from symbiont_ecology.operators import Parent, operators
 from symbiont_ecology.registry import Registry, knobs, validate
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.strategies.mechanisms import mechanisms
-from symbiont_ecology.learning import reward_rules
-from symbiont_ecology.tasks import prompt_styles, , tasks
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from toy import LAYOUT, ToyHost, toy_config, toy_ecology, toy_runtime
 
@@ -84,7 +83,7 @@ def test_gaussian_noise_has_the_size_it_says_and_leaves_zeros() -> None:
     assert np.array_equal(same.vector, parent.vector)
 
 
-# Plasticity.
+# Learning rules.
 
 
 @st.composite
@@ -96,54 +95,42 @@ def lives(draw: st.DrawFn) -> Experience:
         st.lists(st.sampled_from(("math.add", "string.sort")), min_size=1, max_size=2, unique=True)
     ):
         count, samples = draw(st.integers(1, 3)), draw(st.integers(1, 4))
-        family, generator = (
-            tasks.build(name),
-            np.random.default_rng(draw(st.integers(0, 99))),
-        )
+        family, generator = (tasks.build(name), np.random.default_rng(draw(st.integers(0, 99))))
         items = tuple(family.sample("short", generator) for _ in range(count))
-        rollouts = count * samples
-        completions = tuple(
-            (*generator.integers(2, 9, size=2).tolist(), 1) for _ in range(rollouts)
-        )
-        rewards = tuple(
-            draw(st.lists(st.sampled_from((0.0, 1.0)), min_size=rollouts, max_size=rollouts))
-        )
-        outcomes.append(
-            Outcome(
-                Assignment("o1", items, samples),
-                ("",) * rollouts,
-                completions,
-                rewards,
-                Cost(rows=rollouts),
+        size = count * samples
+        completions = [(*generator.integers(2, 9, size=2).tolist(), 1) for _ in range(size)]
+        rewards = draw(st.lists(st.sampled_from((0.0, 1.0)), min_size=size, max_size=size))
+        rollouts = tuple(
+            Rollout(item, "o1", ids, np.zeros(3), "", reward, reward, Cost(rows=1))
+            for item, ids, reward in zip(
+                (item for item in items for _ in range(samples)), completions, rewards, strict=True
             )
         )
+        outcomes.append(Outcome(Assignment("o1", items, samples), rollouts))
         if draw(st.booleans()):
             notes[f"baseline:{cell_name(outcomes[-1].assignment.cell)}"] = draw(st.floats(0, 1))
-    rewards = tuple(outcome.verdicts for outcome in outcomes)
-    golds = tuple(
-        tuple((*map(ord, item.answer), 1) for item in one.assignment.items) for one in outcomes
-    )
-    return Experience(tuple(outcomes), rewards, notes, golds)
+    answers = (item.answer for outcome in outcomes for item in outcome.assignment.items)
+    reference_ids = {answer: (*map(ord, answer), 1) for answer in answers}
+    return Experience(tuple(outcomes), notes, reference_ids=reference_ids)
 
 
 @pytest.mark.parametrize("name", learning_rules.names())
 @given(lived=lives())
-def test_a_plasticity_rule_is_pure_and_teaches_what_was_lived(name: str, lived: Experience) -> None:
+def test_a_learning_rule_is_pure_and_teaches_what_was_lived(name: str, lived: Experience) -> None:
     rule, notes = learning_rules.build(name), dict(lived.notes)
     (teachings, kept), again = rule.targets(lived), rule.targets(lived)
     assert (list(teachings), dict(kept)) == (list(again[0]), dict(again[1]))
     assert lived.notes == notes
     assert all(np.isfinite(value) for value in kept.values())
     said = {
-        (item, outcome.completions[place])
+        (rollout.item, rollout.token_ids)
         for outcome in lived.outcomes
-        for item, places in outcome.groups()
-        for place in places
+        for rollout in outcome.rollouts
     }
     for one in teachings:
-        assert np.isfinite(one.weight)
-        assert one.weight != 0
-        assert rule.sees_gold or (one.item, one.completion) in said
+        assert np.isfinite(one.weight).all()
+        assert np.all(one.weight)
+        assert rule.sees_gold or (one.item, one.token_ids) in said
 
 
 @given(lived=lives())
@@ -155,13 +142,12 @@ def test_none_teaches_nothing(lived: Experience) -> None:
 def test_expert_iteration_imitates_accepted_answers_alone(lived: Experience) -> None:
     teachings, _ = learning_rules.build("expert_iteration").targets(lived)
     accepted = {
-        (item, outcome.completions[place])
-        for outcome, rewards in zip(lived.outcomes, lived.rewards, strict=True)
-        for item, places in outcome.groups()
-        for place in places
-        if rewards[place] == 1.0
+        (rollout.item, rollout.token_ids)
+        for outcome in lived.outcomes
+        for rollout in outcome.rollouts
+        if rollout.reward == 1.0
     }
-    assert {(one.item, one.completion) for one in teachings} == accepted
+    assert {(one.item, one.token_ids) for one in teachings} == accepted
     assert all(one.weight == 1.0 for one in teachings)
 
 
@@ -172,25 +158,24 @@ def test_heritable_teaches_what_the_rule_teaches_that_the_trait_names(
     rules = ["none", "expert_iteration", "policy_gradient"]
     whole = learning_rules.build({"kind": "heritable", "rules": rules})
     own = learning_rules.build(rules[int(3 * share)])
-    assert whole.learn(replace(lived, traits={RULE: share})) == own.targets(lived)
+    assert whole.targets(replace(lived, traits={RULE: share})) == own.targets(lived)
 
 
 @given(lived=lives())
 def test_policy_gradient_praises_the_right_and_blames_the_wrong(lived: Experience) -> None:
     rewards = {}
-    for outcome, earned in zip(lived.outcomes, lived.rewards, strict=True):
-        for item, places in outcome.groups():
-            for place in places:
-                rewards.setdefault((item, outcome.completions[place]), set()).add(earned[place])
+    for outcome in lived.outcomes:
+        for rollout in outcome.rollouts:
+            rewards.setdefault((rollout.item, rollout.token_ids), set()).add(rollout.reward)
     for one in learning_rules.build("policy_gradient").targets(lived)[0]:
-        assert (1.0 if one.weight > 0 else 0.0) in rewards[one.item, one.completion]
+        assert (1.0 if one.weight > 0 else 0.0) in rewards[one.item, one.token_ids]
 
 
 @given(lived=lives())
 def test_policy_gradient_weights_sum_to_zero_before_there_is_a_history(lived: Experience) -> None:
     rule = learning_rules.build("policy_gradient")
     for outcome in lived.outcomes:
-        teachings, notes = rule.learn(Experience((outcome,), (outcome.verdicts,), {}))
+        teachings, notes = rule.targets(Experience((outcome,), {}))
         assert sum(one.weight for one in teachings) == pytest.approx(0, abs=1e-9)
         assert notes == {
             f"baseline:{cell_name(outcome.assignment.cell)}": pytest.approx(outcome.accuracy)
@@ -201,12 +186,8 @@ def test_policy_gradient_weights_sum_to_zero_before_there_is_a_history(lived: Ex
 
 
 def prompts(name: str, count: int, seed: int = 0) -> list[str]:
-    family, style, generator = (
-        tasks.build(name),
-        prompt_styles.build("terse"),
-        Draw(seed)("prompts", name),
-    )
-    return [style.render(family, family.sample("short", generator)) for _ in range(count)]
+    family, generator = tasks.build(name), Draw(seed)("prompts", name)
+    return [family.sample("short", generator).prompt for _ in range(count)]
 
 
 def choosing(
@@ -400,8 +381,8 @@ def test_any_value_of_a_knob_works_or_is_refused_in_one_line(
     else:
         state = start(config, tmp_path / "run", host=ToyHost()).state
         assert state.ledger.total == 0
-        candidates = LoadedRun.of_run(tmp_path / "run")
-        candidates.evaluate(candidates.questions(2), ToyHost())
+        run = LoadedRun.of_run(tmp_path / "run")
+        run.evaluate(run.items(2), ToyHost())
         return
     assert knob in message
     assert "\n" not in message

@@ -13,13 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from items import every_family, families, family_of, items
+from items import FAMILIES, every_family, families, family_of, items
+from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.tasks import DataTask, prompt_styles, tasks, task_sources
+from symbiont_ecology.tasks import task_sources
+from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.tasks.splits import Split, split_of
-from symbiont_ecology.types import DEPTHS, Depth, Item
+from symbiont_ecology.tasks.synthetic.family import DEPTHS
+from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+from symbiont_ecology.types import Item
+from toy import toy_config
 
-CELLS = [(name, depth) for name in tasks.names() for depth in DEPTHS]
+CELLS = [(name, depth) for name in FAMILIES for depth in DEPTHS]
 every_cell = pytest.mark.parametrize(("name", "depth"), CELLS, ids=lambda value: str(value))
 SPLITS: tuple[Split, ...] = ("train", "selection", "holdout")
 NASTY = (
@@ -53,16 +58,13 @@ NASTY = (
 def everything(item: Item) -> list[str]:
     """All conventions, and the options of families that have few."""
     family = family_of(item.family)
-    return list(
-        dict.fromkeys(
-            (*family.answers(item.question), *sorted(family.other_offers(item)), item.answer)
-        )
-    )
+    answers = family.answers(item.question)
+    others = family.other_offers(item.answer, answers)
+    return list(dict.fromkeys((*answers, *sorted(others), item.answer)))
 
 
 @every_cell
-def test_the_gold_answer_scores_however_politely_it_is_put(name: str, depth: Depth) -> None:
-    family = family_of(name)
+def test_the_gold_answer_scores_however_politely_it_is_put(name: str, depth: str) -> None:
     for item in items(name, depth):
         gold = item.answer
         for reply in (
@@ -81,11 +83,11 @@ def test_the_gold_answer_scores_however_politely_it_is_put(name: str, depth: Dep
             f"Let me think about this one.\n\n{gold}",
             f"{gold}\n{gold}",
         ):
-            assert family.verify(item, reply) == 1.0, (item, reply)
+            assert item.verifier(reply) == 1.0, (item, reply)
 
 
 @every_cell
-def test_whatever_is_no_answer_or_many_scores_nothing(name: str, depth: Depth) -> None:
+def test_whatever_is_no_answer_or_many_scores_nothing(name: str, depth: str) -> None:
     family = family_of(name)
     for item in items(name, depth):
         others = [answer for answer in everything(item) if answer != item.answer]
@@ -102,30 +104,30 @@ def test_whatever_is_no_answer_or_many_scores_nothing(name: str, depth: Depth) -
             f"{item.answer}\n{other}" for other in others
         ]
         for reply in wrong:
-            assert family.verify(item, reply) == 0.0, (item, reply)
+            assert item.verifier(reply) == 0.0, (item, reply)
 
 
 @every_cell
-def test_an_item_of_another_convention_is_judged_by_its_own(name: str, depth: Depth) -> None:
+def test_an_item_of_another_convention_is_judged_by_its_own(name: str, depth: str) -> None:
     family = family_of(name)
     for convention in range(3):
         for item in items(name, depth, 6, convention):
             answers = family.answers(item.question)
-            assert item.convention == convention
+            assert item.variant == convention
             assert item.answer == answers[convention]
-            verdicts = [family.verify(item, answer) for answer in answers]
+            verdicts = [item.verifier(answer) for answer in answers]
             assert verdicts == [float(index == convention) for index in range(3)], item
 
 
 @every_cell
-def test_the_same_draw_gives_the_same_item(name: str, depth: Depth) -> None:
+def test_the_same_draw_gives_the_same_item(name: str, depth: str) -> None:
     for split in SPLITS:
         assert items(name, depth, 5, split=split) == items(name, depth, 5, split=split)
     assert len({item.question for item in items(name, depth, 12)}) > 1
 
 
 @every_cell
-def test_every_answer_fits_its_reply_limit(name: str, depth: Depth) -> None:
+def test_every_answer_fits_its_reply_limit(name: str, depth: str) -> None:
     family = family_of(name)
     for item in items(name, depth, 300):
         for answer in family.answers(item.question):  # one more token for the end of the answer
@@ -133,7 +135,7 @@ def test_every_answer_fits_its_reply_limit(name: str, depth: Depth) -> None:
 
 
 @every_cell
-def test_three_conventions_give_three_answers(name: str, depth: Depth) -> None:
+def test_three_conventions_give_three_answers(name: str, depth: str) -> None:
     family = family_of(name)
     for item in items(name, depth, 100):
         assert len({answer for answer in family.answers(item.question) if answer.strip()}) == 3, (
@@ -142,7 +144,7 @@ def test_three_conventions_give_three_answers(name: str, depth: Depth) -> None:
 
 
 @every_cell
-def test_no_payload_is_in_two_splits(name: str, depth: Depth) -> None:
+def test_no_payload_is_in_two_splits(name: str, depth: str) -> None:
     family = family_of(name)
     payloads = {
         split: {item.question for item in items(name, depth, 150, split=split)} for split in SPLITS
@@ -154,7 +156,7 @@ def test_no_payload_is_in_two_splits(name: str, depth: Depth) -> None:
 
 
 @every_cell
-def test_the_holdout_of_every_cell_has_200_different_payloads(name: str, depth: Depth) -> None:
+def test_the_holdout_of_every_cell_has_200_different_payloads(name: str, depth: str) -> None:
     found = family_of(name).distinct(depth, 200, Draw(3)("size", name, depth), split="holdout")
     assert len({item.question for item in found}) >= 200
 
@@ -163,18 +165,16 @@ def test_the_holdout_of_every_cell_has_200_different_payloads(name: str, depth: 
 @settings(max_examples=40)
 @given(reply=st.text(max_size=60) | st.text("0123456789+-*/()= []{}\"'`\n.,:", max_size=60))
 def test_a_verdict_is_0_or_1_for_any_text(name: str, reply: str) -> None:
-    family = family_of(name)
     for item in items(name, "short", 2):
-        assert family.verify(item, reply) in (0.0, 1.0)
+        assert item.verifier(reply) in (0.0, 1.0)
 
 
 @every_cell
-def test_a_nasty_reply_is_just_wrong_and_quickly_so(name: str, depth: Depth) -> None:
-    family = family_of(name)
+def test_a_nasty_reply_is_just_wrong_and_quickly_so(name: str, depth: str) -> None:
     item = items(name, depth, 1)[0]
     began = time.process_time()
     for reply in NASTY:
-        assert family.verify(item, reply) == 0.0, reply[:80]
+        assert item.verifier(reply) == 0.0, reply[:80]
     assert time.process_time() - began < 2.0
 
 
@@ -182,8 +182,7 @@ def test_a_nasty_reply_is_just_wrong_and_quickly_so(name: str, depth: Depth) -> 
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_countdown_accepts_whatever_uses_every_number_once_and_is_right(depth: Depth) -> None:
-    family = family_of("countdown")
+def test_countdown_accepts_whatever_uses_every_number_once_and_is_right(depth: str) -> None:
     for item in items("countdown", depth, 12):
         numbers, value = item.question.split(" = ")[0].split(), int(item.question.split(" = ")[1])
         for order in itertools.permutations(numbers):
@@ -196,33 +195,33 @@ def test_countdown_accepts_whatever_uses_every_number_once_and_is_right(depth: D
                         is_right = abs(eval(reply) - value) < 1e-9  # our own text, as the oracle
                     except ZeroDivisionError:
                         is_right = False
-                    assert family.verify(item, reply) == float(is_right), (item.question, reply)
+                    assert item.verifier(reply) == float(is_right), (item.question, reply)
 
 
 def test_countdown_refuses_what_is_no_plain_expression_over_the_given_numbers() -> None:
     family = family_of("countdown")
     item = family.item("3 8 = 11", "short")
-    assert family.verify(item, "3+8") == 1.0
-    refused = "3+8+0 11 8+3+3-3 3--8 -(-8)+3 +8+3 3**8 8//3 8+3=11 08+3 8+03 8+3# 8+3;1 8,3 (8+3 8+3) () 8(3) 8+3j"
+    assert item.verifier("3+8") == 1.0
+    refused = "3+8+0 11 8+3+3-3 3--8 -(-8)+3 +8+3 3**8 8//3 8+3=11 08+3 8+03 8+3# 8+3;1 8,3 (8+3"
+    refused += " 8+3) () 8(3) 8+3j"
     for reply in (*refused.split(), "0x8+3", "8_+3", "8 3", "3 8", "1 1", "8+"):
-        assert family.verify(item, reply) == 0.0, reply
+        assert item.verifier(reply) == 0.0, reply
 
 
 def test_countdown_does_not_read_two_numbers_as_one() -> None:
     family = family_of("countdown")
-    assert family.verify(family.item("1 7 3 = 20", "long"), "1 7+3") == 0.0
+    assert family.item("1 7 3 = 20", "long").verifier("1 7+3") == 0.0
     for depth in DEPTHS:
         for item in items("countdown", depth, 60):
             for first, second, *rest in itertools.permutations(
                 item.question.split(" = ")[0].split()
             ):
                 glued = f"{first} {second}" + "".join(f"+{number}" for number in rest)
-                assert family.verify(item, glued) == 0.0, (item.question, glued)
+                assert item.verifier(glued) == 0.0, (item.question, glued)
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_json_repair_accepts_any_completion(depth: Depth) -> None:
-    family = family_of("json.repair")
+def test_json_repair_accepts_any_completion(depth: str) -> None:
     for item in items("json.repair", depth, 40):
         closers = item.answer
         inner = ",1" if closers[0] == "]" else ',"z":1'
@@ -233,9 +232,9 @@ def test_json_repair_accepts_any_completion(depth: Depth) -> None:
             "0" + closers if item.question[-1] != "0" else closers,
         ):
             json.loads(item.question + reply)
-            assert family.verify(item, reply) == 1.0, (item.question, reply)
+            assert item.verifier(reply) == 1.0, (item.question, reply)
         for reply in (closers[:-1], closers + closers[-1], closers[1:], item.question + closers):
-            assert family.verify(item, reply) == 0.0, (item.question, reply)
+            assert item.verifier(reply) == 0.0, (item.question, reply)
 
 
 def test_logic_bool_follows_standard_precedence() -> None:
@@ -248,12 +247,12 @@ def test_logic_bool_follows_standard_precedence() -> None:
 
 
 def test_there_are_enough_families_of_every_role() -> None:
-    counts = Counter(family_of(name).role for name in tasks.names())
+    counts = Counter(family_of(name).role for name in FAMILIES)
     assert counts["trained"] >= 12
     assert counts["shared"] >= 3
     assert counts["unrelated"] >= 3
     assert counts["composition"] == 3
-    assert sum(counts.values()) == len(tasks.names())
+    assert sum(counts.values()) == len(FAMILIES)
 
 
 def test_shared_families_have_the_conventions_and_the_target_of_a_trained_group() -> None:
@@ -263,7 +262,7 @@ def test_shared_families_have_the_conventions_and_the_target_of_a_trained_group(
 
 
 def test_unrelated_and_composition_families_share_no_group() -> None:
-    groups = Counter(family_of(name).group for name in tasks.names())
+    groups = Counter(family_of(name).group for name in FAMILIES)
     for family in families("unrelated") + families("composition"):
         assert groups[family.group] == 1, family.name
 
@@ -276,8 +275,8 @@ def test_targets_are_permuted_over_the_groups() -> None:
 
 
 def test_a_family_is_registered_under_its_own_name_and_keyword() -> None:
-    built = [family_of(name) for name in tasks.names()]
-    assert [family.name for family in built] == list(tasks.names())
+    built = [family_of(name) for name in FAMILIES]
+    assert [family.name for family in built] == list(FAMILIES)
     assert len({family.keyword for family in built}) == len(built)
 
 
@@ -301,27 +300,29 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> DataTask:
     path = tmp_path / "lines.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in LINES))
     specs = {"file": {"kind": "file", "name": "lines", "path": str(path)}}
-    return task_sources.build(specs[request.param]).family()
+    task = task_sources.build(specs[request.param]).task()
+    assert isinstance(task, DataTask)
+    return task
 
 
 def test_written_lines_are_won_by_their_target_alone(written: DataTask) -> None:
     assert written.depths == DEPTHS
     for line in LINES:
         item = written.item(line["prompt"], line["depth"])
-        assert (item.answer, item.convention) == (line["target"].strip(), written.target)
-        assert written.answers(item.question) == (item.answer,)
+        assert (item.answer, item.variant) == (line["target"].strip(), 0)
+        assert written.answer(item.question) == item.answer
         assert len(item.answer) + 1 <= written.reply_limit(item.depth)
         for reply in (item.answer, f"  {item.answer}\n"):
-            assert written.verify(item, reply) == 1.0, item
+            assert item.verifier(reply) == 1.0, item
         wrong = ("", " ", "```\n```", "?", f"{item.answer}\nor 8", *NASTY)
-        assert not any(written.verify(item, reply) for reply in wrong), item
+        assert not any(item.verifier(reply) for reply in wrong), item
         if item.answer in ("7", "=7", "the sea"):
             for reply in (
                 f"The answer is {item.answer}.",
                 f"Hm.\n{item.answer}",
                 f"`{item.answer}`",
             ):
-                assert written.verify(item, reply) == 1.0, (item, reply)
+                assert item.verifier(reply) == 1.0, (item, reply)
 
 
 def test_written_lines_fall_into_one_split_each(written: DataTask) -> None:
@@ -350,12 +351,12 @@ def test_written_lines_fall_into_one_split_each(written: DataTask) -> None:
             assert {item.depth for item in drawn} == {depth}
 
 
-def test_a_style_leaves_a_written_prompt_as_it_is(written: DataTask) -> None:
+def test_a_style_leaves_a_written_prompt_as_it_is(written: DataTask, tmp_path: Path) -> None:
+    source = {"kind": "file", "name": "lines", "path": str(tmp_path / "lines.jsonl")}
     for name in prompt_styles.names():
-        style = prompt_styles.build(name)
+        plan = toy_config(families=("lines",))
+        chosen = plan.tasks.model_copy(update={"sources": (source,), "style": name})
+        (task,) = mixture(plan.model_copy(update={"tasks": chosen})).tasks
+        assert task == written
         for line in LINES[::50]:
-            item = written.item(line["prompt"], line["depth"])
-            whole = line["prompt"].removesuffix("\n") + "\n"
-            expected = line["prompt"] if name == "natural" else whole
-            for one in (style, style.reworded(), style.cued()):
-                assert one.render(written, item) == expected
+            assert task.item(line["prompt"], line["depth"]).prompt == line["prompt"]

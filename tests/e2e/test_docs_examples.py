@@ -33,7 +33,7 @@ for path in sorted(Path(sys.argv[1]).glob("example_*.py")):
 from toy import ToyHost
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.evaluation.measure import Candidates
+from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.operators import operators
 from symbiont_ecology.tasks import tasks
 
@@ -42,13 +42,11 @@ host = ToyHost()
 finished = start(load_config(folder / "all.yaml"), folder / "run", host=host)
 assert finished.is_complete and finished.state.ledger.total == 0 and len(finished.state.population) == 4
 assert any(one.operator == "forget" for one in finished.state.population.values())
-candidates = Candidates.of_run(folder / "run")
-questions = candidates.questions(20)
-answers = candidates.evaluate(questions, host, "learned").answers
-assert {one.who for one in answers} <= {"host", *candidates.pool.weights}
-family = tasks.build("string.echo")
-item = family.item("kqa", "short")
-assert family.verify(item, "KQAKQA") == 1.0 and family.verify(item, "") == 0.0
+run = LoadedRun.of_run(folder / "run")
+rollouts = run.evaluate(run.items(20), host, "learned").rollouts
+assert {one.organelle_id for one in rollouts} <= {"host", *run.pool.weights}
+item = tasks.build("string.echo").item("kqa", "short")
+assert item.verifier("KQAKQA") == 1.0 and item.verifier("") == 0.0
 assert operators.describe("forget").knobs[0].comment
 """
 
@@ -79,15 +77,18 @@ def test_the_extension_examples_live_a_run_together(tmp_path: Path) -> None:
 def test_the_library_examples_in_the_readme_run(
     host: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel_example, run_example = blocks(ROOT / "README.md", "python")
+    run_example, kernel_example = blocks(ROOT / "README.md", "python")
     monkeypatch.chdir(tmp_path)
     kernel = HostKernel.from_pretrained(host, slots=1, rank=2)
     kernel.place(0, random_weights(kernel.layout, seed=1, rank=2))
-    kernel.export(0, "my-peft-folder")
+    kernel.export(0, "my-adapter")
     exec(kernel_example.replace('"embedded"', repr(str(host))), {})
     assert Path("copy/adapter_model.safetensors").is_file()
-    exec(run_example.replace("run.generations=20", f'run.generations=1", "host.model={host}'), {})
-    assert Path("artifacts/mine/state.json").is_file()
+    Path("my-adapter/adapter_model.safetensors").unlink()
+    short = f'run.generations=1", "host.model={host}", "host.rank=2'
+    exec(run_example.replace("run.generations=40", short), {})
+    assert Path("artifacts/demo-1/state.json").is_file()
+    assert Path("my-adapter/adapter_model.safetensors").is_file()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -54,8 +54,8 @@ def live(folder: Path, host: ToyHost | None = None, **changes: Any) -> list[Any]
 
 
 def accuracy(folder: Path, routing: str) -> float:
-    candidates = LoadedRun.of_run(folder)
-    return candidates.evaluate(candidates.questions(25), ToyHost(), routing).accuracy().estimate
+    run = LoadedRun.of_run(folder)
+    return run.evaluate(run.items(25), ToyHost(), routing).accuracy().estimate
 
 
 # Supervised learning.
@@ -97,13 +97,15 @@ def test_only_a_rule_that_says_so_is_given_gold_answers(
     seen: list[Experience] = []
     for name in ("policy_gradient", "expert_iteration"):
         rule = learning_rules[name]
-        learn = rule.learn
+        targets = rule.targets
         monkeypatch.setattr(
-            rule, "learn", lambda self, lived, learn=learn: seen.append(lived) or learn(self, lived)
+            rule,
+            "targets",
+            lambda self, lived, targets=targets: seen.append(lived) or targets(self, lived),
         )
         live(tmp_path / name, generations=2, strategy=SINGLE, learning_rule=name)
     assert seen
-    assert all(lived.golds == () for lived in seen)
+    assert all(lived.reference_ids == {} for lived in seen)
     assert [name for name in learning_rules.names() if learning_rules[name].sees_gold] == [
         "supervised"
     ]
@@ -318,9 +320,9 @@ def test_no_payload_of_selection_or_holdout_reaches_learning_or_allocation(
 ) -> None:
     folder = tmp_path / "run"
     events = live(folder, generations=25, **ARMS[arm])
-    candidates = LoadedRun.of_run(folder)
-    candidates.reselected(candidates.questions(3), ToyHost())
-    candidates.evaluate(candidates.questions(20), ToyHost())
+    run = LoadedRun.of_run(folder)
+    run.reselected(run.items(3), ToyHost())
+    run.evaluate(run.items(20), ToyHost())
     resume(folder, overrides=["run.generations=30"], host=ToyHost())
     events = list(read_events(folder / "events.jsonl"))
     payloads = {

@@ -23,6 +23,7 @@ from lives import (
 )
 from symbiont_ecology.ecology import Resize
 from symbiont_ecology.ecology.state import EcologyState
+from symbiont_ecology.engine.budget import milestones
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.run import is_complete, resume, start
 from symbiont_ecology.engine.runtime import Runtime
@@ -58,12 +59,12 @@ def scaled(weights: AdapterWeights, share: float) -> AdapterWeights:
 
 def skill(weights: AdapterWeights, world: Runtime) -> float:
     """Share of 300 new questions that are right, answered greedily."""
-    host, tasks = ToyHost(), world.context.tasks
-    items = tasks.draw(("math.add", "short"), 300, np.random.default_rng(5))
+    host = ToyHost()
+    items = world.context.tasks.draw(("math.add", "short"), 300, np.random.default_rng(5))
     host.place(0, weights)
-    said = host.rollout([Request(tasks.prompt(item), 0, 20) for item in items], None, Decoding())
+    said = host.rollout([Request(item.prompt, 0, 20) for item in items], None, Decoding())
     return float(
-        np.mean([tasks.verify(item, text) for item, text in zip(items, said.texts, strict=True)])
+        np.mean([item.verifier(text) for item, text in zip(items, said.texts, strict=True)])
     )
 
 
@@ -114,7 +115,7 @@ def test_what_needs_all_that_it_is_stays_as_it_is(expert: AdapterWeights, tmp_pa
 def test_nobody_tries_before_its_time_and_each_time_at_twice_the_age(
     expert: AdapterWeights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thrift, "MOST", 1)
+    monkeypatch.setattr(thrift, "MOST_QUESTIONS", 1)
     _, _, events = thrifty(tmp_path, expert, 50, first=3)
     tries = [event.generation for event in events if isinstance(event, Proposed)]
     assert tries == [3, 6, 12, 24, 48]
@@ -123,7 +124,7 @@ def test_nobody_tries_before_its_time_and_each_time_at_twice_the_age(
 def test_nobody_tries_without_skill(
     expert: AdapterWeights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thrift, "MOST", 1)
+    monkeypatch.setattr(thrift, "MOST_QUESTIONS", 1)
     unable, homes = adapter(1, b_std=0.0), ("math.add", "string.sort")
     state, world = founded(
         tmp_path, [expert, unable], homes, thrift={"first": 20}, learning_rule="none"
@@ -251,6 +252,7 @@ def test_the_budget_of_ranks_and_places_binds_whatever_happens(tmp_path: Path) -
         host, log = ToyHost(), EventLog(tmp_path / f"{seed}.jsonl")
         world, state = toy_runtime(tmp_path / f"{seed}-run", plan, host), EcologyState(seed)
         found_population(state, world, log)
+        world = replace(world, milestones=milestones(plan, state.mean_rollout_flops))
         while not is_complete(plan, state):
             run_generation(state, world, log)
             ranks = [organelle.genome.rank for organelle in state.population.values()]

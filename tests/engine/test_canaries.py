@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.config import Flip, RunConfig
-from symbiont_ecology.ecology import EcologyState, Probation, Upheaval, skill
+from symbiont_ecology.ecology import EcologyState, Judge, Upheaval, skill
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.ecology.population import FALLEN, execute
+from symbiont_ecology.ecology.births import Materials
+from symbiont_ecology.ecology.population import FALLEN, carry_out
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.run import start
@@ -74,6 +75,11 @@ class Life:
     def go_on_until(self, kind: type[Event], most: int = 20) -> None:
         """To the end of the first generation in which that happens."""
         assert any(any(isinstance(event, kind) for event in self.go_on(1)) for _ in range(most))
+
+    @property
+    def materials(self) -> Materials:
+        """What decisions need to be carried out."""
+        return Materials(self.world.store, LAYOUT, PLENTY, Draw(0, self.state.generation))
 
     def damage(self) -> None:
         """Replaces the weights of the only organelle by noise."""
@@ -168,14 +174,7 @@ def test_an_upheaval_makes_nobody_suspect(tmp_path: Path) -> None:
     assert former is not None
     assert skill(former.posteriors) > 2  # it has something to lose
     cells = tuple(former.posteriors)[:2]
-    execute(
-        Upheaval(cells),
-        life.state,
-        life.world.store,
-        LAYOUT,
-        PLENTY,
-        Draw(0, life.state.generation),
-    )
+    carry_out([Upheaval(cells)], life.state, life.materials)
     voided = life.state.population[organelle_id].former
     assert voided is not None
     assert all(
@@ -196,10 +195,7 @@ def test_who_comes_back_as_the_world_changes_is_not_believed_where_it_changed(
     assert child.former is not None
     cells = tuple(child.former.posteriors)[:2]
     (organelle_id,) = life.state.population
-    for decision in (Upheaval(cells), Probation(child, "admit")):
-        execute(
-            decision, life.state, life.world.store, LAYOUT, PLENTY, Draw(0, life.state.generation)
-        )
+    carry_out([Upheaval(cells), Judge(child, "admit")], life.state, life.materials)
     assert {life.state.posteriors[organelle_id][cell] for cell in cells} == {FALLEN}
 
 

@@ -236,7 +236,11 @@ def test_energy_sums_to_zero_and_the_events_explain_every_balance_after_any_hist
     climate: Climate,
     flip: Flip | None,
 ) -> None:
-    parts: dict[str, Any] = {"strategy": strategy, "learning_rule": plasticity, "climate": climate}
+    parts: dict[str, Any] = {
+        "strategy": strategy,
+        "learning_rule": learning_rule,
+        "climate": climate,
+    }
     config = flipped(
         toy_config(seed, generations, economy=economy, checkpoint_every=50, **parts), flip
     )
@@ -247,7 +251,7 @@ def test_energy_sums_to_zero_and_the_events_explain_every_balance_after_any_hist
         assert checkpoint.load_state(folder) == state
     assert state.ledger.total == 0
     assert replayed(events, economy, climate) == (state.ledger.balances, state.ledger.world)
-    unborn = {child.id for child in state.challengers.values() if child.is_child}
+    unborn = {child.id for child in state.challengers.values() if child.kind == "child"}
     assert set(state.ledger.balances) == {*state.population, *unborn}
     assert all(
         isinstance(amount, int) for amount in (*state.ledger.balances.values(), state.ledger.world)

@@ -13,7 +13,8 @@ import pytest
 from scipy import stats
 
 from symbiont_ecology.ecology import Found
-from symbiont_ecology.ecology.population import execute
+from symbiont_ecology.ecology.births import Materials
+from symbiont_ecology.ecology.population import carry_out
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.generation import run_generation
 from symbiont_ecology.engine.run import start
@@ -40,11 +41,15 @@ def lines(
     world = toy_runtime(folder, toy_config(seed, 1, FAMILIES, prices, **parts))
     state, log = EcologyState(seed, mean_rollout_flops=100_000), EventLog(folder / "events.jsonl")
     state.success = {f"{family}/short": 0.5 for family in FAMILIES}
-    events = []
-    for weights in founders:
-        traits = {"learning_rate": 0.1}
-        found = Found(traits, weights.rank, world.store.put_weights(weights))
-        events += execute(found, state, world.store, LAYOUT, world.context.prices, Draw(seed))
+    materials = Materials(world.store, LAYOUT, world.context.prices, Draw(seed))
+    events = carry_out(
+        [
+            Found({"learning_rate": 0.1}, weights.rank, world.store.put_weights(weights))
+            for weights in founders
+        ],
+        state,
+        materials,
+    )
     state.next_seq = log.emit(0, *events)
     for _ in range(GENERATIONS):
         run_generation(state, world, log)

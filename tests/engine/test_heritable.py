@@ -145,7 +145,7 @@ def test_a_run_stopped_in_the_middle_goes_on_exactly(tmp_path: Path) -> None:
     [
         ([], "rules: expected one or more that see no gold"),
         (["supervised"], "got ['supervised']"),
-        ([LIVELY, {"kind": "hebbian"}], "perturb nothing"),
+        ([LIVELY, {"kind": "hebbian"}], "need nothing special"),
         (["heritable"], "not heritable themselves"),
         (["expert_iteratoin"], "did you mean 'expert_iteration'?"),
         ([{"kind": LIVELY, "acept": 1}], "did you mean 'accept'?"),

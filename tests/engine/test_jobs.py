@@ -10,7 +10,8 @@ import pytest
 
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.events import Settled, read_events
-from symbiont_ecology.experiments.jobs import HOST_JOB, Job, Stopped, choose, run_job
+from symbiont_ecology.experiments.jobs import HOST_JOB, Job, JobContext, Stopped, choose, run_job
+from symbiont_ecology.experiments.outcomes import JobOutcome
 from symbiont_ecology.experiments.protocol import Arm, FlipPlan, Protocol
 from symbiont_ecology.experiments.suite import reported_jobs, tuning_jobs
 from toy import Crash, ToyHost
@@ -65,11 +66,11 @@ JOBS = (
 )
 
 
-def crashing(job: Job, plan: Protocol, folder: Path, every: int) -> dict[str, Any]:
+def crashing(job: Job, plan: Protocol, folder: Path, every: int) -> JobOutcome:
     """The job, killed again and again after so many calls of the host."""
     for _ in range(200):
         try:
-            return run_job(job, plan, folder, lambda: False, ToyHost(crash_at=every))
+            return run_job(JobContext(job, plan, folder, lambda: False, ToyHost(crash_at=every)))
         except Crash:
             continue
     raise AssertionError("it gets nowhere")
@@ -81,7 +82,7 @@ def test_a_job_killed_in_any_call_leaves_what_one_left_alone_leaves(
     job: Job, every: int, tmp_path: Path
 ) -> None:
     plan = protocol()
-    whole = run_job(job, plan, tmp_path / "whole", lambda: False, ToyHost())
+    whole = run_job(JobContext(job, plan, tmp_path / "whole", lambda: False, ToyHost()))
     assert crashing(job, plan, tmp_path / "killed", every) == whole
     for file in ("state.json", "events.jsonl", "outcome.json"):
         parts = (tmp_path / "killed" / job.name / file, tmp_path / "whole" / job.name / file)
@@ -90,11 +91,13 @@ def test_a_job_killed_in_any_call_leaves_what_one_left_alone_leaves(
 
 def test_a_flip_that_begins_where_the_reported_run_ended_is_the_same_flip(tmp_path: Path) -> None:
     plan, job = protocol(), Job("flip", "ecology", 0, 1.0)
-    alone = run_job(job, plan, tmp_path / "alone", lambda: False, ToyHost())
+    alone = run_job(JobContext(job, plan, tmp_path / "alone", lambda: False, ToyHost()))
     host = ToyHost()
-    run_job(Job("main", "ecology", 0, 1.0), plan, tmp_path / "forked", lambda: False, host)
+    run_job(
+        JobContext(Job("main", "ecology", 0, 1.0), plan, tmp_path / "forked", lambda: False, host)
+    )
     lived = len(host.learned)
-    assert run_job(job, plan, tmp_path / "forked", lambda: False, host) == alone
+    assert run_job(JobContext(job, plan, tmp_path / "forked", lambda: False, host)) == alone
     assert len(host.learned) - lived < lived + 20  # the first part was not lived again
     for file in ("state.json", "events.jsonl", "config.yaml"):
         parts = (tmp_path / "forked" / job.name / file, tmp_path / "alone" / job.name / file)
@@ -103,17 +106,17 @@ def test_a_flip_that_begins_where_the_reported_run_ended_is_the_same_flip(tmp_pa
 
 def test_a_finished_job_is_not_done_again(tmp_path: Path) -> None:
     job = JOBS[1]
-    first = run_job(job, protocol(), tmp_path, lambda: False, ToyHost())
+    first = run_job(JobContext(job, protocol(), tmp_path, lambda: False, ToyHost()))
     again = ToyHost(crash_at=0)
-    assert run_job(job, protocol(), tmp_path, lambda: False, again) == first
+    assert run_job(JobContext(job, protocol(), tmp_path, lambda: False, again)) == first
 
 
 def test_a_job_that_is_told_to_stop_stops_and_goes_on(tmp_path: Path) -> None:
     job, plan, stops = JOBS[2], protocol(), 0
-    whole = run_job(job, plan, tmp_path / "whole", lambda: False, ToyHost())
+    whole = run_job(JobContext(job, plan, tmp_path / "whole", lambda: False, ToyHost()))
     while True:
         try:
-            found = run_job(job, plan, tmp_path / "stopped", lambda: True, ToyHost())
+            found = run_job(JobContext(job, plan, tmp_path / "stopped", lambda: True, ToyHost()))
             break
         except Stopped:
             stops += 1
@@ -122,14 +125,17 @@ def test_a_job_that_is_told_to_stop_stops_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_the_bare_host_shows_its_ceiling(tmp_path: Path) -> None:
-    found = run_job(HOST_JOB, protocol(), tmp_path, lambda: False, ToyHost())
-    assert set(found["systems"]["host"]["bits"]) == {"in-distribution", "retention", "ceiling"}
+    found = run_job(JobContext(HOST_JOB, protocol(), tmp_path, lambda: False, ToyHost()))
+    assert found.systems is not None
+    assert set(found.systems["host"].bits) == {"in-distribution", "retention", "ceiling"}
 
 
 def test_a_ceiling_that_is_asked_for_is_asked_once(tmp_path: Path) -> None:
     plan = protocol(shifts=("in-distribution", "ceiling"))
-    found = run_job(HOST_JOB, plan, tmp_path, lambda: False, ToyHost())["systems"]["host"]["bits"]
-    assert {len(answers) for cells in found.values() for answers in cells.values()} == {
+    found = run_job(JobContext(HOST_JOB, plan, tmp_path, lambda: False, ToyHost()))
+    assert found.systems is not None
+    bits = found.systems["host"].bits
+    assert {len(answers) for cells in bits.values() for answers in cells.values()} == {
         plan.per_cell
     }
 
@@ -146,13 +152,21 @@ def test_arms_that_share_runs_have_no_jobs_and_both_ways_of_answering(tmp_path: 
     jobs = reported_jobs(plan, tuned)
     assert {job.arm for job in (*jobs, *tuning_jobs(plan))} == {"host", "single", "ecology"}
     assert len(jobs) == 1 + 2 * 2 * (2 + 1)
-    found = run_job(Job("main", "single", 0, 0.5), plan, tmp_path, lambda: False, ToyHost())
-    assert list(found["systems"]) == ["single", "learned"]
+    found = run_job(
+        JobContext(Job("main", "single", 0, 0.5), plan, tmp_path, lambda: False, ToyHost())
+    )
+    assert found.systems is not None
+    assert list(found.systems) == ["single", "learned"]
+
+
+def tuned(option: int, **scores: float) -> JobOutcome:
+    """What tuning an option left."""
+    return Job("tune", "single", 9, 1.0, option).outcome(protocol(), **scores)
 
 
 def test_tuning_chooses_the_best_mean_and_the_first_of_equals() -> None:
-    def tried(*accuracies: tuple[int, float]) -> list[dict[str, Any]]:
-        return [{"option": option, "accuracy": accuracy} for option, accuracy in accuracies]
+    def tried(*accuracies: tuple[int, float]) -> list[JobOutcome]:
+        return [tuned(option, accuracy=accuracy) for option, accuracy in accuracies]
 
     assert choose(tried((0, 0.2), (0, 0.4), (1, 0.35), (1, 0.35))) == 1
     assert choose(tried((0, 0.9), (0, 0.7), (1, 0.8), (1, 0.8))) == 0
@@ -162,14 +176,13 @@ def test_tuning_chooses_the_best_mean_and_the_first_of_equals() -> None:
 def test_of_configs_within_the_tie_tuning_chooses_the_one_that_keeps_most() -> None:
     found = ((0.874, 0.75), (0.87, 0.85), (0.868, 0.84), (0.86, 0.99))
     tried = [
-        {"option": option, "accuracy": accuracy, "retention": retention}
+        tuned(option, accuracy=accuracy, retention=retention)
         for option, (accuracy, retention) in enumerate(found)
     ]
     assert choose(tried, tie=0.01) == 1
     assert choose(tried) == 0
-    assert (
-        choose([{**one, "retention": 0.5} for one in tried], tie=0.01) == 0
-    )  # the first of equals
+    alike = [one.model_copy(update={"retention": 0.5}) for one in tried]
+    assert choose(alike, tie=0.01) == 0  # the first of equals
 
 
 def test_paying_more_for_every_answer_moves_nothing_that_tuning_compares(tmp_path: Path) -> None:
@@ -186,7 +199,7 @@ def test_paying_more_for_every_answer_moves_nothing_that_tuning_compares(tmp_pat
     found, earned = [], []
     for option in (0, 1):
         job = Job("tune", "single", 9, 0.5, option)
-        found.append(run_job(job, plan, tmp_path, lambda: False, ToyHost())["accuracy"])
+        found.append(run_job(JobContext(job, plan, tmp_path, lambda: False, ToyHost())).accuracy)
         events = read_events(tmp_path / job.name / "events.jsonl")
         earned.append(sum(event.revenue for event in events if isinstance(event, Settled)))
     assert found[0] == found[1]
@@ -200,7 +213,7 @@ def test_what_tuning_measures_is_what_is_reported(tmp_path: Path) -> None:
         tried = Job("tune", "single", 0, budget)
         reported = Job("main", "single", 0, budget)
         for job in (tried, reported):
-            run_job(job, plan, tmp_path, lambda: False, ToyHost())
+            run_job(JobContext(job, plan, tmp_path, lambda: False, ToyHost()))
         states = [(tmp_path / job.name / "state.json").read_bytes() for job in (tried, reported)]
         assert states[0] == states[1]
     assert {job.budget for job in tuning_jobs(plan)} == set(plan.budgets)

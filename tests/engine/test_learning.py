@@ -43,13 +43,13 @@ def accuracies(events: list[Event]) -> list[float]:
 def test_an_organelle_learns_from_verdicts_alone(
     learning_rule: str, strategy: dict[str, Any], tmp_path: Path
 ) -> None:
-    events = live(tmp_path / "run", generations=25, strategy=strategy, learning_rule=plasticity)
+    events = live(tmp_path / "run", generations=25, strategy=strategy, learning_rule=learning_rule)
     found = accuracies(events)
     assert sum(found[-5:]) / 5 > 0.75
     assert sum(found[-5:]) / 5 > sum(found[:3]) / 3 + 0.25
 
 
-def test_nobody_learns_without_plasticity(tmp_path: Path) -> None:
+def test_nobody_learns_without_a_learning_rule(tmp_path: Path) -> None:
     events = live(tmp_path / "run", generations=20, strategy=SINGLE, learning_rule="none")
     found = accuracies(events)
     assert abs(sum(found[-8:]) / 8 - sum(found[:8]) / 8) < 0.15

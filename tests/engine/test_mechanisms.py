@@ -33,12 +33,13 @@ from symbiont_ecology.ecology import (
     Birth,
     Elite,
     Genome,
+    Judge,
     Organelle,
     Outcome,
-    Probation,
-    Propose,
+    ProposeChild,
     Resize,
     Retire,
+    Rollout,
     SuccessPosterior,
     cell_name,
 )
@@ -50,9 +51,15 @@ from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.events import Acted, Born, Gated, GenerationEnded, Proposed, Upheaved
 from symbiont_ecology.operators import operators
 from symbiont_ecology.strategies import strategies
-from symbiont_ecology.strategies.probation import seen
+from symbiont_ecology.strategies.probation import with_new_counts
 from symbiont_ecology.types import Item
 from toy import toy_prices
+
+
+def judged(item: Item, organelle_id: str, verdict: float) -> Rollout:
+    """A rollout of which only the verdict matters."""
+    return Rollout(item, organelle_id, (), np.zeros(0), "", verdict, verdict, Cost())
+
 
 # Upheavals.
 
@@ -98,8 +105,8 @@ def test_a_population_that_notices_changes_outdoes_one_that_does_not(tmp_path: P
     def late(folder: Path, plan: RunConfig) -> float:
         """Mean success from the flip on."""
         _, events = lived(folder, plan)
-        found = [event.accuracy for event in events if isinstance(event, GenerationEnded)]
-        return float(np.mean(found[60:]))
+        right = [event.accuracy or 0.0 for event in events if isinstance(event, GenerationEnded)]
+        return float(np.mean(right[60:]))
 
     assert late(tmp_path / "open", plan) > late(tmp_path / "blind", blind) + 0.1
 
@@ -194,17 +201,17 @@ def test_a_childs_dowry_is_put_aside_before_probation_leaves_its_parents_poor(
     dowry = world.context.prices.dowry
     before = dict(state.ledger.balances)
 
-    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    carry_out(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (rejected,) = state.challengers.values()
     assert state.ledger.balance(rejected.id) == dowry
-    carry_out(Probation(rejected, "reject"), state, world)
+    carry_out(Judge(rejected, "reject"), state, world)
     assert state.ledger.balances == before
 
-    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    carry_out(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (child,) = state.challengers.values()
     for parent in homes:
         state.ledger.charge(parent, state.ledger.balance(parent))
-    carry_out(Probation(child, "admit"), state, world)
+    carry_out(Judge(child, "admit"), state, world)
     assert state.ledger.balances == {"o1": 0, "o2": 0, child.id: dowry}
 
 
@@ -214,7 +221,9 @@ def test_nothing_comes_of_a_child_whose_dowry_is_not_there(tmp_path: Path) -> No
     state.ledger.charge("o2", state.ledger.balance("o2") - world.context.prices.dowry // 2 + 1)
     before = dict(state.ledger.balances)
     assert (
-        carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+        carry_out(
+            ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world
+        )
         == []
     )
     assert not state.challengers
@@ -227,11 +236,13 @@ def test_a_mechanism_of_ones_own_may_put_a_child_of_one_parent_on_probation(tmp_
     )
     mutation = operators.build("svd_noise")
     carry_out(
-        Propose({"o1": ("math.add/short",)}, mutation, "svd_noise", {}, 4, by="mine"), state, world
+        ProposeChild({"o1": ("math.add/short",)}, mutation, "svd_noise", {}, 4, by="mine"),
+        state,
+        world,
     )
     generations(3, state, world, tmp_path / "events.jsonl")
     (child,) = (one for one in state.challengers.values() if one.by == "mine")
-    carry_out(Probation(child, "admit"), state, world)
+    carry_out(Judge(child, "admit"), state, world)
     assert state.ledger.balance(child.id) == world.context.prices.dowry
     assert state.population[child.id].genome == child.genome
 
@@ -239,18 +250,18 @@ def test_a_mechanism_of_ones_own_may_put_a_child_of_one_parent_on_probation(tmp_
 def test_pairs_stay_pairs_when_a_budget_leaves_out_a_question(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     homes = {"o1": ("math.add/short",), "o2": ("math.add/short",)}
-    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    carry_out(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (child,) = state.challengers.values()
     items = world.context.tasks.draw(("math.add", "short"), 4, np.random.default_rng(0))
     items = (*items, items[1])  # a question that comes twice
 
     def outcome(organelle_id: str, asked: Sequence[Item], verdict: float) -> Outcome:
-        trial, count = Assignment(organelle_id, tuple(asked), purpose="probation"), len(asked)
-        return Outcome(trial, ("",) * count, ((),) * count, (verdict,) * count, Cost())
+        assignment = Assignment(organelle_id, tuple(asked), purpose="probation")
+        return Outcome(assignment, tuple(judged(item, organelle_id, verdict) for item in asked))
 
     parents = [outcome(organelle_id, items, 0.0) for organelle_id in homes]
-    tallies = seen(child, [outcome(child.id, items[1:], 1.0), *parents]).counts
-    assert {tally.wins for by_home in tallies.values() for tally in by_home.values()} == {4}
+    counts = with_new_counts(child, [outcome(child.id, items[1:], 1.0), *parents]).counts
+    assert {pairs.wins for by_home in counts.values() for pairs in by_home.values()} == {4}
 
 
 def test_mechanisms_act_in_one_order_however_a_config_lists_them() -> None:
@@ -260,17 +271,19 @@ def test_mechanisms_act_in_one_order_however_a_config_lists_them() -> None:
     other = strategies.build(
         {"kind": "ecology", "mechanisms": {"merging": True, "morphogenesis": True}}
     )
-    assert [type(way) for way in one.ways] == [type(way) for way in other.ways]
+    assert [type(mechanism) for mechanism in one.built_mechanisms] == [
+        type(mechanism) for mechanism in other.built_mechanisms
+    ]
 
 
 def test_of_a_rejected_childs_dowry_the_part_of_the_dead_is_lost(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
     before = state.ledger.balance("o2")
-    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    carry_out(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (child,) = state.challengers.values()
     carry_out(Retire("o1", "catastrophe"), state, world)
-    carry_out(Probation(child, "reject"), state, world)
+    carry_out(Judge(child, "reject"), state, world)
     assert state.ledger.balances == {"o2": before}
     assert state.ledger.total == 0
 
@@ -284,9 +297,9 @@ def test_what_is_believed_of_a_child_is_in_the_order_of_its_homes(tmp_path: Path
     }
     for organelle_id, cells in homes.items():
         state.posteriors[organelle_id] = dict.fromkeys(reversed(cells), SuccessPosterior(3.0, 1.0))
-    carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    carry_out(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (child,) = state.challengers.values()
-    carry_out(Probation(child, "admit"), state, world)
+    carry_out(Judge(child, "admit"), state, world)
     assert list(state.posteriors[child.id]) == [cell for cells in homes.values() for cell in cells]
 
 
@@ -333,7 +346,7 @@ def test_a_merged_child_is_no_larger_than_a_slot(operator: Any, tmp_path: Path) 
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     cells = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
     carry_out(
-        Propose(cells, operators.build(operator), "merged", {}, 4, by="merging"), state, world
+        ProposeChild(cells, operators.build(operator), "merged", {}, 4, by="merging"), state, world
     )
     (child,) = state.challengers.values()
     assert child.genome.rank == world.store.weights(child.genome.weights).rank == 4
@@ -374,14 +387,14 @@ def test_a_world_in_which_everybody_is_broke_for_ever_tries_on_and_comes_to_its_
 
 def test_one_lucky_answer_takes_no_cell_from_who_is_known(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)], FAMILIES[:1])
-    prices, allocator = world.context.prices, world.context.allocator
     (cell,) = world.context.tasks.cells
     items = world.context.tasks.draw(cell, 1, np.random.default_rng(0))
 
     def answered(organelle_id: str, right: int, wrong: int) -> None:
         verdicts = (1.0,) * right + (0.0,) * wrong
-        trial = Assignment(organelle_id, items, len(verdicts))
-        update_posteriors(state, [Outcome(trial, (), (), verdicts, Cost())], [], prices, allocator)
+        rollouts = tuple(judged(items[0], organelle_id, verdict) for verdict in verdicts)
+        assignment = Assignment(organelle_id, items, len(verdicts))
+        update_posteriors(state, [Outcome(assignment, rollouts)], [], world)
 
     state.posteriors.clear()
     state.archive.elites.clear()
@@ -399,7 +412,7 @@ def test_who_died_lucky_gives_way_to_who_is_able() -> None:
     archive, cell = Archive(), ("math.add", "short")
     assert archive.add(cell, Elite("o1", "lucky", 4, 0.9, 0))
     assert not archive.add(cell, Elite("o2", "able", 4, 0.8, 1))
-    archive.follow("o1", "lucky", 4, 20)  # as long as it is asked, it is believed
+    archive.follow("o1", Genome("lucky", 4, {}), 20)  # as long as it is asked, it is believed
     assert not archive.add(cell, Elite("o2", "able", 4, 0.8, 21))
     assert archive.add(cell, Elite("o2", "able", 4, 0.8, 40))
     assert archive.elites["math.add/short"].organelle_id == "o2"

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asked import values as rollout_values
 from symbiont_ecology.ecology import HOST, Assignment, EcologyState, Outcome
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.act import act, waves
@@ -93,6 +94,11 @@ def outcomes_of(
     )
 
 
+def contents(outcome: Outcome) -> tuple[Assignment, list[tuple[object, ...]]]:
+    """All that there is to compare in an outcome."""
+    return outcome.assignment, rollout_values(list(outcome.rollouts))
+
+
 def asked(lived: tuple[Path, EcologyState]) -> list[Assignment]:
     folder, state = lived
     world = toy_runtime(folder)
@@ -104,10 +110,11 @@ def test_an_outcome_depends_on_its_own_trial_alone(
     lived: tuple[Path, EcologyState], seed: int, slots: int
 ) -> None:
     trials, generator = asked(lived), np.random.default_rng(seed)
-    expected = dict(zip(trials, outcomes_of(lived, trials), strict=True))
+    expected = dict(zip(trials, map(contents, outcomes_of(lived, trials)), strict=True))
     order = [trials[index] for index in generator.permutation(len(trials))]
     few = order[: int(generator.integers(1, len(order) + 1))]
-    assert outcomes_of(lived, few, slots) == [expected[trial] for trial in few]
+    outcomes = outcomes_of(lived, few, slots)
+    assert [contents(outcome) for outcome in outcomes] == [expected[trial] for trial in few]
 
 
 def test_nothing_is_asked_where_nobody_has_a_trial(lived: tuple[Path, EcologyState]) -> None:
@@ -119,10 +126,11 @@ def test_samples_of_one_question_are_drawn_apart(lived: tuple[Path, EcologyState
     trial = replace(trial, organelle_id=HOST)  # who is not sure of its answer
     many = replace(trial, items=trial.items[:1], samples=60)
     (outcome,) = outcomes_of(lived, [many])
-    assert len(set(outcome.texts)) > 1
+    assert len({rollout.text for rollout in outcome.rollouts}) > 1
     twice = replace(trial, items=trial.items[:1] * 2, samples=60)
     (outcome,) = outcomes_of(lived, [twice])
-    assert outcome.texts[:60] != outcome.texts[60:]
+    texts = [rollout.text for rollout in outcome.rollouts]
+    assert texts[:60] != texts[60:]
 
 
 @dataclass

@@ -35,7 +35,7 @@ def candidates(run: Path) -> LoadedRun:
 
 @pytest.fixture(scope="module")
 def questions(candidates: LoadedRun) -> list[Item]:
-    return candidates.questions(60)
+    return candidates.items(60)
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 
 from symbiont_ecology.ecology import DriftDetector, cell_name
 from symbiont_ecology.routing.curricula import FLOOR, curricula
-from symbiont_ecology.types import DEPTHS, Cell
+from symbiont_ecology.tasks.synthetic.family import DEPTHS
+from symbiont_ecology.types import Cell
 
 CELLS: list[Cell] = [(f"family-{number}", depth) for number in range(12) for depth in DEPTHS]
 every_curriculum = pytest.mark.parametrize("kind", curricula.names())

@@ -17,11 +17,12 @@ from symbiont_ecology.engine.build import check, mixture
 from symbiont_ecology.engine.run import PROVENANCE_FILE, resume, start
 from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError, RunError
 from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.evaluation.shifts import shifts, draw_shifts
+from symbiont_ecology.evaluation.shifts import draw_shifts, shifts
 from symbiont_ecology.events import Acted, read_events
 from symbiont_ecology.registry import Spec
-from symbiont_ecology.tasks import DataTask, task_sources
 from symbiont_ecology.tasks import data as data_module
+from symbiont_ecology.tasks import task_sources
+from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.tasks.splits import split_of
 from toy import ToyHost, toy_ecology
 
@@ -29,8 +30,11 @@ OWN_SHIFTS = ("depth", "wording", "ceiling", "retention")
 """Shifts of a mix that change what data have only one of."""
 
 
-def family(path: Path, **knobs: str) -> DataTask:
-    return task_sources.build({"kind": "file", "name": "quiz", "path": str(path), **knobs}).family()
+def family(path: Path, **knobs: object) -> DataTask:
+    """The lines of a file as a task."""
+    task = task_sources.build({"kind": "file", "name": "quiz", "path": str(path), **knobs}).task()
+    assert isinstance(task, DataTask)
+    return task
 
 
 def config(
@@ -68,16 +72,15 @@ def test_lines_are_read_whoever_wrote_them(tmp_path: Path) -> None:
     ]
     path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(texts).encode())
     found = family(path)
-    assert [(line.depth, line.prompt, line.target) for line in found.lines] == [
+    assert [(line.depth, line.prompt, *line.answers) for line in found.lines] == [
         ("short", "a", "1"),
         ("long", "b", "2"),
         ("medium", "c", "3"),
-        ("short", "d\u2028d", "four\nlines"),
+        ("hard", "d\u2028d", "four\nlines"),
         ("short", "e", "1,005"),
     ]
-    assert found.depths == ("short", "medium", "long")
-    assert found.reply_limit("long") == 2
-    assert found.reply_limit("short") == len("four\nlines") + 1
+    assert found.depths == ("short", "medium", "long", "hard")
+    assert [found.reply_limit(depth) for depth in found.depths] == [64] * 4
 
 
 def test_columns_can_be_named(tmp_path: Path) -> None:
@@ -85,7 +88,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
         tmp_path / "q.jsonl", [{"question": "q", "answer": "a", "prompt": "p", "target": "t"}]
     )
     assert [
-        (line.prompt, line.target)
+        (line.prompt, *line.answers)
         for line in family(path, prompt="question", target="answer").lines
     ] == [("q", "a")]
 
@@ -106,9 +109,17 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
             '{"prompt": "p", "answer": "t"}',
             "no column 'target'; set target to one of: prompt, answer",
         ),
-        ('{"prompt": "p", "target": true}', "expected text under 'target', got True"),
-        ('{"prompt": "p", "target": 1.5}', "expected text under 'target', got 1.5"),
-        ('{"prompt": "p", "target": "  "}', "expected text under 'target', got '  '"),
+        (
+            '{"prompt": "p", "target": true}',
+            "under 'target', got True; write it as the reply should be",
+        ),
+        ('{"prompt": "p", "target": []}', "or a list of these under 'target', got []"),
+        ('{"prompt": "p", "target": ["t", ""]}', "under 'target', got ['t', '']"),
+        ('{"prompt": "p", "target": [["t"]]}', "under 'target', got [['t']]"),
+        (
+            '{"prompt": "p", "target": "  "}',
+            "expected text, a number or a list of these under 'target', got '  '",
+        ),
         ('{"prompt": "p", "target": "\\ud800"}', "line 2: half a character"),
         (
             '{"prompt": "quiz: no 0\\n", "target": "x"}',
@@ -177,7 +188,7 @@ def test_parquet_is_read_as_jsonl_is(tmp_path: Path) -> None:
     columns = {"prompt": "question", "target": "answer"}
     found = family(parquet(tmp_path / "q.parquet"), **columns)
     assert found.digest == family(jsonl(tmp_path / "q.jsonl", PARQUET_ROWS), **columns).digest
-    assert [line.target for line in found.lines[:3]] == ["0", "1", "2"]
+    assert [line.answers for line in found.lines[:3]] == [("0",), ("1",), ("2",)]
     with pytest.raises(
         DataError, match="no column 'prompt'; set prompt to one of: question, answer, depth"
     ):
@@ -193,10 +204,10 @@ def test_a_data_set_is_read_as_jsonl_is(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "gsm").mkdir()
     parquet(tmp_path / "gsm/train.parquet")
     spec = {"kind": "file", "name": "quiz", "dataset": str(tmp_path / "gsm"), "prompt": "question"}
-    found = task_sources.build({**spec, "split": "train", "target": "answer"}).family()
+    found = task_sources.build({**spec, "split": "train", "target": "answer"}).task()
     columns = {"prompt": "question", "target": "answer"}
     assert found.digest == family(jsonl(tmp_path / "q.jsonl", PARQUET_ROWS), **columns).digest
-    few = task_sources.build({**spec, "split": "train[:7]", "target": "answer"}).family()
+    few = task_sources.build({**spec, "split": "train[:7]", "target": "answer"}).task()
     assert few.lines == found.lines[:7]
     for knobs, said in (
         ({"split": "tset"}, "cannot be loaded"),
@@ -204,7 +215,7 @@ def test_a_data_set_is_read_as_jsonl_is(tmp_path: Path, monkeypatch: pytest.Monk
         ({}, "no column 'target'; set target to one of"),
     ):
         with pytest.raises(DataError, match=said):
-            task_sources.build({**spec, **knobs}).family()
+            task_sources.build({**spec, **knobs}).task()
 
 
 @pytest.mark.parametrize(("package", "knob"), [("pyarrow", "path"), ("datasets", "dataset")])
@@ -267,7 +278,7 @@ def test_a_mapping_among_the_families_is_a_name_with_a_source(file: Path, tmp_pa
             ConfigError,
             "tasks.families: expected a name in {'kind'",
         ),
-        (["quiz"], ConfigError, "no task family 'quiz'"),
+        (["quiz"], ConfigError, "no task 'quiz'; known: "),
         (
             [{"kind": "flie", "name": "quiz", "path": "x"}],
             ConfigError,
@@ -304,15 +315,21 @@ def test_families_that_do_not_fit_are_refused_before_a_host_is_loaded(
 def test_depths_that_the_data_have_not_are_refused_with_those_they_have(
     file: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=r"has no medium lines: set tasks.depths=\[short\]"):
+    with pytest.raises(ConfigError, match=r"depth 'huge': choose among short, medium, long$"):
+        check(config("math.add", depths="huge"))
+    with pytest.raises(ConfigError, match=r"no task has the depth 'medium': choose among short$"):
         check(config(quiz(file), depths="short,medium"))
     mixed = jsonl(
         tmp_path / "mixed.jsonl",
         [row | {"depth": ("short", "long")[n % 2]} for n, row in enumerate(rows())],
     )
     check(config(quiz(mixed), depths="long"))
-    with pytest.raises(ConfigError, match=r"has no medium lines: set tasks.depths=\[short,long\]"):
+    with pytest.raises(
+        ConfigError, match=r"no task has the depth 'medium': choose among short, long$"
+    ):
         check(config(quiz(mixed), depths="medium"))
+    with pytest.raises(ConfigError, match="'quiz' has none of medium: leave it out, or add one of"):
+        check(config("math.add", quiz(mixed), depths="medium"))
 
 
 def test_data_too_small_for_a_split_are_refused_with_their_counts(tmp_path: Path) -> None:
@@ -325,7 +342,7 @@ def test_data_too_small_for_a_split_are_refused_with_their_counts(tmp_path: Path
 def test_data_cannot_flip(file: Path) -> None:
     flipped = config("math.add", quiz(file)).model_dump() | {}
     flipped["tasks"]["flip"] = {"families": ("quiz",), "at_flops": 1.0, "back_flops": None}
-    with pytest.raises(ConfigError, match=r"\['quiz'\] are data, which have one convention only"):
+    with pytest.raises(ConfigError, match=r"\['quiz'\] have one way to be right only"):
         check(RunConfig(**flipped))
 
 
@@ -357,8 +374,8 @@ def test_a_run_asks_train_lines_alone_and_as_they_stand(lived: Path) -> None:
     candidates = LoadedRun.of_run(lived / "run")
     seen = {one.prompt for one in candidates.pool.observations if one.prompt.startswith("quiz")}
     assert seen <= {f"{prompt}\n" for prompt in prompts}
-    answers = candidates.evaluate(candidates.questions(30), ToyHost(), "learned").answers
-    held = [one.question for one in answers if one.item.family == "quiz"]
+    answers = candidates.evaluate(candidates.items(30), ToyHost(), "learned").rollouts
+    held = [one.item for one in answers if one.item.family == "quiz"]
     assert len(held) == 30
     assert all(split_of("quiz", one.prompt.rstrip()) == "holdout" for one in held)
 
@@ -380,7 +397,7 @@ def test_a_run_is_not_resumed_on_other_data(file: Path, tmp_path: Path) -> None:
     longer = ["run.generations=8"]
     file.write_text(text.replace('"a"', '"b"', 1))
     with pytest.raises(
-        RunError, match=r"family 'quiz' .* is not what the run in .* was founded with"
+        RunError, match=r"task 'quiz' .* is not what the run in .* was founded with"
     ):
         resume(folder, overrides=longer, host=ToyHost())
     file.unlink()
@@ -390,17 +407,17 @@ def test_a_run_is_not_resumed_on_other_data(file: Path, tmp_path: Path) -> None:
     assert resume(folder, overrides=longer, host=ToyHost()).is_complete
 
 
-@pytest.mark.parametrize("shift", shifts)
+@pytest.mark.parametrize("shift", shifts.names())
 def test_a_shift_leaves_out_data_that_it_cannot_change(shift: str, file: Path) -> None:
     tasks = mixture(config("math.add", quiz(file)))
     drawn = draw_shifts(tasks, [shift], 4)
     found = Counter(one.family for one in drawn)
     assert ("quiz" in found) is (shift in ("in-distribution", "perturbed"))
     assert ("math.add" in found) is (shift in ("in-distribution", "perturbed", *OWN_SHIFTS))
-    assert all(one.verdict(one.target) == 1.0 for one in drawn)
+    assert all(one.verifier(one.answer) == 1.0 for one in drawn)
 
 
 def test_the_depth_shift_takes_long_lines_where_there_are_some(tmp_path: Path) -> None:
-    lines = [row | {"depth": ("short", "long")[n % 2]} for n, row in enumerate(rows(200))]
+    lines = [row | {"depth": ("long", "short")[n % 2]} for n, row in enumerate(rows(200))]
     tasks = mixture(config(quiz(jsonl(tmp_path / "mixed.jsonl", lines))))
     assert {one.depth for one in draw_shifts(tasks, ["depth"], 4)} == {"long"}

@@ -10,26 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asked import FAMILIES, accuracy, foreign, graded
+from asked import FAMILIES, accuracy, answer, foreign, graded
 from symbiont_ecology.config import Flip
-from symbiont_ecology.ecology import HOST
+from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import DataError, HostError, RunError
-from symbiont_ecology.evaluation.evaluator import Answer
+from symbiont_ecology.evaluation.baselines import robustness
 from symbiont_ecology.evaluation.evaluation_log import log_evaluation, repeat_evaluations
+from symbiont_ecology.evaluation.items import write_items
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun, difference
-from symbiont_ecology.types import Item, write_items
-from symbiont_ecology.evaluation.robustness import robustness
 from symbiont_ecology.evaluation.run_summary import run_summary
 from symbiont_ecology.evaluation.shifts import PERTURBATIONS
-from symbiont_ecology.evaluation.spec import EvaluationSpec
+from symbiont_ecology.evaluation.spec import EvaluationRecord, EvaluationSpec
 from symbiont_ecology.evaluation.transfer import transfer_matrix
 from symbiont_ecology.events import Acted, Born, Retired, Settled, read_events
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
+from symbiont_ecology.types import Item
 from toy import ToyHost, toy_config
 
 # Nothing leaks.
@@ -49,14 +48,13 @@ def test_no_holdout_question_was_ever_met_in_a_run(run: Path, candidates: Loaded
         key = tasks.build(name).split_key(payload)
         keys.add((name, key))
         assert split_of(name, key) == "train"
-    prompts = {mixture(candidates.config).prompt(tasks.build(name).item(payload, "short"))
-               for name, _, _, payload in (identity.split("/", 3) for identity in met)}  # fmt: skip
-    for question in candidates.questions(150):
-        assert question.item is not None
+    prompts = {mixture(candidates.config).prompt(identity) for identity in met}
+    for question in candidates.items(150):
+        assert question.question
         assert question.prompt not in prompts
         assert (
             question.family,
-            tasks.build(question.family).split_key(question.item.question),
+            tasks.build(question.family).split_key(question.question),
         ) not in keys
 
 
@@ -115,31 +113,33 @@ def test_an_accuracy_lies_within_its_interval(verdicts: list[float]) -> None:
 
 
 def test_a_difference_needs_the_same_questions() -> None:
-    assert difference(graded([1.0] * 40), graded([0.0] * 40))["low"] > 0.8
+    assert difference(graded([1.0] * 40), graded([0.0] * 40)).low > 0.8
     same = difference(graded([1.0, 0.0] * 20), graded([1.0, 0.0] * 20))
-    assert (same["estimate"], same["mcnemar_p"]) == (0, 1)
-    assert same["low"] == -same["high"]
+    assert (same.estimate, same.mcnemar_p) == (0, 1)
+    assert same.low == -same.high
     with pytest.raises(ValueError, match="same questions"):
         difference(graded([1.0, 0.0]), graded([1.0]))
 
 
 def test_what_is_asked_in_five_ways_counts_once(candidates: LoadedRun) -> None:
-    plain = candidates.questions(10)
-    in_all_ways = candidates.questions(10, ["perturbed", "perturbed"])
+    plain = candidates.items(10)
+    in_all_ways = candidates.items(10, ["perturbed", "perturbed"])
     assert len(in_all_ways) == len(PERTURBATIONS) * len(plain)
 
     def answered(questions: list[Item], share: float) -> Evaluation:
         """Right in the first share of them, by what they ask."""
-        known = sorted({one.asked for one in questions})
+        known = sorted({one.subject for one in questions})
         right = set(known[: round(share * len(known))])
-        answers = [Answer(one, HOST, "", float(one.asked in right), Cost()) for one in questions]
-        return replace(graded([1.0]), answers=tuple(answers))
+        rollouts = [answer(one, verdict=float(one.subject in right)) for one in questions]
+        return replace(graded([1.0]), rollouts=tuple(rollouts))
 
     assert answered(in_all_ways, 0.75).accuracy() == answered(plain, 0.75).accuracy()
     better, worse = (
         [answered(some, share) for some in (plain, in_all_ways)] for share in (0.7, 0.5)
     )
-    assert difference(better[0], worse[0]) == pytest.approx(difference(better[1], worse[1]))
+    assert vars(difference(better[0], worse[0])) == pytest.approx(
+        vars(difference(better[1], worse[1]))
+    )
 
 
 def test_a_run_whose_world_changed_for_good_is_judged_by_what_holds_there(tmp_path: Path) -> None:
@@ -148,10 +148,8 @@ def test_a_run_whose_world_changed_for_good_is_judged_by_what_holds_there(tmp_pa
     plan = plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"flip": flip})})
     start(plan, tmp_path / "run", host=ToyHost())
     family = tasks.build(flip.families[0])
-    asked = LoadedRun.of_run(tmp_path / "run").questions(3)
-    assert {one.item.convention for one in asked if one.item and one.family == family.name} == {
-        family.rarest
-    }
+    asked = LoadedRun.of_run(tmp_path / "run").items(3)
+    assert {one.variant for one in asked if one.family == family.name} == {family.rarest}
 
 
 def test_a_biography_adds_up(run: Path) -> None:
@@ -170,27 +168,31 @@ def test_a_biography_adds_up(run: Path) -> None:
 
 
 def test_brittle_is_what_is_right_as_it_stands_and_wrong_in_another_way() -> None:
-    def one(name: str, way: str, verdict: float) -> Answer:
+    def one(name: str, way: str, verdict: float) -> Rollout:
         asked = replace(foreign(), id=f"{name} as {way}", shift="perturbed")
-        return Answer(asked, HOST, "", verdict, Cost())
+        return answer(asked, verdict=verdict)
 
     ways = list(PERTURBATIONS)
     robust = [one("a", way, 1.0) for way in ways]
     brittle = [one("b", way, float(way != ways[-1])) for way in ways]
     never = [one("c", way, 0.0) for way in ways]
     found = robustness([*robust, *brittle, *never])
-    assert found["brittle"]["estimate"] == 1 / 2
-    assert found["accuracy"]["plain"]["estimate"] == pytest.approx(2 / 3)
-    assert found["accuracy"][ways[-1]]["estimate"] == pytest.approx(1 / 3)
-    assert robustness(graded([1.0, 0.0]).rollouts) == {}
+    assert found is not None
+    assert found.brittle is not None
+    assert found.brittle.estimate == 1 / 2
+    assert found.accuracy["plain"].estimate == pytest.approx(2 / 3)
+    assert found.accuracy[ways[-1]].estimate == pytest.approx(1 / 3)
+    assert robustness(graded([1.0, 0.0]).rollouts) is None
 
 
 def test_transfer_tells_the_own_family_from_the_others(candidates: LoadedRun) -> None:
-    found = transfer_matrix(candidates, candidates.questions(25), ToyHost())
-    assert set(found["accuracy"]) == set(found["host"]) == set(FAMILIES)
-    assert set(found["organelles"].values()) <= {HOST, *candidates.pool.elites}
-    assert found["gain"]["own"] > 0.2
-    assert found["gain"]["own"] > found["gain"]["others"]
+    found = transfer_matrix(candidates, candidates.items(25), ToyHost())
+    assert set(found.accuracy) == set(found.host) == set(FAMILIES)
+    assert set(found.organelles.values()) <= {HOST, *candidates.pool.elites}
+    assert found.gain["own"] is not None
+    assert found.gain["others"] is not None
+    assert found.gain["own"] > 0.2
+    assert found.gain["own"] > found.gain["others"]
 
 
 def test_an_evaluation_can_be_made_again_after_the_run_went_on(tmp_path: Path) -> None:
@@ -215,7 +217,7 @@ def test_an_evaluation_goes_with_its_run_files_and_all(tmp_path: Path) -> None:
     start(toy_config(generations=4), tmp_path / "run", host=ToyHost())
     candidates = LoadedRun.of_run(tmp_path / "run")
     path = tmp_path / "holdout.jsonl"
-    write_items(candidates.questions(2), path)
+    write_items(candidates.items(2), path)
     asked = EvaluationSpec(holdout=str(path), selection=str(path), most=3)
     chosen = candidates.reselected(asked.selection_items(candidates), ToyHost())
     with (tmp_path / "run/evaluations.jsonl").open("w") as file:
@@ -230,9 +232,9 @@ def test_an_evaluation_goes_with_its_run_files_and_all(tmp_path: Path) -> None:
 
 def test_an_evaluation_of_a_file_that_changed_is_not_made_again(run: Path, tmp_path: Path) -> None:
     path = tmp_path / "holdout.jsonl"
-    write_items(LoadedRun.of_run(run).questions(2), path)
-    record = EvaluationSpec(holdout=str(path)).record()
-    assert EvaluationSpec.of_record(record, tmp_path) == EvaluationSpec(holdout=str(path))
+    write_items(LoadedRun.of_run(run).items(2), path)
+    record = EvaluationRecord.of(EvaluationSpec(holdout=str(path)))
+    assert record.with_kept_files(tmp_path) == EvaluationSpec(holdout=str(path))
     path.write_text(path.read_text() + "\n")
     with pytest.raises(DataError, match="is not the file that was asked"):
-        EvaluationSpec.of_record(record, tmp_path)
+        record.with_kept_files(tmp_path)

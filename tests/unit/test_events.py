@@ -21,6 +21,7 @@ NUMBER = st.floats(allow_nan=False, allow_infinity=False)
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(),
     float: NUMBER,
+    float | None: st.none() | NUMBER,
     str: st.text(),
     tuple[str, ...]: st.lists(st.text(), max_size=3).map(tuple),
     tuple[float, ...]: st.lists(NUMBER, max_size=3).map(tuple),

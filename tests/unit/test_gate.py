@@ -136,13 +136,13 @@ def test_a_child_is_admitted_when_everything_is_proven_and_rejected_when_anythin
     rivals: list[PairedCounts], homes: list[PairedCounts]
 ) -> None:
     parts = {*map(GATE.better, rivals), *map(GATE.kept, homes)}
-    found = GATE.verdict(rivals, homes)
+    found = GATE.decide(rivals, homes)
     assert (found == "admit") == (parts == {"admit"})
     assert (found == "reject") == ("reject" in parts)
 
 
 def test_a_child_that_is_better_at_nothing_is_rejected() -> None:
-    assert GATE.verdict([], [PairedCounts(0, 200, 0)]) == "reject"
+    assert GATE.decide([], [PairedCounts(0, 200, 0)]) == "reject"
 
 
 def test_a_stricter_level_asks_for_more() -> None:

@@ -15,7 +15,8 @@ import torch
 
 from hosts import make_host
 from symbiont_ecology.ecology import Birth, EcologyState, Found
-from symbiont_ecology.ecology.population import execute
+from symbiont_ecology.ecology.births import Materials
+from symbiont_ecology.ecology.population import carry_out
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.operators import Parent, operators
 from symbiont_ecology.rng import Draw
@@ -358,17 +359,16 @@ def family(
     """What a store holds of two parents, o1 and o2, and of the children that they had, read from
     disk."""
     state, store = EcologyState(seed=0), BlobStore(folder)
+    materials = Materials(store, LAYOUT, Prices(), Draw(0))
     for organelle_id, one in zip(("o1", "o2"), parents, strict=True):
-        execute(
-            Found({}, one.rank, store.put_weights(one)), state, store, LAYOUT, Prices(), Draw(0)
-        )
+        carry_out([Found({}, one.rank, store.put_weights(one))], state, materials)
         state.population[organelle_id] = replace(
             state.population[organelle_id],
             optimizer_state=store.put_optimizer_state(one.optimizer_state),
         )
     for _ in range(children):
         birth = Birth(("o1", "o2"), operators.build(name), name, {})
-        execute(birth, state, store, LAYOUT, Prices(), Draw(0))
+        carry_out([birth], state, materials)
     store.flush()
     return [BlobStore(folder).weights(one.genome.weights) for one in state.population.values()]
 

@@ -12,12 +12,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from asked import FAMILIES, foreign, tasks_of
+from asked import FAMILIES, foreign, synthetic, tasks_of
 from lines import Row, jsonl
 from symbiont_ecology.config import Flip
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.errors import DataError
-from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.evaluation.items import (
     DEFAULT_REPLY_LIMIT,
     draw_items,
@@ -25,39 +24,38 @@ from symbiont_ecology.evaluation.items import (
     read_items,
     write_items,
 )
-from symbiont_ecology.evaluation.shifts import shifts, draw_shifts
-from symbiont_ecology.tasks import prompt_styles, tasks
+from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.evaluation.shifts import draw_shifts, shifts
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import split_of
+from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+from symbiont_ecology.types import Item
 
 # Drawing.
 
 
 def test_questions_are_drawn_by_seed_and_differ_within_a_cell() -> None:
-    tasks = tasks_of("math.add", "countdown")
-    drawn = draw_items(tasks, 30, seed=1)
-    assert drawn == draw_items(tasks, 30, seed=1)
-    assert drawn != draw_items(tasks, 30, seed=2)
+    mix = tasks_of("math.add", "countdown")
+    drawn = draw_items(mix, 30, seed=1)
+    assert drawn == draw_items(mix, 30, seed=1)
+    assert drawn != draw_items(mix, 30, seed=2)
     assert len({question.id for question in drawn}) == len(drawn) == 120
     assert Counter((question.family, question.depth) for question in drawn) == dict.fromkeys(
-        tasks.cells, 30
+        mix.cells, 30
     )
     assert families_of(drawn) == ["math.add", "countdown"]
     for question in drawn:
-        assert question.item is not None
-        assert (
-            split_of(
-                question.family, tasks.build(question.family).split_key(question.item.question)
-            )
-            == "holdout"
-        )
-        assert question.verdict(question.target) == 1.0
-        assert question.verdict("") == 0.0
+        assert question.question
+        key = tasks.build(question.family).split_key(question.question)
+        assert split_of(question.family, key) == "holdout"
+        assert question.verifier(question.answer) == 1.0
+        assert question.verifier("") == 0.0
 
 
 def test_a_cell_with_fewer_payloads_gives_all_that_it_has() -> None:
-    tasks = TaskMixture(("math.sequence",), ("short",), prompt_styles.build("terse"))
-    drawn = draw_items(tasks, 2000)
+    mix = TaskMixture((synthetic("math.sequence"),), ("short",))
+    drawn = draw_items(mix, 2000)
     assert 200 <= len(drawn) < 2000
     assert len({question.prompt for question in drawn}) == len(drawn)
 
@@ -65,18 +63,20 @@ def test_a_cell_with_fewer_payloads_gives_all_that_it_has() -> None:
 # Files.
 
 
+def judgements(items: list[Item]) -> list[list[object]]:
+    """What each item's verifier says of the answer, of no answer and of another one."""
+    return [[item.verifier(reply) for reply in (item.answer, "", "?")] for item in items]
+
+
 @pytest.mark.parametrize("style", prompt_styles.names())
 def test_drawn_questions_survive_a_round_trip_through_a_file(style: str, tmp_path: Path) -> None:
     drawn = draw_items(tasks_of(*tasks.names()), 3)
     if style != "terse":
-        tasks = tasks_of(*tasks.names(), style=style)
-        drawn = [
-            replace(question, prompt=tasks.prompt(question.item))
-            for question in drawn
-            if question.item
-        ]
+        mix = tasks_of(*tasks.names(), style=style)
+        drawn = [replace(question, prompt=mix.prompt(question.id)) for question in drawn]
     write_items(drawn, tmp_path / "deep/holdout.jsonl")
     assert read_items(tmp_path / "deep/holdout.jsonl") == drawn
+    assert judgements(read_items(tmp_path / "deep/holdout.jsonl")) == judgements(drawn)
 
 
 @example(prompt="a\u2028b\x85c\x0bd", target="x")
@@ -88,6 +88,7 @@ def test_any_text_survives_a_round_trip_through_a_file(
     asked = [foreign(prompt=prompt, target=target), foreign(1)]
     write_items(asked, path)
     assert read_items(path) == asked
+    assert judgements(read_items(path)) == judgements(asked)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,8 @@ def test_any_text_survives_a_round_trip_through_a_file(
         ('{"prompt":"p","target":"","family":"f","depth":"d"}', "target"),
         ('{"prompt":"p","target":"  ","family":"f","depth":"d"}', "target"),
         ('{"prompt":"p","target":null,"family":"f","depth":"d"}', "target"),
-        ('{"prompt":"p","target":7,"family":"f","depth":"d"}', "target"),
+        ('{"prompt":"p","target":[],"family":"f","depth":"d"}', "target"),
+        ('{"prompt":"p","target":["t",null],"family":"f","depth":"d"}', "target"),
         ('{"target":"t","family":"f","depth":"d"}', "prompt"),
         ('{"prompt":"","target":"t","family":"f","depth":"d"}', "prompt"),
         ('{"prompt":"p","target":"t","depth":"d"}', "family"),
@@ -177,7 +179,7 @@ def test_a_line_of_a_known_family_without_payload_has_its_reply_limit_and_exact_
     )
     (question,) = read_items(path)
     assert question.reply_limit == tasks.build("countdown").reply_limit("short")
-    assert [question.verdict(reply) for reply in ("8+3", "3+8")] == [1.0, 0.0]
+    assert [question.verifier(reply) for reply in ("8+3", "3+8")] == [1.0, 0.0]
 
 
 def test_a_family_from_elsewhere_is_graded_by_its_exact_final_answer() -> None:
@@ -190,28 +192,28 @@ def test_a_family_from_elsewhere_is_graded_by_its_exact_final_answer() -> None:
         "```\nParis\n```",
         "Hm.\nParis",
     ):
-        assert question.verdict(reply) == 1.0, reply
+        assert question.verifier(reply) == 1.0, reply
     for reply in ("", "paris", "Paris, France", "London", "Paris\nLondon", "Paris London"):
-        assert question.verdict(reply) == 0.0, reply
-    assert foreign(target="Paris\n").verdict("Paris") == 1.0
+        assert question.verifier(reply) == 0.0, reply
+    assert foreign(target="Paris\n").verifier("Paris") == 1.0
 
 
 # Shifts.
 
 
-@pytest.mark.parametrize("shift", shifts)
+@pytest.mark.parametrize("shift", shifts.names())
 def test_every_shift_draws_holdout_questions_that_gold_answers(
     shift: str, candidates: LoadedRun
 ) -> None:
-    tasks = mixture(candidates.config)
-    drawn = draw_shifts(tasks, [shift], 4)
-    assert drawn == draw_shifts(tasks, [shift], 4)
+    mix = mixture(candidates.config)
+    drawn = draw_shifts(mix, [shift], 4)
+    assert drawn == draw_shifts(mix, [shift], 4)
     assert {one.shift for one in drawn} == {shift}
     assert len({one.id for one in drawn}) == len(drawn)
     for one in drawn:
-        assert one.item is not None
-        assert one.verdict(one.target) == 1
-        key = tasks.build(one.family).split_key(one.item.question)
+        assert one.question
+        assert one.verifier(one.answer) == 1
+        key = tasks.build(one.family).split_key(one.question)
         assert split_of(one.family, key) == "holdout"
     is_other = shift.endswith("families") or shift == "composition"
     assert bool({one.family for one in drawn} & set(FAMILIES)) is not is_other
@@ -220,22 +222,19 @@ def test_every_shift_draws_holdout_questions_that_gold_answers(
 def test_retention_asks_for_both_conventions_that_are_not_the_target(candidates: LoadedRun) -> None:
     drawn = draw_shifts(mixture(candidates.config), ["retention"], 4)
     for name in FAMILIES:
-        asked = {
-            one.item.convention for one in drawn if one.family == name and one.item is not None
-        }
-        assert asked == {0, 1, 2} - {tasks[name].target}
+        asked = {one.variant for one in drawn if one.family == name}
+        assert asked == {0, 1, 2} - {synthetic(name).target}
 
 
 def test_questions_are_judged_in_the_conventions_that_are_in_force() -> None:
     flip = Flip(families=("math.add",), at_flops=10.0, back_flops=20.0)
-    tasks = replace(tasks_of("math.add", "string.sort"), flip=flip)
+    mix = replace(tasks_of("math.add", "string.sort"), flip=flip)
     for flops, is_flipped in ((0, False), (10, True), (19, True), (20, False)):
-        for one in draw_items(tasks.at(flops), 3):
-            family = tasks.build(one.family)
+        for one in draw_items(mix.at(flops), 3):
+            family = synthetic(one.family)
             wanted = family.rarest if is_flipped and one.family == "math.add" else family.target
-            assert one.item is not None
-            assert one.item.convention == wanted
-            assert one.target == family.answers(one.item.question)[wanted]
+            assert one.variant == wanted
+            assert one.answer == family.answers(one.question)[wanted]
 
 
 # Questions from elsewhere.
@@ -262,7 +261,7 @@ def test_questions_are_read_however_an_editor_left_them(written: Change, tmp_pat
             json.dumps(LINE) + "\n" + json.dumps(LINE | {"prompt": "3+3?", "target": "6"}) + "\n"
         )
     )
-    assert [(one.prompt, one.target) for one in read_items(path)] == [("2+2?", "4"), ("3+3?", "6")]
+    assert [(one.prompt, one.answer) for one in read_items(path)] == [("2+2?", "4"), ("3+3?", "6")]
 
 
 @pytest.mark.parametrize(
@@ -285,11 +284,11 @@ def test_a_line_from_elsewhere_is_won_by_its_target_and_lost_without(
 ) -> None:
     path = jsonl(tmp_path / "q.jsonl", [LINE | changes])
     (question,) = read_items(path)
-    assert question.item is None
-    assert question.verdict(question.target) == 1.0
-    assert question.verdict(f"  {question.target}\n") == 1.0
-    assert [question.verdict(reply) for reply in ("", "5", "so\nit is\n5")] == [0.0, 0.0, 0.0]
-    assert question.reply_limit > len(question.target)
+    assert question.question == question.prompt  # no payload of ours: the grader judges
+    assert question.verifier(question.answer) == 1.0
+    assert question.verifier(f"  {question.answer}\n") == 1.0
+    assert [question.verifier(reply) for reply in ("", "5", "so\nit is\n5")] == [0.0, 0.0, 0.0]
+    assert question.reply_limit > len(question.answer)
     known = (
         changes.get("family", "math.add") == "math.add" and changes.get("depth", "short") == "short"
     )
@@ -302,9 +301,11 @@ def test_a_line_from_elsewhere_is_won_by_its_target_and_lost_without(
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"target": 4}, 'got 4; write it as the reply should be, such as "4"'),
-        ({"target": True}, 'got True; write it as the reply should be, such as "True"'),
-        ({"target": ["4"]}, "expected text under 'target', got ['4']"),
+        ({"target": None}, "a number or a list of these under 'target', got None"),
+        ({"target": True}, "got True; write it as the reply should be"),
+        ({"target": ["4", True]}, "a list of these under 'target', got ['4', True]"),
+        ({"grade": "exat"}, "grade: no grader 'exat'; did you mean 'exact'?"),
+        ({"grade": {"kind": "number", "tol": 1}}, "grade: grader 'number': unknown key 'tol'"),
         ({"depth": 1}, "expected text under 'depth', got 1"),
         ({"prompt": "\ud800"}, "half a character"),
         ({"reply_limit": 0}, "expected a whole number from 1 under 'reply_limit', got 0"),

@@ -1,4 +1,4 @@
-"""Who of a run answers: routings, re-selection, and the book of what was answered."""
+"""Who of a run answers: routings, re-selection, and the cache of what was answered."""
 
 from __future__ import annotations
 
@@ -9,33 +9,36 @@ from pathlib import Path
 
 import pytest
 
-from asked import accuracy, chosen, foreign
-from symbiont_ecology.ecology import HOST
+from asked import accuracy, answer, chosen, foreign, values
+from symbiont_ecology.ecology import HOST, Rollout, cell_name
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Cost
+from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError, DataError, RunError
 from symbiont_ecology.evaluation.answer_cache import AnswerCache
-from symbiont_ecology.evaluation.evaluator import Answer, Evaluator
+from symbiont_ecology.evaluation.evaluator import Evaluator
 from symbiont_ecology.evaluation.measure import LoadedRun, difference
-from symbiont_ecology.types import Item
 from symbiont_ecology.events import Acted, read_events
 from symbiont_ecology.inference.pool import AdapterPool, elite_id
-from symbiont_ecology.inference.routings import routings, find_routing, mapped
+from symbiont_ecology.inference.routings import mapped, routings
+from symbiont_ecology.types import Item
 from toy import ToyHost, toy_config
 
 
-@pytest.mark.parametrize("routing", routings)
+@pytest.mark.parametrize("routing", routings.names())
 def test_every_routing_answers_in_order_by_somebody_who_can_be_asked(
     routing: str, candidates: LoadedRun, questions: list[Item]
 ) -> None:
-    answers = accuracy(candidates, questions, routing).answers
-    assert [one.question for one in answers] == questions
+    answers = accuracy(candidates, questions, routing).rollouts
+    assert [one.item for one in answers] == questions
     assert {one.organelle_id for one in answers} <= {HOST, *candidates.pool.weights}
 
 
 def test_a_routing_that_is_not_there_is_refused_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"expected one of host, .* got 'learnd'.*'learned'"):
+    with pytest.raises(
+        ConfigError, match=r"no routing 'learnd'; did you mean 'learned'\? known: .*host, "
+    ):
         routings.build("learnd")
 
 
@@ -55,7 +58,9 @@ def test_cell_routing_asks_the_elite_of_the_true_cell(
         questions, chosen(candidates, questions, "cell"), strict=True
     ):
         assert organelle_id == (
-            elite_id(elites[question.cell]) if question.cell in elites else HOST
+            elite_id(elites[cell_name(question.cell)])
+            if cell_name(question.cell) in elites
+            else HOST
         )
     assert chosen(candidates, [foreign()], "cell") == [HOST]
 
@@ -76,7 +81,17 @@ def test_learned_routing_reads_the_prompt_alone(
     candidates: LoadedRun, questions: list[Item]
 ) -> None:
     disguised = [
-        replace(q, family="unknown", depth="none", target="?", id="x", item=None) for q in questions
+        replace(
+            q,
+            family="unknown",
+            depth="none",
+            answer="?",
+            id="x",
+            question="x",
+            variant=0,
+            verifier=lambda reply: 0.0,
+        )
+        for q in questions
     ]
     assert chosen(candidates, disguised, "learned") == chosen(candidates, questions, "learned")
 
@@ -111,14 +126,14 @@ def test_in_a_vote_most_decide_and_in_a_tie_the_favourite(
     def voted(*said: str) -> list[str]:
         ballots = iter(said)
 
-        def ask(some: Sequence[Item], whom: Sequence[str]) -> list[Answer]:
+        def ask(some: Sequence[Item], whom: Sequence[str]) -> list[Rollout]:
             reply = next(ballots)
             return [
-                Answer(one, organelle_id, reply, 0.0, Cost(flops=7), 0.0)
+                answer(one, organelle_id, reply, 0.0, Cost(flops=7), 0.0)
                 for one, organelle_id in zip(some, whom, strict=True)
             ]
 
-        return [one.reply for one in routings.build("vote")(candidates.pool, questions[:3], ask)]
+        return [one.text for one in routings.build("vote")(candidates.pool, questions[:3], ask)]
 
     assert voted("=1", "=2", "=2") == ["=2"] * 3
     assert voted("=1", "=2", "=3") == ["=1"] * 3
@@ -130,12 +145,12 @@ def test_a_cascade_asks_on_while_nobody_is_sure_and_keeps_the_surest(
     first, second, third = -0.2, -0.1, -0.3
     asked: list[int] = []
 
-    def ask(some: Sequence[Item], whom: Sequence[str]) -> list[Answer]:
+    def ask(some: Sequence[Item], whom: Sequence[str]) -> list[Rollout]:
         asked.append(len(some))
         level = (first, second, third)[len(asked) - 1]
         # Every other question is answered with certainty, at the first attempt.
         return [
-            Answer(
+            answer(
                 one,
                 organelle_id,
                 "",
@@ -148,7 +163,7 @@ def test_a_cascade_asks_on_while_nobody_is_sure_and_keeps_the_surest(
 
     answers = routings.build("cascade")(candidates.pool, questions[:10], ask)
     assert asked == [10, 5, 5]
-    assert [one.flops for one in answers] == [21, 7] * 5
+    assert [one.cost.flops for one in answers] == [21, 7] * 5
     assert [one.confidence for one in answers] == [second, 0.0] * 5
 
 
@@ -157,11 +172,11 @@ def test_the_surest_of_everyone_speaks_and_everyone_is_paid(
 ) -> None:
     portfolio, asked = candidates.pool, set[str]()
 
-    def ask(some: Sequence[Item], whom: Sequence[str]) -> list[Answer]:
+    def ask(some: Sequence[Item], whom: Sequence[str]) -> list[Rollout]:
         asked.update(whom)
         return [
             # Who speaks last is surest; and wrong, which must not matter.
-            Answer(
+            answer(
                 one,
                 organelle_id,
                 "",
@@ -179,8 +194,8 @@ def test_the_surest_of_everyone_speaks_and_everyone_is_paid(
     assert len({organelle_id.partition("@")[0] for organelle_id in asked}) == len(
         asked
     )  # each of them once
-    assert [one.question for one in answers] == questions[:10]
-    assert {(one.organelle_id, one.verdict, one.flops) for one in answers} == {
+    assert [one.item for one in answers] == questions[:10]
+    assert {(one.organelle_id, one.verdict, one.cost.flops) for one in answers} == {
         (max(asked), 0.0, 7 * len(asked))
     }
 
@@ -190,7 +205,7 @@ def test_a_routing_map_names_who_answers_and_is_checked(
 ) -> None:
     path, known = tmp_path / "map.json", list(candidates.pool.weights)
     path.write_text(json.dumps({"math.add": known[0], "string.sort/short": known[1]}))
-    answers = candidates.evaluate(questions, ToyHost(), "map", way=mapped(path, known)).answers
+    answers = candidates.evaluate(questions, ToyHost(), ("map", mapped(path, known))).rollouts
     for one in answers:
         wanted = {"math.add": known[0], "string.sort": known[1]}.get(one.item.family, HOST)
         assert one.organelle_id == wanted
@@ -204,13 +219,13 @@ def test_a_routing_map_names_who_answers_and_is_checked(
             mapped(path, known)
 
 
-# Selection and the book of answers.
+# Selection and the cache of answers.
 
 
 def test_reselection_judges_every_elite_on_the_same_questions_and_counts_them(
     candidates: LoadedRun, questions: list[Item]
 ) -> None:
-    selection = candidates.questions(5)
+    selection = candidates.items(5)
     again = candidates.reselected(selection, ToyHost())
     portfolio = again.pool
     assert portfolio.source == "selection"
@@ -232,7 +247,7 @@ def test_what_was_answered_once_is_not_asked_again(
     organelle_id = [candidates.pool.best()] * len(questions)
     first = examiner.ask(questions, organelle_id)
     asked = sum(host.rolled)
-    assert examiner.ask(questions[::-1], organelle_id) == first[::-1]
+    assert values(examiner.ask(questions[::-1], organelle_id)) == values(first[::-1])
     assert sum(host.rolled) == asked
     other = replace(questions[0], prompt=questions[1].prompt + " ")
     examiner.ask([other], organelle_id[:1])
@@ -248,7 +263,7 @@ def test_routed_portfolios_beat_the_bare_host(candidates: LoadedRun, questions: 
     bare = accuracy(candidates, questions, "host")
     for routing in ("single", "cell", "learned"):
         gain = difference(accuracy(candidates, questions, routing), bare)
-        assert gain["low"] > 0.1, (routing, gain)
+        assert gain.low > 0.1, (routing, gain)
     assert 0.1 < bare.accuracy().estimate < 0.6
 
 
@@ -259,9 +274,9 @@ def test_answers_come_in_the_order_of_the_questions_whatever_the_slots(
     weights = candidates.pool.weights
     whom = chosen(candidates, questions, "cell")
     found = Evaluator(ToyHost(slots=slots), weights).ask(questions, whom)
-    assert [one.question for one in found] == questions
+    assert [one.item for one in found] == questions
     assert [one.organelle_id for one in found] == whom
-    assert found == Evaluator(ToyHost(), weights).ask(questions, whom)
+    assert values(found) == values(Evaluator(ToyHost(), weights).ask(questions, whom))
     assert Evaluator(ToyHost(), weights).ask([], []) == []
 
 
@@ -269,7 +284,7 @@ def test_a_portfolio_of_a_run_that_goes_on_stops_at_its_checkpoint(tmp_path: Pat
     folder = tmp_path / "run"
     start(toy_config(generations=5), folder, host=ToyHost())
     state, config = checkpoint.load_state(folder), toy_config(generations=5)
-    before = AdapterPool.of_run(folder, state, config).observations
+    before = AdapterPool.of_run(folder, state, config, mixture(config)).observations
     last = (folder / "events.jsonl").read_text().splitlines()[-1]
     acted = next(
         e for e in read_events(folder / "events.jsonl") if isinstance(e, Acted) and e.id == HOST
@@ -278,7 +293,7 @@ def test_a_portfolio_of_a_run_that_goes_on_stops_at_its_checkpoint(tmp_path: Pat
     row = {"seq": state.next_seq, "kind": "Acted", **vars(acted)}
     with (folder / "events.jsonl").open("a") as file:
         file.write(json.dumps(row) + "\n")
-    assert AdapterPool.of_run(folder, state, config).observations == before
+    assert AdapterPool.of_run(folder, state, config, mixture(config)).observations == before
 
 
 def test_a_short_life_is_judged_by_its_end_too(tmp_path: Path) -> None:
@@ -286,7 +301,9 @@ def test_a_short_life_is_judged_by_its_end_too(tmp_path: Path) -> None:
     more."""
     folder, config = tmp_path / "run", toy_config(generations=20)
     start(config, folder, host=ToyHost())
-    seen = AdapterPool.of_run(folder, checkpoint.load_state(folder), config).observations
+    seen = AdapterPool.of_run(
+        folder, checkpoint.load_state(folder), config, mixture(config)
+    ).observations
     weights = sorted(one.weight for one in seen if one.organelle_id != HOST)
     assert weights[-1] == 1
     assert sum(weight < 0.5 for weight in weights) > len(weights) / 4

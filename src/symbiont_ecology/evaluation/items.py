@@ -11,15 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from symbiont_ecology.config import find_data
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import tasks
-from symbiont_ecology.tasks.data import any_right, reference_answer
-from symbiont_ecology.tasks.grading import graders
+from symbiont_ecology.tasks.data import check_gradable, reference_answer
+from symbiont_ecology.tasks.grading import ReferenceVerifier, graders
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.types import Item
@@ -71,13 +70,24 @@ def write_items(items: Iterable[Item], path: Path) -> None:
     for item in items:
         row: dict[str, object] = {"prompt": item.prompt, "target": item.answer}
         row |= {"family": item.family, "depth": item.depth, "task_id": item.id}
-        if item.family in tasks.names():
+        if isinstance(item.verifier, ReferenceVerifier):
+            row |= _references(item.verifier)
+        elif item.family in tasks.names():
             row |= {"payload": item.question, "convention": item.variant}
         if item.reply_limit != _usual_limit(item.family, item.depth):
             row["reply_limit"] = item.reply_limit
         lines.append(json.dumps(row, ensure_ascii=False))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _references(verifier: ReferenceVerifier) -> dict[str, object]:
+    """What a line says of its answers, and of their grader unless it is the usual one."""
+    answers, grader = list(verifier.answers), verifier.grader
+    row: dict[str, object] = {"target": answers if len(answers) > 1 else answers[0]}
+    if grader != graders.build("exact"):
+        row["grade"] = {"kind": graders.name_of(grader), **vars(grader)}
+    return row
 
 
 def _parse(line: str, where: str) -> Item:
@@ -114,16 +124,18 @@ def _parse(line: str, where: str) -> Item:
         grader = graders.build(row.get("grade", "exact"))
     except ConfigError as error:
         raise DataError(f"{where}: grade: {error}") from error
-    return Item(
+    item = Item(
         id=name,
         family=family,
         depth=depth,
         question=prompt,
         prompt=prompt,
         reply_limit=max(limit, longest),
-        verifier=partial(any_right, grader, answers),
+        verifier=ReferenceVerifier(grader, answers),
         answer=answers[0],
     )
+    check_gradable([(where, item)])
+    return item
 
 
 def _text(row: Mapping[str, object], key: str, where: str) -> str:

@@ -12,7 +12,7 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -22,9 +22,11 @@ from pydantic import PositiveInt
 from symbiont_ecology.config import find_data
 from symbiont_ecology.errors import DataError, EcologyWarning, MissingExtraError
 from symbiont_ecology.registry import Spec, did_you_mean
-from symbiont_ecology.tasks import Task, task_sources
-from symbiont_ecology.tasks.grading import Grader, graders
+from symbiont_ecology.tasks import Task, judge, task_sources
+from symbiont_ecology.tasks.grading import Grader, ReferenceVerifier, graders
 from symbiont_ecology.tasks.splits import Split, split_of
+from symbiont_ecology.tasks.synthetic.family import DEPTHS
+from symbiont_ecology.tasks.synthetic.styles import PromptStyle
 from symbiont_ecology.types import Item
 
 LARGEST_MB = 256
@@ -54,6 +56,7 @@ class DataTask(Task):
     """Prompts as they stand, judged by a grader. The hash of the prompt decides the split.
 
     ``source`` says in messages where the lines come from. Two lines never have the same prompt.
+    Every prompt ends in ``line_end``.
     """
 
     name: str
@@ -61,14 +64,17 @@ class DataTask(Task):
     source: str
     grader: Grader
     tokens: int | None = None
+    line_end: str = ""
 
     def __repr__(self) -> str:
         return f"<{self.source}: {len(self.lines)} lines>"
 
     @cached_property
     def depths(self) -> Sequence[str]:  # type: ignore[override]
-        """The depths that occur, in the order of the lines."""
-        return tuple(dict.fromkeys(line.depth for line in self.lines))
+        """The depths that occur: short, medium, long, and other words in the order of the lines."""
+        words = dict.fromkeys(line.depth for line in self.lines)
+        known = [depth for depth in DEPTHS if depth in words]
+        return tuple(dict.fromkeys([*known, *words]))
 
     @property
     def group(self) -> str:
@@ -88,6 +94,14 @@ class DataTask(Task):
         """The lines of a depth and split, in the order of the data."""
         return self._parts.get((depth, split), ())
 
+    def in_style(self, style: PromptStyle) -> DataTask:
+        """The same lines for a host whose prompts have the line end of that style."""
+        return _with_line_end(self, style.line_end)
+
+    def prompt(self, question: str) -> str:
+        """The prompt as it stands, with the line end that the style's own prompts have."""
+        return question if question.endswith(self.line_end) else question + self.line_end
+
     def draw(self, depth: str, generator: np.random.Generator) -> str:
         """Any prompt of that depth."""
         lines = [line for line in self.lines if line.depth == depth]
@@ -99,7 +113,12 @@ class DataTask(Task):
 
     def verify(self, question: str, reply: str) -> object:
         """Whether the grader accepts the reply for any of the reference answers."""
-        return any_right(self.grader, self._answers[question], reply)
+        return ReferenceVerifier(self.grader, self._answers[question])(reply)
+
+    def item(self, question: str, depth: str, variant: int = 0) -> Item:
+        """The item that asks a line."""
+        verifier = ReferenceVerifier(self.grader, self._answers[question])
+        return replace(super().item(question, depth, variant), verifier=verifier)
 
     def split_key(self, question: str) -> str:
         """The prompt without its line end."""
@@ -147,15 +166,22 @@ class DataTask(Task):
         return parts
 
 
+@lru_cache(maxsize=16)
+def _with_line_end(task: DataTask, line_end: str) -> DataTask:
+    """The same object each time, so that what it knows of its lines is found out once."""
+    return task if line_end == task.line_end else replace(task, line_end=line_end)
+
+
 @task_sources.register("file")
 @dataclass(frozen=True)
 class FileTasks:
     """Lines of a JSONL or Parquet file, or of a data set, each with a prompt and its answer.
 
-    The prompt is asked as it stands. The answer is a text, a number, or a list of these, any of
-    which is right. Of reasoning that ends in ``#### answer``, as in GSM8K, it is the answer. A
-    column ``depth`` says how hard a line is, in any word; a line without one is ``short``. The hash
-    of name and prompt decides whether a line is in our train, selection or holdout split.
+    The prompt is asked as it stands, with the line end of the prompt style. The answer is a text, a
+    number, or a list of these, any of which is right. Of reasoning that ends in ``#### answer``, as
+    in GSM8K, it is the answer. A column ``depth`` says how hard a line is, in any word; a line
+    without one is ``short``. The hash of name and prompt decides whether a line is in our train,
+    selection or holdout split.
     """
 
     name: str  # of the task: letters, digits, dots, dashes
@@ -184,8 +210,9 @@ class FileTasks:
 
     def task(self) -> DataTask:
         """The lines; read once, and again when the file has changed."""
+        knobs = json.dumps(vars(self))  # text, since a grader may be a mapping, which has no hash
         if self.path is None:
-            return _read(self, None, ())
+            return _read(knobs, None, ())
         path = find_data(Path(self.path))
         try:
             about = path.stat()
@@ -193,28 +220,21 @@ class FileTasks:
             raise DataError(
                 f"{self}: no such file ({error.strerror}); a path begins where the command is typed"
             ) from error
-        return _read(self, path, (about.st_mtime_ns, about.st_size, about.st_ino))
-
-
-def any_right(grader: Grader, answers: Sequence[str], reply: str) -> object:
-    """The best verdict of a grader over several reference answers."""
-    best: object = False
-    for answer in answers:
-        verdict = grader(reply, answer)
-        if not isinstance(verdict, bool | int | float):
-            return verdict  # nonsense, which the boundary around verifiers names
-        best = max(best, verdict) if isinstance(best, bool | int | float) else best
-    return best
+        return _read(knobs, path, (about.st_mtime_ns, about.st_size, about.st_ino))
 
 
 @lru_cache(maxsize=16)
-def _read(source: FileTasks, path: Path | None, stamp: tuple[int, ...]) -> DataTask:
-    """The checked lines; ``stamp`` is what changes with a file."""
+def _read(knobs: str, path: Path | None, stamp: tuple[int, ...]) -> DataTask:
+    """The checked lines; ``knobs`` are the source's in JSON, ``stamp`` changes with a file."""
+    source = FileTasks(**json.loads(knobs))
     lines: dict[str, tuple[str, DataLine]] = {}
     columns: dict[str, None] = {}
+    used = {source.prompt, "depth"}
     for where, row in _rows(source, path):
         line = _line(row, source, where)
-        columns |= dict.fromkeys(map(str, row)) if isinstance(row, Mapping) else {}
+        if isinstance(row, Mapping):
+            columns |= dict.fromkeys(map(str, row))
+            used.add(_target_column(row, source))
         before, known = lines.setdefault(line.prompt.rstrip("\r\n"), (where, line))
         if known.answers != line.answers:
             raise DataError(
@@ -227,17 +247,40 @@ def _read(source: FileTasks, path: Path | None, stamp: tuple[int, ...]) -> DataT
         raise DataError(
             f"{source}: no lines; expected one object per line, with a prompt and a target"
         )
-    target = source.target or ("target" if "target" in columns else "completion")
-    if ignored := [name for name in columns if name not in (source.prompt, target, "depth")]:
+    if ignored := [name for name in columns if name not in used]:
         warnings.warn(
             f"{source}: columns that are not used: {', '.join(ignored)}",
             EcologyWarning,
             stacklevel=2,
         )
     kept = tuple(line for _, line in lines.values())
-    return DataTask(
+    task = DataTask(
         source.name, kept, str(source), graders.build(source.grade), tokens=source.reply_tokens
     )
+    check_gradable(
+        (
+            (f"{source} {where}", task.item(line.prompt, line.depth))
+            for where, line in lines.values()
+        )
+    )
+    return task
+
+
+def check_gradable(items: Iterable[tuple[str, Item]]) -> None:
+    """Makes sure that graders can use the answers of items, by the verdict on an empty reply.
+
+    Each item comes with the words that say where it stands.
+
+    Raises:
+        DataError: a grader fails, as ``number`` does if an answer is no number.
+    """
+    places, asked = zip(*items, strict=True)
+    judgements = judge((item, "") for item in asked)
+    for where, item, judgement in zip(places, asked, judgements, strict=True):
+        if judgement.fault:
+            raise DataError(
+                f"{where}: the grader cannot use the answer {item.answer!r:.40}: {judgement.fault}"
+            )
 
 
 def _line(row: object, source: FileTasks, where: str) -> DataLine:
@@ -246,8 +289,7 @@ def _line(row: object, source: FileTasks, where: str) -> DataLine:
     prompt = row.get(source.prompt)
     if not isinstance(prompt, str) or not prompt.strip():
         raise DataError(_no_text(source, where, row, "prompt"))
-    column = source.target or ("target" if "target" in row else "completion")
-    target = row.get(column)
+    target = row.get(_target_column(row, source))
     answers = (
         tuple(map(reference_answer, target))
         if isinstance(target, list)
@@ -263,6 +305,11 @@ def _line(row: object, source: FileTasks, where: str) -> DataLine:
         ) from error
     depth = row.get("depth")
     return DataLine(depth if isinstance(depth, str) and depth else "short", prompt, answers)
+
+
+def _target_column(row: Mapping[object, object], source: FileTasks) -> str:
+    """Where a line has its answers."""
+    return source.target or ("target" if "target" in row else "completion")
 
 
 def reference_answer(target: object) -> str:

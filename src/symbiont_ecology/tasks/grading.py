@@ -46,6 +46,24 @@ class Grader(Protocol):
 graders: Registry[Grader] = Registry("grader", "symbiont_ecology.tasks.grading")
 
 
+@dataclass(frozen=True)
+class ReferenceVerifier:
+    """Judges the replies to one item: by a grader and reference answers, any of which is right."""
+
+    grader: Grader
+    answers: tuple[str, ...]
+
+    def __call__(self, reply: str) -> object:
+        """The best verdict over all reference answers."""
+        best: bool | int | float = False
+        for answer in self.answers:
+            verdict = self.grader(reply, answer)
+            if not (isinstance(verdict, bool | int | float) and 0 <= verdict <= 1):
+                return verdict  # nonsense, which the boundary around verifiers names
+            best = max(best, verdict)
+        return best
+
+
 @graders.register("exact")
 @dataclass(frozen=True)
 class Exact:
@@ -119,7 +137,7 @@ class Choice:
     choices: tuple[str, ...] = ("A", "B", "C", "D")  # what may be chosen
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """A reply that names two choices, or none, is wrong: ``(B)``, ``B.`` and ``Answer: B`` are B."""
+        """``(B)``, ``B.`` and ``Answer: B`` are B; a reply with two choices, or none, is wrong."""
         words = set(re.findall(r"\w+", final_answer(reply)))
         return words & set(self.choices) == {answer.strip()}
 

@@ -26,8 +26,8 @@ class Countdown(SyntheticTask):
     target = 0
     keyword = "a way to make it"
     instruction = (
-        "Combine the numbers on the left, each exactly once, with + - * / to get the number on the right: "
-        "{payload}. Reply with {format} and nothing else."
+        "Combine the numbers on the left, each exactly once, with + - * / to get the number on the "
+        "right: {payload}. Reply with {format} and nothing else."
     )
     formats = (
         "the expression alone, like 8+3",

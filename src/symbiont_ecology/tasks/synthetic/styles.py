@@ -1,7 +1,7 @@
 """Prompt styles: how a synthetic question is put to a host.
 
-A style is a knob of a run (``tasks.style``). Tasks of other kinds make their own prompts and have
-no style, apart from the host's chat template.
+A style is a knob of a run (``tasks.style``). Tasks of other kinds make their own prompts. They have
+no style, apart from the host's chat template; data also get the line end of the style.
 """
 
 from __future__ import annotations
@@ -13,20 +13,31 @@ from symbiont_ecology.registry import Registry
 
 
 class Wordable(Protocol):
-    """What a style knows of a family. ``convention`` is the index of the one in force."""
+    """What a style knows of a family."""
 
     @property
-    def name(self) -> str: ...  # noqa: D102
+    def name(self) -> str:
+        """The name that it is registered under."""
+
     @property
-    def keyword(self) -> str: ...  # noqa: D102
+    def keyword(self) -> str:
+        """What stands for the family in a wording."""
+
     @property
-    def instruction(self) -> str: ...  # noqa: D102
+    def instruction(self) -> str:
+        """The request, with places for ``payload`` and ``format``."""
+
     @property
-    def formats(self) -> tuple[str, ...]: ...  # noqa: D102
+    def formats(self) -> tuple[str, ...]:
+        """How each convention is described."""
+
     @property
-    def unseen_frame(self) -> int: ...  # noqa: D102
+    def unseen_frame(self) -> int:
+        """The frame that it is denied in training."""
+
     @property
-    def convention(self) -> int: ...  # noqa: D102
+    def convention(self) -> int:
+        """The convention in force, by its index."""
 
 
 @runtime_checkable
@@ -39,6 +50,9 @@ class PromptStyle(Protocol):
 
     tells_convention: ClassVar[bool]
     """Whether a prompt says which convention is wanted: a change of it is then no secret."""
+
+    line_end: ClassVar[str]
+    """What a prompt ends in; prompts that somebody else wrote get it, too."""
 
     @property
     def extra_tokens(self) -> int:
@@ -72,6 +86,7 @@ class Cue:
 
     is_chat: ClassVar[bool] = False
     tells_convention: ClassVar[bool] = True
+    line_end: ClassVar[str] = "\n"
     extra_tokens: ClassVar[int] = 0
 
     def render(self, family: Wordable, question: str) -> str:
@@ -99,6 +114,7 @@ class Wording:
     shift: int = 0
     is_chat: ClassVar[bool] = False
     tells_convention: ClassVar[bool] = False
+    line_end: ClassVar[str] = "\n"
     extra_tokens: ClassVar[int] = 0
 
     def render(self, family: Wordable, question: str) -> str:
@@ -122,6 +138,7 @@ class Terse:
 
     is_chat: ClassVar[bool] = False
     tells_convention: ClassVar[bool] = False
+    line_end: ClassVar[str] = "\n"
     extra_tokens: ClassVar[int] = 0
 
     def render(self, family: Wordable, question: str) -> str:
@@ -150,6 +167,7 @@ class Natural:
     extra_tokens: int = 24
     opening: str = ""  # words in front of the request
     tells_convention: ClassVar[bool] = True
+    line_end: ClassVar[str] = ""
     lead_in: ClassVar[str] = "\nAnswer: "
 
     def render(self, family: Wordable, question: str) -> str:

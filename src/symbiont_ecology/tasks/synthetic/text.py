@@ -158,7 +158,10 @@ class TextConcise(CaseFamily):
     """``2: red fox ran`` → ``RED FOX``."""
 
     keyword = "the short form"
-    instruction = "Copy only as many leading words as the number says: {payload}. Reply in {format} and nothing else."
+    instruction = (
+        "Copy only as many leading words as the number says: {payload}. Reply in {format} and "
+        "nothing else."
+    )
     reply_limits = (14, 20, 20)
     unseen_frame = 0
 

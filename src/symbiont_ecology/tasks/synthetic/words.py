@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 WORDS = tuple(
-    """ant ball barn bear bell big bird blue boat bold book box bread bush cake calm camp card cat clay
-    cold corn cow cup dark dawn deep deer desk dig dog door dry duck dust east egg fair farm fast fish
-    flat fly fog fox frog gold good gray green hand hat hen high hill home hot ice ink iron jam jar joy
-    jump keep key kind king lake lamp late leaf light lime long loud low map mild milk moon moss mud
-    near nest new north nut oak old one owl page path pear pig pin pond rain red rice ring road rock
-    roof root rose run salt sand sea seed ship shop silk six sky slow small snow soft song south star
-    stem sun tall tea tin top town tree two van wall warm wave well west wet wide wild wind wing wolf
-    wood yard young""".split()
+    """ant ball barn bear bell big bird blue boat bold book box bread bush cake calm camp card cat
+    clay cold corn cow cup dark dawn deep deer desk dig dog door dry duck dust east egg fair
+    farm fast fish flat fly fog fox frog gold good gray green hand hat hen high hill home hot
+    ice ink iron jam jar joy jump keep key kind king lake lamp late leaf light lime long loud
+    low map mild milk moon moss mud near nest new north nut oak old one owl page path pear pig
+    pin pond rain red rice ring road rock roof root rose run salt sand sea seed ship shop silk
+    six sky slow small snow soft song south star stem sun tall tea tin top town tree two van
+    wall warm wave well west wet wide wild wind wing wolf wood yard young""".split()
 )
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
