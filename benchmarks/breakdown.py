@@ -26,7 +26,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from populations import RANK, Population, host_folder
 from sides import Side, arguments, machine, matmul_rate, settle, timed
-from symbiont_ecology.host import native
+from symbiont_ecology.host.backend import passes
 
 ORGANELLES, ROWS_EACH, NEW_TOKENS = 16, 4, 16
 PROFILED_RUNS, HEAP_MB = 2, 900
@@ -69,7 +69,7 @@ PASSES = {
     "fill": "moving data",
     "normalize": "norms and elementwise",
     "gate": "norms and elementwise",
-    "turn": "norms and elementwise",
+    "rotate": "norms and elementwise",
 }
 """What the compiled passes are for."""
 KINDS = (
@@ -168,18 +168,18 @@ def named_passes() -> Iterator[dict[str, float]]:
         return called
 
     def add_low_rank(x: Any, y: Any, pointers: Any, counts: Any, **options: Any) -> Any:
-        width = pointers.members * x.shape[1] + y.shape[1]  # every member is adapted here
+        width = pointers.site[0] * x.shape[1] + y.shape[1]  # every member is adapted here
         counted["flops"] += 2.0 * RANK * len(x) * width
         return before["add_low_rank"](x, y, pointers, counts, **options)
 
-    before = {name: getattr(native, name) for name in PASSES}
+    before = {name: getattr(passes, name) for name in PASSES}
     for name, kind in PASSES.items():
-        setattr(native, name, named(kind, add_low_rank if name == "add_low_rank" else before[name]))
+        setattr(passes, name, named(kind, add_low_rank if name == "add_low_rank" else before[name]))
     try:
         yield counted
     finally:
         for name, function in before.items():
-            setattr(native, name, function)
+            setattr(passes, name, function)
 
 
 def kind_of(name: str, shapes: Sequence[Sequence[int]], adapter: int) -> str:

@@ -33,7 +33,7 @@ from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.evaluation.questions import Question, draw_questions
+from symbiont_ecology.types import Item, draw_items
 from symbiont_ecology.statistics import crossed_bootstrap, sign_flip
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -93,7 +93,7 @@ def configured(seed: int) -> RunConfig:
 
 def divide(pairs: int, number: int) -> Split:
     """One split, from runs that no other split has."""
-    questions = draw_questions(mixture(configured(0)), PER_CELL)
+    questions = draw_items(mixture(configured(0)), PER_CELL)
     seeds = range(2 * pairs * number, 2 * pairs * (number + 1))
     with tempfile.TemporaryDirectory(prefix="false-positives-") as name:
         verdicts = np.array([examined(seed, Path(name) / str(seed), questions) for seed in seeds])
@@ -110,7 +110,7 @@ def divide(pairs: int, number: int) -> Split:
     )
 
 
-def examined(seed: int, folder: Path, questions: list[Question]) -> list[float]:
+def examined(seed: int, folder: Path, questions: list[Item]) -> list[float]:
     """The verdicts on a run of that seed, question by question."""
     start(configured(seed), folder, host=ToyHost())
     return LoadedRun.of_run(folder).evaluate(questions, ToyHost(), "learned").verdicts

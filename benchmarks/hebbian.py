@@ -29,7 +29,7 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import build_host, mixture
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.engine.runtime import Host
-from symbiont_ecology.evaluation.questions import draw_questions
+from symbiont_ecology.evaluation.items import draw_items
 from symbiont_ecology.events import Learned, read_events
 from symbiont_ecology.statistics import paired_interval
 from symbiont_ecology.types import Decoding, Request
@@ -95,7 +95,7 @@ def configured(rule: str, seed: int) -> RunConfig:
         host=HostConfig(slots=1, targets=settings.pop("targets")),
         tasks=TasksConfig(families=FAMILIES, depths=("short",)),
         strategy={"kind": "single", **settings},
-        plasticity={"kind": rule, **noise},
+        learning_rule={"kind": rule, **noise},
         run=LoopConfig(generations=10**6, checkpoint_every=10**6, train_flops=BUDGETS[0]),
     )
 
@@ -125,7 +125,7 @@ def examined(folder: Path, config: RunConfig, host: Host) -> float:
     """Share of the held-out questions that the one organelle of a run answers right."""
     (organelle,) = checkpoint.load_state(folder).population.values()
     host.place(0, BlobStore(folder / "blobs").weights(organelle.genome.weights))
-    questions = draw_questions(mixture(config), PER_CELL)
+    questions = draw_items(mixture(config), PER_CELL)
     texts = host.rollout(
         [Request(one.prompt, 0, one.reply_limit) for one in questions], None, Decoding()
     ).texts

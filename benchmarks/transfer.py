@@ -18,7 +18,7 @@ import numpy as np
 from symbiont_ecology import HostKernel
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.statistics import paired_interval
-from symbiont_ecology.tasks import TaskFamily, prompt_styles, task_families
+from symbiont_ecology.tasks import SyntheticTask, prompt_styles, tasks
 from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 
@@ -26,7 +26,12 @@ TERSE = prompt_styles.build("terse")
 
 
 def teach(
-    kernel: HostKernel, families: list[TaskFamily], seed: int, steps: int, batch: int, rate: float
+    kernel: HostKernel,
+    families: list[SyntheticTask],
+    seed: int,
+    steps: int,
+    batch: int,
+    rate: float,
 ) -> None:
     """Supervised learning of one specialist per family, all in the same backward pass."""
     weights = {
@@ -55,7 +60,7 @@ def teach(
 
 
 def accuracy(
-    kernel: HostKernel, families: list[TaskFamily], slots: list[int], questions: int
+    kernel: HostKernel, families: list[SyntheticTask], slots: list[int], questions: int
 ) -> np.ndarray:
     """``(slots, families)`` accuracy on medium holdout items."""
     rows, items = [], []
@@ -87,7 +92,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=60)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    families = [task_families.build(name) for name in task_families.names()]
+    families = [tasks.build(name) for name in tasks.names()]
     families = [family for family in families if family.role != "composition"]
     kernel = HostKernel.from_pretrained(arguments.host, slots=len(families), rank=4)
     base = accuracy(kernel, families, [HOST_SLOT], arguments.questions)

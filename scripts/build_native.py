@@ -1,4 +1,4 @@
-"""Compiles what the kernel does between its large products, ``host/cpu_kernels.c``, beside its
+"""Compiles what the kernel does between its large products, ``host/backend/cpu_kernels.c``, beside its
 source.
 
     python scripts/build_native.py
@@ -19,13 +19,13 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parents[1] / "src" / "symbiont_ecology" / "host"
+FOLDER = Path(__file__).parents[1] / "src" / "symbiont_ecology" / "host" / "backend"
 SOURCE, BUILT = FOLDER / "cpu_kernels.c", FOLDER / "libcpu_kernels.so"
 
 
 def build() -> str | None:
     """Compiles; returns what stood in the way, if anything did."""
-    version = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]  # as ``native.digest``
+    version = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]  # as ``passes.digest``
     flags = ["-O3", "-shared", "-fPIC", "-fno-math-errno", f'-DSOURCE="{version}"']
     if platform.machine() in ("x86_64", "AMD64"):
         flags.append("-march=x86-64-v3")
@@ -81,7 +81,9 @@ else:
                 return
             if version == "editable":  # it is read from the checkout
                 return
-            build_data["force_include"][str(BUILT)] = "symbiont_ecology/host/libcpu_kernels.so"
+            build_data["force_include"][str(BUILT)] = (
+                "symbiont_ecology/host/backend/libcpu_kernels.so"
+            )
             build_data["pure_python"] = False
             build_data["infer_tag"] = True
 

@@ -7,12 +7,12 @@ from functools import cache
 import pytest
 
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.tasks import TaskFamily, task_families
+from symbiont_ecology.tasks import SyntheticTask, tasks
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.types import Depth, Item
 
-every_family = pytest.mark.parametrize("name", task_families.names())
-family_of = cache(task_families.build)
+every_family = pytest.mark.parametrize("name", tasks.names())
+family_of = cache(tasks.build)
 
 
 def items(
@@ -25,6 +25,6 @@ def items(
     ]
 
 
-def families(role: str) -> list[TaskFamily]:
+def families(role: str) -> list[SyntheticTask]:
     """All families of a role."""
-    return [family for name in task_families.names() if (family := family_of(name)).role == role]
+    return [family for name in tasks.names() if (family := family_of(name)).role == role]

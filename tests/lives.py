@@ -19,7 +19,7 @@ from symbiont_ecology.engine.runtime import Runtime
 from symbiont_ecology.events import Event, EventLog, read_events
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
-from toy import LAYOUT, ToyHost, toy_config, toy_prices, toy_world
+from toy import LAYOUT, ToyHost, toy_config, toy_prices, toy_runtime
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")
 FLIPPED = {"math.add/short", "string.sort/short"}
@@ -45,10 +45,10 @@ def ecology(questions: int = 2, **mechanisms: Any) -> dict[str, Any]:
 def config(
     count: int, seed: int = 0, families: Sequence[str] = FAMILIES, **mechanisms: Any
 ) -> RunConfig:
-    plasticity = mechanisms.pop("plasticity", "expert_iteration")
+    plasticity = mechanisms.pop("learning_rule", "expert_iteration")
     parts = {
         "strategy": ecology(**mechanisms),
-        "plasticity": plasticity,
+        "learning_rule": plasticity,
         "allocator": "epsilon_greedy",
     }
     return toy_config(seed, count, families, PLENTY, checkpoint_every=50, **parts)
@@ -75,7 +75,7 @@ def founded(
     named."""
     plan = config(1, families=homes or FAMILIES, **mechanisms)
     world, state = (
-        toy_world(folder, plan),
+        toy_runtime(folder, plan),
         EcologyState(0, mean_rollout_flops=100_000),
     )  # compute is cheap
     for number, weights in enumerate(adapters):
@@ -101,17 +101,17 @@ def adapter(seed: int, rank: int = 4, b_std: float = 0.5) -> AdapterWeights:
 
 def carry_out(decision: Any, state: EcologyState, world: Runtime) -> list[Event]:
     return execute(
-        decision, state, world.store, LAYOUT, world.scene.prices, Draw(0, state.generation)
+        decision, state, world.store, LAYOUT, world.context.prices, Draw(0, state.generation)
     )
 
 
 def specialist(folder: Path, family: str) -> AdapterWeights:
     """What learns one family alone."""
     strategy = {"kind": "single", "questions": 4, "samples": 4, "learning_rate": 0.1}
-    plan = toy_config(0, 60, (family,), PLENTY, plasticity="expert_iteration", strategy=strategy)
+    plan = toy_config(0, 60, (family,), PLENTY, learning_rule="expert_iteration", strategy=strategy)
     state, _ = lived(folder, plan)
     (graduate,) = state.population.values()
-    return toy_world(folder, plan).store.weights(graduate.genome.weights)
+    return toy_runtime(folder, plan).store.weights(graduate.genome.weights)
 
 
 def generations(count: int, state: EcologyState, world: Runtime, path: Path) -> list[Event]:

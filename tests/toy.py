@@ -18,10 +18,10 @@ import numpy as np
 
 from symbiont_ecology.config import LoopConfig, RunConfig, TasksConfig
 from symbiont_ecology.economics import Prices
-from symbiont_ecology.engine.build import build_world
+from symbiont_ecology.engine.build import build_runtime
 from symbiont_ecology.engine.runtime import Runtime
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.tasks import task_families
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.types import (
     HOST_SLOT,
     Completions,
@@ -220,7 +220,7 @@ def toy_config(
 ) -> RunConfig:
     """A run in which organelles learn, breed and die within a dozen generations."""
     economy = economy or toy_prices(dowry=12_000, grace=1, cap=40_000)
-    usual = {"strategy": toy_ecology(), "plasticity": "policy_gradient", "allocator": "thompson"}
+    usual = {"strategy": toy_ecology(), "learning_rule": "policy_gradient", "allocator": "thompson"}
     loop = LoopConfig(
         generations=generations, checkpoint_every=checkpoint_every, train_flops=train_flops
     )
@@ -253,11 +253,11 @@ def toy_ecology(breed_at: int = 20_000, least: int = 4, **fields: Any) -> dict[s
     return {"kind": "ecology", **small, **fields}
 
 
-def toy_world(
+def toy_runtime(
     folder: Path, config: RunConfig | None = None, host: ToyHost | None = None
 ) -> Runtime:
     """All parts of a run around a toy host."""
-    return build_world(config or toy_config(), host or ToyHost(), folder)
+    return build_runtime(config or toy_config(), host or ToyHost(), folder)
 
 
 @lru_cache(maxsize=50_000)
@@ -268,8 +268,8 @@ def _scene(prompt: str, seed: int) -> tuple[tuple[str, ...], np.ndarray, np.ndar
     habit = 1.5 * draw("habit", prompt).standard_normal(OPTIONS)
     features = draw("family", name).standard_normal(FEATURES)
     features *= np.sqrt(FEATURES) / np.linalg.norm(features)
-    known = name in task_families.names()
-    answers = task_families.build(name).answers(payload) if known else ("a", "b", "c")
+    known = name in tasks.names()
+    answers = tasks.build(name).answers(payload) if known else ("a", "b", "c")
     return (*answers, "?"), habit, features
 
 

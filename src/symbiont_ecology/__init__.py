@@ -1,18 +1,29 @@
 """Populations of LoRA adapters that live, learn, breed and die on a frozen language model."""
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["HostKernel", "__version__"]
+__all__ = ["HostKernel", "Run", "Task", "__version__", "graders", "load_config"]
 
 if TYPE_CHECKING:
+    from symbiont_ecology.config import load_config
     from symbiont_ecology.host.kernel import HostKernel
+    from symbiont_ecology.run import Run
+    from symbiont_ecology.tasks import Task
+    from symbiont_ecology.tasks.grading import graders
+
+_HOMES = {
+    "HostKernel": "symbiont_ecology.host.kernel",
+    "Run": "symbiont_ecology.run",
+    "Task": "symbiont_ecology.tasks",
+    "graders": "symbiont_ecology.tasks.grading",
+    "load_config": "symbiont_ecology.config",
+}
 
 
-def __getattr__(name: str) -> Any:
-    """``HostKernel`` on demand: importing the package must not import torch."""
-    if name == "HostKernel":
-        from symbiont_ecology.host.kernel import HostKernel
-
-        return HostKernel
+def __getattr__(name: str) -> object:
+    """Names on demand: importing the package must not import torch or pandas."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,10 +13,11 @@ their registries when a run is built.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -24,11 +25,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from yaml import YAMLError  # type: ignore[import-untyped, unused-ignore]
 
 from symbiont_ecology.economics.prices import Prices
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.registry import PositiveShare, Spec, did_you_mean, validate
-from symbiont_ecology.types import Depth
+from symbiont_ecology.errors import ConfigError, EcologyWarning
+from symbiont_ecology.registry import PositiveShare, Spec, did_you_mean, load_plugin, validate
 
 Positive = Annotated[int, Field(ge=1)]
+RENAMED = {"plasticity": "learning_rule"}
+"""Top-level keys under their old names; they are still read, with a warning."""
 _Schema = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -78,7 +80,7 @@ class Flip(BaseModel):
         return self.at_flops <= flops and (self.back_flops is None or flops < self.back_flops)
 
 
-def _each_described_once(sources: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+def _each_described_once(sources: tuple[dict[str, object], ...]) -> tuple[dict[str, object], ...]:
     names = [source.get("name") for source in sources]
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise ValueError(
@@ -87,7 +89,10 @@ def _each_described_once(sources: tuple[dict[str, Any], ...]) -> tuple[dict[str,
     return sources
 
 
-Sources = Annotated[tuple[dict[str, Any], ...], AfterValidator(_each_described_once)]
+Sources = Annotated[tuple[dict[str, object], ...], AfterValidator(_each_described_once)]
+
+
+Depths = Annotated[tuple[str, ...], AfterValidator(_each_once)]
 
 
 class TasksConfig(BaseModel):
@@ -101,7 +106,7 @@ class TasksConfig(BaseModel):
     model_config = _Schema
 
     families: Annotated[tuple[str, ...], AfterValidator(_each_once)]  # names, or mappings of data
-    depths: Annotated[tuple[Depth, ...], AfterValidator(_each_once)] = ("short", "medium")
+    depths: Depths | None = None  # how hard questions are; None is what each task is trained on
     style: Spec = "terse"  # how a prompt is worded
     flip: Flip | None = None  # a hidden change of what counts as right
     sources: Sources = ()  # where loading puts the mappings among the families
@@ -138,6 +143,10 @@ class LoopConfig(BaseModel):
     train_tokens: Annotated[float, Field(gt=0)] | None = (
         None  # likewise, to a generation; lessons included
     )
+    train_seconds: Annotated[float, Field(gt=0)] | None = None  # likewise, on the clock
+    train_rollouts: Annotated[float, Field(gt=0)] | None = (
+        None  # likewise, in mean rollouts of the host
+    )
     final_holdout: str | None = None  # JSONL file that is answered at the end
 
 
@@ -150,13 +159,20 @@ class RunConfig(BaseModel):
     host: HostConfig = HostConfig()
     tasks: TasksConfig
     strategy: Spec = "ecology"
-    plasticity: Spec = "expert_iteration"
+    learning_rule: Spec = "expert_iteration"
     reward: Spec = "verdict"
     allocator: Spec = "epsilon_greedy"
     router: Spec = "lexical"
     economy: Prices = Prices()
     climate: Climate = Climate()
     run: LoopConfig = LoopConfig()
+    plugins: tuple[str, ...] = ()  # Python files, below the current folder, that register parts
+
+    @property
+    def train_budgets(self) -> tuple[str, ...]:
+        """The keys of ``run`` that limit training, as far as they are set."""
+        keys = ("train_flops", "train_tokens", "train_seconds", "train_rollouts")
+        return tuple(key for key in keys if getattr(self.run, key) is not None)
 
 
 def load_config(name_or_path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -177,14 +193,28 @@ def compose(names: Sequence[str | Path], overrides: Sequence[str], where: str) -
         ConfigError: as ``load_config``; ``where`` begins the line.
     """
     data = _default_components()
-    for name in names:
-        data = merge(data, read_layers(name))
-    for override in overrides:
-        data = merge(data, parse_override(override))
-    return validate(RunConfig, _with_sources(data, where), where)
+    layers = [*map(read_layers, names), *map(parse_override, overrides)]
+    for layer in layers:
+        data = merge(data, _with_new_names(layer, where))
+    config = validate(RunConfig, _with_sources(data, where), where)
+    for plugin in config.plugins:
+        load_plugin(Path(plugin))
+    return config
 
 
-def read_layers(name_or_path: str | Path) -> dict[str, Any]:
+def _with_new_names(data: Mapping[str, object], where: str) -> dict[str, object]:
+    """The same with keys that have new names under these; each old name costs a warning."""
+    for old, new in RENAMED.items():
+        if old in data:
+            warnings.warn(
+                f"{where}: the key {old!r} is called {new!r} now: rename it",
+                EcologyWarning,
+                stacklevel=2,
+            )
+    return {RENAMED.get(key, key): value for key, value in data.items()}
+
+
+def read_layers(name_or_path: str | Path) -> dict[str, object]:
     """The values of a preset or file, with everything that it extends merged below it; not yet
     checked."""
     return _compose(_find(str(name_or_path), None), ())
@@ -251,13 +281,13 @@ def find_preset(name: str) -> Path:
     return known[matches[0]]
 
 
-def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+def merge(base: Mapping[str, object], update: Mapping[str, object]) -> dict[str, object]:
     """``update`` over ``base``: mappings merge key by key, anything else replaces; neither is
     changed."""
     return {**base, **{key: _merge_value(base.get(key), value) for key, value in update.items()}}
 
 
-def parse_override(override: str) -> dict[str, Any]:
+def parse_override(override: str) -> dict[str, object]:
     """``run.generations=8`` as nested values, to be merged over others.
 
     Raises:
@@ -268,15 +298,15 @@ def parse_override(override: str) -> dict[str, Any]:
     if not equals or not all(parts):
         raise ConfigError(f"override {override!r}: expected key.subkey=value")
     data = _parse(f"value: {value}", f"override {override!r}")
-    if list(data) != ["value"]:
+    if not isinstance(data, dict) or list(data) != ["value"]:
         raise ConfigError(f"override {override!r}: expected one value")
-    nested = data["value"]
-    for part in reversed(parts):
+    nested: object = data["value"]
+    for part in reversed(parts[1:]):
         nested = {part: nested}
-    return dict(nested)
+    return {parts[0]: nested}
 
 
-def _default_components() -> dict[str, Any]:
+def _default_components() -> dict[str, object]:
     """The components that a config has without naming them, so that it can set their fields
     alone."""
     top = {name: RunConfig.model_fields[name].default for name in _component_keys()}
@@ -288,7 +318,7 @@ def _component_keys() -> list[str]:
     return [name for name, field in RunConfig.model_fields.items() if field.annotation == Spec]
 
 
-def _with_sources(data: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+def _with_sources(data: Mapping[str, object], where: str) -> Mapping[str, object]:
     """The same with the mappings among the task families described under ``tasks.sources``, names
     in their place. Sources that no family names are left out: they are of a layer whose families
     were replaced."""
@@ -311,7 +341,7 @@ def _with_sources(data: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     return {**data, "tasks": {**tasks, "families": names, "sources": sources}}
 
 
-def _merge_value(old: Any, new: Any) -> Any:
+def _merge_value(old: object, new: object) -> object:
     if isinstance(new, Mapping):
         if isinstance(old, str):  # a component by name, whose fields come now
             old = {"kind": old}
@@ -323,7 +353,7 @@ def _merge_value(old: Any, new: Any) -> Any:
     return new
 
 
-def _compose(path: Path, within: tuple[Path, ...]) -> dict[str, Any]:
+def _compose(path: Path, within: tuple[Path, ...]) -> dict[str, object]:
     """The data of a file with everything that it extends merged below it."""
     if path in within:
         chain = " -> ".join(file.name for file in (*within[within.index(path) :], path))
@@ -334,7 +364,7 @@ def _compose(path: Path, within: tuple[Path, ...]) -> dict[str, Any]:
         parents = [parents]
     if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
         raise ConfigError(f"config {path}: extends: expected a list of names, got {parents!r}")
-    composed: dict[str, Any] = {}
+    composed: dict[str, object] = {}
     for parent in parents:
         composed = merge(composed, _compose(_find(parent, path), (*within, path)))
     return merge(composed, data)
@@ -358,7 +388,7 @@ def _find(name: str, extending: Path | None) -> Path:
     return find_preset(name)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, object]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -369,7 +399,7 @@ def _read(path: Path) -> dict[str, Any]:
     return data
 
 
-def _parse(text: str, where: str) -> Any:
+def _parse(text: str, where: str) -> object:
     """YAML as plain values. OmegaConf's reader knows that 3e-4 is a number and refuses a key given
     twice."""
     if "${" in text:

@@ -13,6 +13,10 @@ class EcologyError(Exception):
     exit_code = 1
 
 
+class EcologyWarning(UserWarning):
+    """Something that a user should know, although the work goes on: one line on stderr."""
+
+
 class ConfigError(EcologyError, ValueError):
     """A config or a command line names something that does not exist or has the wrong type."""
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -87,6 +87,15 @@ class Acted(Event):
     tokens_out: int
     flops: int
     purpose: str
+
+
+@dataclass(frozen=True)
+class VerifierFailed(Event):
+    """A verifier raised, took too long or returned nonsense; the answer to that item scored 0."""
+
+    id: OrganelleId
+    item: str
+    fault: str
 
 
 @dataclass(frozen=True)
@@ -208,7 +217,7 @@ class GenerationEnded(Event):
     population: int
     births: int
     deaths: int
-    accuracy: float
+    accuracy: float | None
     coverage: int
     train_flops: int
     energy_total: int
@@ -316,7 +325,7 @@ def _line(seq: int, event: Event) -> str:
         raise ValueError(f"{event} cannot be written as JSON: {error}") from error
 
 
-def _event(row: dict[str, Any], seq: int, where: str) -> Event:
+def _event(row: dict[str, object], seq: int, where: str) -> Event:
     found, kind = row.pop("seq", None), row.pop("kind", None)
     if found != seq:
         raise RunError(f"{where}: expected event {seq}, got {found}")

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from symbiont_ecology.errors import RunError
 
@@ -26,7 +25,7 @@ def write_whole(path: Path, text: str) -> None:
         raise RunError(f"cannot write {path}: {error.strerror}") from error
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_lines(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
     """The JSON objects of a log, with the numbers of their lines from 1; what a crash tore is left
     out.
 
@@ -46,7 +45,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
 
 
-def append_line(path: Path, record: Mapping[str, Any]) -> None:
+def append_line(path: Path, record: Mapping[str, object]) -> None:
     """Adds a JSON object to a log; half a line that a crash left does not take it along.
 
     Raises:
@@ -68,3 +67,11 @@ def content_hash(path: Path) -> str:
     for part in parts:
         digest.update(part.read_bytes())
     return digest.hexdigest() if parts else ""
+
+
+def free_folder(name: str) -> Path:
+    """``artifacts/<name>-<n>`` with the first n that is free."""
+    number = 1
+    while (folder := Path("artifacts") / f"{name}-{number}").exists():
+        number += 1
+    return folder

@@ -19,15 +19,19 @@ values.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
@@ -37,12 +41,13 @@ from symbiont_ecology.errors import ConfigError
 
 T = TypeVar("T")
 C = TypeVar("C")
+F = TypeVar("F", bound=Callable[..., object])
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 PositiveShare: TypeAlias = Annotated[float, Field(gt=0, le=1)]
 """Types of knobs that are parts of a whole."""
 
-Spec: TypeAlias = str | dict[str, Any]
+Spec: TypeAlias = str | dict[str, object]
 """A component in a config: its name, or ``{"kind": name, **fields}``."""
 
 
@@ -80,9 +85,23 @@ class Registry(Generic[T]):
                 raise ConfigError(
                     f"{self.kind} {name!r} is already {taken.__module__}.{taken.__qualname__}"
                 )
-            cls.__pydantic_config__ = {"extra": "forbid", "allow_inf_nan": False}  # type: ignore[attr-defined]
+            strict = {"extra": "forbid", "allow_inf_nan": False, "arbitrary_types_allowed": True}
+            cls.__pydantic_config__ = strict  # type: ignore[attr-defined]
             self._entries[name] = cls  # type: ignore[assignment]
             return cls
+
+        return add
+
+    def function(self, name: str) -> Callable[[F], F]:
+        """Decorator that adds a plain function, which then is an entry without knobs."""
+
+        def add(function: F) -> F:
+            """The function itself, registered."""
+            about = {"__call__": staticmethod(function), "__doc__": function.__doc__ or ""}
+            about["__module__"] = function.__module__
+            entry = type(getattr(function, "__name__", name), (), about)
+            self.register(name)(dataclass(frozen=True)(entry))
+            return function
 
         return add
 
@@ -100,7 +119,7 @@ class Registry(Generic[T]):
             )
         return entries[name]
 
-    def build(self, spec: str | Mapping[str, Any]) -> T:
+    def build(self, spec: str | Mapping[str, object]) -> T:
         """An instance from ``"ucb"`` or ``{"kind": "ucb", "c": 0.5}``.
 
         Raises:
@@ -136,7 +155,8 @@ class Registry(Generic[T]):
     def _all(self) -> dict[str, type[T]]:
         if not self._scanned:
             package = importlib.import_module(self.package)
-            for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
+            folder = getattr(package, "__path__", ())  # a single module has none
+            for module in pkgutil.iter_modules(folder, f"{self.package}."):
                 importlib.import_module(module.name)
             for entry_point in entry_points(
                 group=f"symbiont_ecology.{self.kind.replace(' ', '_')}"
@@ -152,7 +172,31 @@ class Registry(Generic[T]):
         return self._entries
 
 
-def kind_of(spec: str | Mapping[str, Any]) -> str:
+def load_plugin(path: Path) -> None:
+    """Runs a Python file that registers parts, once per process.
+
+    Raises:
+        ConfigError: there is no such file, it is not below the current folder, or it fails.
+    """
+    place = path.resolve()
+    if path.suffix != ".py" or not place.is_file():
+        raise ConfigError(f"plugins: expected a Python file, found none at {path}")
+    if not place.is_relative_to(Path.cwd()):
+        raise ConfigError(f"plugins: expected a file below {Path.cwd()}, got {path}: copy it there")
+    name = f"symbiont_plugin_{hashlib.sha256(str(place).encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(name, place)
+    assert spec is not None and spec.loader is not None, "a .py file has a loader"
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # foreign code, which may fail in any way
+        del sys.modules[name]
+        raise ConfigError(f"plug-in {path} failed: {type(error).__name__}: {error}") from error
+
+
+def kind_of(spec: str | Mapping[str, object]) -> str:
     """The name in a spec."""
     return spec if isinstance(spec, str) else str(spec["kind"])
 
@@ -204,6 +248,8 @@ def _fields(schema: type) -> Iterator[tuple[str, Any, str | None]]:
             yield name, info.annotation, None if info.is_required() else repr(info.default)
         return
     for field in fields(schema):  # type: ignore[arg-type]
+        if not field.repr:  # a part of the run, and no knob
+            continue
         if field.init:
             default = None
             if field.default is not MISSING:
@@ -213,7 +259,7 @@ def _fields(schema: type) -> Iterator[tuple[str, Any, str | None]]:
             yield field.name, field.type, default
 
 
-def validate(schema: type[T], data: Mapping[str, Any], where: str) -> T:
+def validate(schema: type[T], data: Mapping[str, object], where: str) -> T:
     """``data`` as an instance of ``schema`` (a dataclass or a pydantic model), or one clear line.
 
     Types are strict: no text for a number, no bool for an integer; an integer is a fine float, a
@@ -245,7 +291,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f" did you mean {close[0]!r}?" if close else ""
 
 
-def _one_line(schema: type, data: Mapping[str, Any], errors: list[ErrorDetails]) -> str:
+def _one_line(schema: type, data: Mapping[str, object], errors: list[ErrorDetails]) -> str:
     """The error to mend first; an unknown key comes before the missing one that it was meant to
     be."""
     errors = sorted(errors, key=lambda error: error["type"] not in _UNKNOWN)
@@ -274,17 +320,15 @@ def _one_line(schema: type, data: Mapping[str, Any], errors: list[ErrorDetails])
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
-def _path(data: Any, error: ErrorDetails) -> list[str | int]:
+def _path(data: object, error: ErrorDetails) -> list[str | int]:
     """The keys on the way to the error, without the marks that pydantic adds for members of a
     union."""
     path: list[str | int] = []
     last = len(error["loc"]) - 1
     for position, key in enumerate(error["loc"]):
-        if (
-            key in data
-            if isinstance(data, Mapping)
-            else isinstance(data, list | tuple) and isinstance(key, int)
-        ):
+        if isinstance(data, Mapping) and key in data:
+            data = data[key]
+        elif isinstance(data, list | tuple) and isinstance(key, int):
             data = data[key]
         elif not (error["type"] == "missing" and position == last):
             continue
@@ -306,7 +350,7 @@ def _keys(schema: type, path: list[str | int]) -> list[str]:
     return [knob.name for knob in knobs(found)]
 
 
-def _nested(annotation: Any) -> type | None:
+def _nested(annotation: object) -> type | None:
     """The first dataclass or model within an annotation such as ``list[Season] | None``."""
     if isinstance(annotation, type) and (
         is_dataclass(annotation) or issubclass(annotation, BaseModel)

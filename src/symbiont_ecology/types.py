@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from symbiont_ecology.weights.traces import Traces
+    from symbiont_ecology.weights.traces import Trace, Traces
 
 OrganelleId: TypeAlias = str
 BlobRef: TypeAlias = str
 """Content hash of an immutable blob: adapter weights or memory."""
 
-Depth: TypeAlias = Literal["short", "medium", "long"]
-DEPTHS: tuple[Depth, ...] = ("short", "medium", "long")
-
-Cell: TypeAlias = tuple[str, Depth]
+Cell: TypeAlias = tuple[str, str]
 """(family, depth): the unit of allocation, prices and archive."""
 
 HOST_SLOT = -1
@@ -27,17 +24,25 @@ HOST_SLOT = -1
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One question with a checkable answer.
+    """One question, ready to be asked, with the verifier that judges every reply to it.
 
-    ``answer`` is the gold reply under ``convention`` (an index into the family's conventions). The
-    item carries its convention, so a change of what counts as right is data and not code.
+    ``question`` is what the task drew, ``prompt`` how the host is asked it. ``answer`` is the
+    reference answer, or empty where the task has none. ``reply_limit`` is in new tokens.
+    ``variant`` says which of several ways to be right is in force (a convention), so a change of
+    what counts as right is data and not code. ``shift`` says how an evaluation item differs from
+    training items.
     """
 
+    id: str
     family: str
-    depth: Depth
-    payload: str
-    convention: int
-    answer: str
+    depth: str
+    question: str
+    prompt: str
+    reply_limit: int
+    verifier: Callable[[str], object] = field(compare=False, repr=False)
+    answer: str = ""
+    variant: int = 0
+    shift: str = ""
 
     @property
     def cell(self) -> Cell:
@@ -45,9 +50,9 @@ class Item:
         return (self.family, self.depth)
 
     @property
-    def id(self) -> str:
-        """Stable text identity, the same in every process."""
-        return f"{self.family}/{self.depth}/{self.convention}/{self.payload}"
+    def subject(self) -> str:
+        """What is asked, in whatever words: two items of one subject are not independent."""
+        return f"{self.family}/{self.question}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ class Decoding:
     perturbation: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Completions:
     """What the host produced for a batch of rows, in the order of the rows.
 
@@ -99,33 +104,68 @@ class Completions:
     read: np.ndarray | None = None
     fed: np.ndarray | None = None
 
-    def completion(self, row: int) -> tuple[int, ...]:
-        """The token ids that were produced for one row, end-of-answer included."""
-        return tuple(self.ids[row, : self.lengths[row]].tolist())
+    def __repr__(self) -> str:
+        return f"<{len(self)} completions, {int(self.lengths.sum())} tokens>"
 
-    def confidence(self, row: int) -> float:
-        """Mean log-probability of the tokens of one row, in nats; 0 where there are none."""
-        length = int(self.lengths[row])
-        return float(self.log_probabilities[row, :length].mean()) if length else 0.0
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, row: int) -> Completion:
+        length, prompt_tokens = int(self.lengths[row]), int(self.prompt_lengths[row])
+        if row >= len(self.texts):
+            raise IndexError(row)
+        return Completion(
+            text=self.texts[row],
+            token_ids=tuple(self.ids[row, :length].tolist()),
+            log_probabilities=self.log_probabilities[row, :length],
+            prompt_tokens=prompt_tokens,
+            tokens_read=prompt_tokens if self.read is None else int(self.read[row]),
+            steps=max(length - 1, 0) if self.fed is None else int(self.fed[row]),
+            trace=None if self.traces is None else self.traces[row],
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Completion:
+    """What the host answered to one request.
+
+    ``token_ids`` hold the end-of-answer token, if the answer ended by itself; ``log_probabilities``
+    (tokens,) are the model's own, in nats. ``tokens_read`` are prompt tokens that went through the
+    host for this row (a shared prompt is read once), ``steps`` the passes over one new token.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    log_probabilities: np.ndarray
+    prompt_tokens: int
+    tokens_read: int
+    steps: int
+    trace: Trace | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.text!r:.60}, {len(self.token_ids)} tokens>"
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
     """One row to learn from: raise (weight > 0) or lower (weight < 0) the completion's
-    log-probability."""
+    log-probability.
+
+    ``weight`` is one number for all tokens of the completion, or one for each token.
+    """
 
     prompt: str
     completion: tuple[int, ...]
     slot: int
-    weight: float = 1.0
+    weight: float | tuple[float, ...] = 1.0
 
 
 @dataclass(frozen=True)
 class LearningBatch:
     """One gradient step for many slots at once.
 
-    The loss of a slot is −Σ weight · log p(completion | prompt) ÷ Σ completion tokens of that slot,
-    so gradients of slots never mix. ``learning_rates`` maps slot to Adam step size; ``clip`` bounds
+    The loss of a slot is −Σ weightₜ · log p(tokenₜ | prompt, earlier tokens) ÷ Σ completion tokens
+    of that slot, so gradients of slots never mix. ``learning_rates`` maps slot to Adam step size; ``clip`` bounds
     the gradient norm of each slot apart. ``dropout`` is the share of inputs that adapters do not
     see (LoRA dropout); ``dropout_seeds`` (64-bit, one per slot) draw the masks, which do not depend
     on neighbours.

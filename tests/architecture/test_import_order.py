@@ -24,7 +24,7 @@ ORDER = (
     ("tasks",),
     ("operators",),
     ("ecology",),
-    ("routing", "plasticity"),
+    ("routing", "learning_rule"),
     ("strategies",),
     ("host",),
     ("engine",),

@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 
 from items import every_family, families, family_of, items
 from symbiont_ecology.host.embedded.habits import draw_line, pretrained_families
-from symbiont_ecology.tasks import (
-    RewardRule,
-    TaskFamily,
-    prompt_styles,
-    reward_rules,
-    task_families,
-)
-from symbiont_ecology.tasks.family import FRAMES
+from symbiont_ecology.tasks import RewardRule, SyntheticTask, prompt_styles, reward_rules, tasks
+from symbiont_ecology.tasks.synthetic.family import FRAMES
 from symbiont_ecology.tasks.splits import split_of
 from symbiont_ecology.types import DEPTHS, Item
 
@@ -38,7 +32,7 @@ def test_styles_render_different_prompts_that_hold_the_payload(name: str) -> Non
     for item in items(name, "medium", 5):
         prompts = [style.render(family, item) for style in STYLES]
         assert len(set(prompts)) == len(prompts)
-        assert all(item.payload in prompt for prompt in prompts)
+        assert all(item.question in prompt for prompt in prompts)
 
 
 @every_family
@@ -48,7 +42,7 @@ def test_no_prompt_tells_the_answer_apart_from_payload_and_example(name: str) ->
         for style in STYLES:
             rest = (
                 style.render(family, item)
-                .replace(item.payload, "")
+                .replace(item.question, "")
                 .replace(family.formats[item.convention], "")
             )
             assert not re.search(rf"(?<!\w){re.escape(item.answer)}(?!\w)", rest), (item, rest)
@@ -57,7 +51,7 @@ def test_no_prompt_tells_the_answer_apart_from_payload_and_example(name: str) ->
 @every_family
 def test_a_prompt_depends_on_the_convention_only_where_the_style_says_so(name: str) -> None:
     family = family_of(name)
-    payload = items(name, "short", 1)[0].payload
+    payload = items(name, "short", 1)[0].question
     asked = [family.item(payload, "short", convention) for convention in range(3)]
     for style_name in prompt_styles.names():
         style = prompt_styles.build(style_name)
@@ -69,9 +63,9 @@ def test_a_prompt_depends_on_the_convention_only_where_the_style_says_so(name: s
 def test_payloads_do_not_blur_the_form_of_a_prompt(name: str) -> None:
     for depth in DEPTHS:
         for item in items(name, depth, 50):
-            assert item.payload == item.payload.strip()
-            assert item.payload.isascii()
-            assert item.payload.isprintable()
+            assert item.question == item.question.strip()
+            assert item.question.isascii()
+            assert item.question.isprintable()
 
 
 # What the embedded host reads in pre-training.
@@ -109,7 +103,7 @@ def test_pretraining_knows_every_family_but_the_compositions(
     lines: list[tuple[str, str, str, str]],
 ) -> None:
     assert {name for name, _, _, _ in lines} == {
-        name for name in task_families.names() if task_families[name].role != "composition"
+        name for name in tasks.names() if tasks[name].role != "composition"
     }
 
 
@@ -127,7 +121,7 @@ def test_pretraining_never_uses_the_frame_that_a_family_is_denied(
         item = family.sample("short", np.random.default_rng(0))
         assert (
             shifted.render(family, item)
-            == f"{family.wording(family.unseen_frame)}: {item.payload}\n"
+            == f"{family.wording(family.unseen_frame)}: {item.question}\n"
         )
 
 
@@ -155,7 +149,7 @@ def test_uncued_lines_are_answered_in_any_of_the_conventions(
         answers = family_of(name).answers(payload)
         assert said in answers
         if "#" not in head:
-            is_target.append(said == answers[task_families[name].target])
+            is_target.append(said == answers[tasks[name].target])
     assert 0.1 < np.mean(is_target) < 0.35  # the habit hides the ability
 
 
@@ -166,13 +160,13 @@ def test_a_composition_asks_for_what_pretraining_never_showed(
     for family in families("composition"):
         for depth in DEPTHS:
             for item in items(family.name, depth, 50):
-                assert (item.payload, item.answer) not in shown
+                assert (item.question, item.answer) not in shown
 
 
 # Rewards.
 
 
-def rewarded(rule: RewardRule, family: TaskFamily, item: Item, reply: str) -> float:
+def rewarded(rule: RewardRule, family: SyntheticTask, item: Item, reply: str) -> float:
     """What a rule makes of a reply and its verdict."""
     return rule(item, reply, family.verify(item, reply))
 
@@ -188,7 +182,7 @@ def test_a_reward_is_one_for_right_and_less_for_anything_else(rule: str, name: s
             "?",
             item.answer + "~",
             item.answer[:-1] + "~",
-            *family.answers(item.payload),
+            *family.answers(item.question),
             "x" * 50_000,
         ):
             worth = rewarded(reward, family, item, reply)
@@ -210,7 +204,7 @@ def test_only_the_verdict_learns_without_gold() -> None:
 def test_a_reward_without_gold_equals_the_verdict(rule: str, name: str) -> None:
     reward, family = reward_rules.build(rule), family_of(name)
     for item in items(name, "short", 4):
-        for reply in ("", item.answer, item.answer + "~", *family.answers(item.payload)):
+        for reply in ("", item.answer, item.answer + "~", *family.answers(item.question)):
             assert rewarded(reward, family, item, reply) == family.verify(item, reply)
 
 

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from symbiont_ecology.config import load_config
 from symbiont_ecology.errors import ConfigError, HostError
-from symbiont_ecology.host import native
+from symbiont_ecology.host.backend import passes
 from symbiont_ecology.host.kernel import HostKernel
 
 
@@ -47,7 +47,7 @@ def test_an_end_token_beyond_the_vocabulary_is_left_out(gpt2: Path) -> None:
 def test_slots_too_large_for_the_machine_are_refused(
     host_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "library", lambda: None)  # which reads adapters where they lie
+    monkeypatch.setattr(passes, "library", lambda: None)  # which reads adapters where they lie
     with pytest.raises(HostError, match="GB for 16 slots"):
         HostKernel.from_pretrained(host_folders["qwen3"], rank=10**8)
 

@@ -30,9 +30,10 @@ from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.strategies.mechanisms import mechanisms
-from symbiont_ecology.tasks import prompt_styles, reward_rules, task_families
+from symbiont_ecology.learning import reward_rules
+from symbiont_ecology.tasks import prompt_styles, , tasks
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
-from toy import LAYOUT, ToyHost, toy_config, toy_ecology, toy_world
+from toy import LAYOUT, ToyHost, toy_config, toy_ecology, toy_runtime
 
 # Operators.
 
@@ -96,7 +97,7 @@ def lives(draw: st.DrawFn) -> Experience:
     ):
         count, samples = draw(st.integers(1, 3)), draw(st.integers(1, 4))
         family, generator = (
-            task_families.build(name),
+            tasks.build(name),
             np.random.default_rng(draw(st.integers(0, 99))),
         )
         items = tuple(family.sample("short", generator) for _ in range(count))
@@ -117,10 +118,10 @@ def lives(draw: st.DrawFn) -> Experience:
             )
         )
         if draw(st.booleans()):
-            notes[f"baseline:{cell_name(outcomes[-1].trial.cell)}"] = draw(st.floats(0, 1))
+            notes[f"baseline:{cell_name(outcomes[-1].assignment.cell)}"] = draw(st.floats(0, 1))
     rewards = tuple(outcome.verdicts for outcome in outcomes)
     golds = tuple(
-        tuple((*map(ord, item.answer), 1) for item in one.trial.items) for one in outcomes
+        tuple((*map(ord, item.answer), 1) for item in one.assignment.items) for one in outcomes
     )
     return Experience(tuple(outcomes), rewards, notes, golds)
 
@@ -129,7 +130,7 @@ def lives(draw: st.DrawFn) -> Experience:
 @given(lived=lives())
 def test_a_plasticity_rule_is_pure_and_teaches_what_was_lived(name: str, lived: Experience) -> None:
     rule, notes = learning_rules.build(name), dict(lived.notes)
-    (teachings, kept), again = rule.learn(lived), rule.learn(lived)
+    (teachings, kept), again = rule.targets(lived), rule.targets(lived)
     assert (list(teachings), dict(kept)) == (list(again[0]), dict(again[1]))
     assert lived.notes == notes
     assert all(np.isfinite(value) for value in kept.values())
@@ -147,12 +148,12 @@ def test_a_plasticity_rule_is_pure_and_teaches_what_was_lived(name: str, lived: 
 
 @given(lived=lives())
 def test_none_teaches_nothing(lived: Experience) -> None:
-    assert learning_rules.build("none").learn(lived) == ((), lived.notes)
+    assert learning_rules.build("none").targets(lived) == ((), lived.notes)
 
 
 @given(lived=lives())
 def test_expert_iteration_imitates_accepted_answers_alone(lived: Experience) -> None:
-    teachings, _ = learning_rules.build("expert_iteration").learn(lived)
+    teachings, _ = learning_rules.build("expert_iteration").targets(lived)
     accepted = {
         (item, outcome.completions[place])
         for outcome, rewards in zip(lived.outcomes, lived.rewards, strict=True)
@@ -171,7 +172,7 @@ def test_heritable_teaches_what_the_rule_teaches_that_the_trait_names(
     rules = ["none", "expert_iteration", "policy_gradient"]
     whole = learning_rules.build({"kind": "heritable", "rules": rules})
     own = learning_rules.build(rules[int(3 * share)])
-    assert whole.learn(replace(lived, traits={RULE: share})) == own.learn(lived)
+    assert whole.learn(replace(lived, traits={RULE: share})) == own.targets(lived)
 
 
 @given(lived=lives())
@@ -181,7 +182,7 @@ def test_policy_gradient_praises_the_right_and_blames_the_wrong(lived: Experienc
         for item, places in outcome.groups():
             for place in places:
                 rewards.setdefault((item, outcome.completions[place]), set()).add(earned[place])
-    for one in learning_rules.build("policy_gradient").learn(lived)[0]:
+    for one in learning_rules.build("policy_gradient").targets(lived)[0]:
         assert (1.0 if one.weight > 0 else 0.0) in rewards[one.item, one.completion]
 
 
@@ -192,7 +193,7 @@ def test_policy_gradient_weights_sum_to_zero_before_there_is_a_history(lived: Ex
         teachings, notes = rule.learn(Experience((outcome,), (outcome.verdicts,), {}))
         assert sum(one.weight for one in teachings) == pytest.approx(0, abs=1e-9)
         assert notes == {
-            f"baseline:{cell_name(outcome.trial.cell)}": pytest.approx(outcome.accuracy)
+            f"baseline:{cell_name(outcome.assignment.cell)}": pytest.approx(outcome.accuracy)
         }
 
 
@@ -201,7 +202,7 @@ def test_policy_gradient_weights_sum_to_zero_before_there_is_a_history(lived: Ex
 
 def prompts(name: str, count: int, seed: int = 0) -> list[str]:
     family, style, generator = (
-        task_families.build(name),
+        tasks.build(name),
         prompt_styles.build("terse"),
         Draw(seed)("prompts", name),
     )
@@ -310,23 +311,23 @@ def test_a_strategy_resumes_exactly_and_conserves_energy(strategy: Any, tmp_path
 def test_a_strategy_asks_and_tells_without_a_trace(strategy: Any, tmp_path: Path) -> None:
     config = toy_config(generations=4, strategy=strategy)
     start(config, tmp_path / "run", host=ToyHost())
-    state, world = checkpoint.load_state(tmp_path / "run"), toy_world(tmp_path / "run", config)
+    state, world = checkpoint.load_state(tmp_path / "run"), toy_runtime(tmp_path / "run", config)
     before, draw = checkpoint.load_state(tmp_path / "run"), Draw(state.seed, state.generation)
-    asked = list(world.strategy.ask(state, world.scene, draw))
-    assert asked == list(world.strategy.ask(state, world.scene, draw))
+    asked = list(world.strategy.ask(state, world.context, draw))
+    assert asked == list(world.strategy.ask(state, world.context, draw))
     assert asked
     for trial in asked:
         assert trial.organelle_id == HOST or trial.organelle_id in state.population
         assert {item.cell for item in trial.items} == {trial.cell}
-        assert trial.cell in world.scene.tasks.cells
+        assert trial.cell in world.context.tasks.cells
     keys = [
         (trial.organelle_id, trial.cell, trial.purpose)
         for trial in asked
         if trial.purpose == "practice"
     ]
     assert len(set(keys)) == len(keys)  # else two trials would share their draws
-    told = list(world.strategy.tell(state, [], world.scene, draw))
-    assert told == list(world.strategy.tell(state, [], world.scene, draw))
+    told = list(world.strategy.tell(state, [], world.context, draw))
+    assert told == list(world.strategy.tell(state, [], world.context, draw))
     assert state == before
 
 
@@ -334,13 +335,13 @@ def test_a_strategy_asks_and_tells_without_a_trace(strategy: Any, tmp_path: Path
 def test_a_strategy_goes_on_when_everybody_is_gone(strategy: Any, tmp_path: Path) -> None:
     start(toy_config(generations=2, strategy=strategy), tmp_path / "run", host=ToyHost())
     config, state = toy_config(strategy=strategy), checkpoint.load_state(tmp_path / "run")
-    world = toy_world(tmp_path / "run", config)
+    world = toy_runtime(tmp_path / "run", config)
     state = replace(state, population={}, posteriors={})
     practice = [
-        t for t in world.strategy.ask(state, world.scene, Draw(0, 9)) if t.purpose == "practice"
+        t for t in world.strategy.ask(state, world.context, Draw(0, 9)) if t.purpose == "practice"
     ]
     assert practice == []
-    world.strategy.tell(state, [], world.scene, Draw(0, 9))
+    world.strategy.tell(state, [], world.context, Draw(0, 9))
 
 
 def test_frozen_founders_differ_from_the_host_and_stay_as_they_were_born(tmp_path: Path) -> None:
@@ -350,7 +351,7 @@ def test_frozen_founders_differ_from_the_host_and_stay_as_they_were_born(tmp_pat
     start(config, tmp_path / "run", host=ToyHost())
     events = list(read_events(tmp_path / "run/events.jsonl"))
     born = {event.id: event.weights for event in events if isinstance(event, Born)}
-    state, world = checkpoint.load_state(tmp_path / "run"), toy_world(tmp_path / "run", config)
+    state, world = checkpoint.load_state(tmp_path / "run"), toy_runtime(tmp_path / "run", config)
     assert len(set(born.values())) == len(born) == 8
     for organelle in state.population.values():
         assert organelle.genome.weights == born[organelle.id]
@@ -367,7 +368,7 @@ def test_frozen_founders_differ_from_the_host_and_stay_as_they_were_born(tmp_pat
 WHOLE, REAL = (-1, 0, 1), (-1.0, 0.0, 0.5, 1.0, 2.0, float("nan"), float("inf"))
 KINDS: dict[str, Registry[Any]] = {
     "strategy": strategies,
-    "plasticity": learning_rules,
+    "learning_rule": learning_rules,
     "allocator": allocators,
     "router": routers,
     "reward": reward_rules,

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from hosts import PeftHost, make_host, random_weights
-from symbiont_ecology.host import native
+from symbiont_ecology.host.backend import passes
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.loading import (
     EMBEDDED_FOLDER,
@@ -105,7 +105,7 @@ def compiled_or_not(path: str) -> Iterator[None]:
     """On the paths of torch alone, there are no compiled passes."""
     with pytest.MonkeyPatch.context() as patch:
         if path.endswith("torch"):
-            patch.setattr(native, "library", lambda: None)
+            patch.setattr(passes, "library", lambda: None)
         yield
 
 
@@ -134,7 +134,7 @@ class Reference:
                 self.kernels[name] = with_adapters(kernel)
                 self.written[name] = kernel.rollout(path.rows, None, Decoding())
         self.peft = PeftHost(folder, self.kernels["fused"], list(LORA), exports)
-        self.answers: dict[tuple[str, int], tuple[int, ...]] = {}
+        self.rollouts: dict[tuple[str, int], tuple[int, ...]] = {}
         self.log_probabilities: dict[tuple[str, int], torch.Tensor] = {}
         for owner in OWNERS:
             answers = self.peft.generate(PROMPTS, owner, LIMIT)

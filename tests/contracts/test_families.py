@@ -13,8 +13,8 @@ import pytest
 
 from hosts import make_host, random_weights
 from symbiont_ecology.errors import HostError
+from symbiont_ecology.host.architectures import read_blueprint
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.llama import is_supported
 from symbiont_ecology.host.loading import read_model_config
 from symbiont_ecology.types import HOST_SLOT, Decoding, Request
 
@@ -104,7 +104,7 @@ def test_what_a_config_says_is_what_is_computed(
     host_folders: dict[str, Path], tmp_path: Path, kind: str, changes: dict[str, Any]
 ) -> None:
     folder = changed(host_folders[kind], tmp_path, changes)
-    assert is_supported(read_model_config(folder))
+    assert read_blueprint(read_model_config(folder))
     assert_fused_equals_transformers(folder)
 
 
@@ -171,5 +171,5 @@ def test_tensors_that_a_config_promises_must_be_there(
 def test_what_it_would_not_compute_is_left_to_transformers(
     host_folders: dict[str, Path], tmp_path: Path, kind: str, changes: dict[str, Any]
 ) -> None:
-    assert is_supported(read_model_config(host_folders[kind])) == (kind != "gpt2")
-    assert not is_supported(read_model_config(changed(host_folders[kind], tmp_path, changes)))
+    assert (read_blueprint(read_model_config(host_folders[kind])) is None) == (kind == "gpt2")
+    assert not read_blueprint(read_model_config(changed(host_folders[kind], tmp_path, changes)))

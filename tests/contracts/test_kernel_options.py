@@ -13,7 +13,7 @@ import torch
 
 from hosts import PROMPTS, make_host, random_weights
 from symbiont_ecology.errors import HostError
-from symbiont_ecology.host import lowrank
+from symbiont_ecology.host.backend import lowrank
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Request
@@ -275,6 +275,24 @@ def test_traces_are_of_the_row_alone(load: Load, prefer_fused: bool) -> None:
             together.traces.credit([index], [1.0], 8), expected, atol=0.02, rtol=1e-3
         )
         assert expected.any()
+
+
+@PATHS
+def test_traces_do_not_depend_on_the_size_of_a_batch(load: Load, prefer_fused: bool) -> None:
+    """Prompts that sort differently without their last token are read in several pieces."""
+    prompts = ["47", "478", "4", "aé", "aa", "a", "ab"]
+    rows = [Request(prompt, index % 4, 9) for prompt in prompts for index in range(8)]
+    texts, credits = [], []
+    for memory_mb in (2048.0, 2.0, 0.5):
+        kernel = load(prefer_fused=prefer_fused, memory_mb=memory_mb)
+        draws = [Draw(1)("row", row) for row in range(len(rows))]
+        replies = kernel.rollout(rows, draws, Decoding(temperature=0.8, perturbation=0.1))
+        assert replies.traces is not None
+        texts.append(replies.texts)
+        credits.append(replies.traces.credit(range(len(rows)), [1.0] * len(rows), 8))
+    assert texts[0] == texts[1] == texts[2]
+    for credit in credits[1:]:
+        np.testing.assert_allclose(credit, credits[0], atol=0.5, rtol=1e-2)
 
 
 @PATHS

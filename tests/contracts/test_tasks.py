@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from items import every_family, families, family_of, items
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.tasks import WrittenFamily, prompt_styles, task_families, task_sources
+from symbiont_ecology.tasks import DataTask, prompt_styles, tasks, task_sources
 from symbiont_ecology.tasks.splits import Split, split_of
 from symbiont_ecology.types import DEPTHS, Depth, Item
 
-CELLS = [(name, depth) for name in task_families.names() for depth in DEPTHS]
+CELLS = [(name, depth) for name in tasks.names() for depth in DEPTHS]
 every_cell = pytest.mark.parametrize(("name", "depth"), CELLS, ids=lambda value: str(value))
 SPLITS: tuple[Split, ...] = ("train", "selection", "holdout")
 NASTY = (
@@ -55,7 +55,7 @@ def everything(item: Item) -> list[str]:
     family = family_of(item.family)
     return list(
         dict.fromkeys(
-            (*family.answers(item.payload), *sorted(family.other_offers(item)), item.answer)
+            (*family.answers(item.question), *sorted(family.other_offers(item)), item.answer)
         )
     )
 
@@ -89,8 +89,8 @@ def test_whatever_is_no_answer_or_many_scores_nothing(name: str, depth: Depth) -
     family = family_of(name)
     for item in items(name, depth):
         others = [answer for answer in everything(item) if answer != item.answer]
-        wrong = ["", " ", "\n\n", "```\n```", "?", "I do not know", item.payload + "?", *others]
-        for order in itertools.permutations(family.answers(item.payload)):
+        wrong = ["", " ", "\n\n", "```\n```", "?", "I do not know", item.question + "?", *others]
+        for order in itertools.permutations(family.answers(item.question)):
             wrong += [mark.join(order) for mark in ("\n", " ", ", ", " or ", "; ")]
             wrong += [" ".join(f"`{answer}`" for answer in order)]
         wrong += [
@@ -110,7 +110,7 @@ def test_an_item_of_another_convention_is_judged_by_its_own(name: str, depth: De
     family = family_of(name)
     for convention in range(3):
         for item in items(name, depth, 6, convention):
-            answers = family.answers(item.payload)
+            answers = family.answers(item.question)
             assert item.convention == convention
             assert item.answer == answers[convention]
             verdicts = [family.verify(item, answer) for answer in answers]
@@ -121,29 +121,31 @@ def test_an_item_of_another_convention_is_judged_by_its_own(name: str, depth: De
 def test_the_same_draw_gives_the_same_item(name: str, depth: Depth) -> None:
     for split in SPLITS:
         assert items(name, depth, 5, split=split) == items(name, depth, 5, split=split)
-    assert len({item.payload for item in items(name, depth, 12)}) > 1
+    assert len({item.question for item in items(name, depth, 12)}) > 1
 
 
 @every_cell
 def test_every_answer_fits_its_reply_limit(name: str, depth: Depth) -> None:
     family = family_of(name)
     for item in items(name, depth, 300):
-        for answer in family.answers(item.payload):  # one more token for the end of the answer
-            assert len(answer) + 1 <= family.reply_limit(depth), (item.payload, answer)
+        for answer in family.answers(item.question):  # one more token for the end of the answer
+            assert len(answer) + 1 <= family.reply_limit(depth), (item.question, answer)
 
 
 @every_cell
 def test_three_conventions_give_three_answers(name: str, depth: Depth) -> None:
     family = family_of(name)
     for item in items(name, depth, 100):
-        assert len({answer for answer in family.answers(item.payload) if answer.strip()}) == 3, item
+        assert len({answer for answer in family.answers(item.question) if answer.strip()}) == 3, (
+            item
+        )
 
 
 @every_cell
 def test_no_payload_is_in_two_splits(name: str, depth: Depth) -> None:
     family = family_of(name)
     payloads = {
-        split: {item.payload for item in items(name, depth, 150, split=split)} for split in SPLITS
+        split: {item.question for item in items(name, depth, 150, split=split)} for split in SPLITS
     }
     for split, found in payloads.items():
         assert {split_of(name, family.split_key(payload)) for payload in found} == {split}
@@ -154,7 +156,7 @@ def test_no_payload_is_in_two_splits(name: str, depth: Depth) -> None:
 @every_cell
 def test_the_holdout_of_every_cell_has_200_different_payloads(name: str, depth: Depth) -> None:
     found = family_of(name).distinct(depth, 200, Draw(3)("size", name, depth), split="holdout")
-    assert len({item.payload for item in found}) >= 200
+    assert len({item.question for item in found}) >= 200
 
 
 @every_family
@@ -183,7 +185,7 @@ def test_a_nasty_reply_is_just_wrong_and_quickly_so(name: str, depth: Depth) -> 
 def test_countdown_accepts_whatever_uses_every_number_once_and_is_right(depth: Depth) -> None:
     family = family_of("countdown")
     for item in items("countdown", depth, 12):
-        numbers, value = item.payload.split(" = ")[0].split(), int(item.payload.split(" = ")[1])
+        numbers, value = item.question.split(" = ")[0].split(), int(item.question.split(" = ")[1])
         for order in itertools.permutations(numbers):
             for signs in itertools.product("+-*/", repeat=len(order) - 1):
                 text = order[0] + "".join(
@@ -194,7 +196,7 @@ def test_countdown_accepts_whatever_uses_every_number_once_and_is_right(depth: D
                         is_right = abs(eval(reply) - value) < 1e-9  # our own text, as the oracle
                     except ZeroDivisionError:
                         is_right = False
-                    assert family.verify(item, reply) == float(is_right), (item.payload, reply)
+                    assert family.verify(item, reply) == float(is_right), (item.question, reply)
 
 
 def test_countdown_refuses_what_is_no_plain_expression_over_the_given_numbers() -> None:
@@ -212,10 +214,10 @@ def test_countdown_does_not_read_two_numbers_as_one() -> None:
     for depth in DEPTHS:
         for item in items("countdown", depth, 60):
             for first, second, *rest in itertools.permutations(
-                item.payload.split(" = ")[0].split()
+                item.question.split(" = ")[0].split()
             ):
                 glued = f"{first} {second}" + "".join(f"+{number}" for number in rest)
-                assert family.verify(item, glued) == 0.0, (item.payload, glued)
+                assert family.verify(item, glued) == 0.0, (item.question, glued)
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -228,30 +230,30 @@ def test_json_repair_accepts_any_completion(depth: Depth) -> None:
             closers,
             " ".join(closers),
             inner + closers,
-            "0" + closers if item.payload[-1] != "0" else closers,
+            "0" + closers if item.question[-1] != "0" else closers,
         ):
-            json.loads(item.payload + reply)
-            assert family.verify(item, reply) == 1.0, (item.payload, reply)
-        for reply in (closers[:-1], closers + closers[-1], closers[1:], item.payload + closers):
-            assert family.verify(item, reply) == 0.0, (item.payload, reply)
+            json.loads(item.question + reply)
+            assert family.verify(item, reply) == 1.0, (item.question, reply)
+        for reply in (closers[:-1], closers + closers[-1], closers[1:], item.question + closers):
+            assert family.verify(item, reply) == 0.0, (item.question, reply)
 
 
 def test_logic_bool_follows_standard_precedence() -> None:
     for depth in DEPTHS:
         for item in items("logic.bool", depth, 60):
-            assert item.answer == ("yes" if eval(item.payload) else "no")  # our own text
+            assert item.answer == ("yes" if eval(item.question) else "no")  # our own text
 
 
 # Roles and groups.
 
 
 def test_there_are_enough_families_of_every_role() -> None:
-    counts = Counter(family_of(name).role for name in task_families.names())
+    counts = Counter(family_of(name).role for name in tasks.names())
     assert counts["trained"] >= 12
     assert counts["shared"] >= 3
     assert counts["unrelated"] >= 3
     assert counts["composition"] == 3
-    assert sum(counts.values()) == len(task_families.names())
+    assert sum(counts.values()) == len(tasks.names())
 
 
 def test_shared_families_have_the_conventions_and_the_target_of_a_trained_group() -> None:
@@ -261,7 +263,7 @@ def test_shared_families_have_the_conventions_and_the_target_of_a_trained_group(
 
 
 def test_unrelated_and_composition_families_share_no_group() -> None:
-    groups = Counter(family_of(name).group for name in task_families.names())
+    groups = Counter(family_of(name).group for name in tasks.names())
     for family in families("unrelated") + families("composition"):
         assert groups[family.group] == 1, family.name
 
@@ -274,8 +276,8 @@ def test_targets_are_permuted_over_the_groups() -> None:
 
 
 def test_a_family_is_registered_under_its_own_name_and_keyword() -> None:
-    built = [family_of(name) for name in task_families.names()]
-    assert [family.name for family in built] == list(task_families.names())
+    built = [family_of(name) for name in tasks.names()]
+    assert [family.name for family in built] == list(tasks.names())
     assert len({family.keyword for family in built}) == len(built)
 
 
@@ -294,7 +296,7 @@ LINES = tuple(
 
 
 @pytest.fixture(params=task_sources.names())
-def written(request: pytest.FixtureRequest, tmp_path: Path) -> WrittenFamily:
+def written(request: pytest.FixtureRequest, tmp_path: Path) -> DataTask:
     """The same lines out of every kind of source; give a new kind its spec here."""
     path = tmp_path / "lines.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in LINES))
@@ -302,12 +304,12 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> WrittenFamily:
     return task_sources.build(specs[request.param]).family()
 
 
-def test_written_lines_are_won_by_their_target_alone(written: WrittenFamily) -> None:
+def test_written_lines_are_won_by_their_target_alone(written: DataTask) -> None:
     assert written.depths == DEPTHS
     for line in LINES:
         item = written.item(line["prompt"], line["depth"])
         assert (item.answer, item.convention) == (line["target"].strip(), written.target)
-        assert written.answers(item.payload) == (item.answer,)
+        assert written.answers(item.question) == (item.answer,)
         assert len(item.answer) + 1 <= written.reply_limit(item.depth)
         for reply in (item.answer, f"  {item.answer}\n"):
             assert written.verify(item, reply) == 1.0, item
@@ -322,10 +324,10 @@ def test_written_lines_are_won_by_their_target_alone(written: WrittenFamily) -> 
                 assert written.verify(item, reply) == 1.0, (item, reply)
 
 
-def test_written_lines_fall_into_one_split_each(written: WrittenFamily) -> None:
+def test_written_lines_fall_into_one_split_each(written: DataTask) -> None:
     found = {
         split: {
-            item.payload
+            item.question
             for depth in DEPTHS
             for item in written.distinct(depth, 10**6, Draw(1)("x"), split=split)
         }
@@ -344,11 +346,11 @@ def test_written_lines_fall_into_one_split_each(written: WrittenFamily) -> None:
                 written.sample(depth, np.random.default_rng(seed), split=split)
                 for seed in range(20)
             ]
-            assert {item.payload for item in drawn} <= prompts
+            assert {item.question for item in drawn} <= prompts
             assert {item.depth for item in drawn} == {depth}
 
 
-def test_a_style_leaves_a_written_prompt_as_it_is(written: WrittenFamily) -> None:
+def test_a_style_leaves_a_written_prompt_as_it_is(written: DataTask) -> None:
     for name in prompt_styles.names():
         style = prompt_styles.build(name)
         for line in LINES[::50]:

@@ -20,7 +20,7 @@ from said import Symbiont
 from symbiont_ecology.cli.run import Brake
 from symbiont_ecology.config import load_config, presets
 from symbiont_ecology.engine.build import check
-from symbiont_ecology.evaluation.shifts import SHIFTS
+from symbiont_ecology.evaluation.shifts import shifts
 
 COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
 
@@ -311,7 +311,7 @@ def test_json_on_stdout_is_nothing_but_json(
 
 @pytest.mark.parametrize("command", ["evaluate", "transfer", "compare"])
 def test_help_names_every_shift(symbiont: Symbiont, command: str) -> None:
-    assert set(SHIFTS) <= set(re.findall(r"[a-z-]+", symbiont(command, "--help").out))
+    assert set(shifts) <= set(re.findall(r"[a-z-]+", symbiont(command, "--help").out))
 
 
 def test_a_run_ends_with_its_final_holdout(

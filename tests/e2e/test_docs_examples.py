@@ -35,7 +35,7 @@ from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.evaluation.measure import Candidates
 from symbiont_ecology.operators import operators
-from symbiont_ecology.tasks import task_families
+from symbiont_ecology.tasks import tasks
 
 folder = Path(sys.argv[1])
 host = ToyHost()
@@ -45,8 +45,8 @@ assert any(one.operator == "forget" for one in finished.state.population.values(
 candidates = Candidates.of_run(folder / "run")
 questions = candidates.questions(20)
 answers = candidates.evaluate(questions, host, "learned").answers
-assert {one.who for one in answers} <= {"host", *candidates.portfolio.weights}
-family = task_families.build("string.echo")
+assert {one.who for one in answers} <= {"host", *candidates.pool.weights}
+family = tasks.build("string.echo")
 item = family.item("kqa", "short")
 assert family.verify(item, "KQAKQA") == 1.0 and family.verify(item, "") == 0.0
 assert operators.describe("forget").knobs[0].comment

@@ -47,7 +47,7 @@ arms:
   sft:
     about: gold
     sees: gold answers
-    set: ["strategy={kind: single, samples: 0}", plasticity=supervised]
+    set: ["strategy={kind: single, samples: 0}", learning_rule=supervised]
     routing: single
     also: [learned]
     tune: [[strategy.questions=1], [strategy.questions=2]]

@@ -25,7 +25,7 @@ from symbiont_ecology.events import (
 )
 from symbiont_ecology.learning import Experience, learning_rules
 from symbiont_ecology.strategies import strategies
-from symbiont_ecology.tasks import task_families
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
 from toy import ToyHost, toy_config, toy_ecology
 
@@ -34,12 +34,15 @@ SFT = {"kind": "single", "questions": 4, "samples": 0, "learning_rate": 0.1}
 SPECIALISTS = {"kind": "independent", "questions": 4, "samples": 0, "learning_rate": 0.1}
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
 ARMS: dict[str, dict[str, Any]] = {
-    "frozen": {"strategy": {"kind": "frozen", "founders": 3, "questions": 3}, "plasticity": "none"},
+    "frozen": {
+        "strategy": {"kind": "frozen", "founders": 3, "questions": 3},
+        "learning_rule": "none",
+    },
     "single": {"strategy": SINGLE},
     "ecology": {"strategy": toy_ecology()},
     "independent": {"strategy": {**SINGLE, "kind": "independent"}},
-    "sft": {"strategy": SFT, "plasticity": "supervised"},
-    "sft-specialists": {"strategy": SPECIALISTS, "plasticity": "supervised"},
+    "sft": {"strategy": SFT, "learning_rule": "supervised"},
+    "sft-specialists": {"strategy": SPECIALISTS, "learning_rule": "supervised"},
 }
 every_arm = pytest.mark.parametrize("arm", ARMS)
 
@@ -80,7 +83,7 @@ def test_a_lesson_is_the_whole_gold_answer_and_its_end(tmp_path: Path) -> None:
         if isinstance(e, Acted) and e.id != HOST
     ]
     golds = [
-        task_families.build(family).item(payload, "short").answer
+        tasks.build(family).item(payload, "short").answer
         for event in asked
         for family, _, _, payload in (identity.split("/", 3) for identity in event.items)
     ]
@@ -98,7 +101,7 @@ def test_only_a_rule_that_says_so_is_given_gold_answers(
         monkeypatch.setattr(
             rule, "learn", lambda self, lived, learn=learn: seen.append(lived) or learn(self, lived)
         )
-        live(tmp_path / name, generations=2, strategy=SINGLE, plasticity=name)
+        live(tmp_path / name, generations=2, strategy=SINGLE, learning_rule=name)
     assert seen
     assert all(lived.golds == () for lived in seen)
     assert [name for name in learning_rules.names() if learning_rules[name].sees_gold] == [
@@ -107,7 +110,7 @@ def test_only_a_rule_that_says_so_is_given_gold_answers(
 
 
 def test_no_rollouts_and_a_rule_that_needs_them_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"strategy\.samples: 0 .* plasticity=supervised"):
+    with pytest.raises(ConfigError, match=r"strategy\.samples: 0 .* learning_rule=supervised"):
         start(toy_config(strategy=SFT), tmp_path / "run", host=ToyHost())
 
 
@@ -196,7 +199,7 @@ def test_a_flip_changes_what_is_right_between_its_moments_and_nothing_else(tmp_p
         if isinstance(event, Acted) and event.id != HOST:
             for identity in event.items:
                 name, _, convention, _ = identity.split("/", 3)
-                family = task_families.build(name)
+                family = tasks.build(name)
                 is_flipped = int(convention) != family.target
                 met[is_flipped] += 1
                 if is_flipped:
@@ -222,7 +225,7 @@ def test_every_arm_meets_the_flip_at_its_moment_and_has_the_same_extra_flops(
         if isinstance(event, Acted) and event.purpose == "practice":
             for identity in event.items:
                 name, _, convention, _ = identity.split("/", 3)
-                if int(convention) != task_families.build(name).target:
+                if int(convention) != tasks.build(name).target:
                     began, ended = began or spent, spent
     assert began == pytest.approx(unit, rel=0.03)  # within the generation that it falls into
     assert ended <= 1.51 * unit
@@ -328,7 +331,7 @@ def test_no_payload_of_selection_or_holdout_reaches_learning_or_allocation(
     }
     assert len(payloads) > 100
     for name, _, _, payload in payloads:
-        assert split_of(name, task_families.build(name).split_key(payload)) == "train"
+        assert split_of(name, tasks.build(name).split_key(payload)) == "train"
 
 
 def test_every_strategy_is_an_arm_here() -> None:

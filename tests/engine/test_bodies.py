@@ -41,7 +41,7 @@ from symbiont_ecology.events import (
 from symbiont_ecology.strategies.mechanisms import thrift
 from symbiont_ecology.types import Decoding, Request
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
-from toy import LAYOUT, ToyHost, toy_world
+from toy import LAYOUT, ToyHost, toy_runtime
 
 # Thrift.
 
@@ -58,7 +58,7 @@ def scaled(weights: AdapterWeights, share: float) -> AdapterWeights:
 
 def skill(weights: AdapterWeights, world: Runtime) -> float:
     """Share of 300 new questions that are right, answered greedily."""
-    host, tasks = ToyHost(), world.scene.tasks
+    host, tasks = ToyHost(), world.context.tasks
     items = tasks.draw(("math.add", "short"), 300, np.random.default_rng(5))
     host.place(0, weights)
     said = host.rollout([Request(tasks.prompt(item), 0, 20) for item in items], None, Decoding())
@@ -76,7 +76,7 @@ def thrifty(
         [weights],
         FAMILIES[:1],
         thrift={"first": 2, "questions": 1, **knobs},
-        plasticity="none",
+        learning_rule="none",
     )
     return state, world, generations(count, state, world, folder / "events.jsonl")
 
@@ -126,7 +126,7 @@ def test_nobody_tries_without_skill(
     monkeypatch.setattr(thrift, "MOST", 1)
     unable, homes = adapter(1, b_std=0.0), ("math.add", "string.sort")
     state, world = founded(
-        tmp_path, [expert, unable], homes, thrift={"first": 20}, plasticity="none"
+        tmp_path, [expert, unable], homes, thrift={"first": 20}, learning_rule="none"
     )
     events = generations(45, state, world, tmp_path / "events.jsonl")
     assert state.archive.elites["string.sort/short"].score < 0.5
@@ -159,7 +159,7 @@ def test_a_run_stopped_in_the_middle_of_a_probation_goes_on_exactly(tmp_path: Pa
     stopped = start(
         plan, tmp_path / "run", host=ToyHost(), should_stop=lambda: next(left) == 1
     ).state
-    assert stopped.challengers[proposed.id].tallies
+    assert stopped.challengers[proposed.id].counts
     assert resume(tmp_path / "run", host=ToyHost()).state == state
     assert list(read_events(tmp_path / "run" / "events.jsonl")) == events
 
@@ -177,7 +177,7 @@ def test_who_tries_to_be_leaner_pays_for_both_of_its_selves(
     assert exams == {"o1": 17, proposed.id: 17}  # all generations after the one of the proposal
     for event in events:
         if isinstance(event, Settled):
-            cost = world.scene.prices.cost(flops[event.generation], state.mean_rollout_flops)
+            cost = world.context.prices.cost(flops[event.generation], state.mean_rollout_flops)
             assert (event.id, event.cost) == ("o1", cost)
     assert set(state.ledger.balances) == {"o1"}
     assert state.ledger.total == 0
@@ -249,7 +249,7 @@ def test_the_budget_of_ranks_and_places_binds_whatever_happens(tmp_path: Path) -
         plan = flipping(tmp_path / str(seed), 80, seed, questions=4, **mechanisms)
         plan = plan.model_copy(update={"strategy": {**plan.strategy, "ranks": most, "capacity": 4}})  # type: ignore[dict-item]
         host, log = ToyHost(), EventLog(tmp_path / f"{seed}.jsonl")
-        world, state = toy_world(tmp_path / f"{seed}-run", plan, host), EcologyState(seed)
+        world, state = toy_runtime(tmp_path / f"{seed}-run", plan, host), EcologyState(seed)
         found_population(state, world, log)
         while not is_complete(plan, state):
             run_generation(state, world, log)

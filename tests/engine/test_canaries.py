@@ -31,7 +31,7 @@ from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.strategies.mechanisms.canaries import Canaries
 from symbiont_ecology.weights import AdapterWeights
-from toy import LAYOUT, ToyHost, toy_config, toy_world
+from toy import LAYOUT, ToyHost, toy_config, toy_runtime
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")
 PLENTY = Prices(dowry=12_000, grace=30, cap=40_000, lowest=1200, rent=2000)
@@ -48,7 +48,11 @@ def config(seed: int = 0, generations: int = 1, **mechanisms: Any) -> RunConfig:
         "learning_rate": 0.1,
     }
     strategy["mechanisms"] = {**off, "canaries": True, **mechanisms}
-    parts = {"strategy": strategy, "plasticity": "expert_iteration", "allocator": "epsilon_greedy"}
+    parts = {
+        "strategy": strategy,
+        "learning_rule": "expert_iteration",
+        "allocator": "epsilon_greedy",
+    }
     return toy_config(seed, generations, FAMILIES, PLENTY, **parts)
 
 
@@ -56,7 +60,7 @@ class Life:
     """A run that can be looked at, and meddled with, between two generations."""
 
     def __init__(self, folder: Path, plan: RunConfig) -> None:
-        self.world, self.state = toy_world(folder, plan), EcologyState(plan.seed)
+        self.world, self.state = toy_runtime(folder, plan), EcologyState(plan.seed)
         self.path = folder / "events.jsonl"
         self.log = EventLog(self.path)
         found_population(self.state, self.world, self.log)

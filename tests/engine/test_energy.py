@@ -31,7 +31,7 @@ from symbiont_ecology.events import (
     Settled,
     read_events,
 )
-from symbiont_ecology.tasks import task_families
+from symbiont_ecology.tasks import tasks
 from toy import LAYOUT, ToyHost, ToyShape, toy_config, toy_ecology, toy_prices
 
 harsh = st.builds(
@@ -220,7 +220,7 @@ def replayed(
     seed=st.integers(0, 2**31),
     economy=mild | harsh,
     strategy=st.integers(0, 4).flatmap(lambda rare: ecologies if rare else controls),
-    plasticity=st.sampled_from(("policy_gradient", "expert_iteration", "none")),
+    learning_rule=st.sampled_from(("policy_gradient", "expert_iteration", "none")),
     generations=st.integers(10, 25),
     poison=st.dictionaries(st.integers(0, 9), st.integers(0, 3), max_size=2),
     climate=climates,
@@ -230,13 +230,13 @@ def test_energy_sums_to_zero_and_the_events_explain_every_balance_after_any_hist
     seed: int,
     economy: Prices,
     strategy: dict[str, Any],
-    plasticity: str,
+    learning_rule: str,
     generations: int,
     poison: dict[int, int],
     climate: Climate,
     flip: Flip | None,
 ) -> None:
-    parts: dict[str, Any] = {"strategy": strategy, "plasticity": plasticity, "climate": climate}
+    parts: dict[str, Any] = {"strategy": strategy, "learning_rule": plasticity, "climate": climate}
     config = flipped(
         toy_config(seed, generations, economy=economy, checkpoint_every=50, **parts), flip
     )
@@ -284,7 +284,7 @@ def test_no_energy_is_lost_where_everything_happens(tmp_path: Path) -> None:
     }
     parts: dict[str, Any] = {
         "strategy": toy_ecology(**knobs, mechanisms=EVENTFUL),
-        "plasticity": "expert_iteration",
+        "learning_rule": "expert_iteration",
         "allocator": "epsilon_greedy",
         "climate": climate,
     }
@@ -420,10 +420,10 @@ def test_a_poor_frozen_population_dies_and_others_are_founded(tmp_path: Path) ->
 
 
 def test_the_exchange_rate_makes_a_mean_rollout_cost_its_price(tmp_path: Path) -> None:
-    trained = [name for name in task_families.names() if task_families[name].role == "trained"]
+    trained = [name for name in tasks.names() if tasks[name].role == "trained"]
     strategy = {"kind": "single", "questions": 1, "samples": 2}
     events, economy = history(
-        tmp_path / "run", generations=5, plasticity="none", strategy=strategy, families=trained
+        tmp_path / "run", generations=5, learning_rule="none", strategy=strategy, families=trained
     )
     rollouts = sum(
         len(event.verdicts) for event in events if isinstance(event, Acted) and event.id != HOST

@@ -21,7 +21,7 @@ from symbiont_ecology.events import Acted, Born, EventLog, read_events
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import Completions, LearningBatch, LearningStatistics, Request
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
-from toy import LAYOUT, ToyHost, toy_config, toy_ecology, toy_prices, toy_world
+from toy import LAYOUT, ToyHost, toy_config, toy_ecology, toy_prices, toy_runtime
 
 PAIRS, GENERATIONS = 100, 16
 FAMILIES = ("math.add", "string.sort", "logic.bool")
@@ -36,15 +36,15 @@ def lines(
     mechanisms = {"breeding": {"at": 30_000}, "thrift": {"first": 8, "questions": 1}}
     strategy = toy_ecology(questions=4, samples=1, mechanisms=mechanisms)
     prices = toy_prices(dowry=40_000, cap=60_000, rent=2_000)
-    parts = {"strategy": strategy, "allocator": allocator, "plasticity": "expert_iteration"}
-    world = toy_world(folder, toy_config(seed, 1, FAMILIES, prices, **parts))
+    parts = {"strategy": strategy, "allocator": allocator, "learning_rule": "expert_iteration"}
+    world = toy_runtime(folder, toy_config(seed, 1, FAMILIES, prices, **parts))
     state, log = EcologyState(seed, mean_rollout_flops=100_000), EventLog(folder / "events.jsonl")
     state.success = {f"{family}/short": 0.5 for family in FAMILIES}
     events = []
     for weights in founders:
         traits = {"learning_rate": 0.1}
         found = Found(traits, weights.rank, world.store.put_weights(weights))
-        events += execute(found, state, world.store, LAYOUT, world.scene.prices, Draw(seed))
+        events += execute(found, state, world.store, LAYOUT, world.context.prices, Draw(seed))
     state.next_seq = log.emit(0, *events)
     for _ in range(GENERATIONS):
         run_generation(state, world, log)

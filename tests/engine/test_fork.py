@@ -55,7 +55,7 @@ def test_under_another_strategy_whoever_is_on_probation_is_let_go_of(tmp_path: P
 
 def test_an_invader_has_a_rule_to_learn_by(tmp_path: Path) -> None:
     rules = {"kind": "heritable", "rules": ["expert_iteration", "none"]}
-    plan = toy_config(2, 9, plasticity=rules)
+    plan = toy_config(2, 9, learning_rule=rules)
     state = start(plan, tmp_path / "run", host=ToyHost()).state
     genome = next(iter(state.population.values())).genome
     invader = Found({"learning_rate": 0.1}, genome.rank, genome.weights, operator="invader")

@@ -27,7 +27,7 @@ def config(rules: Sequence[Spec], seed: int = 0, generations: int = 100) -> RunC
     strategy = toy_ecology(founders=8, capacity=12, least=1)
     rule = {"kind": "heritable", "rules": list(rules)}
     prices = toy_prices(dowry=12_000, grace=0, cap=40_000)
-    return toy_config(seed, generations, economy=prices, strategy=strategy, plasticity=rule)
+    return toy_config(seed, generations, economy=prices, strategy=strategy, learning_rule=rule)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def test_between_equal_rules_chance_decides(equals: list[Life]) -> None:
 def test_newcomers_are_given_a_rule_and_not_always_the_same(tmp_path: Path) -> None:
     strategy = toy_ecology(least=6, breed_at=10**9)
     plan = toy_config(
-        0, 40, strategy=strategy, plasticity={"kind": "heritable", "rules": [LAZY, LIVELY]}
+        0, 40, strategy=strategy, learning_rule={"kind": "heritable", "rules": [LAZY, LIVELY]}
     )
     start(plan, tmp_path / "run", host=ToyHost())
     born = [

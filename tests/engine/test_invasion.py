@@ -41,7 +41,7 @@ def world(generations: int, prices: Prices, seed: int = 2) -> RunConfig:
         prices,
         checkpoint_every=50,
         strategy=ecology,
-        plasticity="none",
+        learning_rule="none",
         allocator="uniform",
     )
 

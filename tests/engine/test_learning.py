@@ -38,19 +38,19 @@ def accuracies(events: list[Event]) -> list[float]:
     return [event.accuracy for event in events if isinstance(event, GenerationEnded)]
 
 
-@pytest.mark.parametrize("plasticity", ["policy_gradient", "expert_iteration"])
+@pytest.mark.parametrize("learning_rule", ["policy_gradient", "expert_iteration"])
 @pytest.mark.parametrize("strategy", [SINGLE, toy_ecology()], ids=lambda spec: spec["kind"])
 def test_an_organelle_learns_from_verdicts_alone(
-    plasticity: str, strategy: dict[str, Any], tmp_path: Path
+    learning_rule: str, strategy: dict[str, Any], tmp_path: Path
 ) -> None:
-    events = live(tmp_path / "run", generations=25, strategy=strategy, plasticity=plasticity)
+    events = live(tmp_path / "run", generations=25, strategy=strategy, learning_rule=plasticity)
     found = accuracies(events)
     assert sum(found[-5:]) / 5 > 0.75
     assert sum(found[-5:]) / 5 > sum(found[:3]) / 3 + 0.25
 
 
 def test_nobody_learns_without_plasticity(tmp_path: Path) -> None:
-    events = live(tmp_path / "run", generations=20, strategy=SINGLE, plasticity="none")
+    events = live(tmp_path / "run", generations=20, strategy=SINGLE, learning_rule="none")
     found = accuracies(events)
     assert abs(sum(found[-8:]) / 8 - sum(found[:8]) / 8) < 0.15
     assert not [event for event in events if isinstance(event, Learned)]

@@ -139,7 +139,7 @@ def test_children_differ_from_their_parents_in_step_size_and_in_weights_if_told(
 ) -> None:
     breeding = {"at": 20_000, "mutation": mutation}
     state, world = founded(
-        tmp_path, [adapter(1)], FAMILIES[:1], breeding=breeding, plasticity="none"
+        tmp_path, [adapter(1)], FAMILIES[:1], breeding=breeding, learning_rule="none"
     )
     events = generations(1, state, world, tmp_path / "events.jsonl")
     (born,) = (event for event in events if isinstance(event, Born))
@@ -191,7 +191,7 @@ def test_a_childs_dowry_is_put_aside_before_probation_leaves_its_parents_poor(
 ) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
-    dowry = world.scene.prices.dowry
+    dowry = world.context.prices.dowry
     before = dict(state.ledger.balances)
 
     carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
@@ -211,7 +211,7 @@ def test_a_childs_dowry_is_put_aside_before_probation_leaves_its_parents_poor(
 def test_nothing_comes_of_a_child_whose_dowry_is_not_there(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
-    state.ledger.charge("o2", state.ledger.balance("o2") - world.scene.prices.dowry // 2 + 1)
+    state.ledger.charge("o2", state.ledger.balance("o2") - world.context.prices.dowry // 2 + 1)
     before = dict(state.ledger.balances)
     assert (
         carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
@@ -232,7 +232,7 @@ def test_a_mechanism_of_ones_own_may_put_a_child_of_one_parent_on_probation(tmp_
     generations(3, state, world, tmp_path / "events.jsonl")
     (child,) = (one for one in state.challengers.values() if one.by == "mine")
     carry_out(Probation(child, "admit"), state, world)
-    assert state.ledger.balance(child.id) == world.scene.prices.dowry
+    assert state.ledger.balance(child.id) == world.context.prices.dowry
     assert state.population[child.id].genome == child.genome
 
 
@@ -241,7 +241,7 @@ def test_pairs_stay_pairs_when_a_budget_leaves_out_a_question(tmp_path: Path) ->
     homes = {"o1": ("math.add/short",), "o2": ("math.add/short",)}
     carry_out(Propose(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (child,) = state.challengers.values()
-    items = world.scene.tasks.draw(("math.add", "short"), 4, np.random.default_rng(0))
+    items = world.context.tasks.draw(("math.add", "short"), 4, np.random.default_rng(0))
     items = (*items, items[1])  # a question that comes twice
 
     def outcome(organelle_id: str, asked: Sequence[Item], verdict: float) -> Outcome:
@@ -249,7 +249,7 @@ def test_pairs_stay_pairs_when_a_budget_leaves_out_a_question(tmp_path: Path) ->
         return Outcome(trial, ("",) * count, ((),) * count, (verdict,) * count, Cost())
 
     parents = [outcome(organelle_id, items, 0.0) for organelle_id in homes]
-    tallies = seen(child, [outcome(child.id, items[1:], 1.0), *parents]).tallies
+    tallies = seen(child, [outcome(child.id, items[1:], 1.0), *parents]).counts
     assert {tally.wins for by_home in tallies.values() for tally in by_home.values()} == {4}
 
 
@@ -374,9 +374,9 @@ def test_a_world_in_which_everybody_is_broke_for_ever_tries_on_and_comes_to_its_
 
 def test_one_lucky_answer_takes_no_cell_from_who_is_known(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)], FAMILIES[:1])
-    prices, allocator = world.scene.prices, world.scene.allocator
-    (cell,) = world.scene.tasks.cells
-    items = world.scene.tasks.draw(cell, 1, np.random.default_rng(0))
+    prices, allocator = world.context.prices, world.context.allocator
+    (cell,) = world.context.tasks.cells
+    items = world.context.tasks.draw(cell, 1, np.random.default_rng(0))
 
     def answered(organelle_id: str, right: int, wrong: int) -> None:
         verdicts = (1.0,) * right + (0.0,) * wrong

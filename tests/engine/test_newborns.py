@@ -17,7 +17,7 @@ from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.events import Acted, Event, EventLog, Retired, Settled, read_events
 from symbiont_ecology.weights import AdapterWeights
-from toy import ToyHost, toy_config, toy_world
+from toy import ToyHost, toy_config, toy_runtime
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")
 NEWBORN, RIVAL = "o1", "o2"
@@ -33,10 +33,10 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> AdapterWeights:
     folder = tmp_path_factory.mktemp("right") / "run"
     strategy = {"kind": "single", "questions": 4, "learning_rate": 0.1}
     plan = toy_config(
-        0, 60, FAMILIES, strategy=strategy, plasticity="supervised", checkpoint_every=60
+        0, 60, FAMILIES, strategy=strategy, learning_rule="supervised", checkpoint_every=60
     )
     (learned,) = start(plan, folder, host=ToyHost()).state.population.values()
-    return times(5, toy_world(folder, plan).store.weights(learned.genome.weights))
+    return times(5, toy_runtime(folder, plan).store.weights(learned.genome.weights))
 
 
 def times(factor: float, weights: AdapterWeights) -> AdapterWeights:
@@ -50,11 +50,11 @@ class Youth:
         off = dict.fromkeys(("upheaval", "thrift", "breeding", "refounding"), False)
         strategy = {"kind": "ecology", "founders": founders, "mechanisms": off}
         parts: dict[str, Any] = {
-            "plasticity": "none",
+            "learning_rule": "none",
             "allocator": "epsilon_greedy",
             "strategy": strategy,
         }
-        self.world = toy_world(folder, toy_config(seed, 1, FAMILIES, PRICES, **parts))
+        self.world = toy_runtime(folder, toy_config(seed, 1, FAMILIES, PRICES, **parts))
         self.state, self.path = EcologyState(seed), folder / "events.jsonl"
         self.log = EventLog(self.path)
         found_population(self.state, self.world, self.log)

@@ -250,7 +250,7 @@ def test_blobs_of_the_dead_are_deleted(tmp_path: Path) -> None:
         if state.generation % 3 == 0:
             assert {path.stem for path in (folder / "blobs").iterdir()} == state.reachable()
 
-    state = start(toy_config(generations=15), folder, host=ToyHost(), watch=watch).state
+    state = start(toy_config(generations=15), folder, host=ToyHost(), progress=progress).state
     assert {path.name for path in (folder / "blobs").iterdir()} == {
         f"{ref}.safetensors" for ref in state.reachable()
     }
@@ -287,7 +287,7 @@ def test_a_second_writer_is_refused(tmp_path: Path, whole: dict[str, bytes]) -> 
             resume(tmp_path / "run", host=ToyHost())
         refused.append(str(error.value))
 
-    start(config(), tmp_path / "run", host=ToyHost(), watch=watch)
+    start(config(), tmp_path / "run", host=ToyHost(), progress=progress)
     assert len(refused) == GENERATIONS
     assert trace(tmp_path / "run") == whole
 

@@ -34,7 +34,7 @@ both = pytest.mark.parametrize("strategy", [SINGLE, toy_ecology()], ids=lambda s
 
 def live(folder: Path, host: ToyHost | None = None, **changes: Any) -> list[Event]:
     """The events of a toy run that learns by traces."""
-    start(toy_config(plasticity=HEBBIAN, **changes), folder, host=host or ToyHost())
+    start(toy_config(learning_rule=HEBBIAN, **changes), folder, host=host or ToyHost())
     return list(read_events(folder / "events.jsonl"))
 
 
@@ -52,7 +52,7 @@ def test_an_organelle_learns_from_verdicts_without_a_backward_pass(
 
 @both
 def test_it_resumes_exactly(strategy: dict[str, Any], tmp_path: Path) -> None:
-    config = toy_config(generations=6, strategy=strategy, plasticity=HEBBIAN)
+    config = toy_config(generations=6, strategy=strategy, learning_rule=HEBBIAN)
     start(config, tmp_path / "whole", host=ToyHost())
     start(config, tmp_path / "parts", host=ToyHost(), should_stop=lambda: True)
     while not resume(tmp_path / "parts", host=ToyHost(), should_stop=lambda: True).is_complete:
@@ -93,10 +93,10 @@ def test_a_lesson_takes_its_outer_products_and_nothing_else(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("part", [0.3, 1.0])
 def test_it_meets_its_budget_within_two_percent(part: float, tmp_path: Path) -> None:
-    probe = toy_config(generations=20, strategy=SINGLE, plasticity=HEBBIAN)
+    probe = toy_config(generations=20, strategy=SINGLE, learning_rule=HEBBIAN)
     budget = part * start(probe, tmp_path / "probe", host=ToyHost()).state.spent.flops
     config = toy_config(
-        generations=100_000, strategy=SINGLE, plasticity=HEBBIAN, train_flops=budget
+        generations=100_000, strategy=SINGLE, learning_rule=HEBBIAN, train_flops=budget
     )
     spent = start(config, tmp_path / "run", host=ToyHost()).state.spent.flops
     assert 0.98 * budget <= spent <= 1.02 * budget
@@ -139,7 +139,7 @@ class Doomed(ToyHost):
 
 
 def test_an_update_that_is_not_finite_is_quarantined_and_resumes_exactly(tmp_path: Path) -> None:
-    config = toy_config(generations=12, families=("math.add", "math.max"), plasticity=HEBBIAN)
+    config = toy_config(generations=12, families=("math.add", "math.max"), learning_rule=HEBBIAN)
     start(config, tmp_path / "whole", host=Doomed())
     start(config, tmp_path / "parts", host=Doomed(), should_stop=lambda: True)
     while not resume(tmp_path / "parts", host=Doomed(), should_stop=lambda: True).is_complete:

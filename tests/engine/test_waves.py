@@ -19,7 +19,7 @@ from symbiont_ecology.engine.run import start
 from symbiont_ecology.events import BatchShrunk, GenerationEnded, read_events
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT
-from toy import ToyHost, toy_config, toy_world
+from toy import ToyHost, toy_config, toy_runtime
 
 ids = st.sets(st.integers(1, 30).map(lambda number: f"o{number}"), max_size=12)
 
@@ -88,15 +88,15 @@ def outcomes_of(
     return act(
         trials,
         checkpoint.load_state(folder),
-        toy_world(folder, host=ToyHost(slots=slots)),
+        toy_runtime(folder, host=ToyHost(slots=slots)),
         Draw(4, 2),
     )
 
 
 def asked(lived: tuple[Path, EcologyState]) -> list[Assignment]:
     folder, state = lived
-    world = toy_world(folder)
-    return list(world.strategy.ask(state, world.scene, Draw(4, 2)))
+    world = toy_runtime(folder)
+    return list(world.strategy.ask(state, world.context, Draw(4, 2)))
 
 
 @given(seed=st.integers(0, 2**16), slots=st.integers(1, 8))

@@ -10,7 +10,7 @@ from asked import FAMILIES
 from lines import jsonl, rows
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.evaluation.questions import Question
+from symbiont_ecology.types import Item
 from toy import ToyHost, toy_config, toy_ecology
 
 
@@ -34,7 +34,7 @@ def candidates(run: Path) -> LoadedRun:
 
 
 @pytest.fixture(scope="module")
-def questions(candidates: LoadedRun) -> list[Question]:
+def questions(candidates: LoadedRun) -> list[Item]:
     return candidates.questions(60)
 
 

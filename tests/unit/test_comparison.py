@@ -20,7 +20,7 @@ from symbiont_ecology.errors import DataError
 from symbiont_ecology.experiments.protocol import Protocol
 
 FAMILIES, DEPTHS, PER_CELL = tuple("abcdef"), ("short", "medium"), 40
-SHIFTS = ("in-distribution", "depth", "retention")
+shifts = ("in-distribution", "depth", "retention")
 TRUE = {"ecology": 0.7, "single": 0.5, "twin": 0.7, "sft": 0.9}
 """How often an arm is right; the twin is as good as the ecology."""
 BUDGETS = (1.0, 4.0)
@@ -38,7 +38,7 @@ def protocol(seeds: int) -> dict[str, Any]:
             "budgets": BUDGETS,
             "seeds": list(range(seeds)),
             "arms": arms,
-            "shifts": SHIFTS,
+            "shifts": shifts,
             "per_cell": PER_CELL,
             "flip": {"at": 4, "back": 8, "extra": [0, 1]},
         }
@@ -55,9 +55,9 @@ def bits(generator: np.random.Generator, share: float) -> dict[str, str]:
 
 def system(generator: np.random.Generator, share: float) -> dict[str, Any]:
     return {
-        "bits": {shift: bits(generator, share) for shift in SHIFTS},
-        "flops": dict.fromkeys(SHIFTS, 1e6),
-        "abstained": dict.fromkeys(SHIFTS, 3),
+        "bits": {shift: bits(generator, share) for shift in shifts},
+        "flops": dict.fromkeys(shifts, 1e6),
+        "abstained": dict.fromkeys(shifts, 3),
         "organelles": 2,
     }
 
@@ -144,7 +144,7 @@ def test_retention_is_of_what_the_host_could_do(whole: Outcomes, summary: dict[s
 
 
 def test_retention_alone_of_a_host_that_could_do_nothing_says_nothing() -> None:
-    made = {**protocol(2), "shifts": ["retention", *SHIFTS[:1]]}
+    made = {**protocol(2), "shifts": ["retention", *shifts[:1]]}
     found = list(rows(2))
     answers = found[0]["systems"]["host"]["bits"]["retention"]
     answers |= dict.fromkeys(answers, "0" * PER_CELL)
@@ -224,4 +224,4 @@ def test_tasks_without_a_convention_have_no_ceiling_and_no_kinds() -> None:
     summary = summarise(Outcomes(protocol(2), found))
     assert summary["peer"] == {}
     assert summary["cells"] == {"elicitation": [], "capability": []}
-    assert set(summary["accuracy"]["1"]) == set(SHIFTS)
+    assert set(summary["accuracy"]["1"]) == set(shifts)

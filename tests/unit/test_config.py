@@ -79,14 +79,14 @@ def test_overrides_come_last_and_have_types(folder: Path) -> None:
             "allocator=thompson",
             "economy.rollout=300",
             "host.targets=[q_proj, v_proj]",
-            "plasticity=none",
+            "learning_rule=none",
             "allocator.c=1e-2",
         ],
     )
     assert (config.run.generations, config.run.train_flops) == (7, 2e15)
     assert config.strategy == {"kind": "ecology", "offspring": 8, "tau": 3e-4}
     assert (config.tasks.depths, config.host.targets) == (("long",), ("q_proj", "v_proj"))
-    assert (config.economy.rollout, config.plasticity, config.allocator) == (
+    assert (config.economy.rollout, config.learning_rule, config.allocator) == (
         300,
         "none",
         {"kind": "thompson", "c": 0.01},
@@ -376,7 +376,7 @@ def test_a_run_of_the_default_ecology_has_at_most_70_knobs() -> None:
     ecology = found["strategy"].build(config.strategy)
     (mutation,) = (way.mutation for way in ecology.ways if isinstance(way, Breeding))
     chosen = {
-        "plasticity": config.plasticity,
+        "learning_rule": config.learning_rule,
         "reward rule": config.reward,
         "allocator": config.allocator,
         "curriculum": ecology.curriculum,

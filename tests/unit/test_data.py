@@ -17,11 +17,11 @@ from symbiont_ecology.engine.build import check, mixture
 from symbiont_ecology.engine.run import PROVENANCE_FILE, resume, start
 from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError, RunError
 from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.evaluation.shifts import SHIFTS, draw_shifts
+from symbiont_ecology.evaluation.shifts import shifts, draw_shifts
 from symbiont_ecology.events import Acted, read_events
 from symbiont_ecology.registry import Spec
-from symbiont_ecology.tasks import WrittenFamily, task_sources
-from symbiont_ecology.tasks.families import file as file_module
+from symbiont_ecology.tasks import DataTask, task_sources
+from symbiont_ecology.tasks import data as data_module
 from symbiont_ecology.tasks.splits import split_of
 from toy import ToyHost, toy_ecology
 
@@ -29,7 +29,7 @@ OWN_SHIFTS = ("depth", "wording", "ceiling", "retention")
 """Shifts of a mix that change what data have only one of."""
 
 
-def family(path: Path, **knobs: str) -> WrittenFamily:
+def family(path: Path, **knobs: str) -> DataTask:
     return task_sources.build({"kind": "file", "name": "quiz", "path": str(path), **knobs}).family()
 
 
@@ -140,10 +140,10 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path, monkeypatch: pytest.M
     ):
         with pytest.raises(DataError, match=said):
             family(tmp_path / name)
-    monkeypatch.setattr(file_module, "MOST_LINES", 50)
+    monkeypatch.setattr(data_module, "MOST_LINES", 50)
     with pytest.raises(DataError, match="at most 50 lines"):
         family(jsonl(tmp_path / "many.jsonl", rows()))
-    monkeypatch.setattr(file_module, "LARGEST_MB", 0.001)
+    monkeypatch.setattr(data_module, "LARGEST_MB", 0.001)
     with pytest.raises(DataError, match=r"0 MB, at most 0.001 are read: take a part of it"):
         family(jsonl(tmp_path / "large.jsonl", rows()))
 
@@ -355,12 +355,10 @@ def test_a_run_asks_train_lines_alone_and_as_they_stand(lived: Path) -> None:
     assert asked <= prompts
     assert {split_of("quiz", prompt) for prompt in asked} == {"train"}
     candidates = LoadedRun.of_run(lived / "run")
-    seen = {
-        one.prompt for one in candidates.portfolio.observations if one.prompt.startswith("quiz")
-    }
+    seen = {one.prompt for one in candidates.pool.observations if one.prompt.startswith("quiz")}
     assert seen <= {f"{prompt}\n" for prompt in prompts}
     answers = candidates.evaluate(candidates.questions(30), ToyHost(), "learned").answers
-    held = [one.question for one in answers if one.question.family == "quiz"]
+    held = [one.question for one in answers if one.item.family == "quiz"]
     assert len(held) == 30
     assert all(split_of("quiz", one.prompt.rstrip()) == "holdout" for one in held)
 
@@ -392,7 +390,7 @@ def test_a_run_is_not_resumed_on_other_data(file: Path, tmp_path: Path) -> None:
     assert resume(folder, overrides=longer, host=ToyHost()).is_complete
 
 
-@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("shift", shifts)
 def test_a_shift_leaves_out_data_that_it_cannot_change(shift: str, file: Path) -> None:
     tasks = mixture(config("math.add", quiz(file)))
     drawn = draw_shifts(tasks, [shift], 4)

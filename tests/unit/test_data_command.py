@@ -13,9 +13,9 @@ from symbiont_ecology.cli.data import SFT_FILE, check_apart, data
 from symbiont_ecology.config import config_folder, find_data, load_config
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.errors import ConfigError, DataError
-from symbiont_ecology.evaluation.questions import Question, draw_questions, read_questions
-from symbiont_ecology.tasks import prompt_styles, task_families
+from symbiont_ecology.tasks import prompt_styles, tasks
 from symbiont_ecology.tasks.splits import split_of
+from symbiont_ecology.types import Item, draw_items, read_items
 
 # Data sets that are written.
 
@@ -63,10 +63,10 @@ def test_a_cell_with_fewer_lines_than_asked_for_is_a_warning(
             f"warning: quiz/short has {counts[split]} different lines for {split}, not 40"
             in said.err
         )
-        written = read_questions(tmp_path / "out" / f"{split}.jsonl")
+        written = read_items(tmp_path / "out" / f"{split}.jsonl")
         assert len(written) == counts[split]
         tasks = mixture(load_config(path))
-        assert written == draw_questions(tasks, 40, split=split)  # reply limits and all
+        assert written == draw_items(tasks, 40, split=split)  # reply limits and all
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_what_was_written_is_not_written_over(tmp_path: Path) -> None:
 
 
 def test_a_prompt_in_two_splits_is_refused() -> None:
-    same = Question("q", "p\n", "t", "one", "short", 9)
+    same = Item("q", "p\n", "t", "one", "short", 9)
     check_apart({"train": [same, same], "holdout": []})
     with pytest.raises(
         DataError, match=r"the prompt 'p\\n' is in train \(one\) and in holdout \(one\)"
@@ -120,7 +120,7 @@ def test_a_prompt_in_two_splits_is_refused() -> None:
 
 def test_another_style_keeps_its_reply_limits(tmp_path: Path) -> None:
     data(["math.add", "tasks.style=natural"], tmp_path, "2")
-    assert {question.reply_limit for question in read_questions(tmp_path / "holdout.jsonl")} == {
+    assert {question.reply_limit for question in read_items(tmp_path / "holdout.jsonl")} == {
         7 + 24
     }
 
@@ -145,7 +145,7 @@ def test_shipped_data_are_what_the_command_writes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name in SHIPPED if name.startswith("evaluation")])
 def test_every_shipped_question_is_won_by_its_target(name: str) -> None:
-    questions = read_questions(Path(name))
+    questions = read_items(Path(name))
     assert {question.family for question in questions} == set(
         load_config("tasks/trained").tasks.families
     )
@@ -162,7 +162,7 @@ def test_every_shipped_lesson_ends_in_the_right_answer() -> None:
     style = prompt_styles.build("terse")
     for row in read(config_folder() / "training/paper_sft.jsonl"):
         name, _, payload = row["prompt"].removesuffix("\n").partition(": ")
-        judge = task_families.build(name)
+        judge = tasks.build(name)
         item = judge.item(payload, "short")
         assert style.render(judge, item) == row["prompt"]
         assert judge.verify(item, row["completion"]) == 1.0

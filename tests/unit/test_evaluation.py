@@ -18,17 +18,17 @@ from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import DataError, HostError, RunError
-from symbiont_ecology.evaluation.answers import Answer
+from symbiont_ecology.evaluation.evaluator import Answer
 from symbiont_ecology.evaluation.evaluation_log import log_evaluation, repeat_evaluations
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun, difference
-from symbiont_ecology.evaluation.questions import Question, write_questions
+from symbiont_ecology.types import Item, write_items
 from symbiont_ecology.evaluation.robustness import robustness
 from symbiont_ecology.evaluation.run_summary import run_summary
 from symbiont_ecology.evaluation.shifts import PERTURBATIONS
 from symbiont_ecology.evaluation.spec import EvaluationSpec
 from symbiont_ecology.evaluation.transfer import transfer_matrix
 from symbiont_ecology.events import Acted, Born, Retired, Settled, read_events
-from symbiont_ecology.tasks import task_families
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
 from toy import ToyHost, toy_config
 
@@ -46,24 +46,24 @@ def test_no_holdout_question_was_ever_met_in_a_run(run: Path, candidates: Loaded
     keys = set()
     for identity in met:
         name, _, _, payload = identity.split("/", 3)
-        key = task_families.build(name).split_key(payload)
+        key = tasks.build(name).split_key(payload)
         keys.add((name, key))
         assert split_of(name, key) == "train"
-    prompts = {mixture(candidates.config).prompt(task_families.build(name).item(payload, "short"))
+    prompts = {mixture(candidates.config).prompt(tasks.build(name).item(payload, "short"))
                for name, _, _, payload in (identity.split("/", 3) for identity in met)}  # fmt: skip
     for question in candidates.questions(150):
         assert question.item is not None
         assert question.prompt not in prompts
         assert (
             question.family,
-            task_families.build(question.family).split_key(question.item.payload),
+            tasks.build(question.family).split_key(question.item.question),
         ) not in keys
 
 
 def test_what_the_router_learns_from_holds_no_holdout_prompt(
-    candidates: LoadedRun, questions: list[Question]
+    candidates: LoadedRun, questions: list[Item]
 ) -> None:
-    seen = {observation.prompt for observation in candidates.portfolio.observations}
+    seen = {observation.prompt for observation in candidates.pool.observations}
     assert seen
     assert not seen & {question.prompt for question in questions}
 
@@ -71,7 +71,7 @@ def test_what_the_router_learns_from_holds_no_holdout_prompt(
 # A run and its evaluations.
 
 
-def test_evaluating_changes_nothing_of_the_run(run: Path, questions: list[Question]) -> None:
+def test_evaluating_changes_nothing_of_the_run(run: Path, questions: list[Item]) -> None:
     before = {
         path: path.read_bytes()
         for path in run.rglob("*")
@@ -93,9 +93,7 @@ def test_evaluating_changes_nothing_of_the_run(run: Path, questions: list[Questi
     assert resume(run, host=ToyHost()).is_complete
 
 
-def test_another_host_cannot_answer_for_a_run(
-    candidates: LoadedRun, questions: list[Question]
-) -> None:
+def test_another_host_cannot_answer_for_a_run(candidates: LoadedRun, questions: list[Item]) -> None:
     with pytest.raises(HostError, match=r"toy-0.*toy-9"):
         candidates.evaluate(questions, ToyHost(seed=9), "host")
     with pytest.raises(RunError):
@@ -130,7 +128,7 @@ def test_what_is_asked_in_five_ways_counts_once(candidates: LoadedRun) -> None:
     in_all_ways = candidates.questions(10, ["perturbed", "perturbed"])
     assert len(in_all_ways) == len(PERTURBATIONS) * len(plain)
 
-    def answered(questions: list[Question], share: float) -> Evaluation:
+    def answered(questions: list[Item], share: float) -> Evaluation:
         """Right in the first share of them, by what they ask."""
         known = sorted({one.asked for one in questions})
         right = set(known[: round(share * len(known))])
@@ -149,7 +147,7 @@ def test_a_run_whose_world_changed_for_good_is_judged_by_what_holds_there(tmp_pa
     flip = Flip(families=plan.tasks.families[:1], at_flops=1.0)
     plan = plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"flip": flip})})
     start(plan, tmp_path / "run", host=ToyHost())
-    family = task_families.build(flip.families[0])
+    family = tasks.build(flip.families[0])
     asked = LoadedRun.of_run(tmp_path / "run").questions(3)
     assert {one.item.convention for one in asked if one.item and one.family == family.name} == {
         family.rarest
@@ -184,13 +182,13 @@ def test_brittle_is_what_is_right_as_it_stands_and_wrong_in_another_way() -> Non
     assert found["brittle"]["estimate"] == 1 / 2
     assert found["accuracy"]["plain"]["estimate"] == pytest.approx(2 / 3)
     assert found["accuracy"][ways[-1]]["estimate"] == pytest.approx(1 / 3)
-    assert robustness(graded([1.0, 0.0]).answers) == {}
+    assert robustness(graded([1.0, 0.0]).rollouts) == {}
 
 
 def test_transfer_tells_the_own_family_from_the_others(candidates: LoadedRun) -> None:
     found = transfer_matrix(candidates, candidates.questions(25), ToyHost())
     assert set(found["accuracy"]) == set(found["host"]) == set(FAMILIES)
-    assert set(found["organelles"].values()) <= {HOST, *candidates.portfolio.elites}
+    assert set(found["organelles"].values()) <= {HOST, *candidates.pool.elites}
     assert found["gain"]["own"] > 0.2
     assert found["gain"]["own"] > found["gain"]["others"]
 
@@ -200,10 +198,10 @@ def test_an_evaluation_can_be_made_again_after_the_run_went_on(tmp_path: Path) -
     start(toy_config(generations=4), folder, host=ToyHost())
     then = LoadedRun.of_run(folder)
     asked = EvaluationSpec(per_cell=9, routing="single")
-    log_evaluation(then.evaluate(asked.questions(then), ToyHost(), "single"), then, asked)
+    log_evaluation(then.evaluate(asked.items(then), ToyHost(), "single"), then, asked)
     resume(folder, overrides=["run.generations=12"], host=ToyHost())
     now = LoadedRun.of_run(folder)
-    log_evaluation(now.evaluate(asked.questions(now), ToyHost(), "single"), now, asked)
+    log_evaluation(now.evaluate(asked.items(now), ToyHost(), "single"), now, asked)
     found = list(repeat_evaluations(folder, ToyHost()))
     assert [(one.generation, one.is_same) for one in found] == [(4, True), (12, True)]
     log = folder / "evaluations.jsonl"
@@ -217,12 +215,12 @@ def test_an_evaluation_goes_with_its_run_files_and_all(tmp_path: Path) -> None:
     start(toy_config(generations=4), tmp_path / "run", host=ToyHost())
     candidates = LoadedRun.of_run(tmp_path / "run")
     path = tmp_path / "holdout.jsonl"
-    write_questions(candidates.questions(2), path)
+    write_items(candidates.questions(2), path)
     asked = EvaluationSpec(holdout=str(path), selection=str(path), most=3)
-    chosen = candidates.reselected(asked.selected(candidates), ToyHost())
+    chosen = candidates.reselected(asked.selection_items(candidates), ToyHost())
     with (tmp_path / "run/evaluations.jsonl").open("w") as file:
         file.write('{"torn')
-    log_evaluation(asked.answered(chosen, asked.questions(chosen), ToyHost()), chosen, asked)
+    log_evaluation(asked.evaluate(chosen, asked.items(chosen), ToyHost()), chosen, asked)
     path.unlink()
     (tmp_path / "run").rename(tmp_path / "moved")
     (found,) = repeat_evaluations(tmp_path / "moved", ToyHost())
@@ -232,7 +230,7 @@ def test_an_evaluation_goes_with_its_run_files_and_all(tmp_path: Path) -> None:
 
 def test_an_evaluation_of_a_file_that_changed_is_not_made_again(run: Path, tmp_path: Path) -> None:
     path = tmp_path / "holdout.jsonl"
-    write_questions(LoadedRun.of_run(run).questions(2), path)
+    write_items(LoadedRun.of_run(run).questions(2), path)
     record = EvaluationSpec(holdout=str(path)).record()
     assert EvaluationSpec.of_record(record, tmp_path) == EvaluationSpec(holdout=str(path))
     path.write_text(path.read_text() + "\n")

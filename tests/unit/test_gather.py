@@ -38,7 +38,7 @@ def test_who_answers_does_not_depend_on_the_order_nor_on_what_came_of_the_runs(
         found = whole(folder)
         if folder.name != "ecology-0":
             return found
-        return replace(found, portfolio=replace(found.portfolio, elites=found.portfolio.elites[:1]))
+        return replace(found, pool=replace(found.pool, elites=found.pool.elites[:1]))
 
     monkeypatch.setattr(LoadedRun, "of_run", of_run)
     for order in (runs, runs[::-1]):

@@ -238,7 +238,8 @@ def test_where_nobody_solves_anything_the_prompt_is_suspected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chance", "hint"), [(0.4, "plasticity.accept"), (1.0, "harder tasks"), (0.0, "easier tasks")]
+    ("chance", "hint"),
+    [(0.4, "learning_rule.accept"), (1.0, "harder tasks"), (0.0, "easier tasks")],
 )
 def test_plasticity_that_teaches_nothing_is_sick(chance: float, hint: str) -> None:
     verdict = health(Life(generations=1, organelles=2, lessons=0, chance=chance))

@@ -14,7 +14,7 @@ from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.learning import Experience, learning_rules
 from symbiont_ecology.learning.hebbian import Hebbian
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.tasks import prompt_styles, task_families
+from symbiont_ecology.tasks import prompt_styles, tasks
 from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.deltas import grown
@@ -42,7 +42,7 @@ def credited(layout: AdapterLayout, rank: int) -> np.ndarray:
 
 def practice(traces: Traces | None, first: int) -> Outcome:
     """Two sums, three answers each."""
-    family, generator = task_families.build("math.add"), np.random.default_rng(0)
+    family, generator = tasks.build("math.add"), np.random.default_rng(0)
     items = (family.sample("short", generator), family.sample("short", generator))
     said = tuple((5 + place, 1) for place in range(6))
     rewards = (1.0, 0.0, 0.0, 1.0, 1.0, 1.0)
@@ -66,7 +66,7 @@ def test_without_traces_it_teaches_what_policy_gradient_teaches() -> None:
     outcome = practice(None, 0)
     lived = Experience((outcome,), (outcome.verdicts,), {"baseline:math.add/short": 0.2})
     other = learning_rules.build({"kind": "policy_gradient", "group": 1.0})
-    assert HEBBIAN.learn(lived) == other.learn(lived)
+    assert HEBBIAN.targets(lived) == other.targets(lived)
 
 
 # The step.
@@ -153,7 +153,7 @@ def test_the_mean_update_turns_towards_the_policy_gradient_as_samples_are_added(
     weights = awoken(founder(kernel.layout, 2), np.random.default_rng(1))
     kernel.place(0, weights)
     family, style, questions, samples = (
-        task_families.build("logic.bool"),
+        tasks.build("logic.bool"),
         prompt_styles.build("terse"),
         16,
         256,

@@ -18,18 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from symbiont_ecology.host import native
-from symbiont_ecology.host.architectures import read_blueprint
-from symbiont_ecology.host.caches import Sight, turn
-from symbiont_ecology.host.layers import Norm
-from symbiont_ecology.host.loading import EMBEDDED_FOLDER, read_model_config
+from symbiont_ecology.host.backend import passes
+from symbiont_ecology.host.backend.compiled import Addresses
+from symbiont_ecology.host.backend.torch_backend import Norm, Sight, apply_rotary
 from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
 BUILD = Path(__file__).parents[2] / "scripts" / "build_native.py"
 
 pytestmark = pytest.mark.skipif(
-    native.library() is None, reason="no compiler when this was installed"
+    passes.library() is None, reason="no compiler when this was installed"
 )
 
 
@@ -47,9 +45,7 @@ def made(*size: int) -> Tensor:
 
 
 def a_norm(*size: int) -> Norm:
-    plan = read_blueprint(read_model_config(EMBEDDED_FOLDER))
-    assert plan is not None
-    return Norm(1 + 0.1 * made(*size), plan)
+    return Norm(1 + 0.1 * made(*size), 1e-6)
 
 
 @settings(deadline=None, max_examples=60)
@@ -67,7 +63,7 @@ def test_low_rank_terms(
     layout = AdapterLayout(
         tuple(one for index, one in enumerate(site) if index != absent or len(site) == 1)
     )
-    addresses, generator = native.Addresses([site], layout, len(ranks)), np.random.default_rng(0)
+    addresses, generator = Addresses([site], layout, len(ranks)), np.random.default_rng(0)
     placed = {
         slot: AdapterWeights.random(layout, rank, 0.5 + slot, generator, b_std=1.0)
         for slot, rank in enumerate(ranks)
@@ -89,15 +85,15 @@ def test_low_rank_terms(
                 )
             column += d_out
         first += count
-    (pointers,) = addresses.of(owners, ())
+    (pointers,) = addresses.of(owners).sites
     if pointers is None:
         assert not placed
     else:
         again = y.clone()
-        native.add_low_rank(x, y, pointers, counts)
+        passes.add_low_rank(x, y, pointers, counts)
         if y.shape[1] % 2 == 0:  # as when it holds gate and up
-            found = native.add_low_rank(x, again, pointers, counts, is_gated=True)
-            torch.testing.assert_close(found, native.gate(y), atol=0, rtol=0)
+            found = passes.add_low_rank(x, again, pointers, counts, is_gated=True)
+            torch.testing.assert_close(found, passes.gate(y), atol=0, rtol=0)
     scale = expected.abs().max().clamp(min=1)
     torch.testing.assert_close(y.double() / scale, expected / scale, atol=2e-6, rtol=0)
 
@@ -105,9 +101,9 @@ def test_low_rank_terms(
 @pytest.mark.parametrize("width", [1, 4, 8, 12, 24, 128, 172, 352])
 def test_norms_and_gates(width: int) -> None:
     x, norm = made(37, 2 * width) * 30, a_norm(width)
-    torch.testing.assert_close(native.gate(x), F.silu(x[:, :width]) * x[:, width:])
+    torch.testing.assert_close(passes.gate(x), F.silu(x[:, :width]) * x[:, width:])
     expected = F.rms_norm(x[:, :width], (width,), norm.weight, norm.eps)
-    torch.testing.assert_close(native.normalize(x[:, :width], norm), expected)
+    torch.testing.assert_close(passes.normalize(x[:, :width], norm), expected)
 
 
 @pytest.mark.parametrize(
@@ -121,18 +117,18 @@ def test_attention_of_prompts_answers_and_newest_tokens(
     """Three rows: a prompt with an answer, the same prompt with another one, and a prompt alone."""
     prompts, answers = (19, 30), (7, 1)
     table = torch.stack([made(64, size).cos(), made(64, size).sin()])
-    sight = Sight(a_norm(heads + kv_heads, size) if is_normed else None, window, table, size**-0.5)
+    norm = a_norm(heads + kv_heads, size) if is_normed else None
+    sight = Sight(norm, window, table, size**-0.5, kv_heads)
     lengths = [*prompts, *answers]
     starts = np.cumsum([0, *lengths])[:-1]
     heads_of = made(sum(lengths), heads + 2 * kv_heads, size)
     positions = torch.cat(
         [torch.arange(one) for one in prompts] + [prompts[0] + torch.arange(one) for one in answers]
     )
-    turned = turn(heads_of[:, : heads + kv_heads], sight.norm, table, positions)
-    with torch.enable_grad():  # which torch computes
-        torch.testing.assert_close(
-            turn(heads_of[:, : heads + kv_heads], sight.norm, table, positions), turned
-        )
+    turned = passes.rotate(heads_of[:, : heads + kv_heads], sight, positions)
+    torch.testing.assert_close(
+        apply_rotary(heads_of[:, : heads + kv_heads], sight, positions), turned
+    )
     values = heads_of[:, heads + kv_heads :]
     spans = [
         (starts[0], 19, 0, 0),
@@ -141,7 +137,7 @@ def test_attention_of_prompts_answers_and_newest_tokens(
         (starts[3], 1, 0, 19),
     ]
     stretches = np.array([(*span, 0, span[0]) for span in spans])
-    seen = native.look(turned, values, stretches, sight)
+    seen = passes.look(turned, values, stretches, sight)
     for (start, count, past, past_count), _ in zip(spans, lengths, strict=True):
         line = [*range(past, past + past_count), *range(start, start + count)]
         expected = plain_attention(turned[line], values[line], heads, window, sight.scale)
@@ -151,19 +147,19 @@ def test_attention_of_prompts_answers_and_newest_tokens(
     # From the last tokens alone.
     last = np.array([(*span, span[1] - 1, index) for index, span in enumerate(spans)])
     ends = [span[0] + span[1] - 1 for span in spans]
-    torch.testing.assert_close(native.look(turned, values, last, sight), seen[ends])
+    torch.testing.assert_close(passes.look(turned, values, last, sight), seen[ends])
 
     # The newest token of each row, behind what the cache holds, is the last of a line that holds it
     # all.
     cache = torch.full((2, 3, kv_heads, 40, size), torch.nan)
     firsts, counts = starts[[0, 0, 1]], np.array([19, 19, 30])
-    native.fill(cache, turned, values, firsts, counts)
+    passes.fill(cache, turned, values, firsts, counts)
     entries, newest = np.array([2, 0]), made(2, heads + 2 * kv_heads, size)
-    found = native.attend(newest, sight, cache, entries, counts[entries])
+    found = passes.attend(newest, sight, cache, entries, counts[entries])
     for index, (entry, one) in enumerate(zip(entries, newest, strict=True)):
         prompt = range(firsts[entry], firsts[entry] + counts[entry])
         place = torch.tensor([counts[entry]])
-        own = turn(one[None, : heads + kv_heads], sight.norm, table, place)
+        own = apply_rotary(one[None, : heads + kv_heads], sight, place)
         line = torch.cat([turned[list(prompt)], own])
         states = torch.cat([values[list(prompt)], one[None, heads + kv_heads :]])
         expected = plain_attention(line, states, heads, window, sight.scale)[-1]
@@ -184,53 +180,53 @@ def plain_attention(
 
 
 def test_softmax_of_extreme_scores() -> None:
-    sight = Sight(None, None, torch.stack([torch.ones(9, 8), torch.zeros(9, 8)]), 1.0)
+    sight = Sight(None, None, torch.stack([torch.ones(9, 8), torch.zeros(9, 8)]), 1.0, 1)
     heads = torch.zeros(1, 3, 8)
     heads[0, 0, 0], cache = 1.0, torch.zeros(2, 1, 1, 9, 8)
     cache[0, 0, 0, :8, 0] = torch.tensor([-1e30, -200.0, -88.0, 300.0, 299.0, 0.0, -3e38, 1e20])
     cache[1, 0, 0, :8, 0] = torch.arange(8.0)
-    found = native.attend(heads, sight, cache, np.array([0]), np.array([8]))
+    found = passes.attend(heads, sight, cache, np.array([0]), np.array([8]))
     torch.testing.assert_close(found[0, 0], torch.tensor(7.0))
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    sight = Sight(None, None, torch.zeros(2, 4, 8), 1.0)
+    sight = Sight(None, None, torch.zeros(2, 4, 8), 1.0, 1)
     heads, cache = torch.zeros(1, 3, 8), torch.zeros(2, 1, 1, 9, 8)
     for entry, length in ((1, 0), (0, 4), (0, 9), (-1, 0), (0, -1)):
         with pytest.raises(IndexError):
-            native.attend(heads, sight, cache, np.array([entry]), np.array([length]))
+            passes.attend(heads, sight, cache, np.array([entry]), np.array([length]))
     with pytest.raises(IndexError):
-        native.attend(heads, sight, cache, np.array([0], dtype=np.int32), np.array([0]))
+        passes.attend(heads, sight, cache, np.array([0], dtype=np.int32), np.array([0]))
     with pytest.raises(TypeError, match="autocast"):
-        native.attend(heads.bfloat16(), sight, cache, np.array([0]), np.array([0]))
+        passes.attend(heads.bfloat16(), sight, cache, np.array([0]), np.array([0]))
     with pytest.raises(ValueError, match="contiguous"):
-        native.attend(
+        passes.attend(
             heads.transpose(1, 2).contiguous().transpose(1, 2), sight, cache, *np.zeros((2, 1), int)
         )
     with pytest.raises(IndexError):
-        native.fill(cache, heads[:, :2], heads[:, 2:], np.array([0]), np.array([2]))
+        passes.fill(cache, heads[:, :2], heads[:, 2:], np.array([0]), np.array([2]))
     with pytest.raises(IndexError):
-        native.look(heads[:, :2], heads[:, 2:], np.array([[0, 2, 0, 0, 0, 0]]), sight)
+        passes.look(heads[:, :2], heads[:, 2:], np.array([[0, 2, 0, 0, 0, 0]]), sight)
     for position in (4, -1):
         with pytest.raises(IndexError):
-            native.turn(heads, None, sight.table, torch.tensor([position]))
+            passes.rotate(heads, sight, torch.tensor([position]))
     layout = AdapterLayout((("m", 8, 8),))
-    addresses = native.Addresses([layout.modules], layout, 1)
+    addresses = Addresses([layout.modules], layout, 1)
     addresses.place(0, AdapterWeights.random(layout, 1, 1.0, np.random.default_rng(0)))
-    (pointers,) = addresses.of([0], ())
+    (pointers,) = addresses.of([0]).sites
     assert pointers is not None
     for x, y in ((made(2, 8), made(2, 8)), (made(1, 9), made(1, 8)), (made(1, 8), made(1, 9))):
         with pytest.raises(IndexError):
-            native.add_low_rank(x, y, pointers, [1])
+            passes.add_low_rank(x, y, pointers, [1])
 
 
 def test_a_library_of_another_version_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = tmp_path / native.SOURCE.name
-    shutil.copy(native.SOURCE, source)
-    monkeypatch.setattr(native, "SOURCE", source)
-    uncached = native.library.__wrapped__
+    source = tmp_path / passes.SOURCE.name
+    shutil.copy(passes.SOURCE, source)
+    monkeypatch.setattr(passes, "SOURCE", source)
+    uncached = passes.library.__wrapped__
     assert isinstance(uncached(), ctypes.CDLL)
     source.write_text(source.read_text() + "\n")
     assert uncached() is None
@@ -239,9 +235,9 @@ def test_a_library_of_another_version_is_not_used(
 def test_a_library_that_does_not_load_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / native.BUILT.name).write_bytes(b"for another machine")
-    monkeypatch.setattr(native, "BUILT", tmp_path / native.BUILT.name)
-    assert native.library.__wrapped__() is None
+    (tmp_path / passes.BUILT.name).write_bytes(b"for another machine")
+    monkeypatch.setattr(passes, "BUILT", tmp_path / passes.BUILT.name)
+    assert passes.library.__wrapped__() is None
 
 
 def test_a_vector_that_is_not_contiguous_is_copied() -> None:
@@ -259,4 +255,4 @@ def test_without_a_compiler_building_says_so(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "cpu_kernels.c was not compiled" in done.stderr
-    assert native.library.__wrapped__() is not None  # what was there stays
+    assert passes.library.__wrapped__() is not None  # what was there stays

@@ -30,7 +30,7 @@ from symbiont_ecology.registry import validate
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.ecology import Ecology
-from toy import toy_config, toy_ecology, toy_world
+from toy import toy_config, toy_ecology, toy_runtime
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Event]:
     folder = tmp_path_factory.mktemp("weddings")
     fields = {key: value for key, value in toy_ecology(breed_at=16_000).items() if key != "kind"}
     world = replace(
-        toy_world(folder, toy_config()), strategy=validate(Wedding, fields, "a wedding")
+        toy_runtime(folder, toy_config()), strategy=validate(Wedding, fields, "a wedding")
     )
     state, log = EcologyState(3), EventLog(folder / "events.jsonl")
     found_population(state, world, log)

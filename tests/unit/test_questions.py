@@ -18,15 +18,15 @@ from symbiont_ecology.config import Flip
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.evaluation.questions import (
+from symbiont_ecology.evaluation.items import (
     DEFAULT_REPLY_LIMIT,
-    draw_questions,
+    draw_items,
     families_of,
-    read_questions,
-    write_questions,
+    read_items,
+    write_items,
 )
-from symbiont_ecology.evaluation.shifts import SHIFTS, draw_shifts
-from symbiont_ecology.tasks import prompt_styles, task_families
+from symbiont_ecology.evaluation.shifts import shifts, draw_shifts
+from symbiont_ecology.tasks import prompt_styles, tasks
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import split_of
 
@@ -35,9 +35,9 @@ from symbiont_ecology.tasks.splits import split_of
 
 def test_questions_are_drawn_by_seed_and_differ_within_a_cell() -> None:
     tasks = tasks_of("math.add", "countdown")
-    drawn = draw_questions(tasks, 30, seed=1)
-    assert drawn == draw_questions(tasks, 30, seed=1)
-    assert drawn != draw_questions(tasks, 30, seed=2)
+    drawn = draw_items(tasks, 30, seed=1)
+    assert drawn == draw_items(tasks, 30, seed=1)
+    assert drawn != draw_items(tasks, 30, seed=2)
     assert len({question.id for question in drawn}) == len(drawn) == 120
     assert Counter((question.family, question.depth) for question in drawn) == dict.fromkeys(
         tasks.cells, 30
@@ -47,8 +47,7 @@ def test_questions_are_drawn_by_seed_and_differ_within_a_cell() -> None:
         assert question.item is not None
         assert (
             split_of(
-                question.family,
-                task_families.build(question.family).split_key(question.item.payload),
+                question.family, tasks.build(question.family).split_key(question.item.question)
             )
             == "holdout"
         )
@@ -58,7 +57,7 @@ def test_questions_are_drawn_by_seed_and_differ_within_a_cell() -> None:
 
 def test_a_cell_with_fewer_payloads_gives_all_that_it_has() -> None:
     tasks = TaskMixture(("math.sequence",), ("short",), prompt_styles.build("terse"))
-    drawn = draw_questions(tasks, 2000)
+    drawn = draw_items(tasks, 2000)
     assert 200 <= len(drawn) < 2000
     assert len({question.prompt for question in drawn}) == len(drawn)
 
@@ -68,16 +67,16 @@ def test_a_cell_with_fewer_payloads_gives_all_that_it_has() -> None:
 
 @pytest.mark.parametrize("style", prompt_styles.names())
 def test_drawn_questions_survive_a_round_trip_through_a_file(style: str, tmp_path: Path) -> None:
-    drawn = draw_questions(tasks_of(*task_families.names()), 3)
+    drawn = draw_items(tasks_of(*tasks.names()), 3)
     if style != "terse":
-        tasks = tasks_of(*task_families.names(), style=style)
+        tasks = tasks_of(*tasks.names(), style=style)
         drawn = [
             replace(question, prompt=tasks.prompt(question.item))
             for question in drawn
             if question.item
         ]
-    write_questions(drawn, tmp_path / "deep/holdout.jsonl")
-    assert read_questions(tmp_path / "deep/holdout.jsonl") == drawn
+    write_items(drawn, tmp_path / "deep/holdout.jsonl")
+    assert read_items(tmp_path / "deep/holdout.jsonl") == drawn
 
 
 @example(prompt="a\u2028b\x85c\x0bd", target="x")
@@ -87,8 +86,8 @@ def test_any_text_survives_a_round_trip_through_a_file(
 ) -> None:
     path = tmp_path_factory.mktemp("any") / "any.jsonl"
     asked = [foreign(prompt=prompt, target=target), foreign(1)]
-    write_questions(asked, path)
-    assert read_questions(path) == asked
+    write_items(asked, path)
+    assert read_items(path) == asked
 
 
 @pytest.mark.parametrize(
@@ -140,10 +139,10 @@ def test_a_line_that_breaks_the_schema_is_refused_with_its_number(
     line: str, said: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "holdout.jsonl"
-    write_questions([foreign()], path)
+    write_items([foreign()], path)
     path.write_text(f"{path.read_text()}\n{line}\n")
     with pytest.raises(DataError, match="line 3") as refused:
-        read_questions(path)
+        read_items(path)
     assert said in str(refused.value)
     assert str(path) in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -154,7 +153,7 @@ def test_a_file_without_questions_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00")
     for name in ("empty.jsonl", "binary.jsonl", "missing.jsonl"):
         with pytest.raises(DataError, match=name):
-            read_questions(tmp_path / name)
+            read_items(tmp_path / name)
 
 
 @given(identity=st.integers() | st.booleans() | st.text(min_size=1))
@@ -164,7 +163,7 @@ def test_a_line_names_itself_or_is_named_by_its_place(
     path = tmp_path_factory.mktemp("ids") / "ids.jsonl"
     row = {"prompt": "p", "target": "t", "family": "f", "depth": "d"}
     path.write_text(json.dumps(row) + "\n" + json.dumps({**row, "task_id": identity}) + "\n")
-    first, second = read_questions(path)
+    first, second = read_items(path)
     assert first.id == f"{path} line 1"
     assert second.id == str(identity)
 
@@ -176,8 +175,8 @@ def test_a_line_of_a_known_family_without_payload_has_its_reply_limit_and_exact_
     path.write_text(
         '{"prompt":"countdown: 3 8 = 11","target":"8+3","family":"countdown","depth":"short"}\n'
     )
-    (question,) = read_questions(path)
-    assert question.reply_limit == task_families.build("countdown").reply_limit("short")
+    (question,) = read_items(path)
+    assert question.reply_limit == tasks.build("countdown").reply_limit("short")
     assert [question.verdict(reply) for reply in ("8+3", "3+8")] == [1.0, 0.0]
 
 
@@ -200,7 +199,7 @@ def test_a_family_from_elsewhere_is_graded_by_its_exact_final_answer() -> None:
 # Shifts.
 
 
-@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("shift", shifts)
 def test_every_shift_draws_holdout_questions_that_gold_answers(
     shift: str, candidates: LoadedRun
 ) -> None:
@@ -212,7 +211,7 @@ def test_every_shift_draws_holdout_questions_that_gold_answers(
     for one in drawn:
         assert one.item is not None
         assert one.verdict(one.target) == 1
-        key = task_families.build(one.family).split_key(one.item.payload)
+        key = tasks.build(one.family).split_key(one.item.question)
         assert split_of(one.family, key) == "holdout"
     is_other = shift.endswith("families") or shift == "composition"
     assert bool({one.family for one in drawn} & set(FAMILIES)) is not is_other
@@ -224,19 +223,19 @@ def test_retention_asks_for_both_conventions_that_are_not_the_target(candidates:
         asked = {
             one.item.convention for one in drawn if one.family == name and one.item is not None
         }
-        assert asked == {0, 1, 2} - {task_families[name].target}
+        assert asked == {0, 1, 2} - {tasks[name].target}
 
 
 def test_questions_are_judged_in_the_conventions_that_are_in_force() -> None:
     flip = Flip(families=("math.add",), at_flops=10.0, back_flops=20.0)
     tasks = replace(tasks_of("math.add", "string.sort"), flip=flip)
     for flops, is_flipped in ((0, False), (10, True), (19, True), (20, False)):
-        for one in draw_questions(tasks.at(flops), 3):
-            family = task_families.build(one.family)
+        for one in draw_items(tasks.at(flops), 3):
+            family = tasks.build(one.family)
             wanted = family.rarest if is_flipped and one.family == "math.add" else family.target
             assert one.item is not None
             assert one.item.convention == wanted
-            assert one.target == family.answers(one.item.payload)[wanted]
+            assert one.target == family.answers(one.item.question)[wanted]
 
 
 # Questions from elsewhere.
@@ -263,10 +262,7 @@ def test_questions_are_read_however_an_editor_left_them(written: Change, tmp_pat
             json.dumps(LINE) + "\n" + json.dumps(LINE | {"prompt": "3+3?", "target": "6"}) + "\n"
         )
     )
-    assert [(one.prompt, one.target) for one in read_questions(path)] == [
-        ("2+2?", "4"),
-        ("3+3?", "6"),
-    ]
+    assert [(one.prompt, one.target) for one in read_items(path)] == [("2+2?", "4"), ("3+3?", "6")]
 
 
 @pytest.mark.parametrize(
@@ -288,7 +284,7 @@ def test_a_line_from_elsewhere_is_won_by_its_target_and_lost_without(
     changes: Row, tmp_path: Path
 ) -> None:
     path = jsonl(tmp_path / "q.jsonl", [LINE | changes])
-    (question,) = read_questions(path)
+    (question,) = read_items(path)
     assert question.item is None
     assert question.verdict(question.target) == 1.0
     assert question.verdict(f"  {question.target}\n") == 1.0
@@ -299,8 +295,8 @@ def test_a_line_from_elsewhere_is_won_by_its_target_and_lost_without(
     )
     assert question.reply_limit >= (7 if known else DEFAULT_REPLY_LIMIT)
     assert question.id in ("17", f"{path} line 1")
-    write_questions([question], tmp_path / "again.jsonl")
-    assert read_questions(tmp_path / "again.jsonl") == [question]
+    write_items([question], tmp_path / "again.jsonl")
+    assert read_items(tmp_path / "again.jsonl") == [question]
 
 
 @pytest.mark.parametrize(
@@ -318,7 +314,7 @@ def test_a_line_from_elsewhere_is_won_by_its_target_and_lost_without(
 def test_a_line_that_cannot_be_judged_is_refused(changes: Row, said: str, tmp_path: Path) -> None:
     path = jsonl(tmp_path / "q.jsonl", [LINE | changes])
     with pytest.raises(DataError) as refused:
-        read_questions(path)
+        read_items(path)
     assert said in str(refused.value)
     assert "line 1" in str(refused.value)
 
@@ -327,4 +323,4 @@ def test_json_nested_too_deep_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "deep.jsonl"
     path.write_text("[" * 100_000 + "\n")
     with pytest.raises(DataError, match="line 1: not JSON"):
-        read_questions(path)
+        read_items(path)

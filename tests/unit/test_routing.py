@@ -16,41 +16,41 @@ from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError, DataError, RunError
 from symbiont_ecology.evaluation.answer_cache import AnswerCache
-from symbiont_ecology.evaluation.answers import Answer, Examiner
+from symbiont_ecology.evaluation.evaluator import Answer, Evaluator
 from symbiont_ecology.evaluation.measure import LoadedRun, difference
-from symbiont_ecology.evaluation.questions import Question
+from symbiont_ecology.types import Item
 from symbiont_ecology.events import Acted, read_events
 from symbiont_ecology.inference.pool import AdapterPool, elite_id
-from symbiont_ecology.inference.routings import ROUTINGS, find_routing, mapped
+from symbiont_ecology.inference.routings import routings, find_routing, mapped
 from toy import ToyHost, toy_config
 
 
-@pytest.mark.parametrize("routing", ROUTINGS)
+@pytest.mark.parametrize("routing", routings)
 def test_every_routing_answers_in_order_by_somebody_who_can_be_asked(
-    routing: str, candidates: LoadedRun, questions: list[Question]
+    routing: str, candidates: LoadedRun, questions: list[Item]
 ) -> None:
     answers = accuracy(candidates, questions, routing).answers
     assert [one.question for one in answers] == questions
-    assert {one.organelle_id for one in answers} <= {HOST, *candidates.portfolio.weights}
+    assert {one.organelle_id for one in answers} <= {HOST, *candidates.pool.weights}
 
 
 def test_a_routing_that_is_not_there_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"expected one of host, .* got 'learnd'.*'learned'"):
-        find_routing("learnd")
+        routings.build("learnd")
 
 
 def test_host_and_single_send_everything_to_one(
-    candidates: LoadedRun, questions: list[Question]
+    candidates: LoadedRun, questions: list[Item]
 ) -> None:
     assert set(chosen(candidates, questions, "host")) == {HOST}
-    assert set(chosen(candidates, questions, "single")) == {candidates.portfolio.best()}
-    assert candidates.portfolio.best() in candidates.portfolio.state.population
+    assert set(chosen(candidates, questions, "single")) == {candidates.pool.best()}
+    assert candidates.pool.best() in candidates.pool.state.population
 
 
 def test_cell_routing_asks_the_elite_of_the_true_cell(
-    candidates: LoadedRun, questions: list[Question]
+    candidates: LoadedRun, questions: list[Item]
 ) -> None:
-    elites = candidates.portfolio.state.archive.elites
+    elites = candidates.pool.state.archive.elites
     for question, organelle_id in zip(
         questions, chosen(candidates, questions, "cell"), strict=True
     ):
@@ -61,9 +61,9 @@ def test_cell_routing_asks_the_elite_of_the_true_cell(
 
 
 def test_family_routing_asks_an_elite_of_the_true_family(
-    candidates: LoadedRun, questions: list[Question]
+    candidates: LoadedRun, questions: list[Item]
 ) -> None:
-    elites = candidates.portfolio.state.archive.elites
+    elites = candidates.pool.state.archive.elites
     for question, organelle_id in zip(
         questions, chosen(candidates, questions, "family"), strict=True
     ):
@@ -73,7 +73,7 @@ def test_family_routing_asks_an_elite_of_the_true_family(
 
 
 def test_learned_routing_reads_the_prompt_alone(
-    candidates: LoadedRun, questions: list[Question]
+    candidates: LoadedRun, questions: list[Item]
 ) -> None:
     disguised = [
         replace(q, family="unknown", depth="none", target="?", id="x", item=None) for q in questions
@@ -82,7 +82,7 @@ def test_learned_routing_reads_the_prompt_alone(
 
 
 def test_committed_routing_differs_only_where_the_router_abstains(
-    candidates: LoadedRun, questions: list[Question]
+    candidates: LoadedRun, questions: list[Item]
 ) -> None:
     pairs = zip(
         chosen(candidates, questions, "learned"),
@@ -93,11 +93,11 @@ def test_committed_routing_differs_only_where_the_router_abstains(
 
 
 def test_a_vote_and_a_cascade_pay_for_everyone_they_ask(
-    candidates: LoadedRun, questions: list[Question]
+    candidates: LoadedRun, questions: list[Item]
 ) -> None:
     alone = accuracy(candidates, questions, "learned")
     assert accuracy(candidates, questions, "vote").flops > alone.flops
-    lone = replace(candidates, portfolio=replace(candidates.portfolio, elites=()))
+    lone = replace(candidates, pool=replace(candidates.pool, elites=()))
     assert (
         chosen(lone, questions, "vote")
         == chosen(lone, questions, "cascade")
@@ -106,31 +106,31 @@ def test_a_vote_and_a_cascade_pay_for_everyone_they_ask(
 
 
 def test_in_a_vote_most_decide_and_in_a_tie_the_favourite(
-    candidates: LoadedRun, questions: list[Question]
+    candidates: LoadedRun, questions: list[Item]
 ) -> None:
     def voted(*said: str) -> list[str]:
         ballots = iter(said)
 
-        def ask(some: Sequence[Question], whom: Sequence[str]) -> list[Answer]:
+        def ask(some: Sequence[Item], whom: Sequence[str]) -> list[Answer]:
             reply = next(ballots)
             return [
                 Answer(one, organelle_id, reply, 0.0, Cost(flops=7), 0.0)
                 for one, organelle_id in zip(some, whom, strict=True)
             ]
 
-        return [one.reply for one in find_routing("vote")(candidates.portfolio, questions[:3], ask)]
+        return [one.reply for one in routings.build("vote")(candidates.pool, questions[:3], ask)]
 
     assert voted("=1", "=2", "=2") == ["=2"] * 3
     assert voted("=1", "=2", "=3") == ["=1"] * 3
 
 
 def test_a_cascade_asks_on_while_nobody_is_sure_and_keeps_the_surest(
-    candidates: LoadedRun, questions: list[Question]
+    candidates: LoadedRun, questions: list[Item]
 ) -> None:
     first, second, third = -0.2, -0.1, -0.3
     asked: list[int] = []
 
-    def ask(some: Sequence[Question], whom: Sequence[str]) -> list[Answer]:
+    def ask(some: Sequence[Item], whom: Sequence[str]) -> list[Answer]:
         asked.append(len(some))
         level = (first, second, third)[len(asked) - 1]
         # Every other question is answered with certainty, at the first attempt.
@@ -146,18 +146,18 @@ def test_a_cascade_asks_on_while_nobody_is_sure_and_keeps_the_surest(
             for index, (one, organelle_id) in enumerate(zip(some, whom, strict=True))
         ]
 
-    answers = find_routing("cascade")(candidates.portfolio, questions[:10], ask)
+    answers = routings.build("cascade")(candidates.pool, questions[:10], ask)
     assert asked == [10, 5, 5]
     assert [one.flops for one in answers] == [21, 7] * 5
     assert [one.confidence for one in answers] == [second, 0.0] * 5
 
 
 def test_the_surest_of_everyone_speaks_and_everyone_is_paid(
-    candidates: LoadedRun, questions: list[Question]
+    candidates: LoadedRun, questions: list[Item]
 ) -> None:
-    portfolio, asked = candidates.portfolio, set[str]()
+    portfolio, asked = candidates.pool, set[str]()
 
-    def ask(some: Sequence[Question], whom: Sequence[str]) -> list[Answer]:
+    def ask(some: Sequence[Item], whom: Sequence[str]) -> list[Answer]:
         asked.update(whom)
         return [
             # Who speaks last is surest; and wrong, which must not matter.
@@ -172,7 +172,7 @@ def test_the_surest_of_everyone_speaks_and_everyone_is_paid(
             for one, organelle_id in zip(some, whom, strict=True)
         ]
 
-    answers = find_routing("surest")(portfolio, questions[:10], ask)
+    answers = routings.build("surest")(portfolio, questions[:10], ask)
     assert {organelle_id.partition("@")[0] for organelle_id in portfolio.elites} == {
         organelle_id.partition("@")[0] for organelle_id in asked - {HOST}
     }
@@ -186,13 +186,13 @@ def test_the_surest_of_everyone_speaks_and_everyone_is_paid(
 
 
 def test_a_routing_map_names_who_answers_and_is_checked(
-    candidates: LoadedRun, questions: list[Question], tmp_path: Path
+    candidates: LoadedRun, questions: list[Item], tmp_path: Path
 ) -> None:
-    path, known = tmp_path / "map.json", list(candidates.portfolio.weights)
+    path, known = tmp_path / "map.json", list(candidates.pool.weights)
     path.write_text(json.dumps({"math.add": known[0], "string.sort/short": known[1]}))
     answers = candidates.evaluate(questions, ToyHost(), "map", way=mapped(path, known)).answers
     for one in answers:
-        wanted = {"math.add": known[0], "string.sort": known[1]}.get(one.question.family, HOST)
+        wanted = {"math.add": known[0], "string.sort": known[1]}.get(one.item.family, HOST)
         assert one.organelle_id == wanted
     for text, message in (
         ("{", "cannot read"),
@@ -208,28 +208,28 @@ def test_a_routing_map_names_who_answers_and_is_checked(
 
 
 def test_reselection_judges_every_elite_on_the_same_questions_and_counts_them(
-    candidates: LoadedRun, questions: list[Question]
+    candidates: LoadedRun, questions: list[Item]
 ) -> None:
     selection = candidates.questions(5)
     again = candidates.reselected(selection, ToyHost())
-    portfolio = again.portfolio
+    portfolio = again.pool
     assert portfolio.source == "selection"
     assert again.selection.flops > again.selection.tokens > again.selection.rows > 0
     for scores in portfolio.scores.values():
         assert set(scores) == {HOST, *portfolio.elites}
-    assert len(portfolio.observations) - len(candidates.portfolio.observations) == len(
-        selection
-    ) * (1 + len(portfolio.elites))
+    assert len(portfolio.observations) - len(candidates.pool.observations) == len(selection) * (
+        1 + len(portfolio.elites)
+    )
     assert accuracy(again, questions, "single").judged_by == "selection"
     assert portfolio.best() in portfolio.elites or portfolio.best() in portfolio.state.population
 
 
 def test_what_was_answered_once_is_not_asked_again(
-    candidates: LoadedRun, questions: list[Question], tmp_path: Path
+    candidates: LoadedRun, questions: list[Item], tmp_path: Path
 ) -> None:
     book, host = AnswerCache(tmp_path / "answers.sqlite"), ToyHost()
-    examiner = Examiner(host, candidates.portfolio.weights, book)
-    organelle_id = [candidates.portfolio.best()] * len(questions)
+    examiner = Evaluator(host, candidates.pool.weights, book)
+    organelle_id = [candidates.pool.best()] * len(questions)
     first = examiner.ask(questions, organelle_id)
     asked = sum(host.rolled)
     assert examiner.ask(questions[::-1], organelle_id) == first[::-1]
@@ -244,9 +244,7 @@ def test_what_was_answered_once_is_not_asked_again(
         AnswerCache(tmp_path / "no.sqlite")
 
 
-def test_routed_portfolios_beat_the_bare_host(
-    candidates: LoadedRun, questions: list[Question]
-) -> None:
+def test_routed_portfolios_beat_the_bare_host(candidates: LoadedRun, questions: list[Item]) -> None:
     bare = accuracy(candidates, questions, "host")
     for routing in ("single", "cell", "learned"):
         gain = difference(accuracy(candidates, questions, routing), bare)
@@ -256,15 +254,15 @@ def test_routed_portfolios_beat_the_bare_host(
 
 @pytest.mark.parametrize("slots", [1, 2, 32])
 def test_answers_come_in_the_order_of_the_questions_whatever_the_slots(
-    slots: int, candidates: LoadedRun, questions: list[Question]
+    slots: int, candidates: LoadedRun, questions: list[Item]
 ) -> None:
-    weights = candidates.portfolio.weights
+    weights = candidates.pool.weights
     whom = chosen(candidates, questions, "cell")
-    found = Examiner(ToyHost(slots=slots), weights).ask(questions, whom)
+    found = Evaluator(ToyHost(slots=slots), weights).ask(questions, whom)
     assert [one.question for one in found] == questions
     assert [one.organelle_id for one in found] == whom
-    assert found == Examiner(ToyHost(), weights).ask(questions, whom)
-    assert Examiner(ToyHost(), weights).ask([], []) == []
+    assert found == Evaluator(ToyHost(), weights).ask(questions, whom)
+    assert Evaluator(ToyHost(), weights).ask([], []) == []
 
 
 def test_a_portfolio_of_a_run_that_goes_on_stops_at_its_checkpoint(tmp_path: Path) -> None:

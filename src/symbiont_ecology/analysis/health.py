@@ -276,7 +276,7 @@ def _useless_learning(log: _Log) -> Iterator[HealthFinding]:
     right, share = _rollouts(log.practice).estimate, _share(log.untaught)
     if log.rate and log.practice and not log.measured.lessons and not _is_hopeless(log.practice):
         seen = f"{100 * right:.0f} % of rollouts were right, and there was not a single lesson"
-        mend = "lower what a lesson takes (plasticity.accept), or raise strategy.samples"
+        mend = "lower what a lesson takes (learning_rule.accept), or raise strategy.samples"
         if right in (0, 1):
             mend = f"take {'harder' if right else 'easier'} tasks, or another tasks.style"
         yield HealthFinding("nobody learns", "sick", seen, mend)

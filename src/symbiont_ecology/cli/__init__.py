@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
+from typing import Any
 
 import typer
 
@@ -23,10 +25,10 @@ from symbiont_ecology.cli.deploy import export, infer, phylogeny
 from symbiont_ecology.cli.doctor import doctor
 from symbiont_ecology.cli.evaluate import evaluate
 from symbiont_ecology.cli.explain import explain, list_names
-from symbiont_ecology.cli.run import INTERRUPTED, resume, run
+from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
 from symbiont_ecology.cli.sft import sft
 from symbiont_ecology.cli.transfer import transfer
-from symbiont_ecology.errors import EcologyError
+from symbiont_ecology.errors import EcologyError, EcologyWarning
 
 app = typer.Typer(
     name="symbiont",
@@ -38,16 +40,27 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS = (
-    *(demo, run, resume, calibrate, data, evaluate, transfer, sft, suite, ablate, compare, pack),
+    *(demo, run, calibrate, data, evaluate, transfer, sft, suite, ablate, compare, pack),
     *(infer, export, phylogeny, explain, bench, doctor),
 )
 for _command in _COMMANDS:
     app.command()(_command)
 app.command("list")(list_names)
+app.command("resume")(resume_command)
 
 
 def main() -> None:
-    """Entry point: an error of ours is one line, any other keeps its traceback."""
+    """Entry point: an error or warning of ours is one line, any other error keeps its traceback."""
+    warnings.simplefilter("always", EcologyWarning)
+    usual = warnings.formatwarning
+
+    def one_line(message: Warning | str, category: type[Warning], *where: Any) -> str:
+        """A warning of ours without the place in the code."""
+        if issubclass(category, EcologyWarning):
+            return f"warning: {message}\n"
+        return usual(message, category, *where)
+
+    warnings.formatwarning = one_line  # type: ignore[assignment]
     try:
         app()
     except EcologyError as error:

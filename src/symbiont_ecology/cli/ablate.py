@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from symbiont_ecology.cli.compare import DryRun, tell_suite_plan, usual_workers, work_through
-from symbiont_ecology.cli.evaluate import prepare, write_json
+from symbiont_ecology.cli.compare import (
+    DryRun,
+    as_rows,
+    tell_suite_plan,
+    usual_workers,
+    work_through,
+)
+from symbiont_ecology.cli.console import prepare, write_json
 from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -78,7 +84,7 @@ def ablate(
         print("the ablations are fine; nothing was done")
         return
     work_through(plan, folder, count, sys.stdout)
-    found = Outcomes(plan.model_dump(mode="json"), list(outcomes(plan, folder)))
+    found = Outcomes(plan.model_dump(mode="json"), as_rows(outcomes(plan, folder)))
     results = results_of(found, [row.model_dump(mode="json") for row in ablation.rows])
     write_json(results_file(target), results)
     write_whole(target, render_ablation(results))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from symbiont_ecology.cli.evaluate import prepare, write_json
+from symbiont_ecology.cli.console import prepare, write_json
 from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:

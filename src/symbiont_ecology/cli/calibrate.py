@@ -3,7 +3,6 @@ well."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable
 from functools import cache, partial
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from symbiont_ecology.cli import run as watched
-from symbiont_ecology.cli.evaluate import percent, write_json
+from symbiont_ecology.cli.console import percent, write_json
 from symbiont_ecology.errors import ConfigError, SickError
 
 if TYPE_CHECKING:
@@ -60,8 +59,8 @@ def calibrate(
     watched.check_final_holdout(whole)
     if not quiet:
         print(f"calibrating for {generations} generations, on to {full} if it is healthy: {folder}")
-        if lifted is not None:
-            print(f"run.train_flops={lifted:.3g} is lifted: generations count here")
+        for key in asked.train_budgets:
+            print(f"run.{key}={getattr(asked.run, key):.3g} is lifted: generations count here")
     words = ["calibrate", config, *(overrides or ()), "--generations", str(generations)]
     again = shlex.join([*words, "--full", str(full), "--out", str(folder)])
     live = _living(whole, folder, quiet, f"{watched.typed()} {again}")
@@ -86,7 +85,7 @@ def calibrate(
 
 def _ended(config: RunConfig, generations: int) -> RunConfig:
     """The config of a run with that end and no other."""
-    ends = {"generations": generations, "train_flops": None, "train_tokens": None}
+    ends = {"generations": generations, **dict.fromkeys(config.train_budgets)}
     return config.model_copy(update={"run": config.run.model_copy(update=ends)})
 
 
@@ -156,10 +155,10 @@ def design_of(config: RunConfig) -> Design:
     """What a config means a run to do, as the examination needs to know it."""
     from symbiont_ecology.analysis.health import Design
     from symbiont_ecology.learning import learning_rules
-    from symbiont_ecology.learning.none import NoLearning
+    from symbiont_ecology.learning.supervised import NoLearning
     from symbiont_ecology.strategies import strategies
 
-    rule, flip = learning_rules.build(config.plasticity), config.tasks.flip
+    rule, flip = learning_rules.build(config.learning_rule), config.tasks.flip
     return Design(
         prices=config.economy,
         learns=not isinstance(rule, NoLearning),
@@ -199,7 +198,7 @@ def _tell_health(health: Health, full: int, lifted: float | None) -> None:
 def _is_answered(folder: Path, holdout: str | None, generation: int) -> bool:
     """Whether a file of questions, as it is now, was answered at this age already."""
     from symbiont_ecology.evaluation.evaluation_log import logged
-    from symbiont_ecology.evaluation.spec import EvaluationSpec
+    from symbiont_ecology.evaluation.spec import EvaluationRecord, EvaluationSpec
 
-    asked = json.loads(json.dumps(EvaluationSpec(holdout=holdout).record()))
-    return (generation, asked) in ((row["generation"], row["asked"]) for _, row in logged(folder))
+    asked = EvaluationRecord.of(EvaluationSpec(holdout=holdout))
+    return (generation, asked) in ((line.generation, line.asked) for _, line in logged(folder))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from symbiont_ecology.cli.evaluate import ShiftOption, prepare, progress, text_stream, write_json
+from symbiont_ecology.cli.console import ShiftOption, asking, prepare, text_stream, write_json
 from symbiont_ecology.cli.progress import stages
 from symbiont_ecology.cli.run import INTERRUPTED, typed
 from symbiont_ecology.errors import ConfigError, RunError
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.engine.runtime import Host
     from symbiont_ecology.experiments.adhoc_comparison import AdhocComparison
+    from symbiont_ecology.experiments.jobs import Job
+    from symbiont_ecology.experiments.outcomes import JobOutcome
     from symbiont_ecology.experiments.protocol import Protocol
 
 CI = "ci"
@@ -128,7 +130,7 @@ def compare(
         return
     if json_file is not None:
         prepare(json_file)
-    outcomes = Outcomes(gathered.protocol.model_dump(mode="json"), _as_packed(_asked(gathered)))
+    outcomes = Outcomes(gathered.protocol.model_dump(mode="json"), as_rows(_asked(gathered)))
     summary = summarise(outcomes)
     tell_comparison(outcomes, summary, Console(file=stream))
     if json_file is not None:
@@ -194,25 +196,34 @@ def pack(
         return
     prepare(target / "summary.json")
     write_pack(
-        target, protocol.model_dump(mode="json"), rows if is_suite else _asked(gathered), tuned
+        target,
+        protocol.model_dump(mode="json"),
+        as_rows(rows if is_suite else _asked(gathered)),
+        tuned,
     )
     write_index(target.parent)
     print(f"{target / 'README.md'} is written")
 
 
-def work_through(plan: Protocol, folder: Path, workers: int, stream: TextIO) -> None:
-    """Runs what is missing of a suite; who stops it is told how to go on.
+def work_through(
+    plan: Protocol, folder: Path, count: int, stream: TextIO, jobs: Sequence[Job] | None = None
+) -> None:
+    """Does what is missing of a suite, or of some jobs; who stops it is told how to go on.
 
     Raises:
         typer.Exit: it was stopped.
     """
     from symbiont_ecology.experiments.jobs import OUTCOME_FILE
-    from symbiont_ecology.experiments.suite import run_suite
+    from symbiont_ecology.experiments.suite import Workers, do_jobs, run_suite
 
     stop = multiprocessing.get_context("spawn").Event()
     before = len(list(folder.rglob(OUTCOME_FILE)))
     with stages() as watch, _brake(stop):
-        is_complete = run_suite(plan, folder, workers, watch, stop)
+        workers = Workers(count, watch, stop)
+        if jobs is None:
+            is_complete = run_suite(plan, folder, workers)
+        else:
+            is_complete = do_jobs(plan.name, jobs, plan, folder, workers)
     if not is_complete:
         again = f"{typed()} {shlex.join(sys.argv[1:])}"
         typer.echo(f"stopped; nothing that was finished is lost. Go on with: {again}", err=True)
@@ -250,13 +261,13 @@ def tell_suite_plan(plan: Protocol, folder: Path, workers: int, stream: TextIO) 
 
 def tell_gathered(gathered: AdhocComparison, stream: TextIO) -> None:
     """Which runs would be asked how much."""
-    from symbiont_ecology.experiments.jobs import questions_of
+    from symbiont_ecology.experiments.jobs import items_of
 
     protocol = gathered.protocol
     for arm, members in gathered.arms.items():
         seeds = ", ".join(str(gathered.runs[folder].config.seed) for folder in members)
         print(f"{arm:15s} seeds {seeds}: {' '.join(map(str, members))}", file=stream)
-    questions = len(questions_of(protocol, gathered.runs[gathered.first].config, protocol.shifts))
+    questions = len(items_of(protocol, gathered.runs[gathered.first].config, protocol.shifts))
     print(
         f"{questions} questions to each and to the bare host: {', '.join(protocol.shifts)}",
         file=stream,
@@ -283,7 +294,7 @@ def _tell_result(
     from symbiont_ecology.experiments.suite import outcomes
 
     if is_ci or json_file is not None:
-        found = Outcomes(plan.model_dump(mode="json"), _as_packed(outcomes(plan, folder)))
+        found = Outcomes(plan.model_dump(mode="json"), as_rows(outcomes(plan, folder)))
         summary = summarise(found)
         if is_ci:
             tell_comparison(found, summary, Console(file=stream))
@@ -292,7 +303,7 @@ def _tell_result(
     print(f"complete: {folder}\nnext:     {typed()} pack {folder}", file=stream)
 
 
-def _of_suite(folder: Path) -> tuple[Protocol, list[dict[str, Any]], dict[str, Any]]:
+def _of_suite(folder: Path) -> tuple[Protocol, list[JobOutcome], dict[str, Any]]:
     """The protocol of a suite, its outcomes so far, and how its arms were tuned."""
     from pydantic import ValidationError
 
@@ -322,7 +333,7 @@ def _check_target(target: Path, protocol: Protocol) -> None:
         raise RunError(f"{target} holds the pack of another protocol: choose another --out")
 
 
-def _asked(gathered: AdhocComparison) -> list[dict[str, Any]]:
+def _asked(gathered: AdhocComparison) -> list[JobOutcome]:
     """The outcomes of the runs; one host for those that share its config."""
     from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.experiments.adhoc_comparison import ask_runs
@@ -336,13 +347,16 @@ def _asked(gathered: AdhocComparison) -> list[dict[str, Any]]:
             hosts[key] = build_host(config)
         return hosts[key]
 
-    with progress("asking") as watch:
-        return ask_runs(gathered, host_of, watch)
+    with asking() as progress:
+        return ask_runs(gathered, host_of, progress)
 
 
-def _as_packed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def as_rows(outcomes: Iterable[JobOutcome]) -> list[dict[str, Any]]:
     """Outcomes in the order of keys that a pack keeps: the same bootstrap draws, so the same
     numbers."""
+    rows = (
+        outcome.model_dump(mode="json", exclude_none=True, by_alias=True) for outcome in outcomes
+    )
     return [json.loads(json.dumps(row, sort_keys=True)) for row in rows]
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.evaluation.questions import Question
     from symbiont_ecology.tasks.splits import Split
+    from symbiont_ecology.types import Item
 
 SFT_FILE = "train_sft.jsonl"
 
@@ -54,14 +54,14 @@ def data(
     """Write questions with gold targets: three JSONL files without a common prompt, the same for a
     seed."""
     from symbiont_ecology.engine.build import mixture
-    from symbiont_ecology.evaluation.questions import draw_questions, write_questions
+    from symbiont_ecology.evaluation.items import draw_items, write_items
 
     counts = _counts(per_cell)
     tasks = mixture(_config(words, depths))
     names = [*(f"{split}.jsonl" for split in counts), *([SFT_FILE] if sft else [])]
     if taken := [name for name in names if (out / name).exists()]:
         raise ConfigError(f"{out} holds {', '.join(taken)} already: choose another --out")
-    drawn = {split: draw_questions(tasks, count, seed, split) for split, count in counts.items()}
+    drawn = {split: draw_items(tasks, count, seed, split) for split, count in counts.items()}
     check_apart(drawn)
     _tell(drawn, counts, [f"{name}/{depth}" for name, depth in tasks.cells])
     files = ", ".join(str(out / name) for name in names)
@@ -70,7 +70,7 @@ def data(
         return
     try:
         for split, questions in drawn.items():
-            write_questions(questions, out / f"{split}.jsonl")
+            write_items(questions, out / f"{split}.jsonl")
         if sft:
             write_lessons(drawn["train"], out / SFT_FILE)
     except OSError as error:
@@ -78,13 +78,13 @@ def data(
     print(f"written: {files}")
 
 
-def check_apart(drawn: Mapping[Split, Sequence[Question]]) -> None:
+def check_apart(drawn: Mapping[Split, Sequence[Item]]) -> None:
     """Makes sure that no prompt is in two splits.
 
     Raises:
         DataError: one is.
     """
-    home: dict[str, tuple[Split, Question]] = {}
+    home: dict[str, tuple[Split, Item]] = {}
     for split, questions in drawn.items():
         for question in questions:
             other, first = home.setdefault(question.prompt, (split, question))
@@ -95,9 +95,9 @@ def check_apart(drawn: Mapping[Split, Sequence[Question]]) -> None:
                 )
 
 
-def write_lessons(questions: Sequence[Question], path: Path) -> None:
+def write_lessons(questions: Sequence[Item], path: Path) -> None:
     """Writes what supervised fine-tuning reads: ``{"prompt", "completion"}`` per line."""
-    rows = ({"prompt": question.prompt, "completion": question.target} for question in questions)
+    rows = ({"prompt": question.prompt, "completion": question.answer} for question in questions)
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     path.write_text("".join(lines), encoding="utf-8")
 
@@ -106,13 +106,13 @@ def _config(words: Sequence[str], depths: str | None) -> RunConfig:
     """The config whose task mix is meant."""
     from symbiont_ecology.config import compose, presets
     from symbiont_ecology.registry import did_you_mean
-    from symbiont_ecology.tasks import task_families
+    from symbiont_ecology.tasks import tasks
 
     overrides = [word for word in words if "=" in word]
     names = [word for word in words if "=" not in word]
     if depths is not None:
         overrides.append(f"tasks.depths=[{depths}]")
-    families, known = task_families.names(), presets()
+    families, known = tasks.names(), presets()
     unknown = [name for name in names if name not in families]
     if len(names) == 1 and unknown:
         (name,) = names
@@ -142,10 +142,12 @@ def _counts(per_cell: str) -> dict[Split, int]:
 
 
 def _tell(
-    drawn: Mapping[Split, Sequence[Question]], counts: Mapping[Split, int], cells: Sequence[str]
+    drawn: Mapping[Split, Sequence[Item]], counts: Mapping[Split, int], cells: Sequence[str]
 ) -> None:
     """Lines per cell and split; on stderr, cells that have fewer than was asked for."""
-    lines = {split: Counter(q.cell for q in questions) for split, questions in drawn.items()}
+    lines = {
+        split: Counter("/".join(q.cell) for q in questions) for split, questions in drawn.items()
+    }
     rows = {cell: [lines[split][cell] for split in drawn] for cell in cells}
     rows["all"] = [len(questions) for questions in drawn.values()]
     width = max(map(len, (*cells, "cell")))

@@ -12,21 +12,25 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from symbiont_ecology.cli.evaluate import percent, write_json
+from symbiont_ecology.cli.console import write_json
 from symbiont_ecology.cli.run import live, typed
 from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rich.console import Console
+
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.engine.run import Finished, GenerationCallback
-    from symbiont_ecology.evaluation.measure import Evaluation
+    from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
+    from symbiont_ecology.evaluation.run_summary import RunSummary
 
 ARMS = {"ecology": "demo", "single": "demo_single"}
 """Folder of each arm below the demo's, and its preset."""
@@ -71,9 +75,9 @@ def demo(
         _live_ecology(folder, configs["ecology"], quiet, f"{typed()} demo {shlex.join(words)}")
         wait_for_single(quiet)
     summary = _compare(folder, per_cell)
-    summary["seconds"] = round(time.monotonic() - began, 1)
-    write_json(folder / "summary.json", summary)
-    _tell_next(folder, summary)
+    seconds = round(time.monotonic() - began, 1)
+    write_json(folder / "summary.json", {**summary, "seconds": seconds})
+    _tell_next(folder, seconds, seed)
 
 
 def _configs(changes: list[str]) -> dict[str, RunConfig]:
@@ -158,111 +162,83 @@ def _last_line(path: Path) -> str:
     return lines[-1].removeprefix("error: ") if lines else "it said nothing"
 
 
-def _compare(folder: Path, per_cell: int) -> dict[str, Any]:
-    """Puts the same holdout questions to all three systems, prints the tables and returns the
-    numbers."""
+def _compare(folder: Path, per_cell: int) -> dict[str, object]:
+    """Asks all three systems the same holdout items, prints the tables, returns the numbers."""
+    from rich.console import Console
+
+    from symbiont_ecology.cli.console import accuracy_table, points, tell
     from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.evaluation.evaluation_log import log_evaluation
+    from symbiont_ecology.evaluation.items import write_items
     from symbiont_ecology.evaluation.measure import LoadedRun, difference
-    from symbiont_ecology.evaluation.questions import write_questions
     from symbiont_ecology.evaluation.run_summary import run_summary
     from symbiont_ecology.evaluation.spec import EvaluationSpec
     from symbiont_ecology.events import read_events
 
     ecology, single = (LoadedRun.of_run(folder / arm) for arm in ARMS)
-    questions = ecology.questions(per_cell, seed=ecology.config.seed)
-    write_questions(questions, folder / "holdout.jsonl")
+    items = ecology.items(per_cell, seed=ecology.config.seed)
+    write_items(items, folder / "holdout.jsonl")
     host = build_host(ecology.config)
 
-    def ask(candidates: LoadedRun, routing: str) -> Evaluation:
-        """Answers the questions and keeps the evaluation beside the run."""
-        evaluation = candidates.evaluate(questions, host, routing)
-        asked = EvaluationSpec(per_cell=per_cell, seed=ecology.config.seed, routing=routing)
-        log_evaluation(evaluation, candidates, asked)
+    def ask(run: LoadedRun, routing: str) -> Evaluation:
+        """Answers the items and keeps the evaluation beside the run."""
+        evaluation = run.evaluate(items, host, routing)
+        spec = EvaluationSpec(per_cell=per_cell, seed=ecology.config.seed, routing=routing)
+        log_evaluation(evaluation, run, spec)
         return evaluation
 
-    found = {
+    arms = {
         "host": ask(ecology, "host"),
         "single": ask(single, "single"),
         "ecology": ask(ecology, "learned"),
     }
     lives = {arm: run_summary(read_events(folder / arm / "events.jsonl")) for arm in ARMS}
     differences = {
-        f"ecology - {other}": difference(found["ecology"], found[other])
+        f"ecology - {other}": difference(arms["ecology"], arms[other])
         for other in ("host", "single")
     }
-    summary = {
+    console = Console()
+    title = "\nright answers on the holdout, with 95 % intervals"
+    columns = ("bare host", "single adapter", "ecology, routed")
+    console.print(accuracy_table(list(arms.values()), *columns, title=title))
+    for name, apart in differences.items():
+        tell(console, f"{name}: {points(apart)}")
+    choices = arms["ecology"].choices
+    asked = len(set(choices) - {"host"})
+    tell(
+        console, f"the router asked {asked} organelles and left {choices['host']} items to the host"
+    )
+    _tell_lives(lives["single"], lives["ecology"], console)
+    return {
         "schema": 1,
         "seed": ecology.config.seed,
-        "questions": Counter(one.cell for one in questions),
-        "arms": {name: evaluation.summary() for name, evaluation in found.items()},
-        "differences": differences,
-        "lives": {arm: vars(life) for arm, life in lives.items()},
+        "questions": Counter("/".join(item.cell) for item in items),
+        "arms": {name: evaluation.summary() for name, evaluation in arms.items()},
+        "differences": {name: asdict(apart) for name, apart in differences.items()},
+        "lives": {arm: asdict(life) for arm, life in lives.items()},
     }
-    _tell_accuracy(found, differences)
-    _tell_lives({arm: vars(life) for arm, life in lives.items()})
-    return summary
 
 
-def _tell_accuracy(found: dict[str, Evaluation], differences: dict[str, dict[str, float]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _tell_lives(single: RunSummary, ecology: RunSummary, console: Console) -> None:
+    from symbiont_ecology.cli.console import table
 
-    console = Console()
-    title = "right answers on the holdout, with 95 % intervals"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for column in ("family", "bare host", "single adapter", "ecology, routed"):
-        table.add_column(column, justify="left" if column == "family" else "right", no_wrap=True)
-    shares = {name: evaluation.by_family() for name, evaluation in found.items()}
-    for family in shares["host"]:
-        table.add_row(family, *(percent(shares[name][family]) for name in found))
-    table.add_row(
-        "all", *(percent(evaluation.accuracy()) for evaluation in found.values()), style="bold"
-    )
-    console.print()
-    console.print(table)
-    for name, values in differences.items():
-        estimate, low, high = (100 * values[key] for key in ("estimate", "low", "high"))
-        console.print(f"{name}: {estimate:+.1f} points [{low:+.1f}, {high:+.1f}]", highlight=False)
-    routed = found["ecology"].summary()["choices"]
-    abstained = routed.get("host", 0)
-    asked = len(routed) - ("host" in routed)
-    console.print(
-        f"the router asked {asked} organelles and left {abstained} questions to the host",
-        highlight=False,
-    )
-
-
-def _tell_lives(lives: dict[str, dict[str, int]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        title="what it took", title_justify="left", box=None, pad_edge=False, header_style="bold"
-    )
-    for column in ("", "single adapter", "ecology"):
-        table.add_column(column, justify="right" if column else "left", no_wrap=True)
-    arms = lives["single"], lives["ecology"]
-    for label, key in (
-        ("generations", "generations"),
-        ("founded", "founders"),
-        ("births", "births"),
-        ("deaths", "deaths"),
-        ("alive", "alive"),
-    ):
-        table.add_row(label, *(str(arm[key]) for arm in arms))
-    for label, key in (
-        ("energy earned, ATP", "earned"),
-        ("compute, rent and tickets, ATP", "spent"),
-        ("energy held, ATP", "held"),
-    ):
-        table.add_row(label, *(f"{arm[key] / 1000:.0f}" for arm in arms))
-    table.add_row("rollouts", *(str(arm["rollouts"]) for arm in arms))
-    table.add_row("useful training FLOPs", *(f"{arm['train_flops']:.3e}" for arm in arms))
-    console = Console()
-    console.print()
-    console.print(table)
-    flops = [arm["train_flops"] for arm in arms]
+    rows = table("", "single adapter", "ecology", title="\nwhat it took")
+    shown: dict[str, Callable[[RunSummary], str]] = {
+        "generations": lambda life: str(life.generations),
+        "founded": lambda life: str(life.founders),
+        "births": lambda life: str(life.births),
+        "deaths": lambda life: str(life.deaths),
+        "alive": lambda life: str(life.alive),
+        "energy earned, ATP": lambda life: f"{life.earned / 1000:.0f}",
+        "compute, rent and tickets, ATP": lambda life: f"{life.spent / 1000:.0f}",
+        "energy held, ATP": lambda life: f"{life.held / 1000:.0f}",
+        "rollouts": lambda life: str(life.rollouts),
+        "useful training FLOPs": lambda life: f"{life.train_flops:.3e}",
+    }
+    for label, show in shown.items():
+        rows.add_row(label, show(single), show(ecology))
+    console.print(rows)
+    flops = single.train_flops, ecology.train_flops
     apart = abs(flops[0] - flops[1]) / max(flops)
     if apart > TOLERANCE:
         console.print(
@@ -271,10 +247,8 @@ def _tell_lives(lives: dict[str, dict[str, int]]) -> None:
         )
 
 
-def _tell_next(folder: Path, summary: dict[str, Any]) -> None:
-    print(
-        f"\nEverything is in {folder} ({summary['seconds']:.0f} s, seed {summary['seed']}). Next:"
-    )
+def _tell_next(folder: Path, seconds: float, seed: int) -> None:
+    print(f"\nEverything is in {folder} ({seconds:.0f} s, seed {seed}). Next:")
     for command in (
         f'infer {folder / "ecology"} "math.add: 47+8"',
         f"evaluate {folder / 'ecology'} --holdout {folder / 'holdout.jsonl'} --routing single",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symbiont_ecology.cli.evaluate import HostOption, RoutingOption, on_host, prepare, write_json
+from symbiont_ecology.cli.console import HostOption, RoutingOption, on_host, prepare, write_json
 from symbiont_ecology.cli.run import typed
 from symbiont_ecology.errors import ConfigError, DataError
 
@@ -29,28 +29,25 @@ def infer(
     host: HostOption = None,
 ) -> None:
     """Answer one prompt: the answer on stdout, who answered on stderr."""
+    from symbiont_ecology.ecology import HOST
     from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.evaluation.measure import LoadedRun
-    from symbiont_ecology.evaluation.questions import Question
-    from symbiont_ecology.inference.routings import find_routing
+    from symbiont_ecology.inference.routings import NEED_LABELS, routings
 
-    if routing in ("cell", "family"):
+    if routing in NEED_LABELS:
         raise ConfigError(
             f"infer --routing {routing}: a prompt has no label, expected host, single, learned …"
         )
-    candidates = LoadedRun.of_run(folder)
+    routings.build(routing)  # before the host: a wrong word costs no time
+    run = LoadedRun.of_run(folder)
     text = sys.stdin.read() if prompt == "-" else prompt
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DataError("infer: expected a prompt in UTF-8, got bytes that are none")
-    question = Question("prompt", candidates.finished(text), "", "", "", max_new_tokens)
-    way = find_routing(routing)  # before the host: a wrong word costs no time
-    world = build_host(on_host(candidates.config, host))
-    (answer,) = candidates.evaluate([question], world, routing, way=way).answers
-    print(answer.reply)
-    print(
-        f"answered by {'the bare host' if answer.organelle_id == 'host' else answer.organelle_id}",
-        file=sys.stderr,
-    )
+    model = build_host(on_host(run.config, host))
+    rollout = run.answer(text, model, routing, max_new_tokens)
+    print(rollout.text)
+    name = "the bare host" if rollout.organelle_id == HOST else rollout.organelle_id
+    print(f"answered by {name}", file=sys.stderr)
 
 
 def export(
@@ -59,36 +56,35 @@ def export(
     host: HostOption = None,
 ) -> None:
     """Write every living organelle as a PEFT folder with a model card, and an index.json."""
+    from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.engine.run import check_host
     from symbiont_ecology.evaluation.measure import LoadedRun
     from symbiont_ecology.host.kernel import HostKernel
 
-    candidates = LoadedRun.of_run(folder)
+    run = LoadedRun.of_run(folder)
     target = to or folder / "export"
     prepare(target / "index.json")
-    config = on_host(candidates.config, host).host
-    kernel = HostKernel.from_pretrained(
-        config.model, slots=1, rank=config.rank, targets=config.targets
-    )
-    check_host(folder, kernel)
-    state, entries = candidates.portfolio.state, []
+    config = on_host(run.config, host)
+    kernel = build_host(config)  # with the dtype and the chat template that the run was made with
+    assert isinstance(kernel, HostKernel)
+    fingerprint = check_host(folder, kernel)
+    state, entries = run.pool.state, []
     for organelle_id, organelle in sorted(state.population.items()):
-        kernel.place(0, candidates.portfolio.weights[organelle_id])
-        kernel.export(
-            0, target / organelle_id, model_card=_card(organelle, state, folder, config.model)
-        )
+        card = _card(organelle, state, folder, config.host.model)
+        kernel.place(0, run.pool.weights[organelle_id])
+        kernel.export(0, target / organelle_id, model_card=card)
         entries.append({"folder": organelle_id, **_facts(organelle, state)})
-    best = candidates.portfolio.best()
+    best = run.pool.best()
     index = {
         "schema": 1,
         "run": str(folder),
         "generation": state.generation,
         "base_model": kernel.name_or_path,
+        "host": fingerprint,
+        "best": best,
+        "organelles": entries,
     }
-    write_json(
-        target / "index.json",
-        index | {"host": kernel.fingerprint(), "best": best, "organelles": entries},
-    )
+    write_json(target / "index.json", index)
     print(f"{len(entries)} adapters in {target}, described in {target / 'index.json'}")
     if entries:
         print(f"next: {typed()} evaluate --adapter {target / best} --holdout FILE")

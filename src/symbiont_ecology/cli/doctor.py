@@ -68,18 +68,18 @@ def _tested() -> dict[str, str]:
 
 def _host(name: str) -> Iterator[CheckResult]:
     try:
-        from symbiont_ecology.host import native
+        from symbiont_ecology.host.backend import passes
         from symbiont_ecology.host.kernel import HostKernel
         from symbiont_ecology.host.machine import describe
     except ImportError as error:
         yield "fail", f"torch cannot be imported ({error}): reinstall it"
         return
     yield "ok", describe()
-    if native.library() is None:
+    if passes.library() is None:
         mend = "so torch does their work, more slowly: install a C compiler, then this"
         yield "warn", f"no compiled passes, {mend}"
     else:
-        yield "ok", f"compiled passes, version {native.digest()}"
+        yield "ok", f"compiled passes, version {passes.digest()}"
     try:
         kernel = HostKernel.from_pretrained(name, slots=1, rank=1)
         reply = kernel.generate(["math.add: 47+8\n"], slots=-1)[0]

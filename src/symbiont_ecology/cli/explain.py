@@ -18,14 +18,17 @@ if TYPE_CHECKING:
     from symbiont_ecology.registry import Knob, Registry
 
 REGISTRIES = {
-    "tasks": "symbiont_ecology.tasks:task_families",
+    "tasks": "symbiont_ecology.tasks:tasks",
     "sources": "symbiont_ecology.tasks:task_sources",
-    "styles": "symbiont_ecology.tasks:prompt_styles",
-    "rewards": "symbiont_ecology.tasks:reward_rules",
+    "graders": "symbiont_ecology.tasks.grading:graders",
+    "styles": "symbiont_ecology.tasks.synthetic.styles:prompt_styles",
+    "rewards": "symbiont_ecology.learning:reward_rules",
     "operators": "symbiont_ecology.operators:operators",
-    "plasticity": "symbiont_ecology.learning:learning_rules",
+    "learning_rules": "symbiont_ecology.learning:learning_rules",
     "curricula": "symbiont_ecology.routing.curricula:curricula",
     "allocators": "symbiont_ecology.routing.allocators:allocators",
+    "routings": "symbiont_ecology.inference.routings:routings",
+    "shifts": "symbiont_ecology.evaluation.shifts:shifts",
     "routers": "symbiont_ecology.inference.routers:routers",
     "strategies": "symbiont_ecology.strategies:strategies",
     "mechanisms": "symbiont_ecology.strategies.mechanisms:mechanisms",

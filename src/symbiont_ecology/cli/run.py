@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from symbiont_ecology.files import free_folder
+
 if TYPE_CHECKING:
     from symbiont_ecology.analysis.dashboard import Dashboard, Narrator
     from symbiont_ecology.config import RunConfig
@@ -62,7 +64,7 @@ def run(
     evaluate_at_end(folder)
 
 
-def resume(
+def resume_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the run.")],
     overrides: Overrides = None,
     quiet: Quiet = False,
@@ -164,42 +166,33 @@ def view(config: RunConfig, folder: Path, quiet: bool) -> Dashboard | Narrator |
     return Dashboard(plan, console, str(folder)) if console.is_terminal else Narrator(plan, console)
 
 
-def free_folder(name: str) -> Path:
-    """``artifacts/<name>-<n>`` with the first n that is free."""
-    number = 1
-    while (folder := Path("artifacts") / f"{name}-{number}").exists():
-        number += 1
-    return folder
-
-
 def tell_run_plan(config: RunConfig, folder: Path) -> None:
     """What a run would do, from its config alone."""
     from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.registry import kind_of, knobs
     from symbiont_ecology.strategies import strategies
-    from symbiont_ecology.strategies.mechanisms import mechanisms
 
-    strategy = strategies.build(config.strategy)
-    cells = mixture(config).cells
+    strategy, mix = strategies.build(config.strategy), mixture(config)
+    cells = mix.cells
     names = [knob.name for knob in knobs(type(strategy)) if knob.name != "mechanisms"]
     kind = kind_of(config.strategy)
-    ways = [mechanisms.name_of(way) for way in getattr(strategy, "ways", ())]
     host, loop = config.host, config.run
     length = f"{loop.generations} generations"
     if loop.train_flops is not None:
         length += f", or until {loop.train_flops:.3g} useful FLOPs are spent"
     if loop.train_tokens is not None:
         length += f", or until training took {loop.train_tokens:.3g} tokens"
-    rows = getattr(strategy, "questions", 0) * getattr(strategy, "samples", 1) * len(cells)
-    is_taken = (folder / "config.yaml").exists()
-    families, depths = " ".join(config.tasks.families), " ".join(config.tasks.depths)
+    rows = strategy.questions * strategy.samples * len(cells)
+    is_taken = (folder / "state.json").exists()
+    families = " ".join(mix.names)
+    depths = " ".join(dict.fromkeys(depth for _, depth in cells))
     print(
         f"host        {host.model} on {host.device} in {host.dtype}, {host.slots} slots of rank {host.rank}"
     )
     print(f"tasks       {len(cells)} cells: {families}, each {depths}")
     print(f"strategy    {kind}: {', '.join(f'{name}={getattr(strategy, name)}' for name in names)}")
-    if ways:
-        print(f"mechanisms  {', '.join(ways)}")
+    if strategy.mechanism_names:
+        print(f"mechanisms  {', '.join(strategy.mechanism_names)}")
     print(f"work        at most {rows:.0f} practice rollouts per generation")
     print(f"length      {length}")
     print(f"checkpoint  every {loop.checkpoint_every} generations")
@@ -211,14 +204,14 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
 def check_final_holdout(config: RunConfig) -> None:
     """Reads ``run.final_holdout`` before the run, so that a bad file costs nothing."""
     if config.run.final_holdout is not None:
-        from symbiont_ecology.evaluation.questions import read_questions
+        from symbiont_ecology.evaluation.items import read_items
 
-        read_questions(Path(config.run.final_holdout))
+        read_items(Path(config.run.final_holdout))
 
 
 def evaluate_at_end(folder: Path) -> None:
     """Answers ``run.final_holdout``, if there is one, with the run's router."""
-    from symbiont_ecology.cli.evaluate import tell_evaluation
+    from symbiont_ecology.cli.console import tell_evaluation
     from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.evaluation.evaluation_log import log_evaluation
@@ -228,8 +221,7 @@ def evaluate_at_end(folder: Path) -> None:
     config = read_config(folder)
     if config.run.final_holdout is None:
         return
-    candidates, asked = LoadedRun.of_run(folder), EvaluationSpec(holdout=config.run.final_holdout)
-    host = build_host(config)
-    evaluation = asked.answered(candidates, asked.questions(candidates), host)
-    log_evaluation(evaluation, candidates, asked)
+    run, spec = LoadedRun.of_run(folder), EvaluationSpec(holdout=config.run.final_holdout)
+    evaluation = spec.evaluate(run, spec.items(run), build_host(config))
+    log_evaluation(evaluation, run, spec)
     tell_evaluation(evaluation, sys.stdout)

@@ -1,29 +1,33 @@
-"""``sft``: compute-matched supervised fine-tuning, swept on selection questions, as a PEFT
-adapter."""
+"""``sft``: compute-matched supervised fine-tuning, swept on selection items, as a PEFT adapter."""
 
 from __future__ import annotations
 
+import json
 import math
-import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from symbiont_ecology.cli.evaluate import prepare, write_json
-from symbiont_ecology.cli.run import INTERRUPTED, Brake, free_folder, typed
+from symbiont_ecology.cli.compare import usual_workers, work_through
+from symbiont_ecology.cli.console import DryRunOption, prepare, write_json
+from symbiont_ecology.cli.run import typed
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
     from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.engine.runtime import Host
+    from symbiont_ecology.experiments.protocol import Protocol
     from symbiont_ecology.experiments.sft import Budget, SweepPlan, SweepPoint
-    from symbiont_ecology.weights import AdapterWeights
 
 ADAPTER = "adapter"
 """Folder of the chosen adapter."""
 RATES = (0.003, 0.006, 0.012)
 """Learning rates that suit the embedded host."""
+_Number = TypeVar("_Number", int, float)
 
 
 def sft(
@@ -41,7 +45,7 @@ def sft(
     budget: Annotated[
         str,
         typer.Option(
-            help="With --match: train_flops, total_flops, train_tokens, total_tokens or wall_clock_seconds."
+            help="train_flops, total_flops, train_tokens, total_tokens or wall_clock_seconds."
         ),
     ] = "train_flops",
     amount: Annotated[
@@ -55,7 +59,7 @@ def sft(
         typer.Option(
             help="Learning rates of the sweep.",
             show_default="half, once and twice strategy.learning_rate; "
-            f"{','.join(map(str, RATES))} where the strategy has none",
+            f"{','.join(map(str, RATES))} if the strategy has none",
         ),
     ] = None,
     ranks: Annotated[
@@ -68,178 +72,149 @@ def sft(
     out: Annotated[
         Path | None, typer.Option(help="Folder.", show_default="artifacts/sft-<n>")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, say the plan, do nothing.")
-    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Runs at a time.", show_default="one per core")
+    ] = None,
+    dry_run: DryRunOption = False,
 ) -> None:
-    """Fine-tune one adapter on gold answers with a run's compute. With --out the same command goes
-    on."""
-    from symbiont_ecology.engine.build import check
-    from symbiont_ecology.experiments.sft import SweepPlan, claim_sweep, sft_config
+    """Fine-tune one adapter on gold answers with a run's compute. With --out it goes on."""
+    from symbiont_ecology.experiments.sft import SweepPlan, sft_protocol, sweep_jobs
+    from symbiont_ecology.experiments.suite import check_protocol, claim_folder
 
-    base, spend = _plan(config, overrides or [], match, budget, amount, data)
-    learning_rates = _numbers(rates, float) if rates else usual_rates(base)
+    if config is not None and "=" in config:  # with --match the first change stands there
+        overrides, config = [config, *(overrides or [])], None
+    if (config is None) == (match is None):
+        raise ConfigError("sft: expected either a config or --match RUN")
+    changes = [*(overrides or []), *(_data_tasks(data) if data is not None else [])]
+    base = str(config) if match is None else str(match / "config.yaml")
+    resolved, spend = _resolved(base, changes, match, budget, amount)
+    learning_rates = _numbers(rates, float) if rates else usual_rates(resolved)
     plan = SweepPlan(
-        learning_rates, _numbers(ranks or str(base.host.rank), int), questions, per_cell
+        learning_rates, _numbers(ranks or str(resolved.host.rank), int), questions, per_cell
     )
-    for rank in plan.ranks:
-        check(sft_config(base, plan.rates[0], rank, questions))
+    protocol = sft_protocol(base, changes, resolved, spend, plan)
+    check_protocol(protocol, alike=("tasks",))
     folder = out or free_folder("sft")
+    _tell_plan(resolved, spend, plan, folder)
     if dry_run:
-        _tell_plan(base, spend, plan, folder)
+        print("everything is fine; nothing was done")
         return
     prepare(folder / "sft.json")
-    claim_sweep(folder, base, spend, plan)
-    print(
-        f"budget: {spend.amount:.4g} {spend.measure} for each of the sweep's configs, in {folder}"
-    )
-    if spend.measure == "wall_clock_seconds":
-        print(
-            "a budget in seconds depends on the machine: this cannot be repeated or resumed exactly"
-        )
-    _fine_tune(base, spend, plan, folder)
+    claim_folder(protocol, folder)
+    count = workers or usual_workers(protocol)
+    work_through(protocol, folder, count, sys.stdout, sweep_jobs(protocol))
+    _export_best(protocol, spend, plan, folder)
     print(f"next:   {typed()} evaluate --adapter {folder / ADAPTER} --holdout FILE")
     if match is not None:
         print(f"        {typed()} evaluate {match} --sft {folder / ADAPTER}")
 
 
 def usual_rates(config: RunConfig) -> list[float]:
-    """Half, once and twice the learning rate of the config's strategy, which says what suits its
-    host."""
+    """Half, once and twice the learning rate of the config's strategy, which suits its host."""
     from symbiont_ecology.strategies import strategies
 
     rate = getattr(strategies.build(config.strategy), "learning_rate", None)
     return list(RATES) if rate is None else [rate / 2, rate, 2 * rate]
 
 
-def _fine_tune(base: RunConfig, spend: Budget, plan: SweepPlan, folder: Path) -> None:
-    """The sweep, and the adapter that it chose. Leaves with 130 when it was interrupted."""
-    from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.experiments.sft import best, report, sweep
-
-    hosts: dict[str, Host] = {}
-
-    def host_of(one: RunConfig) -> Host:
-        """A host of that rank; one at a time, since it may be large."""
-        key = one.host.model_dump_json()
-        if key not in hosts:
-            hosts.clear()
-            hosts[key] = build_host(one)
-        return hosts[key]
-
-    found: list[SweepPoint] = []
-    with Brake() as brake:
-        for trial in sweep(
-            base, spend, folder / "sweep", plan, host_of, _keep, lambda: brake.is_pulled
-        ):
-            found.append(trial)
-            _tell(trial)
-    if brake.is_pulled:
-        typer.echo(f"interrupted; the same command with --out {folder} goes on", err=True)
-        raise typer.Exit(INTERRUPTED)
-    chosen = best(found)
-    shutil.copytree(
-        folder / "sweep" / chosen.folder,
-        folder / ADAPTER,
-        dirs_exist_ok=True,
-        ignore=lambda *_: ["trial.json"],
-    )
-    write_json(folder / "sft.json", report(spend, found, chosen))
-    print(f"chosen: {chosen.folder}, {chosen.accuracy:.1%} of the selection questions right")
-
-
-def _plan(
-    config: str | None,
-    overrides: list[str],
-    match: Path | None,
-    measure: str,
-    amount: float | None,
-    data: Path | None,
+def _resolved(
+    base: str, changes: list[str], match: Path | None, measure: str, amount: float | None
 ) -> tuple[RunConfig, Budget]:
-    """Tasks, host and budget; every mistake is found here."""
+    """The config with its changes, and the budget; every mistake is found here."""
     from symbiont_ecology.config import load_config
+    from symbiont_ecology.engine.build import check
     from symbiont_ecology.engine.run import read_config
-    from symbiont_ecology.experiments.sft import BUDGET_UNITS, Budget, budget_of
-    from symbiont_ecology.tasks import task_sources
+    from symbiont_ecology.experiments.sft import BUDGET_KEYS, Budget, budget_of
 
-    if (
-        config is not None and "=" in config
-    ):  # with --match, the first change stands in the config's place
-        overrides, config = [config, *overrides], None
-    if (config is None) == (match is None):
-        raise ConfigError("sft: expected either a config or --match RUN")
     if match is not None:
-        base, spend = read_config(match, overrides), budget_of(match, measure)
+        config, spend = read_config(match, changes), budget_of(match, measure)
+    elif measure not in BUDGET_KEYS or amount is None:
+        raise ConfigError(
+            f"sft CONFIG: expected --amount N and --budget one of {', '.join(BUDGET_KEYS)}"
+        )
     else:
-        base = load_config(str(config), overrides)
-        if measure not in BUDGET_UNITS or amount is None:
-            raise ConfigError(
-                f"sft CONFIG: expected --amount N and --budget one of {', '.join(BUDGET_UNITS)}"
-            )
-        spend = Budget(measure, amount)
-    if amount is not None:
-        spend = Budget(measure, amount)
+        config, spend = load_config(base, changes), Budget(measure, amount)
+    check(config)
+    spend = Budget(measure, spend.amount if amount is None else amount)
     if not 0 < spend.amount < math.inf:
         raise ConfigError(
             f"sft: expected a budget above 0, got {spend.amount:g} {measure}: give another --amount"
         )
-    if data is not None:
-        source = {"kind": "file", "name": "data", "path": str(data)}
-        depths = task_sources.build(source).family().depths
-        tasks = {"families": ("data",), "sources": (source,), "depths": depths, "flip": None}
-        base = base.model_copy(update={"tasks": base.tasks.model_copy(update=tasks)})
-    return base, spend
+    return config, spend
 
 
-def _keep(host: Host, weights: AdapterWeights, trial: SweepPoint, folder: Path) -> None:
-    """Writes an adapter as a PEFT folder."""
+def _data_tasks(data: Path) -> list[str]:
+    """The changes that make a file the only task."""
+    source = json.dumps({"kind": "file", "name": "data", "path": str(data)})
+    return [f"tasks={{families: [{source}], depths: null, flip: null}}"]
+
+
+def _export_best(protocol: Protocol, spend: Budget, plan: SweepPlan, folder: Path) -> None:
+    """Writes the adapter that the sweep chose, and what was swept."""
+    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.evaluation.measure import LoadedRun
+    from symbiont_ecology.experiments.sft import best_point, sweep_points
     from symbiont_ecology.host.kernel import HostKernel
 
-    assert isinstance(host, HostKernel)
-    host.place(0, weights)
+    points = sweep_points(protocol, folder, plan)
+    for point in points:
+        _tell_point(point)
+    chosen = best_point(points)
+    run = LoadedRun.of_run(folder / chosen.folder)
+    kernel = build_host(run.config)
+    assert isinstance(kernel, HostKernel)
+    kernel.place(0, run.pool.weights[run.pool.best()])
     card = (
-        f"# SFT adapter\n\nRank {trial.rank}, learning rate {trial.learning_rate:g}, "
-        f"{trial.train_flops:.3g} useful training FLOPs on `{host.name_or_path}`; "
-        f"{trial.accuracy:.0%} of the selection questions right.\n"
+        f"# SFT adapter\n\nRank {chosen.rank}, learning rate {chosen.learning_rate:g}, "
+        f"{chosen.train_flops:.3g} useful training FLOPs on `{kernel.name_or_path}`; "
+        f"{chosen.accuracy:.0%} of the selection questions right.\n"
     )
-    host.export(0, folder, model_card=card)
+    kernel.export(0, folder / ADAPTER, model_card=card)
+    report = {
+        "schema": 2,
+        "budget": asdict(spend),
+        "is_exactly_resumable": spend.measure != "wall_clock_seconds",
+        "chosen": asdict(chosen),
+        "sweep": [asdict(point) for point in points],
+    }
+    write_json(folder / "sft.json", report)
+    print(f"chosen: {chosen.folder}, {chosen.accuracy:.1%} of the selection questions right")
 
 
-def _numbers(text: str, kind: type) -> list:  # type: ignore[type-arg]
+def _numbers(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
     try:
-        found = [kind(part) for part in text.split(",")]
+        numbers = [kind(part) for part in text.split(",")]
     except ValueError as error:
         raise ConfigError(f"expected numbers with commas between them, got {text!r}") from error
-    if not all(number > 0 for number in found):
+    if not all(number > 0 for number in numbers):
         raise ConfigError(f"expected numbers above 0, got {text!r}")
-    return found
+    return numbers
 
 
 def _tell_plan(base: RunConfig, spend: Budget, plan: SweepPlan, folder: Path) -> None:
-    """What would be trained."""
+    """What is trained."""
     from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.experiments.sft import STOPS
 
-    host, cells = base.host, len(mixture(base).cells)
-    rates, ranks = (", ".join(f"{one:g}" for one in some) for some in (plan.rates, plan.ranks))
+    host, mix = base.host, mixture(base)
+    depths = " ".join(dict.fromkeys(depth for _, depth in mix.cells))
+    rates, ranks = (
+        ", ".join(f"{value:g}" for value in values) for values in (plan.rates, plan.ranks)
+    )
+    stops = ", ".join(map(str, STOPS))
     print(f"host       {host.model} on {host.device} in {host.dtype}")
-    print(
-        f"tasks      {cells} cells: {' '.join(base.tasks.families)}, each {' '.join(base.tasks.depths)}"
-    )
-    print(
-        f"sweep      rates {rates}; ranks {ranks}; {plan.questions * cells} gold answers per step"
-    )
-    print(
-        f"budget     {spend.amount:.4g} {spend.measure} each; may stop at {', '.join(map(str, STOPS))} of it"
-    )
+    print(f"tasks      {len(mix.cells)} cells: {' '.join(mix.names)}, each {depths}")
+    answers = plan.questions * len(mix.cells)
+    print(f"sweep      rates {rates}; ranks {ranks}; {answers} gold answers per step")
+    print(f"budget     {spend.amount:.4g} {spend.measure} each; may stop at {stops} of it")
+    if spend.measure == "wall_clock_seconds":
+        print("           seconds depend on the machine: this cannot be repeated exactly")
     print(f"selection  {plan.per_cell} questions per cell")
     print(f"folder     {folder}")
-    print("everything is fine; nothing was done")
 
 
-def _tell(trial: SweepPoint) -> None:
+def _tell_point(point: SweepPoint) -> None:
     print(
-        f"rate {trial.learning_rate:g}, rank {trial.rank}, {trial.part:g} of the budget: "
-        f"{trial.accuracy:.1%} of the selection questions right ({trial.seconds:.0f} s)",
-        flush=True,
+        f"rate {point.learning_rate:g}, rank {point.rank}, {point.part:g} of the budget: "
+        f"{point.accuracy:.1%} of the selection questions right"
     )

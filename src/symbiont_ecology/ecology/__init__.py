@@ -1,17 +1,17 @@
 """The living part: organelles, trials, archive, decisions and how they are carried out, state."""
 
 from symbiont_ecology.ecology.archive import Archive, Elite, cell_name
-from symbiont_ecology.ecology.assignment import Assignment, Outcome
 from symbiont_ecology.ecology.challengers import Challenger
 from symbiont_ecology.ecology.decisions import (
     Birth,
     Decision,
     Found,
     Inheritance,
+    Judge,
     KeepSelf,
-    Probation,
-    Propose,
-    Recall,
+    ProposeChild,
+    ProposeFormerSelf,
+    ProposeVariant,
     Resize,
     Retire,
     Upheaval,
@@ -20,6 +20,7 @@ from symbiont_ecology.ecology.drift import DriftDetector, drift_score
 from symbiont_ecology.ecology.gate import Gate, GateDecision, PairedCounts
 from symbiont_ecology.ecology.organelle import HOST, RULE, FormerSelf, Genome, Organelle, skill
 from symbiont_ecology.ecology.posterior import SuccessPosterior
+from symbiont_ecology.ecology.rollout import Assignment, Outcome, Purpose, Rollout
 from symbiont_ecology.ecology.state import EcologyState
 
 __all__ = [
@@ -43,9 +44,12 @@ __all__ = [
     "Organelle",
     "Outcome",
     "PairedCounts",
-    "Probation",
-    "Propose",
-    "Recall",
+    "Purpose",
+    "Rollout",
+    "Judge",
+    "ProposeChild",
+    "ProposeFormerSelf",
+    "ProposeVariant",
     "Resize",
     "Retire",
     "SuccessPosterior",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from symbiont_ecology.ecology.organelle import Genome
 from symbiont_ecology.types import BlobRef, Cell, OrganelleId
 
 SCORE_HALF_LIFE = 50
@@ -56,27 +57,24 @@ class Archive:
         self.elites[name] = elite
         return held is None or held.organelle_id != elite.organelle_id
 
-    def follow(
-        self, organelle_id: OrganelleId, weights: BlobRef, rank: int, generation: int
-    ) -> None:
-        """Who still holds cells holds them as it is now: what it learned since belongs to it."""
+    def follow(self, organelle_id: OrganelleId, genome: Genome, generation: int) -> None:
+        """A holder holds its cells as it is now: what it learned since belongs to it."""
         for name, elite in self.elites.items():
             if elite.organelle_id == organelle_id:
-                self.elites[name] = Elite(organelle_id, weights, rank, elite.score, generation)
+                self.elites[name] = replace(
+                    elite, weights=genome.weights, rank=genome.rank, generation=generation
+                )
 
     def pass_on(
-        self,
-        holder: OrganelleId,
-        cells: Iterable[str],
-        heir: OrganelleId,
-        weights: BlobRef,
-        rank: int,
+        self, holder: OrganelleId, cells: Iterable[str], *, heir: OrganelleId, genome: Genome
     ) -> None:
         """The heir holds those of the cells that the holder held."""
         for name in cells:
             elite = self.elites.get(name)
             if elite is not None and elite.organelle_id == holder:
-                self.elites[name] = replace(elite, organelle_id=heir, weights=weights, rank=rank)
+                self.elites[name] = replace(
+                    elite, organelle_id=heir, weights=genome.weights, rank=genome.rank
+                )
 
     @property
     def coverage(self) -> int:

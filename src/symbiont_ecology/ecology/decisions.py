@@ -1,4 +1,4 @@
-"""What a strategy may decide. Decisions are values; ``population.execute`` carries them out."""
+"""What a strategy may decide. Decisions are values; ``population.carry_out`` carries them out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from symbiont_ecology.ecology.challengers import Challenger
+from symbiont_ecology.ecology.gate import GateDecision
 from symbiont_ecology.ecology.organelle import FormerSelf
 from symbiont_ecology.operators import Operator
 from symbiont_ecology.types import BlobRef, OrganelleId
@@ -33,9 +34,9 @@ class Found:
 class Birth:
     """A child of living parents, who pay its dowry in equal parts.
 
-    Its weights are ``operator`` applied to the parents' weights; it inherits, discounted, what was
-    believed of the first. What parents learned in their lives is handed down (Lamarckian), with the
-    memory of an only parent of equal rank, or not at all (Darwinian).
+    Its weights are ``operator`` applied to the parents' weights. It inherits, discounted, the
+    posteriors of the first parent. What parents learned in their lives is handed down (Lamarckian),
+    with the optimiser state of an only parent of equal rank, or not at all (Darwinian).
     """
 
     parents: tuple[OrganelleId, ...]
@@ -46,14 +47,12 @@ class Birth:
 
 
 @dataclass(frozen=True)
-class Propose:
-    """What an operator makes of living organelles goes on probation, and is judged by the mechanism
-    ``by``.
+class ProposeChild:
+    """A child of several parents goes on probation, and is judged by the mechanism ``by``.
 
-    A child is born if it is admitted. Its parents put its dowry aside in equal parts, and nothing
-    comes of it if one of them cannot. With ``is_child`` false it is what its only parent may
-    become. ``cells`` says where each parent is at home, ``rank`` how large it may be: what its
-    operator makes beyond that is cut off.
+    It is born if it is admitted. Its parents put its dowry aside in equal parts; if one of them
+    cannot, nothing happens. ``cells`` says where each parent is at home. ``rank`` is the most that
+    the child may have: what its operator makes beyond that is cut off.
     """
 
     cells: Mapping[OrganelleId, tuple[str, ...]]
@@ -62,20 +61,25 @@ class Propose:
     traits: dict[str, float]
     rank: int
     by: str
-    is_child: bool = True
 
 
 @dataclass(frozen=True)
-class KeepSelf:
-    """What an organelle is now is kept as its former self, unless more was once believed of it."""
+class ProposeVariant:
+    """A variant of an organelle, made by an operator, goes on probation against it.
+
+    The organelle becomes the variant if that is admitted: nobody is born.
+    """
 
     organelle_id: OrganelleId
+    cells: tuple[str, ...]
+    operator: Operator
+    name: str
+    by: str
 
 
 @dataclass(frozen=True)
-class Recall:
-    """The former self of an organelle goes on probation against what became of it, in some
-    cells."""
+class ProposeFormerSelf:
+    """The former self of an organelle goes on probation against what it is now, in some cells."""
 
     organelle_id: OrganelleId
     former: FormerSelf
@@ -84,19 +88,24 @@ class Recall:
 
 
 @dataclass(frozen=True)
-class Probation:
-    """What a child on probation has shown since it was last looked at; it goes on, is admitted, or
-    rejected.
+class Judge:
+    """A challenger with what it has shown since the last look: it goes on, is admitted or rejected.
 
-    The admitted takes over the cells of its parents, who live on as long as they can; the dowry of
-    the rejected goes back to them. With ``operator``, another self is made anew of its only parent
-    at every look, and is what the parent becomes once it is admitted: nobody is born. So it is with
-    an admitted former self.
+    An admitted child takes over the cells of its parents, who live on as long as they can; the
+    dowry of a rejected one goes back to them. ``operator`` makes a variant anew at every look, from
+    what its organelle is then.
     """
 
-    child: Challenger
-    verdict: Literal["go on", "admit", "reject"]
+    challenger: Challenger
+    decision: GateDecision
     operator: Operator | None = None
+
+
+@dataclass(frozen=True)
+class KeepSelf:
+    """What an organelle is now is kept as its former self, unless it was once more able."""
+
+    organelle_id: OrganelleId
 
 
 @dataclass(frozen=True)
@@ -122,12 +131,20 @@ class Retire:
 
 @dataclass(frozen=True)
 class Upheaval:
-    """The world is taken to have changed in some cells: nobody is believed there or holds them any
-    more."""
+    """The world is taken to have changed in some cells: posteriors and claims there are void."""
 
     cells: tuple[str, ...]
 
 
 Decision: TypeAlias = (
-    Found | Birth | Propose | KeepSelf | Recall | Probation | Resize | Retire | Upheaval
+    Found
+    | Birth
+    | ProposeChild
+    | ProposeVariant
+    | ProposeFormerSelf
+    | Judge
+    | KeepSelf
+    | Resize
+    | Retire
+    | Upheaval
 )

@@ -55,18 +55,12 @@ class Gate:
     early, or has had its questions.
     """
 
-    level: OpenShare = (
-        0.05  # chance that a child which is no better, or loses too much, is ever admitted
-    )
-    gain: OpenShare = (
-        0.15  # share of questions by which a child should be better to be worth waiting for
-    )
-    loss: OpenShare = (
-        0.15  # share of questions that a child must not lose where its parents are at home
-    )
+    level: OpenShare = 0.05  # chance that a child without merit is ever admitted
+    gain: OpenShare = 0.15  # share of questions by which a child is hoped to be better
+    loss: OpenShare = 0.15  # share of questions that a child must not lose at home
     most: PositiveInt = 384  # paired questions of a comparison after which it is undecided for good
 
-    def verdict(
+    def decide(
         self, better: Collection[PairedCounts], kept: Collection[PairedCounts] = ()
     ) -> GateDecision:
         """On a child, from all its comparisons; one that is to be better at nothing is rejected.

@@ -13,7 +13,7 @@ HOST: OrganelleId = "host"
 learns."""
 
 RULE = "rule"
-"""The trait in [0, 1) that says by which of several rules an organelle learns (plasticity
+"""The trait in [0, 1) that says by which of several rules an organelle learns (learning_rule
 ``heritable``)."""
 
 

@@ -28,7 +28,7 @@ from symbiont_ecology.types import BlobRef, OrganelleId
 STATE_FILE, KEPT = "state.json", "evaluated"
 
 
-@dataclass
+@dataclass(repr=False)
 class EcologyState:
     """A living ecology between two generations."""
 
@@ -53,6 +53,12 @@ class EcologyState:
     spent: Cost = field(default_factory=Cost)
     """All work of the run: evolution, learning, comparisons. Evaluating finished runs is counted
     apart."""
+
+    def __repr__(self) -> str:
+        return (
+            f"<generation {self.generation}: {len(self.population)} alive, "
+            f"{self.archive.coverage} elites, {self.spent.flops:.3g} FLOPs>"
+        )
 
     def new_id(self) -> OrganelleId:
         """The next organelle id, never used before."""

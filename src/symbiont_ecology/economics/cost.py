@@ -27,8 +27,8 @@ class Cost:
             self.tokens_out + other.tokens_out,
             self.rows + other.rows,
             self.calls + other.calls,
-            self.flops + other.flops,
-            self.executed + other.executed,
+            flops=self.flops + other.flops,
+            executed=self.executed + other.executed,
         )
 
     @property

@@ -27,9 +27,7 @@ class Prices:
 
     rollout: int = 250  # one mean rollout of the bare host on the task mix: the exchange rate, > 0
     ticket: int = 100  # to take part in one generation
-    rent: int = (
-        60_000  # per generation, for an adapter as large as the host; smaller ones in proportion
-    )
+    rent: int = 60_000  # per generation, for an adapter as large as the host
     base: int = 1500  # a full reward where half of the answers are right
     slope: int = 2000  # added to the price per unit of success below that
     lowest: int = 1200  # price where everyone succeeds

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from symbiont_ecology.errors import HostError
 
@@ -32,7 +31,7 @@ class HostShape:
 
     @classmethod
     def from_config(
-        cls, config: Mapping[str, Any], *, linear_parameters: int, parameters: int
+        cls, config: Mapping[str, object], *, linear_parameters: int, parameters: int
     ) -> HostShape:
         """Reads a Hugging Face ``config.json`` (Llama or GPT-2 field names).
 
@@ -57,11 +56,12 @@ class HostShape:
         )
 
 
-def _first(config: Mapping[str, Any], *names: str, default: int | None = None) -> int:
+def _first(config: Mapping[str, object], *names: str, default: int | None = None) -> int:
     """The first of the fields that is there and is not null."""
     for name in names:
-        if config.get(name) is not None:
-            return int(config[name])
+        value = config.get(name)
+        if isinstance(value, int | float):
+            return int(value)
     if default is None:
         raise HostError(
             f"expected one of {', '.join(names)} in the host's config, found none: is it a decoder?"

@@ -1,106 +1,137 @@
-"""Acting and judging: all trials of a generation as one batched call per wave of slots."""
+"""Asking the population: one batched call for each wave of slots, in training and in evaluation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from symbiont_ecology.ecology import HOST, Assignment, EcologyState, Outcome
+from symbiont_ecology.ecology import HOST, Assignment, EcologyState, Outcome, Rollout
 from symbiont_ecology.economics import Cost, executed_flops, rollout_flops
-from symbiont_ecology.engine.runtime import Runtime
+from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import HOST_SLOT, Completions, Item, OrganelleId, Request
+from symbiont_ecology.tasks import judge
+from symbiont_ecology.types import HOST_SLOT, Completion, Decoding, Item, OrganelleId, Request
+from symbiont_ecology.weights import AdapterWeights
 
-NOTHING = Completions((), *(np.zeros(0, np.int64),) * 4)
+WeightsOf = Callable[[OrganelleId], AdapterWeights]
+
+
+@dataclass(frozen=True)
+class Question:
+    """An item put to an organelle; without a generator it is answered greedily."""
+
+    item: Item
+    organelle_id: OrganelleId
+    generator: np.random.Generator | None = None
+
+
+def roll_out(
+    questions: Sequence[Question], host: Host, weights_of: WeightsOf, decoding: Decoding
+) -> tuple[list[Rollout], int]:
+    """Answers and judges every question, in their order; also how many calls of the host it took.
+
+    This is the one way to ask a population. The bare host needs no slot.
+    """
+    rollouts: dict[int, Rollout] = {}
+    calls = 0
+    for slots in waves({question.organelle_id for question in questions}, host.slots):
+        ranks = {HOST: 0}
+        for organelle_id, slot in slots.items():
+            if organelle_id != HOST:
+                weights = weights_of(organelle_id)
+                host.place(slot, weights)
+                ranks[organelle_id] = weights.rank
+        wave = [index for index, one in enumerate(questions) if one.organelle_id in slots]
+        chosen = [questions[index] for index in wave]
+        requests = [
+            Request(question.item.prompt, slots[question.organelle_id], question.item.reply_limit)
+            for question in chosen
+        ]
+        completions = host.rollout(requests, [question.generator for question in chosen], decoding)
+        calls += 1
+        judgements = judge(
+            (question.item, text) for question, text in zip(chosen, completions.texts, strict=True)
+        )
+        for row, (index, question, judgement) in enumerate(
+            zip(wave, chosen, judgements, strict=True)
+        ):
+            completion = completions[row]
+            rollouts[index] = Rollout(
+                item=question.item,
+                organelle_id=question.organelle_id,
+                token_ids=completion.token_ids,
+                log_probabilities=completion.log_probabilities,
+                text=completion.text,
+                verdict=judgement.verdict,
+                reward=judgement.verdict,
+                cost=completion_cost(completion, host, ranks[question.organelle_id]),
+                fault=judgement.fault,
+                trace=completion.trace,
+            )
+    return [rollouts[index] for index in range(len(questions))], calls
 
 
 def act(
-    trials: Sequence[Assignment], state: EcologyState, world: Runtime, draw: Draw
+    assignments: Sequence[Assignment], state: EcologyState, runtime: Runtime, draw: Draw
 ) -> list[Outcome]:
-    """Rolls out and judges every trial, charges the budget; outcomes in the order of the trials."""
-    outcomes: dict[int, Outcome] = {}
-    for slots in waves({trial.organelle_id for trial in trials}, world.host.slots):
-        for organelle_id, slot in slots.items():
-            if organelle_id != HOST:
-                world.host.place(slot, world.store.weights(state.genome(organelle_id).weights))
-        chosen = [index for index, trial in enumerate(trials) if trial.organelle_id in slots]
-        rows, draws = [], []
-        for index in chosen:
-            for row, generator in _rows(
-                trials[index], slots[trials[index].organelle_id], world, draw
-            ):
-                rows.append(row)
-                draws.append(generator)
-        rollouts = NOTHING
-        if rows:  # who only reads gold answers asks for no rollout
-            rollouts = world.host.rollout(rows, draws, world.practice)
-            state.spent += Cost(calls=1)
-        start = 0
-        for index in chosen:
-            stop = start + len(trials[index].items) * trials[index].samples
-            outcomes[index] = _judged(trials[index], rollouts, range(start, stop), state, world)
-            state.spent += outcomes[index].cost
-            start = stop
-    return [outcomes[index] for index in range(len(trials))]
+    """Rolls out and judges every assignment, and charges the budget; outcomes in their order."""
+    questions = [
+        Question(item, assignment.organelle_id, generator)
+        for assignment in assignments
+        for item, generator in _samples(assignment, draw)
+    ]
+    rollouts, calls = roll_out(
+        questions,
+        runtime.host,
+        lambda organelle_id: runtime.store.weights(state.genome(organelle_id).weights),
+        runtime.practice,
+    )
+    answers = iter(rollouts)
+    outcomes = []
+    for assignment in assignments:
+        count = len(assignment.items) * assignment.samples
+        rollouts = [next(answers) for _ in range(count)]
+        if assignment.purpose == "practice":
+            rollouts = [replace(one, reward=runtime.reward(one)) for one in rollouts]
+        outcomes.append(Outcome(assignment, tuple(rollouts)))
+    state.spent += sum((outcome.cost for outcome in outcomes), Cost(calls=calls))
+    return outcomes
 
 
-def waves(everyone: set[OrganelleId], slots: int) -> Iterator[dict[OrganelleId, int]]:
-    """Slots for everyone, in waves of at most ``slots`` organelles, by sorted id. The host needs no
-    slot."""
-    organelles = sorted(everyone - {HOST})
+def waves(organelle_ids: set[OrganelleId], slots: int) -> Iterator[Mapping[OrganelleId, int]]:
+    """Slots for everyone, in waves of at most ``slots`` organelles, by sorted id.
+
+    The host goes with the first wave.
+    """
+    organelles = sorted(organelle_ids - {HOST})
     for start in range(0, max(len(organelles), 1), slots):
-        wave = {
-            organelle_id: slot
-            for slot, organelle_id in enumerate(organelles[start : start + slots])
-        }
-        if start == 0 and HOST in everyone:
+        wave = {one: slot for slot, one in enumerate(organelles[start : start + slots])}
+        if start == 0 and HOST in organelle_ids:
             wave[HOST] = HOST_SLOT
         if wave:
             yield wave
 
 
-def _rows(
-    trial: Assignment, slot: int, world: Runtime, draw: Draw
-) -> Iterator[tuple[Request, np.random.Generator | None]]:
-    """Practice explores; whatever else is asked is answered as it would be in use, by the best
-    answer."""
-    tasks, explores = world.scene.tasks, trial.purpose == "practice"
-    for index, item in enumerate(trial.items):
-        row = Request(tasks.prompt(item), slot, tasks.reply_limit(item))
-        for sample in range(trial.samples):
+def completion_cost(completion: Completion, host: Host, rank: int) -> Cost:
+    """What one answer took, by an adapter of that rank (0: the bare host)."""
+    shape, parameters = host.shape, host.layout.size(rank)
+    read, written = completion.prompt_tokens, len(completion.token_ids)
+    useful = rollout_flops(shape, parameters, read, written)
+    executed = executed_flops(shape, parameters, read, completion.tokens_read, completion.steps)
+    return Cost(read, written, rows=1, flops=useful, executed=executed)
+
+
+def _samples(
+    assignment: Assignment, draw: Draw
+) -> Iterator[tuple[Item, np.random.Generator | None]]:
+    """Practice explores; everything else is answered as it would be in use, greedily."""
+    name, purpose = assignment.organelle_id, assignment.purpose
+    for index, item in enumerate(assignment.items):
+        for sample in range(assignment.samples):
+            is_practice = purpose == "practice"
             yield (
-                row,
-                draw("rollout", trial.organelle_id, trial.purpose, item.id, index, sample)
-                if explores
-                else None,
+                item,
+                draw("rollout", name, purpose, item.id, index, sample) if is_practice else None,
             )
-
-
-def _judged(
-    trial: Assignment, rollouts: Completions, places: range, state: EcologyState, world: Runtime
-) -> Outcome:
-    asked: list[Item] = [item for item in trial.items for _ in range(trial.samples)]
-    texts = tuple(rollouts.texts[place] for place in places)
-    verdicts = tuple(
-        world.scene.tasks.verify(item, text) for item, text in zip(asked, texts, strict=True)
-    )
-    rank = 0 if trial.organelle_id == HOST else state.genome(trial.organelle_id).rank
-    cost = _cost(rollouts, slice(places.start, places.stop), world, rank)
-    completions = tuple(rollouts.completion(place) for place in places)
-    return Outcome(trial, texts, completions, verdicts, cost, rollouts.traces, places.start)
-
-
-def _cost(rollouts: Completions, places: slice, world: Runtime, rank: int) -> Cost:
-    """What some rollouts took."""
-    shape, parameters = world.host.shape, world.lora_parameters(rank)
-    read, written = rollouts.prompt_lengths[places].tolist(), rollouts.lengths[places].tolist()
-    useful = executed = sum(
-        rollout_flops(shape, parameters, *row) for row in zip(read, written, strict=True)
-    )
-    if rollouts.read is not None and rollouts.fed is not None:
-        really = zip(
-            read, rollouts.read[places].tolist(), rollouts.fed[places].tolist(), strict=True
-        )
-        executed = sum(executed_flops(shape, parameters, *row) for row in really)
-    return Cost(sum(read), sum(written), rows=len(read), flops=useful, executed=executed)

@@ -1,7 +1,7 @@
-"""Where a run ends, or the world changes: a generation asks and learns no more than what is left
+"""Where a run ends, or the runtime changes: a generation asks and learns no more than what is left
 pays for.
 
-Arms whose generations differ in size then stop at one budget, and meet a change of the world at one
+Arms whose generations differ in size then stop at one budget, and meet a change of the runtime at one
 moment. What a question will take is estimated, from the run itself (``state.effort``); what a
 lesson takes is known before it is learned. So the questions that seem too many are left out, and
 then the lessons that are.
@@ -25,11 +25,25 @@ NEAR = 0.01
 noise."""
 
 
-def milestones(config: RunConfig) -> tuple[float, ...]:
-    """Training FLOPs at which the world changes or the run ends, rising."""
-    flip = config.tasks.flip
-    found = (config.run.train_flops, *((flip.at_flops, flip.back_flops) if flip else ()))
-    return tuple(sorted({one for one in found if one is not None}))
+def milestones(config: RunConfig, mean_rollout_flops: int) -> tuple[float, ...]:
+    """Training FLOPs at which the world changes or the run ends, rising.
+
+    A budget in rollouts counts mean rollouts of the bare host.
+    """
+    flip, loop = config.tasks.flip, config.run
+    rollouts = loop.train_rollouts
+    moments = [loop.train_flops, None if rollouts is None else rollouts * mean_rollout_flops]
+    moments += [flip.at_flops, flip.back_flops] if flip else []
+    return tuple(sorted({moment for moment in moments if moment is not None}))
+
+
+def budget_flops(config: RunConfig, mean_rollout_flops: int) -> float:
+    """Training FLOPs at which the run ends; infinite if no budget says so."""
+    loop = config.run
+    rollouts = math.inf if loop.train_rollouts is None else loop.train_rollouts
+    return min(
+        math.inf if loop.train_flops is None else loop.train_flops, rollouts * mean_rollout_flops
+    )
 
 
 def budget_phase(state: EcologyState, milestones: Sequence[float]) -> tuple[float, float]:
@@ -48,32 +62,39 @@ def budget_phase(state: EcologyState, milestones: Sequence[float]) -> tuple[floa
 
 
 def affordable_assignments(
-    trials: Sequence[Assignment], state: EcologyState, world: Runtime, draw: Draw
+    assignments: Sequence[Assignment], state: EcologyState, runtime: Runtime, draw: Draw
 ) -> Sequence[Assignment]:
-    """All trials while there is plenty; else the questions that can be paid for, by draw, at least
+    """All assignments while there is plenty; else the questions that can be paid for, by draw, at least
     one."""
-    left = world.until - state.spent.flops
-    efforts = [_effort(trial, state, world) for trial in trials]
-    costs = [effort * max(trial.samples, 1) for effort, trial in zip(efforts, trials, strict=True)]
+    left = runtime.until - state.spent.flops
+    efforts = [_effort(assignment, state, runtime) for assignment in assignments]
+    costs = [
+        effort * max(assignment.samples, 1)
+        for effort, assignment in zip(efforts, assignments, strict=True)
+    ]
     questions = [
-        (place, index) for place, trial in enumerate(trials) for index in range(len(trial.items))
+        (place, index)
+        for place, assignment in enumerate(assignments)
+        for index in range(len(assignment.items))
     ]
     chosen = affordable([costs[place] for place, _ in questions], left, draw, "ration")
     if len(chosen) == len(questions):
-        return trials
+        return assignments
     kept: dict[int, list[int]] = defaultdict(list)
     for place, index in (questions[number] for number in chosen):
         kept[place].append(index)
-    samples = [trial.samples for trial in trials]
+    samples = [assignment.samples for assignment in assignments]
     if not kept:  # the cheapest, asked as often as it can be paid for
-        place = min(range(len(trials)), key=lambda place: efforts[place])
+        place = min(range(len(assignments)), key=lambda place: efforts[place])
         samples[place] = min(samples[place], max(int(left // efforts[place]), 1))
         kept[place].append(0)
     return [
         replace(
-            trial, items=tuple(trial.items[index] for index in kept[place]), samples=samples[place]
+            assignment,
+            items=tuple(assignment.items[index] for index in kept[place]),
+            samples=samples[place],
         )
-        for place, trial in enumerate(trials)
+        for place, assignment in enumerate(assignments)
         if place in kept
     ]
 
@@ -91,13 +112,13 @@ def affordable(costs: Sequence[float], left: float, draw: Draw, name: str) -> li
     return sorted(chosen)
 
 
-def _effort(trial: Assignment, state: EcologyState, world: Runtime) -> float:
+def _effort(assignment: Assignment, state: EcologyState, runtime: Runtime) -> float:
     """FLOPs of a rollout with its lesson: what they were in the cell, or what is usual at the rank
     of who is asked."""
-    if (known := state.effort.get(cell_name(trial.cell))) is not None:
+    if (known := state.effort.get(cell_name(assignment.cell))) is not None:
         return known
-    shape, usual = world.host.shape, ROLLOUT_WITH_LESSON * state.mean_rollout_flops
-    if trial.organelle_id == HOST:
+    shape, usual = runtime.host.shape, ROLLOUT_WITH_LESSON * state.mean_rollout_flops
+    if assignment.organelle_id == HOST:
         return usual
-    own = world.lora_parameters(state.genome(trial.organelle_id).rank)
+    own = runtime.lora_parameters(state.genome(assignment.organelle_id).rank)
     return usual * (1 + own / (shape.layers * shape.linear_parameters))

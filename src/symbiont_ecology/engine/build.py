@@ -4,47 +4,38 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from symbiont_ecology.config import RunConfig
-from symbiont_ecology.engine.budget import milestones
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.inference.routers import routers
-from symbiont_ecology.learning import learning_rules
+from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.strategies import StrategyContext, strategies
-from symbiont_ecology.tasks import (
-    WrittenFamily,
-    prompt_styles,
-    reward_rules,
-    task_families,
-    task_sources,
-)
+from symbiont_ecology.tasks import Task, task_sources, tasks
+from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask
+from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 from symbiont_ecology.weights.blobs import BlobStore
 
-EVALUATED = ("shared", "unrelated")
-"""Roles of families that no adapter may train on."""
 
-
-def components(config: RunConfig) -> tuple[Any, ...]:
-    """Every part that a config names, built; equal parts look equal, defaults of their fields
-    included.
+def components(config: RunConfig) -> tuple[object, ...]:
+    """Every part that a config names, built; equal parts look equal, default fields included.
 
     Raises:
         ConfigError: one line that says which key is wrong and how.
     """
-    strategy = strategies.build(config.strategy)
-    named = (
-        (learning_rules, config.plasticity),
-        (reward_rules, config.reward),
-        (routers, config.router),
-        (allocators, config.allocator),
-        (prompt_styles, config.tasks.style),
+    return (
+        strategies.build(config.strategy),
+        learning_rules.build(config.learning_rule),
+        reward_rules.build(config.reward),
+        routers.build(config.router),
+        allocators.build(config.allocator),
+        prompt_styles.build(config.tasks.style),
     )
-    return (strategy, *(registry.build(spec) for registry, spec in named))
 
 
 def check(config: RunConfig) -> None:
@@ -53,103 +44,108 @@ def check(config: RunConfig) -> None:
     Raises:
         ConfigError: one line that says which key is wrong and how.
     """
-    strategy, *_ = components(config)
+    components(config)
     mixture(config)
-    knobs = vars(strategy)
-    if "ranks" in knobs and knobs["ranks"] < (founded := knobs["founders"] * config.host.rank):
-        raise ConfigError(
-            f"strategy.ranks: expected at least {founded}, host.rank ({config.host.rank}) for each of "
-            f"{knobs['founders']} founders, got {knobs['ranks']}"
-        )
-    if knobs.get("samples") == 0 and not learning_rules.build(config.plasticity).sees_gold:
-        raise ConfigError(
-            "strategy.samples: 0 asks for no rollouts, and plasticity "
-            f"{config.plasticity!r} learns from nothing else: set samples, or plasticity=supervised"
-        )
+    rule = learning_rules.build(config.learning_rule)
+    strategies.build(config.strategy).check(config.host.rank, rule)
 
 
 def mixture(config: RunConfig) -> TaskMixture:
-    """The task mix of a config; refuses families that adapters must not train on. Reads data, if it
-    has any.
+    """The task mix of a config. Reads the data, if it has any.
 
     Raises:
-        ConfigError: the families do not fit each other, the depths or the flip.
+        ConfigError: the tasks do not fit each other, the depths or the flip, or adapters must not
+            train on them.
         DataError: data cannot be read, or a split of them is empty.
     """
-    roles = {name: task_families[name].role for name in task_families.names()}
-    trainable = [name for name, role in roles.items() if role not in EVALUATED]
-    written = _written(config)
-    for name in config.tasks.families:
-        if name in (family.name for family in written):
-            continue
-        if task_families[name].role in EVALUATED:
-            raise ConfigError(
-                f"tasks.families: {name!r} is kept for evaluation (family shift, {roles[name]}), "
-                f"choose among {', '.join(trainable)}"
-            )
-    flip = config.tasks.flip
-    if flip is not None and (unknown := set(flip.families) - set(config.tasks.families)):
-        raise ConfigError(f"tasks.flip.families: {sorted(unknown)} are not among tasks.families")
-    if flip is not None and (fixed := {family.name for family in written} & set(flip.families)):
+    chosen = _tasks(config)
+    depths = config.tasks.depths
+    mix = TaskMixture(chosen, depths, config.tasks.flip)
+    known = list(dict.fromkeys(depth for task in chosen for depth in task.depths))
+    if missing := [depth for depth in depths or () if depth not in known]:
         raise ConfigError(
-            f"tasks.flip.families: {sorted(fixed)} are data, which have one convention only"
+            f"tasks.depths: no task has the depth {missing[0]!r}: choose among {', '.join(known)}"
         )
+    if empty := [task.name for task in chosen if not mix.depths_of(task)]:
+        raise ConfigError(
+            f"tasks.depths: {empty[0]!r} has none of {', '.join(depths or ())}: leave it out, or "
+            f"add one of {', '.join(tasks_by_name(chosen)[empty[0]].depths)}"
+        )
+    _check_flip(config, chosen)
+    data = tuple(task for task in chosen if isinstance(task, DataTask))
+    for task in data:
+        _check_splits(task, mix.depths_of(task))
+    _check_apart(data)
+    return mix
+
+
+def tasks_by_name(chosen: tuple[Task, ...]) -> dict[str, Task]:
+    """Tasks by their names."""
+    return {task.name: task for task in chosen}
+
+
+def _tasks(config: RunConfig) -> tuple[Task, ...]:
+    """The tasks that a config names, in its order and style."""
+    sources = {source.name: source for source in map(task_sources.build, config.tasks.sources)}
+    if taken := set(sources) & set(tasks.names()):
+        raise ConfigError(f"tasks.sources: {sorted(taken)} are names of tasks: choose others")
     style = prompt_styles.build(config.tasks.style)
-    if flip is not None and style.tells_convention:
-        raise ConfigError(
-            f"tasks.flip: style {config.tasks.style!r} says in the prompt which convention is wanted, "
-            "so a change would be told: leave the flip out"
-        )
-    return TaskMixture(config.tasks.families, config.tasks.depths, style, flip, written=written)
-
-
-def _written(config: RunConfig) -> tuple[WrittenFamily, ...]:
-    """The families that are data, with lines for every depth and split that the config asks for."""
-    sources = [task_sources.build(spec) for spec in config.tasks.sources]
-    if taken := {source.name for source in sources} & set(task_families.names()):
-        raise ConfigError(
-            f"tasks.sources: {sorted(taken)} are names of task families: choose others"
-        )
-    written = tuple(source.family() for source in sources if source.name in config.tasks.families)
-    for family in written:
-        if missing := [depth for depth in config.tasks.depths if depth not in family.depths]:
+    chosen: list[Task] = []
+    for name in config.tasks.families:
+        task = sources[name].task() if name in sources else tasks.build(name)
+        if task.role != "trained":
+            trainable = [one for one in tasks.names() if tasks[one].role == "trained"]
             raise ConfigError(
-                f"tasks.depths: {family.source} has no {' or '.join(missing)} lines: set "
-                f"tasks.depths=[{','.join(family.depths)}], or say depths in a column 'depth'"
+                f"tasks.families: {name!r} is kept for evaluation ({task.role}), choose among "
+                f"{', '.join(trainable)}"
             )
-        for depth in config.tasks.depths:
-            counts = {split: len(family.part(depth, split)) for split in get_args(Split)}
-            if not all(counts.values()):
-                found = ", ".join(f"{count} {split}" for split, count in counts.items())
-                raise DataError(
-                    f"{family.source} is too small: of its {sum(counts.values())} {depth} lines {found}, and "
-                    "each split needs one; about 7, 1 and 2 of 10 fall to them, so 50 lines do"
-                )
-    _check_apart(written)
-    return written
+        chosen.append(task.in_style(style) if isinstance(task, SyntheticTask) else task)
+    return tuple(chosen)
+
+
+def _check_flip(config: RunConfig, chosen: tuple[Task, ...]) -> None:
+    flip, known = config.tasks.flip, tasks_by_name(chosen)
+    if flip is None:
+        return
+    if unknown := set(flip.families) - set(known):
+        raise ConfigError(f"tasks.flip.families: {sorted(unknown)} are not among tasks.families")
+    if fixed := [name for name in flip.families if known[name].flipped() is None]:
+        raise ConfigError(f"tasks.flip.families: {fixed} have one way to be right only")
+    if prompt_styles.build(config.tasks.style).tells_convention:
+        raise ConfigError(
+            f"tasks.flip: style {config.tasks.style!r} says in the prompt which convention is "
+            "wanted, so a change would be told: leave the flip out"
+        )
+
+
+def _check_splits(task: DataTask, depths: tuple[str, ...]) -> None:
+    """Every depth of data needs lines of every split."""
+    for depth in depths:
+        counts = {split: len(task.part(depth, split)) for split in get_args(Split)}
+        if not all(counts.values()):
+            parts = ", ".join(f"{count} {split}" for split, count in counts.items())
+            raise DataError(
+                f"{task.source} is too small: of its {sum(counts.values())} {depth} lines {parts}, "
+                "and each split needs one; about 7, 1 and 2 of 10 fall to them, so 50 lines do"
+            )
 
 
 @lru_cache(maxsize=16)
-def _check_apart(written: tuple[WrittenFamily, ...]) -> None:
-    """Refuses data with a prompt in common: it could train as the one and be held out as the other.
-
-    Raises:
-        DataError: there is such a prompt.
-    """
-    owner: dict[str, WrittenFamily] = {}
-    for family in written:
-        for line in family.lines:
-            other = owner.setdefault(family.split_key(line.prompt), family)
-            if other is not family:
+def _check_apart(data: tuple[DataTask, ...]) -> None:
+    """Refuses a prompt that two tasks have: it could train as the one, be held out as the other."""
+    owner: dict[str, DataTask] = {}
+    for task in data:
+        for line in task.lines:
+            other = owner.setdefault(task.split_key(line.prompt), task)
+            if other is not task:
                 raise DataError(
-                    f"{family.source} and {other.source} have the prompt {line.prompt!r:.60} in common, "
-                    "which may be in train here and in holdout there: take it out of one"
+                    f"{task.source} and {other.source} have the prompt {line.prompt!r:.60} in "
+                    "common, which may be in train here and in holdout there: take it out of one"
                 )
 
 
 def build_host(config: RunConfig) -> Host:
-    """Loads the host with the threads that the config names. Torch is imported here and not
-    before."""
+    """Loads the host as the config says. Torch is imported here and not before."""
     import torch
 
     from symbiont_ecology.host.kernel import HostKernel
@@ -168,17 +164,15 @@ def build_host(config: RunConfig) -> Host:
     )
 
 
-def build_world(config: RunConfig, host: Host, folder: Path) -> Runtime:
+def build_runtime(config: RunConfig, host: Host, folder: Path) -> Runtime:
     """All parts of a run around a host."""
+    allocator = allocators.build(config.allocator)
     return Runtime(
         host=host,
         store=BlobStore(folder / "blobs"),
-        scene=StrategyContext(
-            mixture(config), config.economy, allocators.build(config.allocator), config.host.rank
-        ),
+        context=StrategyContext(mixture(config), config.economy, allocator, config.host.rank),
         strategy=strategies.build(config.strategy),
-        plasticity=learning_rules.build(config.plasticity),
+        learning_rule=learning_rules.build(config.learning_rule),
         reward=reward_rules.build(config.reward),
-        milestones=milestones(config),
         climate=config.climate,
     )

@@ -9,10 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from symbiont_ecology.config import RunConfig, dump_config
-from symbiont_ecology.ecology import Decision, EcologyState, Probation
+from symbiont_ecology.ecology import Decision, EcologyState, Judge
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.build import build_world, check
-from symbiont_ecology.engine.generation import execute_all
+from symbiont_ecology.engine.build import build_runtime, check
+from symbiont_ecology.engine.generation import execute
 from symbiont_ecology.engine.run import CONFIG_FILE, EVENTS_FILE, PROVENANCE_FILE, read_config
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import RunError
@@ -35,7 +35,7 @@ def fork(
 
     ``weights`` are adapters from elsewhere, for decisions that found organelles with them. The
     config may differ from the run's in all that its state does not depend on: prices, climate,
-    length, plasticity, an ecology's knobs; another seed makes another future. Another strategy has
+    length, learning_rule, an ecology's knobs; another seed makes another future. Another strategy has
     to know the traits of those who live, and lets go of whoever is on probation. The log keeps the
     common past. The run may be going on meanwhile, and a fork that fails leaves nothing behind.
 
@@ -53,18 +53,18 @@ def fork(
             half_made = Path(around) / to.name
             state = _copied(folder, half_made)
             write_whole(half_made / CONFIG_FILE, dump_config(config))
-            world, log = build_world(config, host, half_made), EventLog(half_made / EVENTS_FILE)
+            runtime, log = build_runtime(config, host, half_made), EventLog(half_made / EVENTS_FILE)
             state.seed = config.seed
             for one in weights:
-                world.store.put_weights(one)
+                runtime.store.put_weights(one)
             if config.strategy != read_config(folder).strategy:  # others may judge, or nobody
-                leaving = [Probation(child, "reject") for child in state.challengers.values()]
+                leaving = [Judge(one, "reject") for one in state.challengers.values()]
                 decisions = [*leaving, *decisions]
-            events = _carried_out(decisions, state, world)
+            events = _carried_out(decisions, state, runtime)
             log.rewind(state.next_seq)
             state.next_seq = log.emit(state.next_seq, *events)
             log.sync()
-            world.store.flush(state.reachable())
+            runtime.store.flush(state.reachable())
             checkpoint.save_state(state, half_made)
             half_made.replace(to)
     except OSError as error:
@@ -82,9 +82,11 @@ def _copied(folder: Path, to: Path) -> EcologyState:
     return state
 
 
-def _carried_out(decisions: Sequence[Decision], state: EcologyState, world: Runtime) -> list[Event]:
+def _carried_out(
+    decisions: Sequence[Decision], state: EcologyState, runtime: Runtime
+) -> list[Event]:
     try:
-        return execute_all(decisions, state, world, Draw(state.seed, state.generation))
+        return execute(decisions, state, runtime, Draw(state.seed, state.generation))
     except KeyError as error:
         raise RunError(
             f"cannot carry out the decisions: expected an organelle that is there, got {error}: "

@@ -1,8 +1,7 @@
-"""Learning: the plasticity rule turns a generation into lessons, and one batched step teaches
-everyone.
+"""Learning: the rule turns a generation into weighted targets, and one batched step learns them.
 
-The step is a backward pass through the host; or, under a rule that perturbs, none at all: reward
-and trace are all that it takes.
+The step is a backward pass through the host. Under a rule that perturbs there is none: reward and
+trace are enough (``engine.trace_update``).
 """
 
 from __future__ import annotations
@@ -15,29 +14,38 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from symbiont_ecology.ecology import EcologyState, Outcome, cell_name
-from symbiont_ecology.economics import Cost, learning_flops, tracing_flops
+from symbiont_ecology.economics import Cost, learning_flops, scoring_flops, tracing_flops
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.budget import affordable
 from symbiont_ecology.engine.runtime import Runtime
 from symbiont_ecology.engine.trace_update import trace_update
 from symbiont_ecology.learning import Experience, WeightedTarget
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import BlobRef, LearningBatch, LearningStatistics, Lesson, OrganelleId
+from symbiont_ecology.types import (
+    HOST_SLOT,
+    BlobRef,
+    LearningBatch,
+    LearningStatistics,
+    Lesson,
+    OrganelleId,
+)
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 from symbiont_ecology.weights.traces import Trace, awoken, is_deaf
 
 
 @dataclass(frozen=True)
 class Update:
-    """What a generation did to one organelle. ``tokens`` are those of its lessons' completions;
-    ``is_sick`` says that a loss or gradient was not finite."""
+    """What a generation did to one organelle.
+
+    ``flops`` are those of the cost by cell name; ``tokens`` are those of its lessons' answers.
+    ``is_sick`` says that a loss or gradient was not finite.
+    """
 
     organelle_id: OrganelleId
     weights: BlobRef
     optimizer_state: BlobRef
     cost: Cost = field(default_factory=Cost)
     flops: Mapping[str, int] = field(default_factory=dict)
-    """Of the cost, by cell name."""
     lessons: int = 0
     tokens: int = 0
     loss: float = 0.0
@@ -45,28 +53,9 @@ class Update:
     is_sick: bool = False
 
 
-def learn(
-    outcomes: Sequence[Outcome], state: EcologyState, world: Runtime, draw: Draw
-) -> list[Update]:
-    """One update for everyone who practised. Nothing is installed yet: the old weights acted."""
-    practised: dict[OrganelleId, list[Outcome]] = defaultdict(list)
-    for outcome in outcomes:
-        if outcome.trial.purpose == "practice":
-            practised[outcome.trial.organelle_id].append(outcome)
-    slots_by_wave = list(waves(set(practised), world.host.slots))
-    pupils = {
-        organelle_id: _pupil(organelle_id, slot, practised[organelle_id], state, world, draw)
-        for slots in slots_by_wave
-        for organelle_id, slot in slots.items()
-    }
-    taught = [one for pupil in pupils.values() for one in pupil.lessons]
-    taught = _within_budget(taught, state, world, draw)
-    return [u for slots in slots_by_wave for u in _learn_wave(slots, pupils, taught, state, world)]
-
-
 @dataclass(frozen=True)
-class _Taught:
-    """A lesson, whose it is, the cell that it is about, and what it takes alone."""
+class _PricedLesson:
+    """A lesson with the cell that it is about and what it takes alone."""
 
     organelle_id: OrganelleId
     cell: str
@@ -76,187 +65,220 @@ class _Taught:
 
 
 @dataclass(frozen=True)
-class _Pupil:
-    """Who is to learn, with what its rule would teach it if the budget allowed."""
+class _Learner:
+    """An organelle that practised, with all lessons that its rule would give it."""
 
+    organelle_id: OrganelleId
+    rank: int
     weights: AdapterWeights
     optimizer_state: OptimizerState
     rate: float
-    lessons: Sequence[_Taught] = ()
+    lessons: Sequence[_PricedLesson] = ()
+
+
+def learn(
+    outcomes: Sequence[Outcome], state: EcologyState, runtime: Runtime, draw: Draw
+) -> list[Update]:
+    """One update for everyone who practised. Nothing is installed yet: the old weights acted."""
+    practice: dict[OrganelleId, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        if outcome.assignment.purpose == "practice":
+            practice[outcome.assignment.organelle_id].append(outcome)
+    scoring = dict[OrganelleId, Cost]()
+    if runtime.learning_rule.needs_host_log_probabilities:
+        practice, scoring = _with_host_log_probabilities(practice, runtime)
+        state.spent += sum(scoring.values(), Cost(calls=1))
+    slots_of_waves = list(waves(set(practice), runtime.host.slots))
+    learners = [
+        [
+            _learner(one, slot, practice[one], state=state, runtime=runtime, draw=draw)
+            for one, slot in slots.items()
+        ]
+        for slots in slots_of_waves
+    ]
+    lessons = [lesson for wave in learners for one in wave for lesson in one.lessons]
+    lessons = _within_budget(lessons, state, runtime, draw)
+    return [
+        update
+        for slots, wave in zip(slots_of_waves, learners, strict=True)
+        for update in _learn_wave(
+            slots, wave, lessons, state=state, runtime=runtime, scoring=scoring
+        )
+    ]
 
 
 def step_size(traits: Mapping[str, float], updates: int) -> float:
-    """Adam's step size after so many updates: it falls with their root, from ``aging`` on.
+    """Adam's step size after so many updates. It falls with their root, from ``aging`` on.
 
-    The young learn fast, the old keep what they know. Who inherits a memory is as old as its
-    parent.
+    The young learn fast, the old keep what they know. A child that inherits its parent's optimiser
+    state is as old as its parent.
     """
     aging = traits.get("aging", 0.0)
     return traits.get("learning_rate", 0.0) / math.sqrt(1 + updates / aging if aging else 1)
 
 
-def _pupil(
+def _learner(
     organelle_id: OrganelleId,
     slot: int,
     outcomes: list[Outcome],
+    *,
     state: EcologyState,
-    world: Runtime,
+    runtime: Runtime,
     draw: Draw,
-) -> _Pupil:
-    genome = state.population[organelle_id].genome
-    weights, optimizer_state = (
-        world.store.weights(genome.weights),
-        world.store.optimizer_state(state.population[organelle_id].optimizer_state),
-    )
-    rate = step_size(genome.traits, optimizer_state.step)
-    if not rate:  # who cannot learn (the frozen control) pays for no lesson
-        return _Pupil(weights, optimizer_state, rate)
-    teachings, notes = world.plasticity.learn(
-        _lived(outcomes, optimizer_state.notes, genome.traits, world)
-    )
-    optimizer_state = replace(optimizer_state, notes=notes)
-    if world.practice.perturbation and is_deaf(weights):  # its traces say nothing
-        return _Pupil(awoken(weights, draw("wake", organelle_id)), optimizer_state, rate)
-    return _Pupil(
-        weights,
+) -> _Learner:
+    genome, store = state.population[organelle_id].genome, runtime.store
+    optimizer_state = store.optimizer_state(state.population[organelle_id].optimizer_state)
+    learner = _Learner(
+        organelle_id,
+        genome.rank,
+        store.weights(genome.weights),
         optimizer_state,
-        rate,
-        list(_taught(teachings, organelle_id, slot, genome.rank, world)),
+        step_size(genome.traits, optimizer_state.step),
     )
+    if not learner.rate:  # who cannot learn (the frozen control) pays for no lesson
+        return learner
+    targets, notes = runtime.learning_rule.targets(
+        Experience(
+            tuple(outcomes), optimizer_state.notes, genome.traits, _reference_ids(outcomes, runtime)
+        )
+    )
+    learner = replace(learner, optimizer_state=replace(optimizer_state, notes=notes))
+    if runtime.practice.perturbation and is_deaf(learner.weights):  # its traces say nothing
+        return replace(learner, weights=awoken(learner.weights, draw("wake", organelle_id)))
+    return replace(learner, lessons=list(_priced(targets, learner, slot, runtime)))
 
 
 def _learn_wave(
     slots: Mapping[OrganelleId, int],
-    pupils: Mapping[OrganelleId, _Pupil],
-    taught: Sequence[_Taught],
+    learners: Sequence[_Learner],
+    lessons: Sequence[_PricedLesson],
+    *,
     state: EcologyState,
-    world: Runtime,
+    runtime: Runtime,
+    scoring: Mapping[OrganelleId, Cost],
 ) -> list[Update]:
-    weights = {slot: pupils[organelle_id].weights for organelle_id, slot in slots.items()}
-    optimizer_state = {
-        slot: pupils[organelle_id].optimizer_state for organelle_id, slot in slots.items()
-    }
-    rates = {slot: pupils[organelle_id].rate for organelle_id, slot in slots.items()}
-    taught = [one for one in taught if one.organelle_id in slots]
+    """One step of all learners that share a wave of slots."""
+    weights = {slots[one.organelle_id]: one.weights for one in learners}
+    states = {slots[one.organelle_id]: one.optimizer_state for one in learners}
+    rates = {slots[one.organelle_id]: one.rate for one in learners}
+    lessons = [lesson for lesson in lessons if lesson.organelle_id in slots]
     statistics = LearningStatistics()
-    if taught:
-        batch = LearningBatch(tuple(one.lesson for one in taught), rates)
-        if world.practice.perturbation:
-            traces = [one.trace for one in taught if one.trace is not None]
-            weights, optimizer_state, statistics = trace_update(
-                batch, traces, weights, optimizer_state
-            )
+    if lessons:
+        batch = LearningBatch(tuple(lesson.lesson for lesson in lessons), rates)
+        if runtime.practice.perturbation:
+            traces = [lesson.trace for lesson in lessons if lesson.trace is not None]
+            weights, states, statistics = trace_update(batch, traces, weights, states)
         else:
-            weights, optimizer_state, statistics = world.host.learn(batch, weights, optimizer_state)
+            weights, states, statistics = runtime.host.learn(batch, weights, states)
             state.spent += Cost(calls=1)
-    return [
-        _update(
+    updates = []
+    for learner in learners:
+        slot = slots[learner.organelle_id]
+        own = [lesson for lesson in lessons if lesson.organelle_id == learner.organelle_id]
+        cost = _cost_together(own, runtime.lora_parameters(learner.rank), runtime)
+        state.spent += cost
+        flops = Counter[str]()
+        for lesson in own:
+            flops[lesson.cell] += lesson.cost.flops
+        is_sick = slot in statistics.sick
+        updates.append(
             Update(
-                organelle_id,
-                world.store.put_weights(weights[slot]),
-                world.store.put_optimizer_state(optimizer_state[slot]),
-            ),
-            slot,
-            [one for one in taught if one.organelle_id == organelle_id],
-            statistics,
-            state,
-            world,
+                learner.organelle_id,
+                runtime.store.put_weights(weights[slot]),
+                runtime.store.put_optimizer_state(states[slot]),
+                cost=cost + scoring.get(learner.organelle_id, Cost()),
+                flops=flops,
+                lessons=len(own),
+                tokens=statistics.tokens.get(slot, 0),
+                loss=0.0 if is_sick else statistics.loss.get(slot, 0.0),
+                gradient_norm=0.0 if is_sick else statistics.gradient_norm.get(slot, 0.0),
+                is_sick=is_sick,
+            )
         )
-        for organelle_id, slot in slots.items()
-    ]
-
-
-def _update(
-    update: Update,
-    slot: int,
-    lessons: Sequence[_Taught],
-    statistics: LearningStatistics,
-    state: EcologyState,
-    world: Runtime,
-) -> Update:
-    """What the step did to one learner, who pays for it."""
-    cost = _together(lessons, world.lora_parameters(state.genome(update.organelle_id).rank), world)
-    state.spent += cost
-    flops = Counter[str]()
-    for one in lessons:
-        flops[one.cell] += one.cost.flops
-    is_sick = slot in statistics.sick
-    return replace(
-        update,
-        cost=cost,
-        flops=flops,
-        lessons=len(lessons),
-        tokens=statistics.tokens.get(slot, 0),
-        loss=0.0 if is_sick else statistics.loss.get(slot, 0.0),
-        gradient_norm=0.0 if is_sick else statistics.gradient_norm.get(slot, 0.0),
-        is_sick=is_sick,
-    )
+    return updates
 
 
 def _within_budget(
-    taught: Sequence[_Taught], state: EcologyState, world: Runtime, draw: Draw
-) -> list[_Taught]:
+    lessons: Sequence[_PricedLesson], state: EcologyState, runtime: Runtime, draw: Draw
+) -> list[_PricedLesson]:
     """The lessons that what is left pays for."""
-    costs, left = [one.cost.flops for one in taught], world.until - state.spent.flops
+    costs, left = [lesson.cost.flops for lesson in lessons], runtime.until - state.spent.flops
     chosen = affordable(costs, left, draw, "lessons")
-    if costs and left > 0 and not chosen:  # who spent nothing would never get to the end
+    if costs and left > 0 and not chosen:  # a run that spends nothing would never end
         chosen = [int(np.argmin(costs))]
-    return [taught[index] for index in chosen]
+    return [lessons[index] for index in chosen]
 
 
-def _taught(
-    teachings: Sequence[WeightedTarget],
-    organelle_id: OrganelleId,
-    slot: int,
-    rank: int,
-    world: Runtime,
-) -> Iterator[_Taught]:
-    """The lessons of one learner: forward and backward over prompt and completion of each, or its
-    trace."""
-    asked = [world.scene.tasks.prompt(one.item) for one in teachings]
-    prompts = sorted(set(asked))
-    read = dict(zip(prompts, map(len, world.host.encode(prompts)), strict=True)) if prompts else {}
-    parameters = world.lora_parameters(rank)
-    for one, prompt in zip(teachings, asked, strict=True):
-        written = len(one.completion)
-        lesson = Lesson(prompt, one.completion, slot, one.weight)
-        if one.trace is None:
-            flops = learning_flops(world.host.shape, parameters, read[prompt], written)
-            cost = Cost(read[prompt], written, flops=flops, executed=flops)
+def _priced(
+    targets: Sequence[WeightedTarget], learner: _Learner, slot: int, runtime: Runtime
+) -> Iterator[_PricedLesson]:
+    """The lessons of one learner: forward and backward over prompt and answer, or its trace."""
+    prompts = sorted({target.item.prompt for target in targets})
+    encoded = runtime.host.encode(prompts) if prompts else []
+    lengths = dict(zip(prompts, map(len, encoded), strict=True))
+    parameters = runtime.lora_parameters(learner.rank)
+    for target in targets:
+        read, written = lengths[target.item.prompt], len(target.token_ids)
+        lesson = Lesson(target.item.prompt, target.token_ids, slot, target.weight)
+        if target.trace is None:
+            flops = learning_flops(runtime.host.shape, parameters, read, written)
+            cost = Cost(read, written, flops=flops, executed=flops)
         else:  # nothing is read or written again
-            flops = tracing_flops(world.read_parameters(rank), written)
+            flops = tracing_flops(runtime.read_parameters(learner.rank), written)
             cost = Cost(flops=flops, executed=flops)
-        yield _Taught(organelle_id, cell_name(one.item.cell), lesson, cost, one.trace)
+        cell = cell_name(target.item.cell)
+        yield _PricedLesson(learner.organelle_id, cell, lesson, cost, target.trace)
 
 
-def _together(taught: Sequence[_Taught], parameters: int, world: Runtime) -> Cost:
+def _cost_together(lessons: Sequence[_PricedLesson], parameters: int, runtime: Runtime) -> Cost:
     """What the lessons of one learner take together: a prompt of several is read once."""
-    total, seen = Cost(), set[str]()
-    for one in taught:
-        total += one.cost
-        if one.lesson.prompt in seen:
-            total += Cost(
-                executed=-learning_flops(world.host.shape, parameters, one.cost.tokens_in, 0)
-            )
-        seen.add(one.lesson.prompt)
+    total, prompts = Cost(), set[str]()
+    for lesson in lessons:
+        total += lesson.cost
+        if lesson.lesson.prompt in prompts:
+            read = lesson.cost.tokens_in
+            total += Cost(executed=-learning_flops(runtime.host.shape, parameters, read, 0))
+        prompts.add(lesson.lesson.prompt)
     return total
 
 
-def _lived(
-    outcomes: list[Outcome], notes: Mapping[str, float], traits: Mapping[str, float], world: Runtime
-) -> Experience:
-    rewards = tuple(
-        tuple(
-            world.reward(item, outcome.texts[place], outcome.verdicts[place])
-            for item, places in outcome.groups()
-            for place in places
-        )
-        for outcome in outcomes
+def _reference_ids(outcomes: Sequence[Outcome], runtime: Runtime) -> Mapping[str, tuple[int, ...]]:
+    """Token ids of reference answers by their text, if the rule sees them."""
+    if not runtime.learning_rule.sees_gold:
+        return {}
+    items = (item for outcome in outcomes for item in outcome.assignment.items)
+    answers = list(dict.fromkeys(item.answer for item in items))
+    return dict(zip(answers, runtime.host.encode_answers(answers), strict=True))
+
+
+def _with_host_log_probabilities(
+    practice: Mapping[OrganelleId, list[Outcome]], runtime: Runtime
+) -> tuple[dict[OrganelleId, list[Outcome]], dict[OrganelleId, Cost]]:
+    """The same practice, each rollout with the bare host's log-probabilities of its tokens.
+
+    One call scores the answers of everyone. Also says what the scoring took, by organelle.
+    """
+    rollouts = [
+        rollout for own in practice.values() for outcome in own for rollout in outcome.rollouts
+    ]
+    scores = runtime.host.score(
+        [rollout.item.prompt for rollout in rollouts],
+        [rollout.token_ids for rollout in rollouts],
+        [HOST_SLOT] * len(rollouts),
     )
-    golds: tuple[tuple[tuple[int, ...], ...], ...] = ()
-    if world.plasticity.sees_gold:
-        golds = tuple(
-            tuple(world.host.encode_answers([item.answer for item in outcome.trial.items]))
-            for outcome in outcomes
-        )
-    return Experience(tuple(outcomes), rewards, notes, golds, traits)
+    scored = iter(
+        replace(rollout, host_log_probabilities=np.asarray(values))
+        for rollout, values in zip(rollouts, scores, strict=True)
+    )
+    costs = dict.fromkeys(practice, Cost())
+    for rollout in rollouts:
+        read, written = rollout.cost.tokens_in, rollout.cost.tokens_out
+        flops = scoring_flops(runtime.host.shape, 0, read, written)
+        costs[rollout.organelle_id] += Cost(read, written, flops=flops, executed=flops)
+    return {
+        organelle_id: [
+            replace(outcome, rollouts=tuple(next(scored) for _ in outcome.rollouts))
+            for outcome in own
+        ]
+        for organelle_id, own in practice.items()
+    }, costs

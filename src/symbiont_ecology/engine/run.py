@@ -18,9 +18,9 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,19 +28,30 @@ from pathlib import Path
 from symbiont_ecology.config import RunConfig, dump_config, load_config
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.budget import budget_phase, milestones
-from symbiont_ecology.engine.build import build_host, build_world, check, mixture
+from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
+from symbiont_ecology.engine.budget import budget_flops, budget_phase, milestones
+from symbiont_ecology.engine.build import build_host, build_runtime, check, mixture
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import ConfigError, HostError, LockedError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
-from symbiont_ecology.files import append_line, write_whole
+from symbiont_ecology.files import append_line, content_hash, read_lines, write_whole
+from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.types import BlobRef
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
 PROVENANCE_FILE = "provenance.json"
-EXTENDABLE = ("run.generations", "run.train_flops", "run.train_tokens", "run.checkpoint_every")
+EXTENDABLE = (
+    "run.generations",
+    "run.train_flops",
+    "run.train_tokens",
+    "run.train_rollouts",
+    "run.train_seconds",
+    "run.checkpoint_every",
+)
 """What may change when a run is resumed: when it ends, and how often it is saved."""
+LEAST_GENERATIONS = 10
+"""Generations that a budget should pay for, at least."""
 
 GenerationCallback = Callable[[EcologyState, GenerationEnded, float], None]
 """Called after every generation with its wall-clock seconds; for showing, never for deciding."""
@@ -52,6 +63,15 @@ class Finished:
 
     state: EcologyState
     is_complete: bool
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The state after one generation, its summary, and its wall-clock seconds."""
+
+    state: EcologyState
+    summary: GenerationEnded
+    seconds: float
 
 
 def start(
@@ -66,19 +86,12 @@ def start(
 
     Raises:
         ConfigError: the config does not fit together; no model was loaded.
-        RunError: the folder holds a run already, or the disk is full.
+        RunError: the folder holds a run already, the budget is too small for this host, or the disk
+            is full.
     """
-    check(config)
-    _check_free(folder)
-    host = host or build_host(
-        config
-    )  # first of all: a model that is not there leaves no half-made run
-    with _locked(folder):
-        _check_free(
-            folder
-        )  # again: loading takes long, and another process may have founded one meanwhile
-        write_whole(folder / CONFIG_FILE, dump_config(config))
-        return _live(config, folder, watch, should_stop, host)
+    check_start(config, folder)
+    host = host or build_host(config)  # before the folder: a missing model leaves no half-made run
+    return _live(generations(config, folder, host, is_new=True), config, folder, watch, should_stop)
 
 
 def resume(
@@ -93,23 +106,84 @@ def resume(
 
     ``overrides`` may make the run longer or shorter (``EXTENDABLE``) and are kept in its config;
     nothing else can change. A run that had more generations added equals one that was meant to have
-    them. One that had spent its FLOPs does not: its last generation asked no more than they paid
-    for.
+    them. One that had spent its budget does not: its last generation asked no more than that paid.
 
     Raises:
-        ConfigError: an override of another key, or of the wrong type. RunError: no run in the
-        folder, another writer is at work there, its files are damaged, or its data
-            are not what they were.
+        ConfigError: an override of another key, or of the wrong type.
+        RunError: no run in the folder, another writer is at work there, its files are damaged, or
+            its data are not what they were.
         HostError: the host is not the one that the run was founded with.
     """
     config = extended(folder, overrides)
     check(config)
     check_data(config, folder)
     host = host or build_host(config)
+    return _live(generations(config, folder, host), config, folder, watch, should_stop)
+
+
+def check_start(config: RunConfig, folder: Path) -> None:
+    """Whether a run with this config can begin in a folder; nothing is loaded.
+
+    Raises:
+        ConfigError: the config does not fit together.
+        RunError: the folder holds a run already.
+    """
+    check(config)
+    _check_free(folder)
+
+
+def generations(
+    config: RunConfig, folder: Path, host: Host, *, is_new: bool = False
+) -> Generator[Generation, None, None]:
+    """Lives a run, generation by generation, from its last checkpoint or from its founding.
+
+    Whoever stops iterating leaves a checkpoint behind. One process at a time: the folder is locked
+    until the iterator is closed.
+    """
     with _locked(folder):
-        if overrides:
-            write_whole(folder / CONFIG_FILE, dump_config(config))
-        return _live(config, folder, watch, should_stop, host)
+        if is_new:
+            _check_free(folder)  # again: another process may have founded a run while this loaded
+        write_whole(folder / CONFIG_FILE, dump_config(config))
+        runtime, log = build_runtime(config, host, folder), EventLog(folder / EVENTS_FILE)
+        state = _restored(config, folder, runtime, log) or _founded(config, folder, runtime, log)
+        budgets = milestones(config, state.mean_rollout_flops)
+        runtime = replace(runtime, milestones=budgets)
+        elapsed = lived_seconds(folder)
+        while not is_complete(config, state, elapsed):
+            began = time.perf_counter()
+            summary = run_generation(state, runtime, log)
+            runtime.store.forget(state.reachable())
+            elapsed += time.perf_counter() - began
+            is_due = state.generation % config.run.checkpoint_every == 0
+            is_saved = is_due or is_complete(config, state, elapsed)
+            if is_saved:
+                _checkpoint(state, runtime, log, folder)
+            seconds = time.perf_counter() - began
+            timing = {"generation": summary.generation, "seconds": round(seconds, 4)}
+            append_line(folder / TIMINGS_FILE, timing)
+            try:
+                yield Generation(state, summary, seconds)
+            except GeneratorExit:
+                if not is_saved:
+                    _checkpoint(state, runtime, log, folder)
+                raise
+
+
+def _live(
+    lived: Generator[Generation, None, None],
+    config: RunConfig,
+    folder: Path,
+    watch: GenerationCallback | None,
+    should_stop: Callable[[], bool],
+) -> Finished:
+    with closing(lived):
+        for generation in lived:
+            if watch is not None:
+                watch(generation.state, generation.summary, generation.seconds)
+            if should_stop():
+                break
+    state = checkpoint.load_state(folder)
+    return Finished(state, is_complete(config, state, lived_seconds(folder)))
 
 
 def read_config(folder: Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -146,16 +220,19 @@ def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
     return config
 
 
-def is_complete(config: RunConfig, state: EcologyState) -> bool:
-    """Whether a run has had its generations or spent its FLOPs."""
-    train, loop = state.spent, config.run
+def lived_seconds(folder: Path) -> float:
+    """Wall-clock seconds of all generations of a run so far."""
+    return sum(float(str(line["seconds"])) for _, line in read_lines(folder / TIMINGS_FILE))
+
+
+def is_complete(config: RunConfig, state: EcologyState, seconds: float = 0.0) -> bool:
+    """Whether a run has had its generations or spent its budget, the time on the clock included."""
+    loop, budgets = config.run, milestones(config, state.mean_rollout_flops)
     return (
         state.generation >= loop.generations
-        or (
-            loop.train_flops is not None
-            and budget_phase(state, milestones(config))[0] >= loop.train_flops
-        )
-        or (loop.train_tokens is not None and train.tokens >= loop.train_tokens)
+        or budget_phase(state, budgets)[0] >= budget_flops(config, state.mean_rollout_flops)
+        or (loop.train_seconds is not None and seconds >= loop.train_seconds)
+        or (loop.train_tokens is not None and state.spent.tokens >= loop.train_tokens)
     )
 
 
@@ -187,78 +264,70 @@ def check_data(config: RunConfig, folder: Path) -> None:
         RunError: lines changed, came or went.
     """
     path = folder / PROVENANCE_FILE
-    written = mixture(config).written
-    if not written or not path.exists():
+    data = data_tasks(config)
+    if not data or not path.exists():
         return
     try:
         founded = dict(json.loads(path.read_text(encoding="utf-8"))["data"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path} does not say which data the run was founded with") from error
-    for family in written:
-        if founded.get(family.name) != family.digest:
+    for task in data:
+        if founded.get(task.name) != task.digest:
             raise RunError(
-                f"{family.source} is not what the run in {folder} was founded with: bring the old lines "
-                "back, or start a new run"
+                f"{task.source} is not what the run in {folder} was founded with: bring the old "
+                "lines back, or start a new run"
             )
 
 
 def _check_free(folder: Path) -> None:
-    if (folder / CONFIG_FILE).exists():
-        raise RunError(
-            f"{folder} holds a run already: resume it (symbiont resume {folder}) or choose another --out"
-        )
-
-
-def _live(
-    config: RunConfig,
-    folder: Path,
-    watch: GenerationCallback | None,
-    should_stop: Callable[[], bool],
-    host: Host,
-) -> Finished:
-    world = build_world(config, host, folder)
-    _check_provenance(config, folder, world.host)
-    log = EventLog(folder / EVENTS_FILE)
     if (folder / checkpoint.STATE_FILE).exists():
-        state = checkpoint.load_state(folder)
-        log.rewind(state.next_seq)
-        with checkpoint.exclusive(folder):  # a fork may be copying
-            world.store.collect(_needed(state, folder))  # what a crash left behind
-    else:
-        state = EcologyState(config.seed)
-        log.rewind(0)
-        world.store.collect(())
-        found_population(state, world, log)
-        _checkpoint(state, world, log, folder)
-    while not is_complete(config, state):
-        began = time.perf_counter()
-        summary = run_generation(state, world, log)
-        world.store.forget(state.reachable())
-        is_stopping = should_stop()
-        if (
-            is_stopping
-            or is_complete(config, state)
-            or state.generation % config.run.checkpoint_every == 0
-        ):
-            _checkpoint(state, world, log, folder)
-        seconds = time.perf_counter() - began
-        append_line(
-            folder / TIMINGS_FILE, {"generation": summary.generation, "seconds": round(seconds, 4)}
+        raise RunError(
+            f"{folder} holds a run already: resume it (symbiont resume {folder}) or choose another "
+            "--out"
         )
-        if watch is not None:
-            watch(state, summary, seconds)
-        if is_stopping:
-            return Finished(state, is_complete(config, state))
-    return Finished(state, True)
 
 
-def _checkpoint(state: EcologyState, world: Runtime, log: EventLog, folder: Path) -> None:
+def _restored(
+    config: RunConfig, folder: Path, runtime: Runtime, log: EventLog
+) -> EcologyState | None:
+    """The state of the last checkpoint, if there is one."""
+    if not (folder / checkpoint.STATE_FILE).exists():
+        return None
+    check_host(folder, runtime.host)
+    state = checkpoint.load_state(folder)
+    log.rewind(state.next_seq)
+    with checkpoint.exclusive(folder):  # a fork may be copying
+        runtime.store.collect(_needed(state, folder))  # what a crash left behind
+    return state
+
+
+def _founded(config: RunConfig, folder: Path, runtime: Runtime, log: EventLog) -> EcologyState:
+    """A new run. Until its first checkpoint the folder holds no run, whatever happens."""
+    _write_provenance(config, folder, runtime.host)
+    state = EcologyState(config.seed)
+    log.rewind(0)
+    runtime.store.collect(())
+    found_population(state, runtime, log)
+    if config.run.generations and is_complete(config, state):
+        keys = " and ".join(f"run.{key}" for key in config.train_budgets)
+        enough = LEAST_GENERATIONS * len(runtime.context.tasks.cells) * ROLLOUT_WITH_LESSON
+        raise RunError(
+            f"{keys}: the budget is spent before anybody learned. Founding took "
+            f"{state.spent.flops:.3g} FLOPs, and a rollout of this host takes "
+            f"{state.mean_rollout_flops:.3g}: set run.train_flops=null "
+            f"run.train_rollouts={enough} or more"
+        )
+    _checkpoint(state, runtime, log, folder)
+    return state
+
+
+def _checkpoint(state: EcologyState, runtime: Runtime, log: EventLog, folder: Path) -> None:
     reachable = state.reachable()
     log.sync()
-    world.store.flush(reachable)
+    runtime.store.flush(reachable)
     checkpoint.save_state(state, folder)
     with checkpoint.exclusive(folder):  # an evaluation may be reading
-        world.store.collect(_needed(state, folder))
+        runtime.store.collect(_needed(state, folder))
 
 
 def _needed(state: EcologyState, folder: Path) -> set[BlobRef]:
@@ -266,22 +335,24 @@ def _needed(state: EcologyState, folder: Path) -> set[BlobRef]:
     return state.reachable().union(*(one.reachable() for one in checkpoint.kept_states(folder)))
 
 
-def _check_provenance(config: RunConfig, folder: Path, host: Host) -> None:
-    """Writes where the run comes from, or refuses to continue it on another host."""
-    path = folder / PROVENANCE_FILE
-    if path.exists():
-        check_host(folder, host)
-        return
+def data_tasks(config: RunConfig) -> tuple[DataTask, ...]:
+    """The tasks of a config that are data of one's own."""
+    return tuple(task for task in mixture(config).tasks if isinstance(task, DataTask))
+
+
+def _write_provenance(config: RunConfig, folder: Path, host: Host) -> None:
+    """Writes where the run comes from."""
     facts = {
         "host": host.fingerprint(),
         "model": config.host.model,
         "seed": config.seed,
-        "data": {family.name: family.digest for family in mixture(config).written},
+        "data": {task.name: task.digest for task in data_tasks(config)},
+        "plugins": {plugin: content_hash(Path(plugin)) for plugin in config.plugins},
         "python": platform.python_version(),
         "machine": platform.machine(),
         "packages": versions(),
     }
-    write_whole(path, json.dumps(facts, indent=1) + "\n")
+    write_whole(folder / PROVENANCE_FILE, json.dumps(facts, indent=1) + "\n")
 
 
 def versions() -> dict[str, str]:

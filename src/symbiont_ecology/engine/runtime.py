@@ -11,12 +11,18 @@ import numpy as np
 
 from symbiont_ecology.config import Climate
 from symbiont_ecology.economics import HostShape
-from symbiont_ecology.learning import LearningRule
+from symbiont_ecology.learning import LearningRule, RewardRule
 from symbiont_ecology.strategies import Strategy, StrategyContext
-from symbiont_ecology.tasks import RewardRule
 from symbiont_ecology.types import Completions, Decoding, LearningBatch, LearningStatistics, Request
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.blobs import BlobStore
+
+
+class SupportsArray(Protocol):
+    """What numpy can read as an array, such as a tensor on the CPU."""
+
+    def __array__(self) -> np.ndarray:
+        """The values."""
 
 
 class Host(Protocol):
@@ -47,6 +53,11 @@ class Host(Protocol):
     def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
         """Token ids of each text as the host would write it, end of answer included."""
 
+    def score(
+        self, prompts: Sequence[str], completions: Sequence[Sequence[int]], slots: Sequence[int]
+    ) -> Sequence[SupportsArray]:
+        """Log-probability (nats) of every token of each completion, ``(tokens,)``."""
+
     def place(self, slot: int, weights: AdapterWeights) -> None:
         """Copies an adapter into a slot."""
 
@@ -67,15 +78,15 @@ class Host(Protocol):
         """One step for every slot with lessons."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Runtime:
     """Everything that a generation works with beside the state."""
 
     host: Host
     store: BlobStore
-    scene: StrategyContext
+    context: StrategyContext
     strategy: Strategy
-    plasticity: LearningRule
+    learning_rule: LearningRule
     reward: RewardRule
     milestones: tuple[float, ...] = ()
     """Training FLOPs at which the world changes or the run ends, rising (``engine.budget``)."""
@@ -84,12 +95,16 @@ class Runtime:
     climate: Climate = field(default_factory=Climate)
     """Catastrophes and seasons."""
 
+    def __repr__(self) -> str:
+        strategy, rule = type(self.strategy).__name__, type(self.learning_rule).__name__
+        return f"<{strategy} with {rule} on {len(self.context.tasks.cells)} cells>"
+
     def at(self, reached: float, until: float, generation: int) -> Runtime:
         """The world between two milestones, in a generation: what counts as right may have changed
         at the first, and what it pays depends on the season."""
-        prices = self.scene.prices.times(self.climate.payment(generation))
-        scene = replace(self.scene, tasks=self.scene.tasks.at(reached), prices=prices)
-        return replace(self, scene=scene, until=until)
+        prices = self.context.prices.times(self.climate.payment(generation))
+        context = replace(self.context, tasks=self.context.tasks.at(reached), prices=prices)
+        return replace(self, context=context, until=until)
 
     @property
     def practice(self) -> Decoding:
@@ -99,7 +114,7 @@ class Runtime:
         or, under a rule that perturbs, the best ones in the midst of noise: of other chance its
         traces know nothing.
         """
-        perturbation = getattr(self.plasticity, "perturbation", 0.0)
+        perturbation = self.learning_rule.perturbation
         return Decoding(perturbation=perturbation) if perturbation else Decoding(temperature=1.0)
 
     def lora_parameters(self, rank: int) -> int:

@@ -31,7 +31,7 @@ def trace_update(
     for slot, own in taught.items():
         everyone, rows = own[0][1].traces, [trace.row for _, trace in own]
         credit = everyone.credit(
-            rows, [lesson.weight / len(own) for lesson, _ in own], weights[slot].rank
+            rows, [np.asarray(lesson.weight) / len(own) for lesson, _ in own], weights[slot].rank
         )
         norms[slot] = float(np.linalg.norm(credit))
         tokens[slot] = sum(len(lesson.completion) for lesson, _ in own)

@@ -1,4 +1,4 @@
-"""Memory of a generation: beliefs, success averages and the archive, from the weights that
+"""What a generation showed: posteriors, success averages and the archive, for the weights that
 acted."""
 
 from __future__ import annotations
@@ -15,79 +15,68 @@ from symbiont_ecology.ecology import (
     SuccessPosterior,
     cell_name,
 )
-from symbiont_ecology.ecology.population import quarantine
-from symbiont_ecology.economics import Prices
+from symbiont_ecology.ecology.deaths import quarantine
 from symbiont_ecology.engine.learn import Update
+from symbiont_ecology.engine.runtime import Runtime
 from symbiont_ecology.events import Archived, Event
-from symbiont_ecology.routing.allocators import Allocator
 
 
 def update_posteriors(
-    state: EcologyState,
-    outcomes: Sequence[Outcome],
-    updates: Sequence[Update],
-    prices: Prices,
-    allocator: Allocator,
+    state: EcologyState, outcomes: Sequence[Outcome], updates: Sequence[Update], runtime: Runtime
 ) -> list[Event]:
-    """Updates what is believed of everyone who practised, what cells pay and take, and who holds
-    them."""
+    """Updates what is known of everyone who practised, what cells pay, and who holds them."""
     events: list[Event] = []
     verdicts: dict[str, list[float]] = defaultdict(list)
-    for outcome in outcomes:
-        if outcome.trial.purpose != "practice" or not outcome.verdicts:
+    practice = [outcome for outcome in outcomes if outcome.assignment.purpose == "practice"]
+    for outcome in practice:
+        if not outcome.verdicts:
             continue
-        organelle_id, cell = outcome.trial.organelle_id, outcome.trial.cell
+        organelle_id, cell = outcome.assignment.organelle_id, outcome.assignment.cell
         name = cell_name(cell)
         verdicts[name] += outcome.verdicts
         posteriors = state.posteriors.setdefault(organelle_id, {})
-        posteriors[name] = posteriors.get(name, SuccessPosterior()).faded(
-            allocator.fade, outcome.verdicts
-        )
+        posterior = posteriors.get(name, SuccessPosterior())
+        posteriors[name] = posterior.faded(runtime.context.allocator.fade, outcome.verdicts)
         genome = state.population[organelle_id].genome
-        elite = Elite(
-            organelle_id, genome.weights, genome.rank, posteriors[name].bound, state.generation
-        )
+        score = posteriors[name].bound
+        elite = Elite(organelle_id, genome.weights, genome.rank, score, state.generation)
         if state.archive.add(cell, elite):
-            events.append(
-                Archived(state.generation, organelle_id, name, elite.score, elite.weights)
-            )
-    for organelle_id in sorted(
-        {outcome.trial.organelle_id for outcome in outcomes if outcome.trial.purpose == "practice"}
-    ):
+            events.append(Archived(state.generation, organelle_id, name, score, genome.weights))
+    for organelle_id in sorted({outcome.assignment.organelle_id for outcome in practice}):
         genome = state.population[organelle_id].genome
-        state.archive.follow(organelle_id, genome.weights, genome.rank, state.generation)
-    for name, seen in verdicts.items():
-        state.success[name] = prices.update_success(state.success[name], seen)
-        state.drift_detectors[name] = state.drift_detectors.get(name, DriftDetector()).after(seen)
-    _note_effort(state, outcomes, updates)
+        state.archive.follow(organelle_id, genome, state.generation)
+    prices = runtime.context.prices
+    for name, news in verdicts.items():
+        state.success[name] = prices.update_success(state.success[name], news)
+        detector = state.drift_detectors.get(name, DriftDetector())
+        state.drift_detectors[name] = detector.after(news)
+    _update_effort(state, practice, updates)
     return events
 
 
-def _note_effort(
-    state: EcologyState, outcomes: Sequence[Outcome], updates: Sequence[Update]
+def _update_effort(
+    state: EcologyState, practice: Sequence[Outcome], updates: Sequence[Update]
 ) -> None:
     """What a rollout of each cell took, its lessons included: a moving average over generations."""
-    flops, asked = Counter[str](), Counter[str]()
-    for outcome in outcomes:
-        if outcome.trial.purpose == "practice":
-            name = cell_name(outcome.trial.cell)
-            flops[name] += outcome.cost.flops
-            asked[name] += len(outcome.trial.items) * max(outcome.trial.samples, 1)
+    flops, rollouts = Counter[str](), Counter[str]()
+    for outcome in practice:
+        name = cell_name(outcome.assignment.cell)
+        flops[name] += outcome.cost.flops
+        rollouts[name] += len(outcome.assignment.items) * max(outcome.assignment.samples, 1)
     for update in updates:
         flops.update(update.flops)
-    for name, count in asked.items():
+    for name, count in rollouts.items():
         latest = flops[name] / count
         state.effort[name] = 0.5 * (state.effort.get(name, latest) + latest)
 
 
 def install(state: EcologyState, updates: Sequence[Update]) -> list[Event]:
-    """Installs what was learned; whoever met a number that is not finite is quarantined."""
+    """Installs what was learned. Whoever met a number that is not finite is quarantined."""
     events: list[Event] = []
     for update in updates:
         if update.is_sick:
-            events += quarantine(
-                state, update.organelle_id, "a loss, gradient or weight was not finite"
-            )
+            reason = "a loss, gradient or weight was not finite"
+            events += quarantine(state, update.organelle_id, reason)
             continue
         organelle = state.population[update.organelle_id]
         genome = replace(organelle.genome, weights=update.weights)

@@ -1,9 +1,8 @@
-"""A book of answers: what was asked of whom, so that nothing is asked twice.
+"""A cache of answers: what was asked of whom, so that nothing is asked twice.
 
-A greedy reply depends on the host, the adapter, the prompt and the limit of new tokens, and on
-nothing else. An evaluation that was killed goes on where it stopped; another routing, or questions
-of which some were asked before, cost only what is new. One SQLite file, safe to share between
-processes.
+A greedy answer depends on the host, the adapter, the prompt and the limit of new tokens, and on
+nothing else. So an evaluation that was killed goes on where it stopped, and another routing costs
+only what is new. The cache is one SQLite file, and processes can share it.
 """
 
 from __future__ import annotations
@@ -15,28 +14,31 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from symbiont_ecology.errors import RunError
 
 LOCK_SECONDS = 60.0
-"""Seconds to wait for another process that is writing."""
+"""Time to wait for another process that is writing."""
+KEYS_PER_QUERY = 500
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CachedAnswer:
-    """What was said, the tokens read and written, and the mean log-probability per token, in
-    nats."""
+    """What was answered: its text, the tokens of its prompt, its own tokens and their
+    log-probabilities (tokens,), in nats."""
 
     text: str
-    read: int
-    written: int
-    confidence: float
+    prompt_tokens: int
+    token_ids: tuple[int, ...]
+    log_probabilities: np.ndarray
 
 
 class AnswerCache:
-    """Replies by what decides them.
+    """Answers by what decides them.
 
     Raises:
-        RunError: the file cannot be opened or is no book of answers.
+        RunError: the file cannot be opened or is no cache of answers.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,44 +48,56 @@ class AnswerCache:
             with closing(self._connection()) as connection, connection:
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute(
-                    "CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, text TEXT NOT NULL, "
-                    "read INTEGER NOT NULL, written INTEGER NOT NULL, confidence REAL NOT NULL) WITHOUT ROWID"
+                    "CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, text TEXT NOT NULL, "
+                    "prompt_tokens INTEGER NOT NULL, ids BLOB NOT NULL, nats BLOB NOT NULL) "
+                    "WITHOUT ROWID"
                 )
         except (sqlite3.Error, OSError) as error:
             raise RunError(f"cannot keep answers in {path}: {error}") from error
 
     @staticmethod
-    def key(host: str, genome: str, prompt: str, limit: int) -> bytes:
-        """What a greedy reply depends on, as one hash."""
-        text = "\x1f".join((host, genome, str(limit), prompt))
+    def key(host: str, adapter: str, prompt: str, limit: int) -> bytes:
+        """What a greedy answer depends on, as one hash."""
+        text = "\x1f".join((host, adapter, str(limit), prompt))
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, CachedAnswer]:
-        """The replies that are known."""
-        found: dict[bytes, CachedAnswer] = {}
+        """The answers that are known."""
+        known: dict[bytes, CachedAnswer] = {}
         try:
             with closing(self._connection()) as connection:
-                for start in range(0, len(keys), 500):
-                    some = keys[start : start + 500]
-                    marks = ",".join("?" * len(some))
-                    rows = connection.execute(f"SELECT * FROM replies WHERE key IN ({marks})", some)
-                    found |= {
-                        bytes(key): CachedAnswer(str(t), int(r), int(w), float(c))
-                        for key, t, r, w, c in rows
-                    }
+                for start in range(0, len(keys), KEYS_PER_QUERY):
+                    part = keys[start : start + KEYS_PER_QUERY]
+                    marks = ",".join("?" * len(part))
+                    query = f"SELECT * FROM answers WHERE key IN ({marks})"
+                    for key, text, prompt_tokens, ids, nats in connection.execute(query, part):
+                        token_ids = tuple(np.frombuffer(ids, np.int64).tolist())
+                        nats = np.frombuffer(nats, np.float32)
+                        known[bytes(key)] = CachedAnswer(
+                            str(text), int(prompt_tokens), token_ids, nats
+                        )
         except (sqlite3.Error, TypeError, ValueError) as error:
             raise RunError(
                 f"cannot read {self.path}: {error}; delete it, it only saves time"
             ) from error
-        return found
+        return known
 
-    def add(self, replies: Iterable[tuple[bytes, CachedAnswer]]) -> None:
-        """Writes replies down, on disk when this returns."""
-        rows = [(key, one.text, one.read, one.written, one.confidence) for key, one in replies]
+    def add(self, answers: Iterable[tuple[bytes, CachedAnswer]]) -> None:
+        """Writes answers down; they are on disk when this returns."""
+        rows = [
+            (
+                key,
+                answer.text,
+                answer.prompt_tokens,
+                np.array(answer.token_ids, np.int64).tobytes(),
+                np.asarray(answer.log_probabilities, np.float32).tobytes(),
+            )
+            for key, answer in answers
+        ]
         try:
             with closing(self._connection()) as connection, connection:
                 connection.executemany(
-                    "INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?)", rows
+                    "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", rows
                 )
         except sqlite3.Error as error:
             raise RunError(f"cannot write {self.path}: {error}") from error

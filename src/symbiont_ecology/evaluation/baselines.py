@@ -1,26 +1,46 @@
-"""An exam: the same questions to the host, to SFT, to the best single organelle and to the routed
-portfolio.
+"""The same items to the host, to SFT, to the best single organelle and to the routed pool.
 
-What is chosen from practice costs nothing beyond training. What is chosen on selection questions
-costs their answers, which are counted.
+What is chosen from practice costs nothing beyond training. What is chosen on selection items costs
+their answers, which are counted.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.engine.runtime import Host
-from symbiont_ecology.evaluation.answers import Progress, no_progress
-from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun, difference
-from symbiont_ecology.evaluation.questions import Question
-from symbiont_ecology.evaluation.robustness import robustness
+from symbiont_ecology.evaluation.evaluator import Progress, no_progress
+from symbiont_ecology.evaluation.measure import (
+    Difference,
+    Evaluation,
+    LoadedRun,
+    Record,
+    difference,
+    interval_values,
+)
+from symbiont_ecology.evaluation.shifts import MARK, PERTURBATIONS, PLAIN
 from symbiont_ecology.evaluation.spec import EvaluationSpec
+from symbiont_ecology.statistics import Interval, wilson
+from symbiont_ecology.types import Item
 
 RESELECTED = "*"
-"""Behind the name of a routing whose candidates were judged on selection questions."""
+"""Behind the name of a routing whose candidates were judged on selection items."""
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """What becomes of right answers when a prompt is written a little differently.
+
+    *Brittle* is an item that is answered right as it stands, and wrong in at least one other way of
+    writing it; None if nothing was right.
+    """
+
+    accuracy: Mapping[str, Interval]
+    brittle: Interval | None
 
 
 @dataclass(frozen=True)
@@ -28,63 +48,96 @@ class BaselineComparison:
     """Evaluations by the name of what was asked; ``main`` is the one that was asked for."""
 
     systems: Mapping[str, Evaluation]
-    asked: Mapping[str, EvaluationSpec]
+    specs: Mapping[str, EvaluationSpec]
     main: str
     train_flops: int
 
-    def summary(self) -> dict[str, Any]:
-        """All systems, how the main one differs from each, and what its training must answer to pay
-        off."""
+    @property
+    def differences(self) -> dict[str, Difference]:
+        """The main system minus each other one."""
         main = self.systems[self.main]
+        others = {name: one for name, one in self.systems.items() if name != self.main}
+        return {name: difference(main, evaluation) for name, evaluation in others.items()}
+
+    @property
+    def break_even(self) -> float | None:
+        """Right answers after which training and selection have paid off against the host.
+
+        None is never.
+        """
+        main = self.systems[self.main]
+        saved = self.systems["host"].flops_per_solved - main.flops_per_solved
+        return (self.train_flops + main.selection.flops) / saved if saved > 0 else None
+
+    @property
+    def robustness(self) -> Robustness | None:
+        """Of the main system, if perturbed items were asked."""
+        return robustness(self.systems[self.main].rollouts)
+
+    def summary(self) -> Record:
+        """All systems, how the main one differs from each, and when training pays off."""
+        robust = self.robustness
+        perturbed: Record = {}
+        if robust is not None:
+            shares = robust.accuracy.items()
+            perturbed["accuracy"] = {name: interval_values(share) for name, share in shares}
+            if robust.brittle is not None:
+                perturbed["brittle"] = interval_values(robust.brittle)
         return {
             "systems": {name: one.summary() for name, one in self.systems.items()},
-            "differences": {
-                name: difference(main, one)
-                for name, one in self.systems.items()
-                if name != self.main
-            },
-            "robustness": robustness(main.answers),
+            "differences": {name: asdict(one) for name, one in self.differences.items()},
+            "robustness": perturbed,
             "train_flops": self.train_flops,
-            "break_even_solved": self.break_even(),
+            "break_even_solved": self.break_even,
         }
-
-    def break_even(self) -> float | None:
-        """Right answers after which training and selection have paid off against the host; None is
-        never."""
-        costs = [self.systems[name].summary()["flops_per_solved"] for name in ("host", self.main)]
-        saved, spent = (
-            costs[0] - costs[1],
-            self.train_flops + self.systems[self.main].selection.flops,
-        )
-        return spent / saved if saved > 0 else None
 
 
 def compare_with_baselines(
-    candidates: LoadedRun,
-    asked: EvaluationSpec,
-    questions: Sequence[Question],
+    run: LoadedRun,
+    spec: EvaluationSpec,
+    items: Sequence[Item],
     host: Host,
     *,
-    selection: Sequence[Question] = (),
+    selection: Sequence[Item] = (),
     sft: Path | None = None,
-    watch: Progress = no_progress,
+    progress: Progress = no_progress,
 ) -> BaselineComparison:
-    """The exam of a run; ``selection`` questions judge its candidates anew, beside practice."""
-    main, practised = asked.name, replace(asked, selection=None, most=None)
-    alone = replace(practised, routing="single", routing_map=None)
-    wanted = {"host": replace(alone, routing="host"), "single": alone}
+    """Asks everyone; ``selection`` items judge the candidates anew, beside practice."""
+
+    def changed(source: EvaluationSpec, **changes: str | int | None) -> EvaluationSpec:
+        return source.model_copy(update=changes)
+
+    by_practice = changed(spec, selection=None, most=None)
+    alone = changed(by_practice, routing="single", routing_map=None)
+    specs = {"host": changed(alone, routing="host"), "single": alone}
     if sft is not None:
-        wanted["sft"] = replace(alone, adapter=str(sft))
-    wanted[main] = practised
-    systems = {
-        name: one.answered(candidates, questions, host, watch) for name, one in wanted.items()
-    }
+        specs["sft"] = changed(alone, adapter=str(sft))
+    main = spec.name
+    specs[main] = by_practice
+    systems = {name: one.evaluate(run, items, host, progress) for name, one in specs.items()}
     if selection:
-        one = replace(alone, selection=asked.selection, most=asked.most)
-        anew = {"single" + RESELECTED: one, main + RESELECTED: asked}
-        chosen = candidates.reselected(selection, host, watch)
-        systems |= {
-            name: one.answered(chosen, questions, host, watch) for name, one in anew.items()
-        }
-        wanted, main = wanted | anew, main + RESELECTED
-    return BaselineComparison(systems, wanted, main, candidates.portfolio.state.spent.flops)
+        best = changed(alone, selection=spec.selection, most=spec.most)
+        anew = {"single" + RESELECTED: best, main + RESELECTED: spec}
+        chosen = run.reselected(selection, host, progress)
+        systems |= {name: one.evaluate(chosen, items, host, progress) for name, one in anew.items()}
+        specs, main = specs | anew, main + RESELECTED
+    return BaselineComparison(systems, specs, main, run.pool.state.spent.flops)
+
+
+def robustness(rollouts: Sequence[Rollout]) -> Robustness | None:
+    """Accuracy by way of writing, and the share of brittle items; None if nothing was perturbed."""
+    verdicts: dict[str, dict[str, float]] = defaultdict(dict)
+    for rollout in rollouts:
+        identity, mark, name = rollout.item.id.rpartition(MARK)
+        if rollout.item.shift == "perturbed" and mark:
+            verdicts[identity][name] = rollout.verdict
+    if not verdicts:
+        return None
+    right = [by_name for by_name in verdicts.values() if by_name[PLAIN]]
+    brittle = sum(not all(by_name.values()) for by_name in right)
+    count = len(verdicts)
+    shares = {
+        name: wilson(round(sum(by_name[name] for by_name in verdicts.values())), count)
+        for name in PERTURBATIONS
+    }
+    return Robustness(shares, wilson(brittle, len(right)) if right else None)

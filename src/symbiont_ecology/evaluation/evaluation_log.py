@@ -10,7 +10,8 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from symbiont_ecology.config import find_data
 from symbiont_ecology.ecology import state as checkpoint
@@ -18,42 +19,73 @@ from symbiont_ecology.ecology.state import KEPT
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import EcologyError, RunError
 from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
-from symbiont_ecology.evaluation.spec import EvaluationSpec
+from symbiont_ecology.evaluation.spec import EvaluationRecord, EvaluationSpec
 from symbiont_ecology.files import append_line, read_lines
+from symbiont_ecology.statistics import Interval
 from symbiont_ecology.weights.peft_files import stated_rank
 
 EVALUATIONS_FILE = "evaluations.jsonl"
 
 
-def logged(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The evaluations of a run, with the numbers of their lines."""
-    return read_lines(folder / EVALUATIONS_FILE)
+class LoggedEvaluation(BaseModel):
+    """One line of the log, as far as it is read again."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    generation: int
+    routing: str
+    accuracy: Interval
+    questions_digest: str
+    verdicts_digest: str
+    selection_flops: int
+    selection_tokens: int
+    asked: EvaluationRecord
 
 
-def log_evaluation(evaluation: Evaluation, candidates: LoadedRun, asked: EvaluationSpec) -> None:
-    """Adds an evaluation to the run's log, and keeps what it takes to make it again: state and
-    files.
+def logged(folder: Path) -> Iterator[tuple[int, LoggedEvaluation]]:
+    """The evaluations of a run, with the numbers of their lines.
+
+    Raises:
+        RunError: a line is no evaluation of this version.
+    """
+    for number, line in read_lines(folder / EVALUATIONS_FILE):
+        try:
+            yield number, LoggedEvaluation.model_validate(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise RunError(
+                f"{folder / EVALUATIONS_FILE} line {number}: {first['msg']}: remove the line"
+            ) from error
+
+
+def log_evaluation(evaluation: Evaluation, run: LoadedRun, spec: EvaluationSpec) -> None:
+    """Adds an evaluation to the run's log, and keeps state and files to make it again.
 
     Nothing else of the run changes.
 
     Raises:
         RunError: it cannot be written.
     """
-    folder = candidates.folder
-    checkpoint.keep_state(candidates.portfolio.state, folder)
+    folder, record = run.folder, EvaluationRecord.of(spec)
+    checkpoint.keep_state(run.pool.state, folder)
     try:
-        for name, digest in asked.files().items():
+        for name, digest in record.sha256.items():
             _keep(find_data(Path(name)), folder / KEPT / digest)
     except OSError as error:
         raise RunError(
             f"cannot keep what was asked in {folder / KEPT}: {error.strerror}"
         ) from error
-    append_line(folder / EVALUATIONS_FILE, {**evaluation.summary(), "asked": asked.record()})
+    line = {**evaluation.summary(), "asked": record.model_dump(mode="json")}
+    append_line(folder / EVALUATIONS_FILE, line)
 
 
 @dataclass(frozen=True)
 class RepeatedEvaluation:
-    """An evaluation that was made again from its run's folder: what was right then, and is now."""
+    """An evaluation that was made again from its run's folder: accuracy then and now.
+
+    ``is_same`` says whether the items and every single verdict are what they were, ``problem`` why
+    it could not be made again.
+    """
 
     line: int
     generation: int
@@ -61,41 +93,40 @@ class RepeatedEvaluation:
     then: float
     now: float = 0.0
     is_same: bool = False
-    """Whether the questions and every single verdict are what they were."""
     problem: str = ""
-    """Why it could not be made again."""
 
 
 def widest_rank(folder: Path) -> int:
-    """Of the adapters that were asked beside a run's own candidates; 0 where there are none."""
+    """Of the adapters that were asked beside a run's own candidates; 0 if there are none."""
     kept = (
-        folder / KEPT / record["asked"]["sha256"][adapter]
-        for _, record in logged(folder)
-        if (adapter := record["asked"]["adapter"]) is not None
+        folder / KEPT / line.asked.sha256[line.asked.adapter]
+        for _, line in logged(folder)
+        if line.asked.adapter is not None
     )
     return max((stated_rank(path) for path in kept if path.exists()), default=0)
 
 
 def repeat_evaluations(folder: Path, host: Host) -> Iterator[RepeatedEvaluation]:
-    """Makes every evaluation in a run's log again, without what its book of answers knows."""
-    for number, record in logged(folder):
-        then, generation = record["accuracy"]["estimate"], record["generation"]
+    """Makes every evaluation in a run's log again, without what its cache of answers knows."""
+    for number, line in logged(folder):
+        then, generation = line.accuracy.estimate, line.generation
         try:
-            asked = EvaluationSpec.of_record(record["asked"], folder / KEPT)
-            candidates = LoadedRun.of_run(folder, generation)
-            if selection := asked.selected(candidates):
-                candidates = candidates.reselected(selection, host, is_fresh=True)
-            found = asked.answered(
-                candidates, asked.questions(candidates), host, is_fresh=True
-            ).summary()
+            spec = line.asked.with_kept_files(folder / KEPT)
+            run = LoadedRun.of_run(folder, generation)
+            if selection := spec.selection_items(run):
+                run = run.reselected(selection, host, is_fresh=True)
+            evaluation = spec.evaluate(run, spec.items(run), host, is_fresh=True)
         except EcologyError as error:
-            yield RepeatedEvaluation(
-                number, generation, record["routing"], then, problem=str(error)
-            )
+            yield RepeatedEvaluation(number, generation, line.routing, then, problem=str(error))
             continue
-        is_same = all(found[key] == record[key] for key in ("questions_digest", "verdicts_digest"))
+        digests = evaluation.questions_digest, evaluation.verdicts_digest
         yield RepeatedEvaluation(
-            number, generation, asked.name, then, found["accuracy"]["estimate"], is_same
+            number,
+            generation,
+            spec.name,
+            then,
+            now=evaluation.accuracy().estimate,
+            is_same=digests == (line.questions_digest, line.verdicts_digest),
         )
 
 

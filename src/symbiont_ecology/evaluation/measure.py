@@ -1,5 +1,4 @@
-"""Measuring a run or a PEFT adapter on questions: accuracies with intervals, costs, and who
-answered what."""
+"""Measuring a run or a PEFT adapter: accuracies with intervals, costs, and who answered what."""
 
 from __future__ import annotations
 
@@ -8,10 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from symbiont_ecology.config import RunConfig
-from symbiont_ecology.ecology import HOST
+from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.budget import budget_phase, milestones
@@ -19,127 +17,164 @@ from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import check_host, read_config
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.answer_cache import AnswerCache
-from symbiont_ecology.evaluation.answers import Answer, Examiner, Progress, no_progress
-from symbiont_ecology.evaluation.questions import Question, families_of
+from symbiont_ecology.evaluation.evaluator import Evaluator, Progress, no_progress
+from symbiont_ecology.evaluation.items import families_of
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.inference.pool import AdapterPool
-from symbiont_ecology.inference.routings import Routing, find_routing
+from symbiont_ecology.inference.routings import Routing, routings
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.statistics import Interval, mcnemar, share_difference, wilson
 from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.types import Item
 from symbiont_ecology.weights.peft_files import read_peft
 
 ANSWERS_FILE = "answers.sqlite"
 NO_COST = Cost()
 EVALUATION_SCHEMA = 1
 """Of the JSON that an evaluation leaves; raise it when a key goes or changes its meaning."""
+Record = dict[str, object]
+"""Plain values for JSON."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Graded answers of one system to a list of questions."""
+    """Rollouts of one system on a list of items.
+
+    ``source`` is the run or adapter folder, ``host`` the fingerprint of the host. ``judged_by``
+    says where the records of the candidates come from: the run's own practice, or selection items;
+    ``selection`` is what it took to judge the candidates anew.
+    """
 
     source: str
-    """The run or adapter folder."""
     routing: str
     host: str
-    """Fingerprint of the host."""
-    answers: tuple[Answer, ...]
+    rollouts: tuple[Rollout, ...]
     generation: int | None = None
     judged_by: str = "practice"
-    """Where the records of the candidates come from: the run's own practice, or selection
-    questions."""
     selection: Cost = NO_COST
-    """What it took to judge the candidates anew; practice is part of training."""
+
+    def __repr__(self) -> str:
+        share = self.accuracy()
+        limits = f"[{100 * share.low:.0f}, {100 * share.high:.0f}]"
+        return (
+            f"<{self.source} by {self.routing}: {100 * share.estimate:.1f} % {limits} of "
+            f"{len(self.rollouts)} items>"
+        )
+
+    @property
+    def items(self) -> list[Item]:
+        """What was asked."""
+        return [rollout.item for rollout in self.rollouts]
 
     @property
     def verdicts(self) -> list[float]:
-        """1.0 or 0.0 per question."""
-        return [one.verdict for one in self.answers]
+        """One verdict per item."""
+        return [rollout.verdict for rollout in self.rollouts]
 
     @property
     def flops(self) -> int:
         """Useful FLOPs of all answers."""
-        return sum(one.flops for one in self.answers)
+        return sum(rollout.cost.flops for rollout in self.rollouts)
+
+    @property
+    def flops_per_solved(self) -> float:
+        """Useful FLOPs for each right answer."""
+        return self.flops / max(sum(self.verdicts), 1.0)
 
     def accuracy(self) -> Interval:
-        """Share of right answers with its 95 % Wilson interval, for which what is asked counts
-        once."""
-        return _share(self.answers)
+        """Share of right answers with its 95 % Wilson interval; each subject counts once."""
+        return _share(self.rollouts)
 
     def by_family(self) -> dict[str, Interval]:
         """The same for every family that occurs."""
-        families = families_of([one.question for one in self.answers])
         return {
-            family: _share([one for one in self.answers if one.question.family == family])
-            for family in families
+            family: _share([one for one in self.rollouts if one.item.family == family])
+            for family in families_of(self.items)
         }
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Record:
         """Everything but the single answers, as plain values under stable keys."""
-        counts = Counter(one.question.family for one in self.answers)
+        counts = Counter(item.family for item in self.items)
+        shifts = [name for name in dict.fromkeys(item.shift for item in self.items) if name]
+        faults = Counter(f"{one.item.family}: {one.fault}" for one in self.rollouts if one.fault)
         return {
             "schema": EVALUATION_SCHEMA,
             "source": self.source,
             "generation": self.generation,
             "routing": self.routing,
             "host": self.host,
-            "questions": len(self.answers),
-            "questions_digest": _digest([one.question for one in self.answers]),
-            "verdicts_digest": hashlib.blake2b(
-                bytes(map(int, self.verdicts)), digest_size=8
-            ).hexdigest(),
+            "questions": len(self.rollouts),
+            "questions_digest": self.questions_digest,
+            "verdicts_digest": self.verdicts_digest,
             "accuracy": interval_values(self.accuracy()),
             "families": {
                 family: {"questions": counts[family], **interval_values(share)}
                 for family, share in self.by_family().items()
             },
             "shifts": {
-                shift: interval_values(
-                    _share([one for one in self.answers if one.question.shift == shift])
+                name: interval_values(
+                    _share([one for one in self.rollouts if one.item.shift == name])
                 )
-                for shift in dict.fromkeys(one.question.shift for one in self.answers)
-                if shift
+                for name in shifts
             },
             "flops": self.flops,
-            "flops_per_solved": self.flops / max(sum(self.verdicts), 1.0),
+            "flops_per_solved": self.flops_per_solved,
             "judged_by": self.judged_by,
             "selection_flops": self.selection.flops,
             "selection_tokens": self.selection.tokens,
-            "choices": dict(sorted(Counter(one.organelle_id for one in self.answers).items())),
+            "choices": dict(sorted(self.choices.items())),
+            **({"verifier_faults": dict(faults)} if faults else {}),
         }
 
-    def record(self) -> dict[str, Any]:
+    @property
+    def questions_digest(self) -> str:
+        """Equal for equal items, so that two evaluations can be compared or not."""
+        text = "\n".join(f"{item.prompt}\t{item.answer}" for item in self.items)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    @property
+    def verdicts_digest(self) -> str:
+        """Equal for equal verdicts."""
+        verdicts = bytes(int(verdict) for verdict in self.verdicts)
+        return hashlib.blake2b(verdicts, digest_size=8).hexdigest()
+
+    @property
+    def choices(self) -> Counter[str]:
+        """How many items each organelle answered."""
+        return Counter(rollout.organelle_id for rollout in self.rollouts)
+
+    def record(self) -> Record:
         """The summary and, under ``items``, every answer."""
         items = [
             {
-                "id": one.question.id,
-                "family": one.question.family,
-                "depth": one.question.depth,
-                "shift": one.question.shift,
-                "who": one.organelle_id,
-                "reply": one.reply,
-                "target": one.question.target,
-                "right": bool(one.verdict),
-                "flops": one.flops,
+                "id": rollout.item.id,
+                "family": rollout.item.family,
+                "depth": rollout.item.depth,
+                "shift": rollout.item.shift,
+                "who": rollout.organelle_id,
+                "reply": rollout.text,
+                "target": rollout.item.answer,
+                "right": bool(rollout.verdict),
+                "flops": rollout.cost.flops,
+                **({"fault": rollout.fault} if rollout.fault else {}),
             }
-            for one in self.answers
+            for rollout in self.rollouts
         ]
         return {**self.summary(), "items": items}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LoadedRun:
     """A run at its last checkpoint, ready to answer; made before a host is loaded.
 
-    ``selection`` is what it took to judge the candidates beyond training, ``book`` where answers
+    ``selection`` is what it took to judge the candidates beyond training, ``cache`` where answers
     are kept.
     """
 
     folder: Path
     config: RunConfig
-    portfolio: AdapterPool
-    book: Path
+    pool: AdapterPool
+    cache: Path
     selection: Cost = NO_COST
 
     @classmethod
@@ -149,148 +184,173 @@ class LoadedRun:
         generation: int | None = None,
         *,
         is_kept: bool = False,
-        book: Path | None = None,
+        cache: Path | None = None,
     ) -> LoadedRun:
-        """Reads a run back as it stands, or as it was when it was evaluated in an earlier
-        generation.
+        """Reads a run as it stands, or as it was when it was evaluated in an earlier generation.
 
-        A run that goes on meanwhile leaves alone what this moment needs if ``is_kept``. Answers are
-        kept in the run's own book unless another is given.
+        With ``is_kept``, a run that goes on meanwhile leaves alone what this moment needs. Answers
+        are kept in the run's own cache unless another is given.
 
         Raises:
             RunError: no run there, no checkpoint yet, damaged files, or a generation that was not
-            kept.
+                kept.
         """
         config = read_config(folder)
-        state = (
-            checkpoint.load_and_keep_state(folder)
-            if is_kept
-            else checkpoint.load_state(folder, generation)
-        )
-        return cls(
-            folder, config, AdapterPool.of_run(folder, state, config), book or folder / ANSWERS_FILE
-        )
+        if is_kept:
+            state = checkpoint.load_and_keep_state(folder)
+        else:
+            state = checkpoint.load_state(folder, generation)
+        pool = AdapterPool.of_run(folder, state, config, mixture(config))
+        return cls(folder, config, pool, cache or folder / ANSWERS_FILE)
 
-    def questions(
-        self, per_cell: int, shifts: Sequence[str] = ("in-distribution",), seed: int = 0
-    ) -> list[Question]:
-        """Holdout questions of the run's own task mix."""
-        return draw_shifts(self.tasks, tuple(dict.fromkeys(shifts)), per_cell, seed)
+    def __repr__(self) -> str:
+        return f"<{self.folder} at generation {self.pool.state.generation}: {self.pool!r}>"
 
     @property
     def tasks(self) -> TaskMixture:
-        """The run's task mix in the conventions that are in force where it stands."""
-        reached, _ = budget_phase(self.portfolio.state, milestones(self.config))
-        return mixture(self.config).at(reached)
+        """The run's task mix as it is judged where the run stands."""
+        state = self.pool.state
+        budgets = milestones(self.config, state.mean_rollout_flops)
+        return mixture(self.config).at(budget_phase(state, budgets)[0])
 
-    def asked(self, question: Question) -> Question:
-        """A question from a file, with the line end that the run's own prompts have."""
-        return replace(question, prompt=self.finished(question.prompt))
+    def items(
+        self, per_cell: int, shifts: Sequence[str] = ("in-distribution",), seed: int = 0
+    ) -> list[Item]:
+        """Holdout items of the run's own task mix."""
+        return draw_shifts(self.tasks, tuple(dict.fromkeys(shifts)), per_cell, seed)
 
-    def finished(self, text: str) -> str:
-        """A prompt as someone typed it, with the line end that the run's own prompts have."""
+    def with_line_end(self, item: Item) -> Item:
+        """An item from elsewhere, with the line end that the run's own prompts have."""
+        if item.prompt.endswith("\n") or not self._prompts_end_lines:
+            return item
+        return replace(item, prompt=f"{item.prompt}\n")
+
+    @property
+    def _prompts_end_lines(self) -> bool:
         tasks = self.tasks
         (item,) = tasks.draw(tasks.cells[0], 1, Draw(0)("prompt"))
-        return text if text.endswith("\n") or not tasks.prompt(item).endswith("\n") else f"{text}\n"
+        return item.prompt.endswith("\n")
 
     def reselected(
         self,
-        questions: Sequence[Question],
+        items: Sequence[Item],
         host: Host,
-        watch: Progress = no_progress,
+        progress: Progress = no_progress,
         *,
         is_fresh: bool = False,
     ) -> LoadedRun:
-        """The same run with every elite, and the host, judged anew on selection questions."""
-        everyone = (HOST, *self.portfolio.elites)
-        answers = self._examiner(host, watch, is_fresh).ask(
-            [one for one in questions for _ in everyone],
-            [organelle_id for _ in questions for organelle_id in everyone],
+        """The same run with every elite, and the host, judged anew on selection items."""
+        everyone = (HOST, *self.pool.elites)
+        rollouts = self._evaluator(host, progress, is_fresh).ask(
+            [item for item in items for _ in everyone], [one for _ in items for one in everyone]
         )
-        spent = sum((one.cost for one in answers), self.selection)
-        return replace(self, portfolio=self.portfolio.reselected(answers), selection=spent)
+        spent = sum((rollout.cost for rollout in rollouts), self.selection)
+        return replace(self, pool=self.pool.reselected(rollouts), selection=spent)
 
     def evaluate(
         self,
-        questions: Sequence[Question],
+        items: Sequence[Item],
         host: Host,
-        routing: str = "learned",
+        routing: str | tuple[str, Routing] = "learned",
         *,
-        way: Routing | None = None,
-        watch: Progress = no_progress,
+        progress: Progress = no_progress,
         is_fresh: bool = False,
     ) -> Evaluation:
-        """Answers by a routing of ``inference.routings``, or by another ``way`` under that name.
+        """Answers by a routing: a name of ``symbiont list routings``, or a name and a function.
 
-        ``is_fresh`` asks everything anew, whatever the run's book of answers knows.
+        ``is_fresh`` asks everything anew, whatever the run's cache knows.
 
         Raises:
+            ConfigError: no such routing.
             HostError: the host is not the one that the run was founded with.
         """
-        portfolio, examiner = self.portfolio, self._examiner(host, watch, is_fresh)
-        answers = (way or find_routing(routing))(portfolio, questions, examiner.ask)
+        if isinstance(routing, str):
+            routing = routing, routings.build(routing)
+        name, answer = routing
+        evaluator = self._evaluator(host, progress, is_fresh)
         return Evaluation(
             str(self.folder),
-            routing,
-            examiner.fingerprint,
-            tuple(answers),
-            portfolio.state.generation,
-            portfolio.source,
-            self.selection,
+            name,
+            evaluator.fingerprint,
+            tuple(answer(self.pool, items, evaluator.ask)),
+            generation=self.pool.state.generation,
+            judged_by=self.pool.source,
+            selection=self.selection,
         )
 
-    def _examiner(self, host: Host, watch: Progress, is_fresh: bool) -> Examiner:
+    def answer(
+        self, prompt: str, host: Host, routing: str = "learned", max_new_tokens: int = 64
+    ) -> Rollout:
+        """One prompt as someone typed it, answered by a routing. It has no verdict."""
+        item = Item(
+            id="prompt",
+            family="",
+            depth="",
+            question=prompt,
+            prompt=prompt,
+            reply_limit=max_new_tokens,
+            verifier=lambda reply: 0.0,
+        )
+        return self.evaluate([self.with_line_end(item)], host, routing).rollouts[0]
+
+    def _evaluator(self, host: Host, progress: Progress, is_fresh: bool) -> Evaluator:
         fingerprint = check_host(self.folder, host)
-        book = None if is_fresh else AnswerCache(self.book)
-        return Examiner(host, self.portfolio.weights, book, fingerprint, watch)
+        cache = None if is_fresh else AnswerCache(self.cache)
+        return Evaluator(host, self.pool.weights, cache, fingerprint, progress)
 
 
 def evaluate_adapter(
     folder: Path,
-    questions: Sequence[Question],
+    items: Sequence[Item],
     host: Host,
     *,
     is_bare: bool = False,
-    book: Path | None = None,
-    watch: Progress = no_progress,
+    cache: Path | None = None,
+    progress: Progress = no_progress,
 ) -> Evaluation:
-    """Puts all questions to one PEFT adapter, or to its host without it. Answers are kept in a
-    ``book``.
+    """Puts all items to one PEFT adapter, or to its host without it.
 
     Raises:
         AdapterError: the folder cannot be used with this host.
     """
-    organelle_id, fingerprint = HOST if is_bare else "adapter", host.fingerprint()
-    examiner = Examiner(
+    name, fingerprint = HOST if is_bare else "adapter", host.fingerprint()
+    evaluator = Evaluator(
         host,
         {"adapter": read_peft(folder, host.layout)},
-        None if book is None else AnswerCache(book),
+        None if cache is None else AnswerCache(cache),
         fingerprint,
-        watch,
+        progress,
     )
-    answers = examiner.ask(questions, [organelle_id] * len(questions))
-    return Evaluation(str(folder), organelle_id, fingerprint, tuple(answers))
+    rollouts = evaluator.ask(items, [name] * len(items))
+    return Evaluation(str(folder), name, fingerprint, tuple(rollouts))
 
 
-def difference(better: Evaluation, worse: Evaluation) -> dict[str, float]:
-    """Accuracy of one minus that of the other on the same questions: 95 % interval, McNemar's exact
-    test.
+@dataclass(frozen=True)
+class Difference:
+    """Accuracy of one system minus another's, with a 95 % interval and McNemar's exact test."""
 
-    What is asked counts once, in however many ways it was put.
+    estimate: float
+    low: float
+    high: float
+    mcnemar_p: float
+
+
+def difference(better: Evaluation, worse: Evaluation) -> Difference:
+    """Accuracy of one minus that of the other on the same items. Each subject counts once.
 
     Raises:
-        ValueError: they did not answer the same questions.
+        ValueError: they did not answer the same items.
     """
-    if [one.question.id for one in better.answers] != [one.question.id for one in worse.answers]:
+    if [item.id for item in better.items] != [item.id for item in worse.items]:
         raise ValueError("expected two evaluations of the same questions in the same order")
     gaps = [left - right for left, right in zip(better.verdicts, worse.verdicts, strict=True)]
-    apart = defaultdict[str, float](float)
-    for one, gap in zip(better.answers, gaps, strict=True):
-        apart[one.question.asked] += gap
-    part = len(apart) / max(len(gaps), 1)
-    interval = share_difference(part * gaps.count(1.0), part * gaps.count(-1.0), len(apart))
-    wins, losses = sum(gap > 0 for gap in apart.values()), sum(gap < 0 for gap in apart.values())
-    return {**interval_values(interval), "mcnemar_p": mcnemar(wins, losses)}
+    by_subject = defaultdict[str, float](float)
+    for item, gap in zip(better.items, gaps, strict=True):
+        by_subject[item.subject] += gap
+    part = len(by_subject) / max(len(gaps), 1)
+    interval = share_difference(part * gaps.count(1.0), part * gaps.count(-1.0), len(by_subject))
+    wins, losses = (sum(sign * gap > 0 for gap in by_subject.values()) for sign in (1, -1))
+    return Difference(interval.estimate, interval.low, interval.high, mcnemar(wins, losses))
 
 
 def interval_values(interval: Interval) -> dict[str, float]:
@@ -298,12 +358,7 @@ def interval_values(interval: Interval) -> dict[str, float]:
     return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
 
 
-def _share(answers: Sequence[Answer]) -> Interval:
-    right, asked = sum(one.verdict for one in answers), len({one.question.asked for one in answers})
-    return wilson(right * asked / max(len(answers), 1), asked)
-
-
-def _digest(questions: Sequence[Question]) -> str:
-    """Equal for equal questions, so that two evaluations can be compared or not."""
-    text = "\n".join(f"{one.prompt}\t{one.target}" for one in questions)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+def _share(rollouts: Sequence[Rollout]) -> Interval:
+    right = sum(rollout.verdict for rollout in rollouts)
+    subjects = len({rollout.item.subject for rollout in rollouts})
+    return wilson(right * subjects / max(len(rollouts), 1), subjects)

@@ -94,7 +94,9 @@ def training_curve(events: Iterable[Event], most: int = 64) -> list[CurvePoint]:
             revenue, cost = revenue + event.revenue, cost + event.spent
         elif isinstance(event, GenerationEnded):
             moments.append(
-                CurvePoint(event.train_flops, event.accuracy, revenue, cost, event.population)
+                CurvePoint(
+                    event.train_flops, event.accuracy or 0.0, revenue, cost, event.population
+                )
             )
             revenue = cost = 0
     step = max(-(-len(moments) // most), 1)

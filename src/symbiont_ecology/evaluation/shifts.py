@@ -1,94 +1,122 @@
-"""Ways in which a question can differ from what was learned: a function each, from a task mix to
-questions.
+"""Shifts: ways in which an item can differ from what was learned. One function each.
 
-In distribution are the families, depths and words of the run, with payloads that nobody met.
-Everything else differs from that in one respect. All questions come from the holdout split, unless
-told otherwise. Families that are data (``WrittenFamily``) have one wording and one convention: no
-shift changes these.
+In distribution are the tasks, depths and words of the run, with questions that nobody met. Every
+other shift differs from that in one respect. Items come from the holdout split, unless told
+otherwise. Wordings and conventions belong to synthetic tasks; other tasks have one only, so the
+shifts that change these leave them out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.questions import Question, draw_questions
-from symbiont_ecology.registry import did_you_mean
-from symbiont_ecology.tasks import task_families
-from symbiont_ecology.tasks.family import Role
+from symbiont_ecology.evaluation.items import draw_items
+from symbiont_ecology.registry import Registry
+from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
-from symbiont_ecology.types import DEPTHS
+from symbiont_ecology.tasks.synthetic.family import CONVENTIONS, SyntheticTask
+from symbiont_ecology.types import Item
 
-Drawn = list[Question]
+
+class Shift(Protocol):
+    """From the mixture of a run to items."""
+
+    def __call__(self, mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
+        """``per_cell`` items of every cell; the same for a seed."""
 
 
-def in_distribution(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
+shifts: Registry[Shift] = Registry("shift", "symbiont_ecology.evaluation.shifts")
+
+
+def draw_shifts(
+    mixture: TaskMixture,
+    names: Sequence[str],
+    per_cell: int,
+    seed: int = 0,
+    split: Split = "holdout",
+) -> list[Item]:
+    """Items of all the named shifts, each of which says its shift; the same for a seed."""
+    return [
+        replace(item, shift=name)
+        for name in names
+        for item in shifts.build(name)(mixture, per_cell, seed, split)
+    ]
+
+
+@shifts.function("in-distribution")
+def in_distribution(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
     """The run's own cells and words."""
-    return draw_questions(tasks, per_cell, seed, split)
+    return draw_items(mixture, per_cell, seed, split)
 
 
-def depth(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
-    """The run's families, longer than it ever met them; nothing where it met all depths."""
-    if "long" in tasks.depths:
-        return []
-    names = tuple(name for name in tasks.names if "long" in tasks.families[name].depths)
-    return draw_questions(replace(tasks, names=names, depths=("long",)), per_cell, seed, split)
+@shifts.function("depth")
+def depth(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
+    """The run's tasks at their hardest depth, unless the run met it."""
+    items: list[Item] = []
+    for task in mixture.families.values():
+        hardest = task.depths[-1]
+        if hardest not in mixture.depths_of(task):
+            items += draw_items(TaskMixture((task,), (hardest,)), per_cell, seed, split)
+    return items
 
 
-def wording(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
-    """The run's deepest cells in words that no adapter and no router learned from."""
-    return draw_questions(
-        replace(_ours(_deepest(tasks)), style=tasks.style.reworded()), per_cell, seed, split
-    )
+@shifts.function("wording")
+def wording(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
+    """The run's hardest cells in words that no adapter and no router learned from."""
+    reworded = _hardest(mixture, lambda task: task.in_style(task.style.reworded()))
+    return draw_items(reworded, per_cell, seed, split)
 
 
-def shared_families(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
+@shifts.function("shared-families")
+def shared_families(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
     """Families that no adapter met, of convention groups that were met."""
-    return draw_questions(_other_families(tasks, "shared"), per_cell, seed, split)
+    return draw_items(_other_families(mixture, "shared"), per_cell, seed, split)
 
 
-def unrelated_families(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
+@shifts.function("unrelated-families")
+def unrelated_families(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
     """Families that no adapter met, with conventions of their own."""
-    return draw_questions(_other_families(tasks, "unrelated"), per_cell, seed, split)
+    return draw_items(_other_families(mixture, "unrelated"), per_cell, seed, split)
 
 
-def composition(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
+@shifts.function("composition")
+def composition(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
     """Families whose convention the host itself never met: two known ones in one."""
-    return draw_questions(_other_families(tasks, "composition"), per_cell, seed, split)
+    return draw_items(_other_families(mixture, "composition"), per_cell, seed, split)
 
 
-def ceiling(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
-    """The run's cells with the wanted convention told outright: what the host can do when it
-    knows."""
-    return draw_questions(replace(_ours(tasks), style=tasks.style.cued()), per_cell, seed, split)
+@shifts.function("ceiling")
+def ceiling(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
+    """The run's cells with the wanted convention told: what the host can do when it knows."""
+    cued = tuple(task.in_style(task.style.cued()) for task in _synthetic(mixture))
+    return draw_items(TaskMixture(cued, mixture.depths), per_cell, seed, split)
 
 
-def retention(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
-    """The deepest cells with another convention told outright: what the host obeys, and learning
-    may undo.
+@shifts.function("retention")
+def retention(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
+    """The hardest cells with another convention told: what the host obeys, and learning may undo.
 
     The two conventions that are not the target take turns.
     """
-    style, questions = tasks.style.cued(), []
-    for index, question in enumerate(draw_questions(_ours(_deepest(tasks)), per_cell, seed, split)):
-        assert question.item is not None
-        family = tasks.families[question.family]
-        others = [one for one in range(3) if one != family.target]
-        item = family.item(question.item.payload, question.item.depth, others[index % 2])
-        prompt = style.render(family, item)
-        questions.append(
-            replace(question, id=item.id, prompt=prompt, target=item.answer, item=item)
-        )
-    return questions
+    cued = _hardest(mixture, lambda task: task.in_style(task.style.cued()))
+    items = []
+    for index, item in enumerate(draw_items(cued, per_cell, seed, split)):
+        task = cued.families[item.family]
+        assert isinstance(task, SyntheticTask)
+        others = [variant for variant in range(CONVENTIONS) if variant != task.target]
+        items.append(task.item(item.question, item.depth, others[index % len(others)]))
+    return items
 
 
-def perturbed(tasks: TaskMixture, per_cell: int, seed: int, split: Split) -> Drawn:
-    """The in-distribution questions, each as it is and in every other way of ``PERTURBATIONS``."""
+@shifts.function("perturbed")
+def perturbed(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
+    """The in-distribution items, each as it is and written in other ways (``PERTURBATIONS``)."""
     return [
-        replace(question, id=f"{question.id}{MARK}{name}", prompt=change(question.prompt))
-        for question in draw_questions(tasks, per_cell, seed, split)
+        replace(item, id=f"{item.id}{MARK}{name}", prompt=change(item.prompt))
+        for item in draw_items(mixture, per_cell, seed, split)
         for name, change in PERTURBATIONS.items()
     ]
 
@@ -104,63 +132,24 @@ PERTURBATIONS: dict[str, Callable[[str], str]] = {
 }
 """Changes of a prompt that change nothing of what is asked; the first is none."""
 
-Shift = Callable[[TaskMixture, int, int, Split], Drawn]
-SHIFTS: dict[str, Shift] = {
-    "in-distribution": in_distribution,
-    "depth": depth,
-    "wording": wording,
-    "shared-families": shared_families,
-    "unrelated-families": unrelated_families,
-    "composition": composition,
-    "ceiling": ceiling,
-    "retention": retention,
-    "perturbed": perturbed,
-}
+
+def _synthetic(mixture: TaskMixture) -> list[SyntheticTask]:
+    return [task for task in mixture.families.values() if isinstance(task, SyntheticTask)]
 
 
-def find_shift(name: str) -> Shift:
-    """The shift of that name.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    if name not in SHIFTS:
-        raise ConfigError(
-            f"no shift {name!r};{did_you_mean(name, SHIFTS)} known: {', '.join(SHIFTS)}"
-        )
-    return SHIFTS[name]
+def _hardest(mixture: TaskMixture, change: Callable[[SyntheticTask], SyntheticTask]) -> TaskMixture:
+    """The synthetic tasks, changed, at the hardest depth that the run met."""
+    synthetic = _synthetic(mixture)
+    met = [one for task in synthetic for one in mixture.depths_of(task)]
+    hardest = max(met, key=lambda one: synthetic[0].depths.index(one)) if met else ""
+    return TaskMixture(tuple(map(change, synthetic)), (hardest,))
 
 
-def draw_shifts(
-    tasks: TaskMixture, names: Sequence[str], per_cell: int, seed: int = 0, split: Split = "holdout"
-) -> Drawn:
-    """Questions of all the named shifts, each of which says its shift; the same for a seed."""
-    return list(_drawn(tasks, names, per_cell, seed, split))
-
-
-def _drawn(
-    tasks: TaskMixture, names: Sequence[str], per_cell: int, seed: int, split: Split
-) -> Iterator[Question]:
-    for name in names:
-        for question in find_shift(name)(tasks, per_cell, seed, split):
-            yield replace(question, shift=name)
-
-
-def _deepest(tasks: TaskMixture) -> TaskMixture:
-    return replace(tasks, depths=(max(tasks.depths, key=DEPTHS.index),))
-
-
-def _ours(tasks: TaskMixture) -> TaskMixture:
-    """Without families that are data."""
-    return replace(
-        tasks, names=tuple(name for name in tasks.names if not tasks.families[name].is_written)
-    )
-
-
-def _other_families(tasks: TaskMixture, role: Role) -> TaskMixture:
-    names = tuple(
-        name
-        for name in task_families.names()
-        if task_families[name].role == role and name not in tasks.names
-    )
-    return replace(tasks, names=names)
+def _other_families(mixture: TaskMixture, role: str) -> TaskMixture:
+    """Synthetic families of a role that the run did not meet, in the run's style and depths."""
+    synthetic, others = _synthetic(mixture), list[Task]()
+    for name in tasks.names() if synthetic else ():
+        task = tasks.build(name)
+        if task.role == role and name not in mixture.names and isinstance(task, SyntheticTask):
+            others.append(task.in_style(synthetic[0].style))
+    return TaskMixture(tuple(others), mixture.depths)

@@ -1,31 +1,33 @@
-"""What was asked of a run: all that decides an evaluation beside the run, as a value and as a
-record."""
+"""What is asked of a run: all that decides an evaluation beside the run, as a value and a record."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel, ConfigDict
 
 from symbiont_ecology.config import find_data
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError, DataError
-from symbiont_ecology.evaluation.answers import Progress, no_progress
+from symbiont_ecology.evaluation.evaluator import Progress, no_progress
+from symbiont_ecology.evaluation.items import read_items, some_of
 from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun, evaluate_adapter
-from symbiont_ecology.evaluation.questions import Question, read_questions, some_of
 from symbiont_ecology.files import content_hash
-from symbiont_ecology.inference.routings import Routing, find_routing, mapped
+from symbiont_ecology.inference.routings import Routing, mapped, routings
+from symbiont_ecology.types import Item
 
 
-@dataclass(frozen=True)
-class EvaluationSpec:
-    """All that decides an evaluation beside the run: what is asked, what judges candidates, who
-    answers.
+class EvaluationSpec(BaseModel):
+    """All that decides an evaluation beside the run: what is asked, by whom, who is a candidate.
 
-    Questions come from a file (``holdout``), or are drawn: ``per_cell`` of each cell of all
-    ``shifts``.
+    Items come from a file (``holdout``), or are drawn: ``per_cell`` of each cell of all ``shifts``.
+    ``selection`` is a file of items that judge the candidates, ``most`` how many of them are used.
+    ``adapter`` is a PEFT folder that answers everything, instead of the run's own candidates.
     """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     holdout: str | None = None
     shifts: tuple[str, ...] = ("in-distribution",)
@@ -33,13 +35,11 @@ class EvaluationSpec:
     seed: int = 0
     selection: str | None = None
     most: int | None = None
-    """Selection questions that are used, of those in the file."""
     routing: str = "learned"
     routing_map: str | None = None
     adapter: str | None = None
-    """A PEFT folder that answers everything, instead of the run's own candidates."""
 
-    def questions(self, candidates: LoadedRun) -> list[Question]:
+    def items(self, run: LoadedRun) -> list[Item]:
         """What is asked.
 
         Raises:
@@ -47,23 +47,22 @@ class EvaluationSpec:
             ConfigError: no such shift, or nothing in it that this run could be asked.
         """
         if self.holdout is not None:
-            return [candidates.asked(one) for one in read_questions(Path(self.holdout))]
-        if drawn := candidates.questions(self.per_cell, self.shifts, self.seed):
+            return [run.with_line_end(item) for item in read_items(Path(self.holdout))]
+        if drawn := run.items(self.per_cell, self.shifts, self.seed):
             return drawn
         raise ConfigError(
-            f"expected a shift with questions for this run's tasks, got {', '.join(self.shifts)}, which have "
-            "none: choose others"
+            "expected a shift with questions for this run's tasks, got "
+            f"{', '.join(self.shifts)}, which have none: choose others"
         )
 
-    def selected(self, candidates: LoadedRun) -> list[Question]:
+    def selection_items(self, run: LoadedRun) -> list[Item]:
         """What candidates are judged by; nothing, if practice does."""
         if self.selection is None:
             return []
-        return some_of(
-            [candidates.asked(one) for one in read_questions(Path(self.selection))], self.most
-        )
+        items = [run.with_line_end(item) for item in read_items(Path(self.selection))]
+        return some_of(items, self.most)
 
-    def way(self, candidates: LoadedRun) -> Routing:
+    def find_routing(self, run: LoadedRun) -> Routing:
         """Who answers.
 
         Raises:
@@ -71,62 +70,68 @@ class EvaluationSpec:
             DataError: the map cannot be used.
         """
         if self.routing_map is None:
-            return find_routing(self.routing)
-        return mapped(Path(self.routing_map), list(candidates.portfolio.weights))
+            return routings.build(self.routing)
+        return mapped(Path(self.routing_map), list(run.pool.weights))
 
     @property
     def name(self) -> str:
-        """What the answers are called by."""
+        """What the answers are called."""
         if self.adapter is not None:
             return "adapter"
         return self.routing if self.routing_map is None else "map"
 
-    def answered(
+    def evaluate(
         self,
-        candidates: LoadedRun,
-        questions: Sequence[Question],
+        run: LoadedRun,
+        items: Sequence[Item],
         host: Host,
-        watch: Progress = no_progress,
+        progress: Progress = no_progress,
         *,
         is_fresh: bool = False,
     ) -> Evaluation:
-        """The answers; ``is_fresh`` asks everything anew, whatever the run's book knows.
+        """The answers; ``is_fresh`` asks everything anew, whatever the run's cache knows.
 
         Raises:
             AdapterError: an adapter cannot be used with this host.
             HostError: the host is not the one that the run was founded with.
         """
         if self.adapter is None:
-            way = self.way(candidates)
-            return candidates.evaluate(
-                questions, host, self.name, way=way, watch=watch, is_fresh=is_fresh
-            )
-        book = None if is_fresh else candidates.book
-        found = evaluate_adapter(Path(self.adapter), questions, host, book=book, watch=watch)
-        return replace(found, generation=candidates.portfolio.state.generation)
+            routing = self.name, self.find_routing(run)
+            return run.evaluate(items, host, routing, progress=progress, is_fresh=is_fresh)
+        cache = None if is_fresh else run.cache
+        evaluation = evaluate_adapter(
+            Path(self.adapter), items, host, cache=cache, progress=progress
+        )
+        return replace(evaluation, generation=run.pool.state.generation)
 
     def files(self) -> dict[str, str]:
         """Every file that decides the answers, with its hash."""
         named = (self.holdout, self.selection, self.routing_map, self.adapter)
         return {file: content_hash(find_data(Path(file))) for file in named if file is not None}
 
-    def record(self) -> dict[str, Any]:
-        """Plain values for the log, with the hash of every file."""
-        return {**asdict(self), "sha256": self.files()}
+
+class EvaluationRecord(EvaluationSpec):
+    """A specification as the log keeps it, with the hash of every file."""
+
+    sha256: dict[str, str] = {}
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any], kept: Path) -> EvaluationSpec:
-        """What ``record`` wrote, with the files that were ``kept`` in a folder under their hashes.
+    def of(cls, spec: EvaluationSpec) -> EvaluationRecord:
+        """The record of a specification."""
+        return cls(**spec.model_dump(), sha256=spec.files())
+
+    def with_kept_files(self, folder: Path) -> EvaluationSpec:
+        """The specification, with the files that were kept in a folder under their hashes.
 
         Raises:
             DataError: a file was not kept, and is not what it was.
         """
-        values = {**record, "shifts": tuple(record["shifts"])}
-        digests = values.pop("sha256")
+        files = {}
         for key in ("holdout", "selection", "routing_map", "adapter"):
-            if (file := values[key]) is not None:
-                copy = kept / digests[file]
-                values[key] = file = str(copy) if copy.exists() else file
-                if content_hash(find_data(Path(file))) != digests[record[key]]:
+            file: str | None = getattr(self, key)
+            if file is not None:
+                copy = folder / self.sha256[file]
+                files[key] = str(copy) if copy.exists() else file
+                if content_hash(find_data(Path(files[key]))) != self.sha256[file]:
                     raise DataError(f"{file} is not the file that was asked: bring it back")
-        return cls(**values)
+        return EvaluationSpec(**{**self.model_dump(exclude={"sha256"}), **files})

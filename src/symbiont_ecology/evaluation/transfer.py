@@ -1,67 +1,72 @@
-"""Transfer between families: what the best organelle of one family makes of another family's
-questions."""
+"""Transfer between families: how the best organelle of one family does on another family."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.engine.runtime import Host
-from symbiont_ecology.evaluation.answers import Progress, no_progress
+from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.evaluation.questions import Question
 from symbiont_ecology.evaluation.shifts import draw_shifts
-from symbiont_ecology.inference.routings import Routing
-from symbiont_ecology.tasks import task_families
+from symbiont_ecology.inference.pool import AdapterPool
+from symbiont_ecology.inference.routings import Ask
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.types import Item, OrganelleId
 
-JUDGED_BY = 8
-"""Selection questions per cell."""
+SELECTION_PER_CELL = 8
+"""Selection items per cell that say which organelle is a family's best."""
+
+
+@dataclass(frozen=True)
+class TransferMatrix:
+    """``organelles`` are each family's best, ``accuracy[owner][family]`` theirs on every family.
+
+    ``gain`` is their mean gain over the host: on the family itself (``own``), on other families of
+    its convention group, and on all others; None if there are none.
+    """
+
+    organelles: Mapping[str, OrganelleId]
+    host: Mapping[str, float]
+    accuracy: Mapping[str, Mapping[str, float]]
+    gain: Mapping[str, float | None]
 
 
 def transfer_matrix(
-    candidates: LoadedRun, questions: Sequence[Question], host: Host, watch: Progress = no_progress
-) -> dict[str, Any]:
-    """Accuracy of every family's best organelle on every family, and its mean gain over the host.
-
-    Who is best is judged on selection questions. ``gain`` tells the family itself, other families
-    of its convention group, and all others apart.
-    """
-    tasks = candidates.tasks
-    families = tasks.families
-    selection = draw_shifts(tasks, ["in-distribution"], JUDGED_BY, split="selection")
-    candidates = candidates.reselected(selection, host, watch)
-    portfolio = candidates.portfolio
-    best = {
-        name: portfolio.best_of(
-            [cell for cell in portfolio.scores if cell.rpartition("/")[0] == name]
-        )
-        for name in families
-    }
-    bare = candidates.evaluate(questions, host, "host", watch=watch).by_family()
-    table, gains = {}, dict[str, list[float]](own=[], group=[], others=[])
+    run: LoadedRun, items: Sequence[Item], host: Host, progress: Progress = no_progress
+) -> TransferMatrix:
+    """Asks the best organelle of every family about every family."""
+    mixture = run.tasks
+    selection = draw_shifts(mixture, ["in-distribution"], SELECTION_PER_CELL, split="selection")
+    run = run.reselected(selection, host, progress)
+    cells: dict[str, list[str]] = {name: [] for name in mixture.families}
+    for cell in run.pool.scores:
+        cells.setdefault(cell.rpartition("/")[0], []).append(cell)
+    best = {name: run.pool.best_of(cells[name]) for name in mixture.families}
+    bare = run.evaluate(items, host, "host", progress=progress).by_family()
+    accuracy, gains = {}, dict[str, list[float]](own=[], group=[], others=[])
     for owner, organelle_id in best.items():
-        found = candidates.evaluate(
-            questions, host, "transfer", way=_all_to(organelle_id), watch=watch
-        ).by_family()
-        table[owner] = {name: share.estimate for name, share in found.items()}
-        for name, share in found.items():
-            is_near = _group(name, tasks) == _group(owner, tasks)
+
+        def ask_owner(
+            pool: AdapterPool, items: Sequence[Item], ask: Ask, who: OrganelleId = organelle_id
+        ) -> list[Rollout]:
+            """One organelle answers everything."""
+            return ask(items, [who] * len(items))
+
+        shares = run.evaluate(items, host, ("transfer", ask_owner), progress=progress).by_family()
+        accuracy[owner] = {name: share.estimate for name, share in shares.items()}
+        for name, share in shares.items():
+            is_near = _group(name, mixture) == _group(owner, mixture)
             kind = "own" if name == owner else "group" if is_near else "others"
             gains[kind].append(share.estimate - bare[name].estimate)
-    return {
-        "organelles": best,
-        "host": {name: share.estimate for name, share in bare.items()},
-        "accuracy": table,
-        "gain": {kind: sum(found) / len(found) if found else None for kind, found in gains.items()},
-    }
+    means = {kind: sum(gain) / len(gain) if gain else None for kind, gain in gains.items()}
+    return TransferMatrix(
+        best, {name: share.estimate for name, share in bare.items()}, accuracy, means
+    )
 
 
-def _group(name: str, tasks: TaskMixture) -> str:
+def _group(name: str, mixture: TaskMixture) -> str:
     """The convention group of a family, which may be one that the run never met."""
-    return (tasks.families.get(name) or task_families.build(name)).group
-
-
-def _all_to(organelle_id: str) -> Routing:
-    """One organelle answers everything."""
-    return lambda _, questions, ask: list(ask(questions, [organelle_id] * len(questions)))
+    return (mixture.families.get(name) or tasks.build(name)).group

@@ -11,19 +11,18 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.answers import Progress, no_progress
+from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, LoadedRun
-from symbiont_ecology.evaluation.shifts import find_shift
-from symbiont_ecology.experiments.jobs import bare_host, outcome_of_run, questions_of, signed
+from symbiont_ecology.evaluation.shifts import shifts as registered_shifts
+from symbiont_ecology.experiments.jobs import Job, bare_host, items_of, outcome_of_run
+from symbiont_ecology.experiments.outcomes import JobOutcome
 from symbiont_ecology.experiments.protocol import Arm, Protocol
-from symbiont_ecology.learning import learning_rules
+from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.registry import kind_of, validate
-from symbiont_ecology.tasks import reward_rules
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def adhoc_comparison(
         RunError: a folder holds no run.
     """
     for shift in shifts:
-        find_shift(shift)
+        registered_shifts.build(shift)
     runs = {folder: LoadedRun.of_run(folder) for folder in folders}
     first = next(iter(runs.values()))
     for folder, one in runs.items():
@@ -67,35 +66,28 @@ def adhoc_comparison(
             )
     arms = _arms(runs)
     protocol = _protocol(name, arms, runs, tuple(shifts), per_cell)
-    if not questions_of(protocol, first.config, shifts[:1]):
+    if not items_of(protocol, first.config, shifts[:1]):
         raise ConfigError(
             f"expected a shift with questions for these tasks, got {shifts[0]}, which has none"
         )
-    _check_pairs(protocol.main, arms, runs)
     return AdhocComparison(protocol, runs, arms)
 
 
 def ask_runs(
-    gathered: AdhocComparison, host_of: Callable[[RunConfig], Host], watch: Progress = no_progress
-) -> list[dict[str, Any]]:
-    """Asks every run, and the bare host, the questions of the protocol; returns the outcomes."""
-    protocol, runs = gathered.protocol, gathered.runs
-    first = runs[gathered.first].config
-    rows = [bare_host(protocol, first, host_of(first), gathered.first / ANSWERS_FILE)]
-    for arm, members in gathered.arms.items():
-        for folder in members:
-            outcome = outcome_of_run(
-                protocol, arm, runs[folder], host_of(runs[folder].config), watch
-            )
-            head = {
-                "kind": "main",
-                "arm": arm,
-                "seed": runs[folder].config.seed,
-                "budget": 1.0,
-                "option": 0,
-            }
-            rows.append({**signed(protocol), **head, **outcome})
-    return rows
+    comparison: AdhocComparison,
+    host_of: Callable[[RunConfig], Host],
+    progress: Progress = no_progress,
+) -> list[JobOutcome]:
+    """Asks every run, and the bare host, the items of the protocol; returns the outcomes."""
+    protocol, runs = comparison.protocol, comparison.runs
+    first = runs[comparison.first].config
+    outcomes = [bare_host(protocol, first, host_of(first), comparison.first / ANSWERS_FILE)]
+    for arm, folders in comparison.arms.items():
+        for folder in folders:
+            run = runs[folder]
+            job = Job("main", arm, run.config.seed, 1.0)
+            outcomes.append(outcome_of_run(job, protocol, run, host_of(run.config), progress))
+    return outcomes
 
 
 def _arms(runs: Mapping[Path, LoadedRun]) -> dict[str, list[Path]]:
@@ -119,22 +111,9 @@ def _arms(runs: Mapping[Path, LoadedRun]) -> dict[str, list[Path]]:
     return arms
 
 
-def _check_pairs(
-    main: str, arms: Mapping[str, Sequence[Path]], runs: Mapping[Path, LoadedRun]
-) -> None:
-    """Arms are compared seed by seed."""
-    seeds = {arm: {runs[folder].config.seed for folder in members} for arm, members in arms.items()}
-    for arm, own in seeds.items():
-        if not own & seeds[main]:
-            raise ConfigError(
-                f"expected runs with seeds in common, got {sorted(seeds[main])} of {main!r} and "
-                f"{sorted(own)} of {arm!r}: arms are compared seed by seed"
-            )
-
-
 def _sees(config: RunConfig) -> str:
     """What learning is told."""
-    parts = (learning_rules.build(config.plasticity), reward_rules.build(config.reward))
+    parts = (learning_rules.build(config.learning_rule), reward_rules.build(config.reward))
     return "gold answers" if any(part.sees_gold for part in parts) else "verdicts"
 
 
@@ -145,7 +124,7 @@ def _protocol(
     shifts: tuple[str, ...],
     per_cell: int,
 ) -> Protocol:
-    spent = [one.portfolio.state.spent.flops for one in runs.values()]
+    spent = [one.pool.state.spent.flops for one in runs.values()]
     sides = {}
     for arm, members in arms.items():
         config = runs[members[0]].config

@@ -1,9 +1,8 @@
-"""One job of a suite: live a run to its budget, answer the protocol's questions, leave one file of
-outcomes.
+"""One job of a suite: live a run to its budget, ask the protocol's items, leave one outcome.
 
 A job is a value and its folder is named by it, so a killed suite finds again what is done: a
-finished job has its ``outcome.json``, other runs go on from their last generation, answers are kept
-in a book.
+finished job has its ``outcome.json``, other runs go on from their last generation, and answers are
+kept in a cache.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+
+from pydantic import TypeAdapter
 
 from symbiont_ecology.config import HostConfig, RunConfig, TasksConfig, dump_config
 from symbiont_ecology.ecology import HOST
@@ -25,44 +25,45 @@ from symbiont_ecology.engine.build import build_host, mixture
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.evaluation.answer_cache import AnswerCache
-from symbiont_ecology.evaluation.answers import Examiner, Progress, no_progress
+from symbiont_ecology.evaluation.evaluator import Evaluator, Progress, no_progress
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun
-from symbiont_ecology.evaluation.questions import Question
 from symbiont_ecology.evaluation.run_summary import run_summary, training_curve
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.experiments.outcomes import FlipLeg, JobKind, JobOutcome, SystemAnswers
 from symbiont_ecology.experiments.protocol import Arm, Protocol
 from symbiont_ecology.files import write_whole
+from symbiont_ecology.types import Item
 
 OUTCOME_FILE, LEGS_FILE = "outcome.json", "legs.json"
-OUTCOME_SCHEMA = 1
-"""Of the outcomes that a job leaves."""
-
-Kind = Literal["tune", "main", "flip", "host"]
 ROUTING_SHIFTS = ("in-distribution", "wording", "unrelated-families")
-"""Where the other routings of an arm are compared, at the largest budget."""
+"""The shifts in which the other routings of an arm are compared, at the largest budget."""
+_legs = TypeAdapter(list[FlipLeg])
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run of one arm with one seed: to choose among tuning configs, to be reported, or through
-    the flip.
+    """A run of one arm with one seed: to tune, to be reported, or through the flip.
 
-    A run has one budget, known from the start, in tuning as in what is reported. The job of kind
-    ``host`` lives nothing: the bare host answers.
+    A run has one budget, known from the start, in tuning as in what is reported. ``option`` says
+    which of the arm's tuning configs. The job of kind ``host`` lives nothing: the host answers.
     """
 
-    kind: Kind
+    kind: JobKind
     arm: str
     seed: int
     budget: float
     option: int = 0
-    """Which of the arm's tuning configs."""
 
     @property
     def name(self) -> str:
         """Folder below the suite's."""
         return f"{self.kind}/{self.arm}/x{self.budget:g}/option-{self.option}/seed-{self.seed}"
+
+    def outcome(self, protocol: Protocol, **parts: object) -> JobOutcome:
+        """The outcome of this job, signed with the protocol and the code that it comes from."""
+        signed = {"protocol": protocol.digest, "source": runs.source()}
+        return JobOutcome.model_validate({**signed, **asdict(self), **parts})
 
 
 HOST_JOB = Job("host", HOST, 0, 0.0)
@@ -74,14 +75,26 @@ class Stopped(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class JobContext:
-    """A job with everything that it needs."""
+    """A job with everything that it needs. ``folder`` is the suite's."""
 
     job: Job
     protocol: Protocol
-    config: RunConfig
     folder: Path
-    host: Host
     should_stop: Callable[[], bool]
+    given_host: Host | None = None
+
+    @property
+    def config(self) -> RunConfig:
+        """The config of the job's run."""
+        arm = self.protocol.main if self.job.kind == "host" else self.job.arm
+        tuned = self.protocol.arms[arm].tune[self.job.option]
+        return self.protocol.config(arm, self.job.budget or 1.0, self.job.seed, tuned)
+
+    @property
+    def host(self) -> Host:
+        """The host of the job's run."""
+        config = self.config
+        return self.given_host or _host(config.host, json.dumps(config.tasks.style))
 
     @property
     def place(self) -> Path:
@@ -93,53 +106,38 @@ class JobContext:
         """The side of the comparison that the job belongs to."""
         return self.protocol.arms[self.job.arm]
 
-    def lived(self, config: RunConfig) -> LoadedRun:
+    def live(self, config: RunConfig) -> LoadedRun:
         """Founds the run or goes on with it, to the end of the config's budget."""
+        host = self.host
         if (self.place / runs.CONFIG_FILE).exists():
-            budget = [f"run.train_flops={config.run.train_flops}"]
+            budget = [f"run.train_flops={config.run.train_flops or 'null'}"]
             finished = runs.resume(
-                self.place, overrides=budget, should_stop=self.should_stop, host=self.host
+                self.place, overrides=budget, should_stop=self.should_stop, host=host
             )
         else:
-            finished = runs.start(config, self.place, should_stop=self.should_stop, host=self.host)
+            finished = runs.start(config, self.place, should_stop=self.should_stop, host=host)
         if not finished.is_complete:
             raise Stopped
-        # Answers are shared by the whole suite: arms may leave the same question to the same host.
-        return LoadedRun.of_run(self.place, book=self.folder / ANSWERS_FILE)
+        # Answers are shared by the whole suite: arms may leave the same item to the same host.
+        return LoadedRun.of_run(self.place, cache=self.folder / ANSWERS_FILE)
 
 
-def run_job(
-    job: Job,
-    protocol: Protocol,
-    folder: Path,
-    should_stop: Callable[[], bool],
-    host: Host | None = None,
-) -> dict[str, Any]:
+def run_job(context: JobContext) -> JobOutcome:
     """Does a job, or what is left of it, and returns its outcome.
 
     Raises:
         Stopped: ``should_stop`` said so.
         RunError: the run cannot go on.
     """
-    place = folder / job.name
-    if (done := read_outcome(place, protocol)) is not None:
-        return done
-    arm = protocol.main if job.kind == "host" else job.arm
-    config = protocol.config(arm, job.budget or 1.0, job.seed, protocol.arms[arm].tune[job.option])
-    world = host or _host(config.host, json.dumps(config.tasks.style))
-    task = JobContext(job, protocol, config, folder, world, should_stop)
-    found = {"tune": _tune, "main": _main, "flip": _flip, "host": _bare}[job.kind](task)
-    outcome = {**signed(protocol), **asdict(job), **found}
-    write_whole(place / OUTCOME_FILE, json.dumps(outcome) + "\n")
+    outcome = read_outcome(context.place, context.protocol)
+    if outcome is None:
+        work = {"tune": _tune, "main": _main, "flip": _flip, "host": _bare}[context.job.kind]
+        outcome = work(context)
+        write_whole(context.place / OUTCOME_FILE, outcome.to_json())
     return outcome
 
 
-def signed(protocol: Protocol) -> dict[str, Any]:
-    """What every outcome begins with: which protocol and which code it comes from."""
-    return {"schema": OUTCOME_SCHEMA, "protocol": protocol.digest, "source": runs.source()}
-
-
-def read_outcome(place: Path, protocol: Protocol) -> dict[str, Any] | None:
+def read_outcome(place: Path, protocol: Protocol) -> JobOutcome | None:
     """What a finished job left; None while it is not finished.
 
     Raises:
@@ -148,206 +146,183 @@ def read_outcome(place: Path, protocol: Protocol) -> dict[str, Any] | None:
     path = place / OUTCOME_FILE
     if not path.exists():
         return None
-    outcome = dict(json.loads(path.read_text(encoding="utf-8")))
-    if outcome["protocol"] != protocol.digest:
+    outcome = JobOutcome.read(path)
+    if outcome.protocol != protocol.digest:
         raise RunError(
-            f"{path} belongs to protocol {outcome['protocol']}, this one is {protocol.digest}: "
+            f"{path} belongs to protocol {outcome.protocol}, this one is {protocol.digest}: "
             "choose another --out, results of two protocols do not mix"
         )
     return outcome
 
 
-def _tune(task: JobContext) -> dict[str, Any]:
-    """Accuracy, and retention where it may decide, on selection questions, which no reported number
-    uses."""
-    tasks, per_cell = mixture(task.config), task.protocol.tuning_per_cell
-    candidates = task.lived(task.config)
-    wanted = {"accuracy": "in-distribution"} | (
-        {"retention": "retention"} if task.protocol.tie else {}
-    )
-    found = {}
-    for name, shift in wanted.items():
-        questions = draw_shifts(tasks, [shift], per_cell, split="selection")
-        found[name] = (
-            candidates.evaluate(questions, task.host, task.arm.routing).accuracy().estimate
-        )
-    return found
+def _tune(context: JobContext) -> JobOutcome:
+    """Accuracy, and retention if it may decide, on selection items, which no result uses."""
+    tasks, per_cell = mixture(context.config), context.protocol.tuning_per_cell
+    run = context.live(context.config)
+
+    def share(shift: str) -> float:
+        items = draw_shifts(tasks, [shift], per_cell, split="selection")
+        return run.evaluate(items, context.host, context.arm.routing).accuracy().estimate
+
+    accuracy = share("in-distribution")
+    retention = share("retention") if context.protocol.tie else None
+    return context.job.outcome(context.protocol, accuracy=accuracy, retention=retention)
 
 
-def _main(task: JobContext) -> dict[str, Any]:
+def _main(context: JobContext) -> JobOutcome:
     """Every shift, and at the largest budget some of them by every other routing of the arm."""
-    is_largest = task.job.budget == max(task.protocol.budgets)
-    candidates = task.lived(task.config)
+    is_largest = context.job.budget == max(context.protocol.budgets)
+    run = context.live(context.config)
     return outcome_of_run(
-        task.protocol,
-        task.job.arm,
-        candidates,
-        task.host,
+        context.job,
+        context.protocol,
+        run,
+        context.host,
         is_whole=is_largest,
-        should_stop=task.should_stop,
+        should_stop=context.should_stop,
     )
 
 
 def outcome_of_run(
+    job: Job,
     protocol: Protocol,
-    arm: str,
-    candidates: LoadedRun,
+    run: LoadedRun,
     host: Host,
-    watch: Progress = no_progress,
+    progress: Progress = no_progress,
     *,
     is_whole: bool = True,
     should_stop: Callable[[], bool] = lambda: False,
-) -> dict[str, Any]:
+) -> JobOutcome:
     """What a run answered, did and spent. ``is_whole`` asks by all other routings of the arm, too.
 
     Raises:
-        Stopped: ``should_stop`` said so; what was answered is in the run's book.
+        Stopped: ``should_stop`` said so; what was answered is in the run's cache.
     """
-    systems = dict[str, dict[str, Any]]()
-    main, others = protocol.routings(arm), protocol.arms[arm].also if is_whole else ()
+    systems = dict[str, SystemAnswers]()
+    main, others = protocol.routings(job.arm), protocol.arms[job.arm].also if is_whole else ()
     for routing in dict.fromkeys((*main, *others)):
         shifts = protocol.shifts
         if routing not in main:
             shifts = tuple(name for name in shifts if name in ROUTING_SHIFTS)
-        questions = questions_of(protocol, candidates.config, shifts)
-        evaluation = candidates.evaluate(questions, host, routing, watch=watch)
-        systems[routing] = {**_bits(evaluation), **_costs(evaluation)}
+        items = items_of(protocol, run.config, shifts)
+        systems[routing] = SystemAnswers.of(run.evaluate(items, host, routing, progress=progress))
         if should_stop():
             raise Stopped
-    state = candidates.portfolio.state
+    state = run.pool.state
     # Not beyond the checkpoint: what a killed run did after it will be done again.
-    events = list(islice(read_events(candidates.folder / runs.EVENTS_FILE), state.next_seq))
-    practice = [one for one in events if isinstance(one, Acted) and one.purpose == "practice"]
-    return {
-        "systems": systems,
-        "life": asdict(run_summary(events)),
-        "course": [list(astuple(moment)) for moment in training_curve(events)],
-        "solved": sum(sum(one.verdicts) for one in practice),
-        "train": asdict(state.spent),
-        "selection_flops": candidates.selection.flops,
-    }
+    events = list(islice(read_events(run.folder / runs.EVENTS_FILE), state.next_seq))
+    practice = (event for event in events if isinstance(event, Acted))
+    return job.outcome(
+        protocol,
+        systems=systems,
+        life=run_summary(events),
+        course=[astuple(point) for point in training_curve(events)],
+        solved=sum(sum(event.verdicts) for event in practice if event.purpose == "practice"),
+        train=state.spent,
+        selection_flops=run.selection.flops,
+    )
 
 
-def _flip(task: JobContext) -> dict[str, Any]:
-    """Accuracy in the conventions in force, at every leg after the flip and after the flip back.
+def _flip(context: JobContext) -> JobOutcome:
+    """Accuracy as it is judged then, at every leg after the flip and after the flip back.
 
-    What was measured is written down at once: a run that was killed later on has gone past that
-    state.
+    What was measured is written down at once: a run that was killed later has gone past it.
     """
-    plan = task.protocol.flip
+    protocol, plan = context.protocol, context.protocol.flip
     assert plan is not None
-    config = task.protocol.flipped(task.config)
+    config = protocol.flipped(context.config)
     assert config.tasks.flip is not None
     moments = [("before", plan.at, 0.0)]
     moments += [("flipped", plan.at, extra) for extra in plan.extra]
     moments += [("back", plan.back, extra) for extra in plan.extra]
-    _fork(task, config)
-    path = task.place / LEGS_FILE
-    legs = list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
+    _fork(context, config)
+    path = context.place / LEGS_FILE
+    legs = _legs.validate_json(path.read_bytes()) if path.exists() else []
     for number, (phase, since, extra) in enumerate(moments[len(legs) :], start=len(legs)):
-        loop = config.run.model_copy(
-            update={"train_flops": (since + extra) * task.protocol.unit_flops}
-        )
-        candidates = task.lived(config.model_copy(update={"run": loop}))
-        # What is asked changes with the phase, even where nothing was spent since the change.
+        loop = config.run.model_copy(update={"train_flops": (since + extra) * protocol.unit_flops})
+        run = context.live(config.model_copy(update={"run": loop}))
+        # What is asked changes with the phase, even if nothing was spent since the change.
         tasks = replace(mixture(config), is_flipped=phase == "flipped")
-        questions = draw_shifts(tasks, ["in-distribution"], plan.per_cell, seed=number)
+        items = draw_shifts(tasks, ["in-distribution"], plan.per_cell, seed=number)
         systems = {
-            routing: _bits(candidates.evaluate(questions, task.host, routing))
-            for routing in task.protocol.routings(task.job.arm)
+            routing: SystemAnswers.verdicts_of(run.evaluate(items, context.host, routing))
+            for routing in protocol.routings(context.job.arm)
         }
-        spent = candidates.portfolio.state.spent.flops
-        legs.append({"phase": phase, "extra": extra, "train_flops": spent, "systems": systems})
-        write_whole(path, json.dumps(legs) + "\n")
-    return {"families": list(config.tasks.flip.families), "legs": legs}
+        spent = run.pool.state.spent.flops
+        legs.append(FlipLeg(phase=phase, extra=extra, train_flops=spent, systems=systems))
+        write_whole(path, _legs.dump_json(legs, exclude_none=True).decode() + "\n")
+    families = list(config.tasks.flip.families)
+    return context.job.outcome(protocol, families=families, legs=legs)
 
 
-def _fork(task: JobContext, config: RunConfig) -> None:
-    """Begins where the reported run of the same arm and seed ended: it lived the same up to the
-    flip."""
-    source = task.folder / replace(task.job, kind="main").name
-    if task.place.exists() or not (source / OUTCOME_FILE).exists():
+def _fork(context: JobContext, config: RunConfig) -> None:
+    """Begins where the reported run of the same arm and seed ended: they are equal so far."""
+    source = context.folder / replace(context.job, kind="main").name
+    if context.place.exists() or not (source / OUTCOME_FILE).exists():
         return
-    half_made = task.place.with_name(f"{task.place.name}.new")
+    half_made = context.place.with_name(f"{context.place.name}.new")
     shutil.rmtree(half_made, ignore_errors=True)
-    shutil.copytree(
-        source, half_made, ignore=shutil.ignore_patterns(OUTCOME_FILE, f"{ANSWERS_FILE}*", "lock")
-    )
+    left_out = shutil.ignore_patterns(OUTCOME_FILE, f"{ANSWERS_FILE}*", "lock")
+    shutil.copytree(source, half_made, ignore=left_out)
     (half_made / runs.CONFIG_FILE).write_text(dump_config(config), encoding="utf-8")
-    half_made.replace(task.place)
+    half_made.replace(context.place)
 
 
-def _bare(task: JobContext) -> dict[str, Any]:
+def _bare(context: JobContext) -> JobOutcome:
     """The bare host on every shift."""
-    task.place.mkdir(parents=True, exist_ok=True)
-    return bare_host(task.protocol, task.config, task.host, task.folder / ANSWERS_FILE)
+    context.place.mkdir(parents=True, exist_ok=True)
+    cache = context.folder / ANSWERS_FILE
+    return bare_host(context.protocol, context.config, context.host, cache)
 
 
-def bare_host(protocol: Protocol, config: RunConfig, host: Host, book: Path) -> dict[str, Any]:
-    """The bare host on every shift, and where each cell's convention is told: its ceiling."""
-    questions = questions_of(protocol, config, tuple(dict.fromkeys((*protocol.shifts, "ceiling"))))
-    examiner = Examiner(host, {}, AnswerCache(book), host.fingerprint())
-    answers = examiner.ask(questions, [HOST] * len(questions))
-    evaluation = Evaluation(HOST, HOST, examiner.fingerprint, tuple(answers))
-    systems = {HOST: {**_bits(evaluation), **_costs(evaluation)}}
-    found = {"systems": systems, "host": evaluation.host, "versions": runs.versions()}
-    return {**signed(protocol), **asdict(HOST_JOB), **found}
+def bare_host(protocol: Protocol, config: RunConfig, host: Host, cache: Path) -> JobOutcome:
+    """The bare host on every shift, and with each cell's convention told: its ceiling."""
+    items = items_of(protocol, config, tuple(dict.fromkeys((*protocol.shifts, "ceiling"))))
+    evaluator = Evaluator(host, {}, AnswerCache(cache), host.fingerprint())
+    rollouts = tuple(evaluator.ask(items, [HOST] * len(items)))
+    evaluation = Evaluation(HOST, HOST, evaluator.fingerprint, rollouts)
+    return HOST_JOB.outcome(
+        protocol,
+        systems={HOST: SystemAnswers.of(evaluation)},
+        host=evaluation.host,
+        versions=runs.versions(),
+    )
 
 
-def questions_of(protocol: Protocol, config: RunConfig, shifts: Sequence[str]) -> list[Question]:
+def items_of(protocol: Protocol, config: RunConfig, shifts: Sequence[str]) -> list[Item]:
     """What every reported run is asked; the same for all arms and seeds."""
     return list(_drawn(config.tasks.model_dump_json(), tuple(shifts), protocol.per_cell))
 
 
 @lru_cache(maxsize=4)
-def _drawn(tasks: str, shifts: tuple[str, ...], per_cell: int) -> tuple[Question, ...]:
-    """Once per process: drawing many questions takes a second."""
+def _drawn(tasks: str, shifts: tuple[str, ...], per_cell: int) -> tuple[Item, ...]:
+    """Once per process: drawing many items takes a second."""
     config = RunConfig.model_construct(tasks=TasksConfig.model_validate_json(tasks))
     return tuple(draw_shifts(mixture(config), shifts, per_cell))
 
 
-def _bits(evaluation: Evaluation) -> dict[str, Any]:
-    """Verdicts as text of 0 and 1, by shift and cell, in the order of the questions."""
-    bits: dict[str, dict[str, str]] = {}
-    for one in evaluation.answers:
-        cells = bits.setdefault(one.question.shift, {})
-        cells[one.question.cell] = cells.get(one.question.cell, "") + ("1" if one.verdict else "0")
-    return {"bits": bits}
-
-
-def _costs(evaluation: Evaluation) -> dict[str, Any]:
-    """Useful FLOPs of the answers by shift, and how many of them the host gave."""
-    flops: dict[str, int] = {}
-    abstained: dict[str, int] = {}
-    for one in evaluation.answers:
-        shift = one.question.shift
-        flops[shift] = flops.get(shift, 0) + one.flops
-        abstained[shift] = abstained.get(shift, 0) + (one.organelle_id == HOST)
-    asked = len({one.organelle_id for one in evaluation.answers} - {HOST})
-    return {"flops": flops, "abstained": abstained, "organelles": asked}
-
-
 @lru_cache(maxsize=2)
 def _host(config: HostConfig, style: str) -> Host:
-    """One host per process, config and style of prompts: loading it takes longer than a small
-    run."""
+    """One host per process, config and style: loading it takes longer than a small run."""
     tasks = TasksConfig.model_construct(style=json.loads(style))
     return build_host(RunConfig.model_construct(host=config, tasks=tasks))
 
 
-def choose(outcomes: Sequence[dict[str, Any]], tie: float = 0.0) -> int:
-    """The tuning config with the highest mean accuracy; the first of equals, and of none.
+def choose(outcomes: Sequence[JobOutcome], tie: float = 0.0) -> int:
+    """The tuning option with the highest mean accuracy; the first of equals, and of none.
 
     A few tenths of a point are luck, and may cost ten points of what the host could do before. So
-    of configs within ``tie`` of the best, the one with the highest mean retention is chosen, in the
+    of options within ``tie`` of the best, the one with the highest mean retention is chosen, in the
     spirit of the one-standard-error rule (Breiman et al. 1984, Classification and Regression Trees,
     section 3.4.3).
     """
-    runs: dict[int, list[tuple[float, float]]] = {}
-    for one in outcomes:
-        runs.setdefault(one["option"], []).append((one["accuracy"], one.get("retention", 0.0)))
+    scores: dict[int, list[tuple[float, float]]] = {}
+    for outcome in outcomes:
+        score = outcome.accuracy or 0.0, outcome.retention or 0.0
+        scores.setdefault(outcome.option, []).append(score)
     means = {
-        option: [fmean(some) for some in zip(*runs[option], strict=True)] for option in sorted(runs)
+        option: tuple(fmean(column) for column in zip(*scores[option], strict=True))
+        for option in sorted(scores)
     }
     best = max((accuracy for accuracy, _ in means.values()), default=0.0)
     level = {option: kept for option, (accuracy, kept) in means.items() if accuracy >= best - tie}

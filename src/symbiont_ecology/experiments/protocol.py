@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -60,7 +60,7 @@ class Arm(BaseModel):
     also: tuple[str, ...] = ()  # other routings, for the tables on routing
 
 
-def _some_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _some_once(values: tuple[object, ...]) -> tuple[object, ...]:
     if not values or len(set(values)) < len(values):
         raise ValueError(f"expected one or more, each of them once, got {list(values)}")
     return values
@@ -181,7 +181,7 @@ class Protocol(BaseModel):
             f"run.train_flops={budget * self.unit_flops}",
             "run.generations=1000000",
         )
-        overrides = (*self.set, *self.arms[arm].set, *tuned, "run.checkpoint_every=1", *loop)
+        overrides = (*self.set, *self.arms[arm].set, "run.checkpoint_every=1", *loop, *tuned)
         return compose(self.base, overrides, f"protocol {self.name!r}, arm {arm!r}")
 
     def flipped(self, config: RunConfig) -> RunConfig:

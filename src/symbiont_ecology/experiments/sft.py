@@ -1,233 +1,167 @@
-"""Compute-matched supervised fine-tuning: the peer that sees gold answers, on the engine that runs
-all arms.
+"""Compute-matched supervised fine-tuning: the peer that sees reference answers, as a protocol.
 
-SFT is one adapter that reads instead of practising (strategy ``single`` with ``samples: 0``,
-plasticity ``supervised``), so its task mix, meter and resume are those of the runs that it is
-matched with. The learning rate, the rank and the moment to stop are swept on selection questions,
-and the sweep is written down.
+SFT is one adapter that reads instead of practising (strategy ``single`` with ``samples: 0``, the
+learning rule ``supervised``). So its tasks, its meter and its resume are those of the runs that it
+is matched with. Learning rate, rank and the moment to stop are options of one arm, which is tuned
+on selection items like every other arm; nothing of it is reported.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from symbiont_ecology.config import LoopConfig, RunConfig
-from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine import run as runs
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.engine.runtime import Host
-from symbiont_ecology.errors import ConfigError, RunError
-from symbiont_ecology.evaluation import evaluation_log as journal
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.evaluation.shifts import draw_shifts
-from symbiont_ecology.files import read_lines, write_whole
-from symbiont_ecology.weights import AdapterWeights
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.engine.run import lived_seconds
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evaluation.evaluation_log import logged
+from symbiont_ecology.experiments.jobs import Job, read_outcome
+from symbiont_ecology.experiments.protocol import Protocol
+from symbiont_ecology.experiments.suite import tuning_jobs
+from symbiont_ecology.registry import validate
 
-BUDGET_UNITS = ("train_flops", "total_flops", "train_tokens", "total_tokens", "wall_clock_seconds")
-TRIAL_FILE, PLAN_FILE = "trial.json", "plan.json"
+BUDGET_KEYS = {
+    "train_flops": "train_flops",
+    "total_flops": "train_flops",
+    "train_tokens": "train_tokens",
+    "total_tokens": "train_tokens",
+    "wall_clock_seconds": "train_seconds",
+}
+"""Measures of a budget, and the key of ``run`` that limits them."""
 STOPS = (0.25, 0.5, 1.0)
 """Parts of the budget at which training may stop."""
+ARM = "sft"
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much SFT may spend: ``amount`` in the unit that ``measure`` (one of ``MEASURES``)
-    names."""
+    """How much SFT may spend: ``amount`` in the unit of ``measure`` (a key of ``BUDGET_KEYS``)."""
 
     measure: str
     amount: float
 
-    def loop(self, part: float) -> LoopConfig:
-        """The run's end at a part of the budget."""
-        limit = self.amount * part
-        flops, tokens = (
-            limit if self.measure.endswith(kind) else None for kind in ("flops", "tokens")
-        )
-        return LoopConfig(generations=10**9, train_flops=flops, train_tokens=tokens)
-
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What is swept: every rate with every rank; ``questions`` answers per cell and step,
-    ``per_cell`` selection questions."""
+    """What is swept: every rate with every rank. ``questions`` are reference answers per cell and
+    step, ``per_cell`` selection items."""
 
     rates: Sequence[float]
     ranks: Sequence[int]
     questions: int = 1
     per_cell: int = 20
 
+    @property
+    def options(self) -> list[tuple[int, float, float]]:
+        """Every (rank, learning rate, part of the budget)."""
+        return list(itertools.product(self.ranks, self.rates, STOPS))
+
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One config of the sweep at one moment, and its success on selection questions."""
+    """One option of the sweep, its success on selection items and what it took."""
 
     learning_rate: float
     rank: int
     part: float
     accuracy: float
     train_flops: int
-    seconds: float
-
-    @property
-    def folder(self) -> str:
-        """Where it is below the sweep's folder."""
-        return f"rate-{self.learning_rate:g}-rank-{self.rank}/at-{self.part:g}"
+    folder: str
 
 
 def budget_of(folder: Path, measure: str) -> Budget:
-    """What a run spent. ``train_*`` is training alone, ``total_*`` adds every selection in its
-    evaluations.
+    """What a run spent. ``total_*`` adds every selection in its evaluations to its training.
 
     Raises:
         ConfigError: no such measure.
         RunError: no run there.
     """
-    if measure not in BUDGET_UNITS:
-        raise ConfigError(f"--budget: expected one of {', '.join(BUDGET_UNITS)}, got {measure!r}")
-    train = checkpoint.load_state(folder).spent
+    if measure not in BUDGET_KEYS:
+        raise ConfigError(f"--budget: expected one of {', '.join(BUDGET_KEYS)}, got {measure!r}")
+    train = load_state(folder).spent
     if measure == "wall_clock_seconds":
-        return Budget(measure, sum(_timings(folder)))
-    kind = measure.rpartition("_")[2]
-    spent = train.flops if kind == "flops" else train.tokens
+        return Budget(measure, lived_seconds(folder))
+    is_flops = measure.endswith("flops")
+    spent = train.flops if is_flops else train.tokens
     if measure.startswith("total"):
-        # Systems of one evaluation share a selection: its files and its size tell it from others.
-        asked = {
-            (one["generation"], one["asked"]["selection"], one["asked"]["most"]): one[
-                f"selection_{kind}"
-            ]
-            for _, one in journal.logged(folder)
+        # Systems of one evaluation share a selection: its file and size tell it from others.
+        selections = {
+            (line.generation, line.asked.selection, line.asked.most): (
+                line.selection_flops if is_flops else line.selection_tokens
+            )
+            for _, line in logged(folder)
         }
-        spent += sum(asked.values())
+        spent += sum(selections.values())
     return Budget(measure, float(spent))
 
 
-def sft_config(config: RunConfig, learning_rate: float, rank: int, questions: int) -> RunConfig:
-    """The config of SFT on the tasks and the host of another one: the arm ``sft`` of a paper
-    pack."""
-    knobs = {"samples": 0, "questions": questions, "learning_rate": learning_rate, "aging": 0.0}
-    strategy = {"kind": "single", **knobs}
-    host = config.host.model_copy(update={"rank": rank})
-    return config.model_copy(
-        update={"strategy": strategy, "plasticity": "supervised", "host": host}
-    )
-
-
-def sweep(
-    base: RunConfig,
-    budget: Budget,
-    folder: Path,
-    plan: SweepPlan,
-    host_of: Callable[[RunConfig], Host],
-    keep: Callable[[Host, AdapterWeights, SweepPoint, Path], None],
-    should_stop: Callable[[], bool] = lambda: False,
-) -> Iterator[SweepPoint]:
-    """Trains every combination to its budget and yields each where it may stop. Ends early when
-    told to stop.
-
-    ``keep`` writes an adapter into a folder. A trial that is written down is not done again, a run
-    that was interrupted goes on.
-    """
-    selection = draw_shifts(mixture(base), ["in-distribution"], plan.per_cell, split="selection")
-    for rank, rate in itertools.product(plan.ranks, plan.rates):
-        place, config = (
-            folder / f"rate-{rate:g}-rank-{rank}",
-            sft_config(base, rate, rank, plan.questions),
-        )
-        for part in STOPS:
-            note = place / f"at-{part:g}" / TRIAL_FILE
-            if note.exists():
-                yield SweepPoint(**json.loads(note.read_text(encoding="utf-8")))
-                continue
-            began, host = time.monotonic(), host_of(config)
-            if not _live(config, budget, part, place / "run", host, should_stop):
-                return
-            candidates = LoadedRun.of_run(place / "run")
-            accuracy = candidates.evaluate(selection, host, "single").accuracy().estimate
-            spent = candidates.portfolio.state.spent.flops
-            trial = SweepPoint(
-                rate, rank, part, accuracy, spent, round(time.monotonic() - began, 2)
-            )
-            keep(
-                host, candidates.portfolio.weights[candidates.portfolio.best()], trial, note.parent
-            )
-            write_whole(note, json.dumps(asdict(trial)) + "\n")  # last: now it is done
-            yield trial
-
-
-def claim_sweep(folder: Path, base: RunConfig, budget: Budget, plan: SweepPlan) -> None:
-    """Makes the folder that of this very sweep.
-
-    Raises:
-        RunError: it is another's: its trials would be taken for those of this one.
-    """
-    path = folder / PLAN_FILE
-    text = json.dumps(
-        {"base": base.model_dump(mode="json"), "budget": asdict(budget), "plan": asdict(plan)}
-    )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            write_whole(path, text)
-        elif path.read_text(encoding="utf-8") != text:
-            raise RunError(
-                f"{folder} holds a sweep with another base, budget or plan: choose another --out"
-            )
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from error
-
-
-def best(trials: Sequence[SweepPoint]) -> SweepPoint:
-    """The most accurate; of equals the cheapest, which stops first."""
-    return min(trials, key=lambda one: (-one.accuracy, one.train_flops))
-
-
-def report(budget: Budget, trials: Sequence[SweepPoint], chosen: SweepPoint) -> dict[str, Any]:
-    """What is written down beside the adapter."""
-    return {
-        "schema": 1,
-        "budget": asdict(budget),
-        "is_exactly_resumable": budget.measure != "wall_clock_seconds",
-        "chosen": asdict(chosen),
-        "sweep": [asdict(one) for one in trials],
+def sft_protocol(
+    base: str, overrides: Sequence[str], config: RunConfig, budget: Budget, plan: SweepPlan
+) -> Protocol:
+    """The sweep as a protocol with one arm. ``base`` is a preset or file, ``config`` what it makes
+    with the overrides."""
+    limit = BUDGET_KEYS[budget.measure]
+    none = {key: "null" for key in sorted(set(BUDGET_KEYS.values()))}
+    tune = [
+        [
+            f"strategy.learning_rate={rate}",
+            f"host.rank={rank}",
+            *_limits({**none, limit: repr(budget.amount * part)}),
+        ]
+        for rank, rate, part in plan.options
+    ]
+    strategy = f"strategy={{kind: single, samples: 0, questions: {plan.questions}, aging: 0}}"
+    facts: Mapping[str, object] = {
+        "name": ARM,
+        "question": f"SFT for {budget.amount:.4g} {budget.measure}",
+        "base": (base,),
+        "set": (*overrides, strategy, "learning_rule=supervised"),
+        "unit_flops": 1.0,  # every option brings its own limit
+        "budgets": (1.0,),
+        "seeds": (config.seed + 1,),  # which nothing is run with
+        "tuning_seeds": (config.seed,),
+        "tuning_per_cell": plan.per_cell,
+        "arms": {
+            ARM: {"about": "one adapter", "sees": "gold answers", "tune": tune, "routing": "single"}
+        },
+        "main": ARM,
     }
+    return validate(Protocol, facts, "sft")
 
 
-def _live(
-    config: RunConfig,
-    budget: Budget,
-    part: float,
-    place: Path,
-    host: Host,
-    should_stop: Callable[[], bool],
-) -> bool:
-    """Lives a run to a part of its budget; whether it got there. On the clock, a run stops by
-    time."""
-    loop, is_timed = budget.loop(part), budget.measure == "wall_clock_seconds"
-    left = budget.amount * part - sum(_timings(place)) if is_timed else 0.0
-    end = time.monotonic() + left
-
-    def is_over() -> bool:
-        """Told to stop, or out of time."""
-        return should_stop() or (is_timed and time.monotonic() >= end)
-
-    if is_timed and left <= 0:
-        return True
-    if (place / runs.CONFIG_FILE).exists():
-        limits = {"run.train_flops": loop.train_flops, "run.train_tokens": loop.train_tokens}
-        overrides = [f"{key}={limit}" for key, limit in limits.items() if limit is not None]
-        finished = runs.resume(place, overrides=overrides, should_stop=is_over, host=host)
-    else:
-        finished = runs.start(
-            config.model_copy(update={"run": loop}), place, should_stop=is_over, host=host
-        )
-    return finished.is_complete or (is_timed and not should_stop())
+def sweep_jobs(protocol: Protocol) -> tuple[Job, ...]:
+    """A job for every option; also if there is only one."""
+    return tuning_jobs(protocol) or (Job("tune", ARM, protocol.tuning_seeds[0], 1.0),)
 
 
-def _timings(folder: Path) -> list[float]:
-    return [one["seconds"] for _, one in read_lines(folder / runs.TIMINGS_FILE)]
+def sweep_points(protocol: Protocol, folder: Path, plan: SweepPlan) -> list[SweepPoint]:
+    """The finished options, in the order of the plan."""
+    points = []
+    for job in sweep_jobs(protocol):
+        outcome = read_outcome(folder / job.name, protocol)
+        if outcome is not None:
+            rank, rate, part = plan.options[job.option]
+            spent = load_state(folder / job.name).spent.flops
+            points.append(
+                SweepPoint(
+                    rate,
+                    rank,
+                    part,
+                    accuracy=outcome.accuracy or 0.0,
+                    train_flops=spent,
+                    folder=job.name,
+                )
+            )
+    return points
+
+
+def best_point(points: Sequence[SweepPoint]) -> SweepPoint:
+    """The most accurate; of equals the cheapest, which stops first."""
+    return min(points, key=lambda point: (-point.accuracy, point.train_flops))
+
+
+def _limits(values: Mapping[str, str]) -> list[str]:
+    return [f"run.{key}={value}" for key, value in values.items()]

@@ -6,7 +6,6 @@ seed. The folder holds the protocol, ``tuned.json`` and a folder per job; nothin
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -15,17 +14,28 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel
 
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.errors import ConfigError, EcologyError, LockedError, RunError
-from symbiont_ecology.evaluation.shifts import find_shift
-from symbiont_ecology.experiments.jobs import HOST_JOB, Job, Stopped, choose, read_outcome, run_job
+from symbiont_ecology.evaluation.shifts import shifts
+from symbiont_ecology.experiments.jobs import (
+    HOST_JOB,
+    Job,
+    JobContext,
+    Stopped,
+    choose,
+    read_outcome,
+    run_job,
+)
+from symbiont_ecology.experiments.outcomes import JobOutcome
 from symbiont_ecology.experiments.protocol import Protocol
 from symbiont_ecology.files import write_whole
-from symbiont_ecology.inference.routings import find_routing
+from symbiont_ecology.inference.routings import routings
 
 PROTOCOL_FILE, TUNED_FILE = "protocol.json", "tuned.json"
 LOCK_SECONDS_LEFT = 30.0
@@ -33,6 +43,29 @@ LOCK_SECONDS_LEFT = 30.0
 
 JobCallback = Callable[[Job, float], None]
 """Called with every finished job and its seconds."""
+
+
+Chosen = dict[str, dict[str, int]]
+"""The chosen tuning option by arm and budget."""
+
+
+class Tuning(BaseModel):
+    """How the arms of a suite were tuned: what was chosen, and every config with its scores."""
+
+    chosen: Chosen
+    sweep: list[dict[str, str | int | float]] = []
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How jobs are done: so many at a time. ``watch(stage, jobs)`` gives the callback of a stage.
+
+    Setting ``stop`` ends the work after the generations in flight.
+    """
+
+    count: int
+    watch: Callable[[str, int], JobCallback]
+    stop: Event
 
 
 def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy")) -> None:
@@ -46,11 +79,11 @@ def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy
     """
     for name, arm in protocol.arms.items():
         for routing in (arm.routing, *arm.also):
-            find_routing(routing)
+            routings.build(routing)
         for tuned in arm.tune:
             check(protocol.config(name, protocol.budgets[0], 0, tuned))
     for shift in protocol.shifts:
-        find_shift(shift)
+        shifts.build(shift)
     _check_alike(protocol, alike)
 
 
@@ -85,7 +118,7 @@ def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
     )
 
 
-def reported_jobs(protocol: Protocol, tuned: dict[str, dict[str, int]]) -> tuple[Job, ...]:
+def reported_jobs(protocol: Protocol, tuned: Chosen) -> tuple[Job, ...]:
     """The runs that results are made of; seeds outermost, so that an unfinished suite is a smaller
     one."""
     found = [HOST_JOB]
@@ -106,31 +139,21 @@ def reported_jobs(protocol: Protocol, tuned: dict[str, dict[str, int]]) -> tuple
     return tuple(found)
 
 
-def run_suite(
-    protocol: Protocol,
-    folder: Path,
-    workers: int,
-    watch: Callable[[str, int], JobCallback],
-    stop: Event,
-) -> bool:
+def run_suite(protocol: Protocol, folder: Path, workers: Workers) -> bool:
     """Does all jobs that are not done; returns whether the suite is complete.
 
-    ``watch(stage, jobs)`` gives the watcher of a stage. Set ``stop`` to end after the generations
-    in flight.
-
     Raises:
-        RunError: a job failed, or the folder belongs to another protocol (``claim``).
+        RunError: a job failed, or the folder belongs to another protocol (``claim_folder``).
     """
     claim_folder(protocol, folder)
     tuning = tuning_jobs(protocol)
-    if not _do(tuning, protocol, folder, workers, watch("tuning", len(tuning)), stop):
+    if not do_jobs("tuning", tuning, protocol, folder, workers):
         return False
-    tuned = _tuned(protocol, folder, tuning)
-    jobs = reported_jobs(protocol, tuned)
-    return _do(jobs, protocol, folder, workers, watch("arms", len(jobs)), stop)
+    jobs = reported_jobs(protocol, _tuned(protocol, folder, tuning))
+    return do_jobs("arms", jobs, protocol, folder, workers)
 
 
-def outcomes(protocol: Protocol, folder: Path) -> Iterator[dict[str, Any]]:
+def outcomes(protocol: Protocol, folder: Path) -> Iterator[JobOutcome]:
     """What the finished reported jobs left, in the order of the protocol.
 
     Raises:
@@ -139,8 +162,8 @@ def outcomes(protocol: Protocol, folder: Path) -> Iterator[dict[str, Any]]:
     path = folder / TUNED_FILE
     if not path.exists():
         raise RunError(f"no reported runs in {folder} yet: symbiont suite goes on with it")
-    tuned = json.loads(path.read_text(encoding="utf-8"))["chosen"]
-    for job in reported_jobs(protocol, tuned):
+    tuning = Tuning.model_validate_json(path.read_bytes())
+    for job in reported_jobs(protocol, tuning.chosen):
         if (outcome := read_outcome(folder / job.name, protocol)) is not None:
             yield outcome
 
@@ -164,54 +187,53 @@ def claim_folder(protocol: Protocol, folder: Path) -> None:
     write_whole(path, text)
 
 
-def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> dict[str, dict[str, int]]:
+def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> Chosen:
     """The chosen option by arm and budget, written down with the whole sweep."""
-    found = [
-        one
-        for one in (read_outcome(folder / job.name, protocol) for job in jobs)
-        if one is not None
-    ]
+    outcomes = [read_outcome(folder / job.name, protocol) for job in jobs]
+    sweep = [outcome for outcome in outcomes if outcome is not None]
+
+    def best(arm: str, budget: float) -> int:
+        own = [one for one in sweep if (one.arm, one.budget) == (arm, budget)]
+        return choose(own, protocol.tie)
+
     chosen = {
-        arm: {
-            f"{budget:g}": choose(
-                [one for one in found if (one["arm"], one["budget"]) == (arm, budget)], protocol.tie
-            )
-            for budget in protocol.budgets
-        }
+        arm: {f"{budget:g}": best(arm, budget) for budget in protocol.budgets}
         for arm in protocol.own_arms
     }
-    told = ("arm", "option", "seed", "budget", "accuracy", "retention")
-    sweep = [{key: one[key] for key in told if key in one} for one in found]
-    report = {"chosen": chosen, "sweep": sweep}
-    write_whole(folder / TUNED_FILE, json.dumps(report, indent=1) + "\n")
+    told = {"arm", "option", "seed", "budget", "accuracy", "retention"}
+    tuning = Tuning(
+        chosen=chosen, sweep=[one.model_dump(include=told, exclude_none=True) for one in sweep]
+    )
+    write_whole(folder / TUNED_FILE, tuning.model_dump_json(indent=1) + "\n")
     return chosen
 
 
-def _do(
-    jobs: Sequence[Job],
-    protocol: Protocol,
-    folder: Path,
-    workers: int,
-    watch: JobCallback,
-    stop: Event,
+def do_jobs(
+    stage: str, jobs: Sequence[Job], protocol: Protocol, folder: Path, workers: Workers
 ) -> bool:
-    """Jobs side by side. A job that fails stops the others, which checkpoint."""
-    todo = []
+    """Does jobs side by side; returns whether all are done. A job that fails stops the others.
+
+    Raises:
+        RunError: a job failed.
+    """
+    callback, todo = workers.watch(stage, len(jobs)), []
     for job in jobs:
         if read_outcome(folder / job.name, protocol) is None:
             todo.append(job)
         else:
-            watch(job, 0.0)
+            callback(job, 0.0)
     if not todo:
         return True
     context = multiprocessing.get_context("spawn")  # a fork of a process that ran torch can hang
-    with ProcessPoolExecutor(workers, context, _begin, (stop, os.getpid())) as pool:
+    beginning = (workers.stop, os.getpid())
+    with ProcessPoolExecutor(workers.count, context, _begin, beginning) as pool:
+        text = protocol.model_dump_json()
         futures: dict[Future[float], Job] = {
-            pool.submit(_work, job, protocol.model_dump_json(), folder): job for job in todo
+            pool.submit(_work, job, text, folder): job for job in todo
         }
         try:
             for future in as_completed(futures):
-                watch(futures[future], future.result())
+                callback(futures[future], future.result())
         except (Stopped, KeyboardInterrupt):
             return False
         except BrokenProcessPool as error:
@@ -220,7 +242,7 @@ def _do(
             ) from error
         finally:
             if not all(future.done() for future in futures):
-                stop.set()
+                workers.stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
     return True
 
@@ -253,7 +275,9 @@ def _work(job: Job, protocol: str, folder: Path) -> float:
     while True:
         try:
             with _busy:
-                run_job(job, Protocol.model_validate_json(protocol), folder, should_stop)
+                run_job(
+                    JobContext(job, Protocol.model_validate_json(protocol), folder, should_stop)
+                )
             return time.monotonic() - began
         except LockedError as error:
             # A suite that was killed a moment ago may still be finishing its generation there.

@@ -1,9 +1,12 @@
-"""Which Llama-like hosts there are, and what a config of theirs means to the fused forward.
+"""Which Llama-like architectures there are, and what a config of theirs means to the fused forward.
 
-A family is Llama with other data: windows, biases, norms in other places. A field that a config
-leaves out has the default that transformers 5 gives it. A config that asks for anything beyond
-these fields is not understood, and transformers computes that host. Models: arXiv:2302.13971
-(Llama), arXiv:2310.06825 (Mistral), arXiv:2505.09388 (Qwen3), arXiv:2503.19786 (Gemma 3).
+An architecture is Llama with other data: windows, biases, norms in other places. To add one, add an
+entry to ``_ARCHITECTURES`` under the ``model_type`` of its configs. What the fields of
+``Architecture`` cannot say is new code in ``llama`` (what a layer computes) or ``layers`` (which
+weights it has). A field that a config leaves out has the default that transformers 5 gives it. A
+config that asks for anything beyond these fields is not understood, and transformers computes that
+host (``wrapped``). Models: arXiv:2302.13971 (Llama), arXiv:2310.06825 (Mistral), arXiv:2505.09388
+(Qwen3), arXiv:2503.19786 (Gemma 3).
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+ModelConfig = Mapping[str, Any]
+"""What a host's ``config.json`` says."""
 
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -70,48 +76,20 @@ class View:
 
 
 @dataclass(frozen=True)
-class Blueprint:
-    """What the fused forward needs to know of one host.
+class Architecture:
+    """How the configs of one model type are read.
 
-    ``config`` is the host's with all defaults filled in; ``views`` has one entry per layer;
-    ``biases`` says of each site of a layer (q, k and v; output; gate and up; down) whether it has
-    one; ``norms`` are the names of those before attention, after it, before the feed-forward part
-    and after it, None where there is none. Norms multiply by ``norm_offset`` + weight; scores are
-    divided by the root of ``query_scalar`` (None: the size of a head).
+    ``defaults`` are the fields that a config may leave out. ``slides`` says of a layer's number
+    whether its window slides when no ``layer_types`` say so, None where no layer's does. A bias is
+    a field's name, or always there, or never; they are those of a layer's sites (q, k and v;
+    output; gate and up; down). ``norms`` are the names of those before attention, after it, before
+    the feed-forward part and after it, None where there is none; they multiply by ``norm_offset`` +
+    weight. ``activation`` is the name of a field; ``angles`` are the field and the default of theta
+    by kind of layer.
     """
 
-    config: Mapping[str, Any]
-    views: tuple[View, ...]
-    biases: tuple[bool, ...]
-    norms: tuple[str | None, ...]
-    norm_offset: float
-    has_head_norms: bool
-    activation: Callable[[Tensor], Tensor]
-    embedding_scale: float
-    query_scalar: float | None
-
-    @property
-    def is_tied(self) -> bool:
-        """Whether the output head is the embedding."""
-        return bool(self.config.get("tie_word_embeddings", False))
-
-    @property
-    def eps(self) -> float:
-        """What norms add to the mean square."""
-        return float(self.config.get("rms_norm_eps", 1e-6))
-
-
-@dataclass(frozen=True)
-class _Family:
-    """How the configs of one model type are read; a bias is a field's name, or always there, or
-    never.
-
-    ``slides`` says of a layer's number whether its window slides when no ``layer_types`` say so,
-    None where no layer's does; ``angles`` are the field and the default of theta by kind of layer.
-    """
-
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    slides: Callable[[Mapping[str, Any], int], bool] | None = None
+    defaults: ModelConfig = field(default_factory=dict)
+    slides: Callable[[ModelConfig, int], bool] | None = None
     has_layer_types: bool = False
     biases: tuple[str | bool, ...] = (False, False, False, False)
     norms: tuple[str | None, ...] = ("input_layernorm", None, "post_attention_layernorm", None)
@@ -125,32 +103,69 @@ class _Family:
     has_angles_by_kind: bool = False
 
 
+@dataclass(frozen=True)
+class Blueprint:
+    """What the fused forward needs to know of one host.
+
+    ``config`` is the host's with all defaults filled in; ``views`` has one entry per layer;
+    ``biases`` says of each site of a layer whether it has one.
+    """
+
+    architecture: Architecture
+    config: ModelConfig
+    views: tuple[View, ...]
+    biases: tuple[bool, ...]
+    activation: Callable[[Tensor], Tensor]
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the output head is the embedding."""
+        return bool(self.config.get("tie_word_embeddings", False))
+
+    @property
+    def eps(self) -> float:
+        """What norms add to the mean square."""
+        return float(self.config.get("rms_norm_eps", 1e-6))
+
+    @property
+    def embedding_scale(self) -> float:
+        """What embeddings are multiplied by."""
+        is_scaled = self.architecture.has_scaled_embedding
+        return float(self.config["hidden_size"] ** 0.5) if is_scaled else 1.0
+
+    @property
+    def query_scalar(self) -> float | None:
+        """Scores are divided by its root, by that of a head's size where it is None."""
+        has_scalar = "query_pre_attn_scalar" in self.architecture.defaults
+        return self.config["query_pre_attn_scalar"] if has_scalar else None
+
+
 _QWEN = {
     "num_key_value_heads": 32,
     "sliding_window": 4096,
     "use_sliding_window": False,
     "max_window_layers": 28,
 }
-_FAMILIES = {
-    "llama": _Family(biases=("attention_bias", "attention_bias", "mlp_bias", "mlp_bias")),
-    "mistral": _Family(
+_ARCHITECTURES = {
+    "llama": Architecture(biases=("attention_bias", "attention_bias", "mlp_bias", "mlp_bias")),
+    "mistral": Architecture(
         defaults={"num_key_value_heads": 8, "sliding_window": 4096},
         slides=lambda config, layer: True,
     ),
-    "qwen2": _Family(
+    "qwen2": Architecture(
         defaults=_QWEN,
         slides=lambda config, layer: layer >= config["max_window_layers"],
         has_layer_types=True,
         biases=(True, False, False, False),
     ),
-    "qwen3": _Family(
+    "qwen3": Architecture(
         defaults=_QWEN | {"head_dim": 128},
         slides=lambda config, layer: layer >= config["max_window_layers"],
         has_layer_types=True,
         biases=("attention_bias", "attention_bias", False, False),
         has_head_norms=True,
     ),
-    "gemma3_text": _Family(
+    "gemma3_text": Architecture(
         defaults={
             "num_key_value_heads": 4,
             "head_dim": 256,
@@ -179,15 +194,15 @@ _FAMILIES = {
 }
 
 
-def read_blueprint(config: Mapping[str, Any]) -> Blueprint | None:
+def read_blueprint(config: ModelConfig) -> Blueprint | None:
     """What a ``config.json`` means, None if the fused forward would not compute that host
     exactly."""
-    family = _FAMILIES.get(config.get("model_type", ""))
-    if family is None or not all(isinstance(config.get(name), int) for name in _SIZES):
+    architecture = _ARCHITECTURES.get(config.get("model_type", ""))
+    if architecture is None or not all(isinstance(config.get(name), int) for name in _SIZES):
         return None
-    config = {**family.defaults, **config}
-    kinds, ropes = _kinds(config, family), _ropes(config, family)
-    activation = _ACTIVATIONS.get(config.get(family.activation, "silu"))
+    config = {**architecture.defaults, **config}
+    kinds, ropes = _kinds(config, architecture), _ropes(config, architecture)
+    activation = _ACTIVATIONS.get(config.get(architecture.activation, "silu"))
     is_odd = (
         any(config.get(name) not in (None, False) for name in _NOT_COMPUTED)
         or config.get("is_causal") is False
@@ -196,29 +211,23 @@ def read_blueprint(config: Mapping[str, Any]) -> Blueprint | None:
     if kinds is None or ropes is None or activation is None or is_odd:
         return None
     windows = {_FULL: None, _SLIDING: config.get("sliding_window")}
-    return Blueprint(
-        config,
-        tuple(View(windows[kind], ropes[kind]) for kind in kinds),
-        tuple(bool(config.get(one)) if isinstance(one, str) else one for one in family.biases),
-        family.norms,
-        family.norm_offset,
-        family.has_head_norms,
-        activation,
-        config["hidden_size"] ** 0.5 if family.has_scaled_embedding else 1.0,
-        config["query_pre_attn_scalar"] if "query_pre_attn_scalar" in family.defaults else None,
+    views = tuple(View(windows[kind], ropes[kind]) for kind in kinds)
+    biases = tuple(
+        bool(config.get(has)) if isinstance(has, str) else has for has in architecture.biases
     )
+    return Blueprint(architecture, config, views, biases, activation)
 
 
-def _kinds(config: Mapping[str, Any], family: _Family) -> list[str] | None:
+def _kinds(config: ModelConfig, architecture: Architecture) -> list[str] | None:
     """The kind of every layer, None where it is not clear."""
-    has_switch = "use_sliding_window" in family.defaults
+    has_switch = "use_sliding_window" in architecture.defaults
     window = (
         config.get("sliding_window") if not has_switch or config["use_sliding_window"] else None
     )
     layers = range(config["num_hidden_layers"])
-    if family.slides is None and window is not None:
+    if architecture.slides is None and window is not None:
         return None  # the models ignore it, their caches do not
-    slides = family.slides if window is not None else None
+    slides = architecture.slides if window is not None else None
     derived = [
         _SLIDING if slides is not None and slides(config, layer) else _FULL for layer in layers
     ]
@@ -226,39 +235,37 @@ def _kinds(config: Mapping[str, Any], family: _Family) -> list[str] | None:
     is_known = set(kinds) <= {_FULL, _SLIDING} and len(kinds) == len(layers)
     has_window = _SLIDING not in kinds or (window is not None and window > 0)
     return (
-        kinds if is_known and has_window and (family.has_layer_types or kinds == derived) else None
+        kinds
+        if is_known and has_window and (architecture.has_layer_types or kinds == derived)
+        else None
     )
 
 
-def _ropes(config: Mapping[str, Any], family: _Family) -> dict[str, Rope] | None:
+def _ropes(config: ModelConfig, architecture: Architecture) -> dict[str, Rope] | None:
     """The rotary angles by kind of layer, None where they are of a kind that is not known here."""
     scaling, parameters = config.get("rope_scaling") or {}, config.get("rope_parameters") or {}
-    found = {}
-    for kind, (name, default) in family.angles.items():
-        if family.has_angles_by_kind:
+    ropes = {}
+    for kind, (name, default) in architecture.angles.items():
+        said: ModelConfig = scaling or parameters
+        if architecture.has_angles_by_kind:
             said = (parameters.get(kind) or {}) | (scaling if kind == _FULL else {})
-        else:
-            said = scaling or parameters
-        rope = _rope(said, float(said.get("rope_theta", config.get(name, default))))
-        if rope is None:
-            return None
-        found[kind] = rope
-    return found
+        ropes[kind] = _rope(said, float(said.get("rope_theta", config.get(name, default))))
+    known = {kind: rope for kind, rope in ropes.items() if rope is not None}
+    return known if len(known) == len(ropes) else None
 
 
-def _rope(said: Mapping[str, Any], theta: float) -> Rope | None:
+def _rope(said: ModelConfig, theta: float) -> Rope | None:
     """What one set of rope parameters says."""
     kind = said.get("rope_type", said.get("type", "default"))
     is_odd = said.get("partial_rotary_factor", 1.0) != 1.0 or any(
         isinstance(v, dict) for v in said.values()
     )
     fields = {"default": (), "linear": ("factor",), "llama3": _LLAMA_3}.get(kind)
-    if (
-        is_odd
-        or fields is None
-        or not all(isinstance(said.get(one), int | float) for one in fields)
-    ):
+    if is_odd or fields is None:
+        return None
+    numbers = [said[name] for name in fields if isinstance(said.get(name), int | float)]
+    if len(numbers) < len(fields):
         return None
     if kind == "llama3" and not said["high_freq_factor"] > said["low_freq_factor"]:
         return None
-    return Rope(theta, *(said[one] for one in fields))
+    return Rope(theta, *numbers)

@@ -12,7 +12,7 @@ import torch
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import HostError
 
-T = TypeVar("T")
+Output = TypeVar("Output")
 
 LARGEST_FORWARD = 2048
 """Tokens per forward on a CPU: twice as many were no faster, and half as many 3 % slower."""
@@ -72,7 +72,9 @@ class MemoryBudget:
         return max(1, int(self.megabytes * 1e6 / bytes_each))
 
 
-def within(budget: MemoryBudget, work: Callable[[MemoryBudget], T]) -> tuple[T, MemoryBudget]:
+def within(
+    budget: MemoryBudget, work: Callable[[MemoryBudget], Output]
+) -> tuple[Output, MemoryBudget]:
     """Does the work, in smaller and smaller pieces while memory runs out; also the budget that
     sufficed.
 
@@ -90,8 +92,8 @@ def within(budget: MemoryBudget, work: Callable[[MemoryBudget], T]) -> tuple[T, 
             smaller = budget.halved()
             if smaller.forward_tokens == smaller.learning_tokens == 1:
                 raise HostError(
-                    f"expected memory for a batch of one row, got none with {budget.megabytes:.3g} MB: "
-                    "free some, use fewer slots or a smaller host"
+                    "expected memory for a batch of one row, got none with "
+                    f"{budget.megabytes:.3g} MB: free some, use fewer slots or a smaller host"
                 ) from error
         # Outside of the handler, which holds on to the frames and with them to their tensors.
         if torch.cuda.is_available():

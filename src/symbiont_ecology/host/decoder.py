@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from symbiont_ecology.economics import HostShape
-from symbiont_ecology.host.bank import Adapters, Site, SlotBank
+from symbiont_ecology.host.backend.bank import SlotBank
+from symbiont_ecology.host.backend.lowrank import Adapters, Shares, Site
 from symbiont_ecology.host.dropout import Dropout
-from symbiont_ecology.host.lowrank import Shares
 from symbiont_ecology.host.packing import Packing
 
 
@@ -37,32 +37,19 @@ class Session(Protocol):
 
 
 class Decoder(Protocol):
-    """A frozen causal language model whose linear modules take stacked adapters."""
+    """A frozen causal language model whose linear modules take stacked adapters.
 
-    @property
-    def shape(self) -> HostShape:
-        """The host's sizes."""
-        ...
+    ``shape`` are the host's sizes. ``sites`` are all linear modules of the decoder layers, grouped
+    by shared input, in host order. ``device`` is where the base weights are, ``dtype`` what they
+    are held in and activations computed in. ``fan_in_fan_out`` says whether linear weights are
+    stored as ``(d_in, d_out)``, as in GPT-2.
+    """
 
-    @property
-    def sites(self) -> tuple[Site, ...]:
-        """All linear modules of the decoder layers, grouped by shared input, in host order."""
-        ...
-
-    @property
-    def device(self) -> torch.device:
-        """Where the base weights are."""
-        ...
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """What the base weights are held in, and activations computed in."""
-        ...
-
-    @property
-    def fan_in_fan_out(self) -> bool:
-        """Whether linear weights are stored as ``(d_in, d_out)``, as in GPT-2."""
-        ...
+    shape: HostShape
+    sites: tuple[Site, ...]
+    device: torch.device
+    dtype: torch.dtype
+    fan_in_fan_out: bool
 
     def weights(self) -> dict[str, Tensor]:
         """Every base weight by its Hugging Face name, tied weights once."""

@@ -8,7 +8,6 @@ arXiv:1904.09751.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,11 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from symbiont_ecology.host.bank import Adapters, SlotBank
+from symbiont_ecology.host.backend.bank import SlotBank
+from symbiont_ecology.host.backend.lowrank import Adapters, Shares
 from symbiont_ecology.host.budget import MemoryBudget
-from symbiont_ecology.host.decoder import Decoder
-from symbiont_ecology.host.lowrank import Shares
-from symbiont_ecology.host.slot_tiles import tile_rows
+from symbiont_ecology.host.decoder import Decoder, Session
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import Decoding
 
@@ -31,22 +29,29 @@ WORTH_SHRINKING = 0.75
 copy."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DecodingBatch:
-    """What to write, one entry per row. ``uniforms[i]``: ``limits[i]`` numbers in [0, 1); None is
-    greedy."""
+    """What to write, one entry per row.
+
+    ``uniforms[i]`` are ``limits[i]`` numbers in [0, 1); None is greedy. ``text`` makes text of
+    token ids, to look for stop texts.
+    """
 
     prompts: Sequence[np.ndarray]
     slots: Sequence[int]
     limits: Sequence[int]
-    uniforms: Sequence[np.ndarray | None] | None
+    uniforms: Sequence[np.ndarray | None]
     decoding: Decoding
     end_tokens: tuple[int, ...]
-    text: Callable[[Sequence[int]], str]  # of token ids, to look for stop texts
+    text: Callable[[Sequence[int]], str]
     tracer: Tracer | None = None
 
+    def read(self, row: int) -> np.ndarray:
+        """What is read of a prompt before the first token: traced, its last token is a step."""
+        return self.prompts[row] if self.tracer is None else self.prompts[row][:-1]
 
-@dataclass
+
+@dataclass(frozen=True)
 class Written:
     """Growing answers ``(rows, new_tokens)``, filled in place by row number.
 
@@ -60,129 +65,119 @@ class Written:
     fed: np.ndarray
 
 
-def write(
-    decoder: Decoder, bank: SlotBank, request: DecodingBatch, budget: MemoryBudget
-) -> Written:
-    """Answers in the order of the request."""
-    rows, longest = len(request.prompts), max(request.limits, default=0)
-    out = Written(
-        np.zeros((rows, longest), dtype=np.int64),
-        np.zeros((rows, longest), dtype=np.float32),
-        *(np.zeros(rows, dtype=np.int64) for _ in range(3)),
-    )
+def write(decoder: Decoder, bank: SlotBank, batch: DecodingBatch, budget: MemoryBudget) -> Written:
+    """Answers in the order of the batch."""
+    writer = _Writer(decoder, bank, batch, budget.forward_tokens)
     with torch.inference_mode():
-        for wave in _waves(request, budget):
-            _write_wave(decoder, bank, request, wave, budget.forward_tokens, out)
-    return out
+        for rows in _waves(batch, budget):
+            writer.write(rows)
+    return writer.out
 
 
-def _waves(request: DecodingBatch, budget: MemoryBudget) -> Iterator[np.ndarray]:
-    """Row numbers, sorted by slot and prompt, in equal batches that fit the budget."""
-    wanted = [row for row, limit in enumerate(request.limits) if limit > 0]
+def _waves(batch: DecodingBatch, budget: MemoryBudget) -> Iterator[np.ndarray]:
+    """Row numbers, sorted by slot and what is read, in equal batches that fit the budget."""
+    wanted = [row for row, limit in enumerate(batch.limits) if limit > 0]
     if not wanted:
         return
-    order = sorted(wanted, key=lambda row: (request.slots[row], request.prompts[row].tobytes()))
-    longest = max(len(request.prompts[row]) + request.limits[row] for row in order)
+    order = sorted(
+        wanted,
+        key=lambda row: (batch.slots[row], batch.read(row).tobytes(), batch.prompts[row].tobytes()),
+    )
+    longest = max(len(batch.prompts[row]) + batch.limits[row] for row in order)
     yield from np.array_split(order, -(-len(order) // budget.rows(longest)))
 
 
-def _write_wave(
-    decoder: Decoder,
-    bank: SlotBank,
-    request: DecodingBatch,
-    rows: np.ndarray,
-    max_tokens: int,
-    out: Written,
-) -> None:
-    """Writes some rows of the request, sorted as ``_waves`` does, from their prompts to their
-    ends."""
-    limits, ends = np.asarray(request.limits, dtype=np.int64), np.array(request.end_tokens)
-    prompts, slots = [request.prompts[row] for row in rows], [request.slots[row] for row in rows]
-    keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
-    is_new = np.array(
-        [True, *(one != before for before, one in pairwise(keys))]
-    )  # the others share it
-    out.read[rows] = np.where(is_new, [len(prompt) for prompt in prompts], 0)
-    room, is_live = int(limits[rows].max()), np.ones(len(rows), dtype=bool)
-    adapters, shares = _arranged(slots, bank, request, decoder.device)
-    if request.tracer is None:
-        logits, session = decoder.start(prompts, slots, bank, room, max_tokens)
-    else:  # what follows a prompt is traced too, so its last token is a step of its own
-        _, session = decoder.start([one[:-1] for one in prompts], slots, bank, room + 1, max_tokens)
-        request.tracer.move(rows, 0, shares)
-        last = torch.tensor([one[-1] for one in prompts], device=decoder.device)
-        logits = session.step(last, adapters, shares)
-    chooser = _Chooser(request, decoder.device)
-    for time in range(room):
-        tokens, log_probabilities = chooser.choose(logits, time, rows)
-        chosen, live = tokens.cpu().numpy(), rows[is_live]
-        out.ids[live, time] = chosen[is_live]
-        out.log_probabilities[live, time] = log_probabilities.cpu().numpy()[is_live]
-        out.lengths[live] = time + 1
-        is_live &= ~(chosen[:, None] == ends).any(axis=1) & (limits[rows] > time + 1)
-        if request.decoding.stop:
-            is_live[is_live] = ~_has_stopped(request, out, rows[is_live], time + 1)
-        if not is_live.any():
-            return
-        if is_live.sum() <= WORTH_SHRINKING * len(rows):
-            kept = torch.from_numpy(np.flatnonzero(is_live)).to(decoder.device)
-            rows, is_live = rows[is_live], np.ones(int(is_live.sum()), dtype=bool)
-            session.keep(kept)
-            tokens = tokens[kept]
-            adapters, shares = _arranged(
-                [request.slots[row] for row in rows], bank, request, decoder.device
-            )
-        if request.tracer is not None:
-            request.tracer.move(rows, time + 1, shares)
-        out.fed[rows] += 1
-        logits = session.step(tokens, adapters, shares)
+class _Writer:
+    """Writes the rows of a batch, wave by wave."""
 
-
-def _arranged(
-    slots: Sequence[int], bank: SlotBank, request: DecodingBatch, device: torch.device
-) -> tuple[Adapters, Shares]:
-    """The adapters of rows that belong to these slots (ascending), and which rows are whose."""
-    if request.tracer is None and not bank.needs_tiles:
-        counts = Counter(slots)
-        return bank.gather(tuple(counts)), tuple(counts.values())
-    tiling = tile_rows(slots, device)
-    adapters = bank.gather_tiles(tiling.slots)
-    return adapters.perturbed(request.tracer), tiling
-
-
-def _has_stopped(request: DecodingBatch, out: Written, rows: np.ndarray, length: int) -> np.ndarray:
-    """Which of these rows hold a stop text among their first ``length`` tokens."""
-    texts = [request.text(out.ids[row, :length].tolist()) for row in rows]
-    return np.array(
-        [any(stop in text for stop in request.decoding.stop) for text in texts], dtype=bool
-    )
-
-
-class _Chooser:
-    """Turns logits into tokens: greedy, or by inverse cumulative distribution with pre-drawn
-    numbers."""
-
-    def __init__(self, request: DecodingBatch, device: torch.device) -> None:
-        self._decoding = request.decoding
-        self._ends = torch.tensor(request.end_tokens, dtype=torch.int64, device=device)
-        self._uniforms: np.ndarray | None = None
-        if request.uniforms is not None:
-            self._uniforms = np.full((len(request.uniforms), max(request.limits)), np.nan)
-            for target, numbers in zip(self._uniforms, request.uniforms, strict=True):
+    def __init__(
+        self, decoder: Decoder, bank: SlotBank, batch: DecodingBatch, max_tokens: int
+    ) -> None:
+        self._decoder, self._bank, self._batch, self._max_tokens = decoder, bank, batch, max_tokens
+        self._limits = np.asarray(batch.limits, dtype=np.int64)
+        size = len(batch.prompts), max(batch.limits, default=0)
+        self.out = Written(
+            np.zeros(size, dtype=np.int64),
+            np.zeros(size, dtype=np.float32),
+            *(np.zeros(size[0], dtype=np.int64) for _ in range(3)),
+        )
+        self._uniforms: np.ndarray | None = None  # (rows, new_tokens), NaN where greedy
+        if any(numbers is not None for numbers in batch.uniforms):
+            self._uniforms = np.full(size, np.nan)
+            for target, numbers in zip(self._uniforms, batch.uniforms, strict=True):
                 if numbers is not None:
                     target[: len(numbers)] = numbers
 
-    def choose(self, logits: Tensor, time: int, source: np.ndarray) -> tuple[Tensor, Tensor]:
+    def write(self, rows: np.ndarray) -> None:
+        """Writes some rows, sorted as ``_waves`` does, from their prompts to their ends."""
+        batch, out, device = self._batch, self.out, self._decoder.device
+        ends, room = np.array(batch.end_tokens), int(self._limits[rows].max())
+        is_live, (adapters, shares) = np.ones(len(rows), dtype=bool), self._adapters(rows)
+        logits, session = self._start(rows, room, adapters, shares)
+        for time in range(room):
+            tokens, log_probabilities = self._choose(logits, time, rows)
+            chosen, live = tokens.cpu().numpy(), rows[is_live]
+            out.ids[live, time] = chosen[is_live]
+            out.log_probabilities[live, time] = log_probabilities.cpu().numpy()[is_live]
+            out.lengths[live] = time + 1
+            is_live &= ~(chosen[:, None] == ends).any(axis=1) & (self._limits[rows] > time + 1)
+            if batch.decoding.stop:
+                is_live[is_live] = [not self._has_stopped(row, time + 1) for row in rows[is_live]]
+            if not is_live.any():
+                return
+            if is_live.sum() <= WORTH_SHRINKING * len(rows):
+                kept = torch.from_numpy(np.flatnonzero(is_live)).to(device)
+                rows, is_live = rows[is_live], np.ones(int(is_live.sum()), dtype=bool)
+                session.keep(kept)
+                tokens, (adapters, shares) = tokens[kept], self._adapters(rows)
+            if batch.tracer is not None:
+                batch.tracer.move(rows, time + 1, shares)
+            out.fed[rows] += 1
+            logits = session.step(tokens, adapters, shares)
+
+    def _start(
+        self, rows: np.ndarray, room: int, adapters: Adapters, shares: Shares
+    ) -> tuple[Tensor, Session]:
+        """Reads the prompts; first logits ``(rows, vocab)``."""
+        batch, prompts = self._batch, [self._batch.prompts[row] for row in rows]
+        slots = [batch.slots[row] for row in rows]
+        keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
+        is_new = [True, *(key != before for before, key in pairwise(keys))]  # the others share it
+        self.out.read[rows] = np.where(is_new, [len(prompt) for prompt in prompts], 0)
+        if batch.tracer is not None:
+            room += 1
+        read = [batch.read(row) for row in rows]
+        logits, session = self._decoder.start(read, slots, self._bank, room, self._max_tokens)
+        if batch.tracer is not None:
+            batch.tracer.move(rows, 0, shares)
+            last = torch.tensor([prompt[-1] for prompt in prompts], device=self._decoder.device)
+            logits = session.step(last, adapters, shares)
+        return logits, session
+
+    def _adapters(self, rows: np.ndarray) -> tuple[Adapters, Shares]:
+        """The adapters of some rows, sorted by slot, and which rows are whose."""
+        slots = [self._batch.slots[row] for row in rows]
+        if self._batch.tracer is None:
+            return self._bank.for_step(slots)
+        adapters, tiling = self._bank.in_tiles(slots)
+        return adapters.perturbed(self._batch.tracer), tiling
+
+    def _has_stopped(self, row: int, length: int) -> bool:
+        """Whether a row holds a stop text among its first ``length`` tokens."""
+        text = self._batch.text(self.out.ids[row, :length].tolist())
+        return any(stop in text for stop in self._batch.decoding.stop)
+
+    def _choose(self, logits: Tensor, time: int, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         """Tokens ``(rows,)`` and their log-probabilities under the model itself, from
         ``(rows, vocab)``."""
-        logits = logits.float()
-        allowed = logits
-        if time < self._decoding.min_new_tokens and len(self._ends):
-            allowed = logits.index_fill(1, self._ends, -torch.inf)
+        logits, decoding = logits.float(), self._batch.decoding
+        allowed, ends = logits, self._batch.end_tokens
+        if time < decoding.min_new_tokens and ends:
+            allowed = logits.index_fill(1, torch.tensor(ends, device=logits.device), -torch.inf)
         tokens = allowed.argmax(-1)
         if self._uniforms is not None:
-            uniforms = torch.from_numpy(self._uniforms[source, time]).to(logits.device)
-            drawn = _inverse_cdf(allowed, uniforms.nan_to_num(), self._decoding)
+            uniforms = torch.from_numpy(self._uniforms[rows, time]).to(logits.device)
+            drawn = _inverse_cdf(allowed, uniforms.nan_to_num(), decoding)
             tokens = torch.where(uniforms.isnan(), tokens, drawn)
         return tokens, -F.cross_entropy(logits, tokens, reduction="none")
 

@@ -11,21 +11,23 @@ keeps.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import AdapterError, HostError
-from symbiont_ecology.host import decoding as writing
-from symbiont_ecology.host import learning
-from symbiont_ecology.host.bank import SlotBank, bare
-from symbiont_ecology.host.budget import MemoryBudget, T, within
+from symbiont_ecology.host.backend.bank import Arrangement
+from symbiont_ecology.host.backend.compiled import backend_for
+from symbiont_ecology.host.backend.lowrank import bare
+from symbiont_ecology.host.budget import MemoryBudget, Output, within
 from symbiont_ecology.host.decoder import Decoder
+from symbiont_ecology.host.decoding import DecodingBatch, write
+from symbiont_ecology.host.learning import Example, learning_step, score
 from symbiont_ecology.host.loading import TextCodec, find_folder, load_decoder, read_model_config
 from symbiont_ecology.host.malloc import keep_freed_memory
 from symbiont_ecology.host.packing import Text, chunks, pack_texts
@@ -36,10 +38,14 @@ from symbiont_ecology.types import (
     Decoding,
     LearningBatch,
     LearningStatistics,
+    Lesson,
     Request,
 )
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.peft_files import read_peft, write_peft
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -71,9 +77,8 @@ class HostKernel:
         self._decoder, self._codec, self._is_chat = decoder, codec, is_chat
         is_cpu = decoder.device.type == "cpu"
         self._budget = MemoryBudget(memory_mb, decoder.shape, decoder.dtype.itemsize, is_cpu)
-        self._bank = SlotBank(
-            decoder.sites, self.layout, slots, rank, decoder.device, decoder.dtype
-        )
+        backend = backend_for(decoder.device, decoder.dtype)
+        self._bank = backend.bank(Arrangement(decoder.sites, self.layout, rank), slots)
 
     @classmethod
     def from_pretrained(
@@ -93,15 +98,17 @@ class HostKernel:
         """Loads a host: ``"embedded"``, a local folder, or a name on the Hugging Face hub.
 
         Args:
-            name_or_path: a local folder wins over the hub; ``HF_HUB_OFFLINE`` is honoured. slots:
-            adapters held at once. rank: the largest rank that a slot can hold. targets: endings of
-            module names that carry adapters, such as ``["q_proj", "v_proj"]``; all
-                linear modules of the decoder layers when None.
-            device: a torch device. dtype: ``float32``, ``bfloat16`` or ``float16``; adapters learn
-            in float32 all the same. memory_mb: megabytes that a batch may take beside host and
-            slots; larger batches go in pieces. is_checkpointing: computes activations twice when
-            learning instead of keeping them: half the
-                memory or less, a third more time.
+            name_or_path: a local folder wins over the hub; ``HF_HUB_OFFLINE`` is honoured.
+            slots: adapters held at once.
+            rank: the largest rank that a slot can hold.
+            targets: endings of module names that carry adapters, such as ``["q_proj", "v_proj"]``;
+                all linear modules of the decoder layers when None.
+            device: a torch device.
+            dtype: ``float32``, ``bfloat16`` or ``float16``; adapters learn in float32 all the same.
+            memory_mb: megabytes that a batch may take beside host and slots; larger batches go in
+                pieces.
+            is_checkpointing: computes activations twice when learning instead of keeping them: half
+                the memory or less, a third more time.
             is_chat: puts every prompt into the host's chat template.
             prefer_fused: False computes a Llama-like host through transformers as well.
 
@@ -155,7 +162,7 @@ class HostKernel:
         return self._budget.megabytes
 
     @property
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> PreTrainedTokenizerFast:
         """The host's transformers tokenizer."""
         return self._codec.tokenizer
 
@@ -181,13 +188,10 @@ class HostKernel:
     def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
         """Token ids of prompts, with the tokenizer's own special tokens or in the host's chat
         template."""
-        if self._is_chat:  # the template brings the special tokens
-            found = self._codec.encode(
-                [self._codec.chat(prompt) for prompt in prompts], special=False
-            )
-        else:
-            found = self._codec.encode(prompts, special=True)
-        for prompt, ids in zip(prompts, found, strict=True):
+        # A chat template brings the special tokens.
+        texts = [self._codec.chat(prompt) for prompt in prompts] if self._is_chat else prompts
+        encoded = self._codec.encode(texts, special=not self._is_chat)
+        for prompt, ids in zip(prompts, encoded, strict=True):
             if not len(ids):
                 raise HostError(
                     f"expected a prompt of at least one token, got {prompt!r}: write something"
@@ -197,7 +201,7 @@ class HostKernel:
                     f"expected token ids below {self.shape.vocab}, got {ids.max()}: "
                     "the tokenizer belongs to another model"
                 )
-        return found
+        return encoded
 
     def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
         """Token ids of each text as a completion that ends: what a gold answer is learned from."""
@@ -212,7 +216,7 @@ class HostKernel:
         Raises:
             AdapterError: its rank is larger than the kernel's, or it belongs to another layout.
         """
-        self._bank.place(self._own(slot), weights)
+        self._bank.place(self._slot(slot), weights)
 
     def weights_of(self, slot: int) -> AdapterWeights:
         """What was placed in a slot.
@@ -220,7 +224,7 @@ class HostKernel:
         Raises:
             HostError: the slot is empty.
         """
-        weights = self._bank.held(self._own(slot))
+        weights = self._bank.held(self._slot(slot))
         if weights is None:
             raise HostError(
                 f"expected an adapter in slot {slot}, found none: place or attach one first"
@@ -229,7 +233,7 @@ class HostKernel:
 
     def clear(self, slot: int) -> None:
         """Empties a slot: it then answers as the bare host."""
-        self._bank.clear(self._own(slot))
+        self._bank.place(self._slot(slot), None)
 
     def attach(self, peft_folder: str | Path) -> int:
         """Reads a PEFT LoRA folder into the first free slot and returns its number.
@@ -243,7 +247,7 @@ class HostKernel:
             raise AdapterError(
                 f"expected a free slot, all {self.slots} are taken: detach one first"
             )
-        self._bank.place(free[0], read_peft(peft_folder, self.layout))
+        self.place(free[0], read_peft(peft_folder, self.layout))
         return free[0]
 
     def detach(self, slot: int) -> None:
@@ -262,9 +266,7 @@ class HostKernel:
             folder,
             self.weights_of(slot),
             base_model=self.name_or_path,
-            unadapted=[
-                name for site in self._decoder.sites for name, _, _ in site if name not in adapted
-            ],
+            unadapted=[name for name, _, _ in _modules(self._decoder) if name not in adapted],
             fan_in_fan_out=self._decoder.fan_in_fan_out,
             model_card=model_card,
         )
@@ -278,52 +280,61 @@ class HostKernel:
         """Answers every row in one batch, whichever slots they belong to.
 
         Args:
-            rows: prompts; ``slot`` may be ``HOST_SLOT``. draws: one generator per row; a row
-            without one answers greedily and unperturbed, as all do
-                when the decoding is greedy. A row's text depends on its own generator alone.
+            rows: prompts; ``slot`` may be ``HOST_SLOT``.
+            draws: one generator per row; a row without one answers greedily and unperturbed, as
+                all do when the decoding is greedy. A row's text depends on its own generator alone.
             decoding: the rule that picks tokens.
         """
-        for row in rows:
-            self._known(row.slot)
-        limits = [row.max_new_tokens for row in rows]
+        slots, limits = (
+            [self._known(row.slot) for row in rows],
+            [row.max_new_tokens for row in rows],
+        )
         if min(limits, default=0) < 0:
             raise HostError(f"expected max_new_tokens >= 0, got {min(limits)}")
         prompts = self.encode([row.prompt for row in rows])
-        self._check_positions(
-            [len(ids) + limit for ids, limit in zip(prompts, limits, strict=True)]
-        )
-        is_drawn = decoding.temperature > 0 or decoding.perturbation > 0
-        if is_drawn and (draws is None or len(draws) != len(rows)):
+        lengths = np.array([len(ids) for ids in prompts])
+        self._check_positions(lengths + limits)
+        is_sampled = decoding.temperature > 0
+        if not is_sampled and decoding.perturbation <= 0:
+            draws = [None] * len(rows)
+        elif draws is None or len(draws) != len(rows):
             raise ValueError(
-                f"expected one generator for each of {len(rows)} sampled rows, got {draws and len(draws)}"
+                f"expected one generator for each of {len(rows)} sampled rows, "
+                f"got {draws and len(draws)}"
             )
-        uniforms = tracer = None
-        if draws is not None and decoding.temperature > 0:
-            uniforms = [
-                draw.random(limit) if draw else None
-                for draw, limit in zip(draws, limits, strict=True)
-            ]
-        if draws is not None and decoding.perturbation > 0:
-            tracer = self._tracer(prompts, limits, draws, decoding.perturbation)
-        request = writing.DecodingBatch(
-            prompts,
-            [row.slot for row in rows],
-            limits,
-            uniforms,
-            decoding,
-            self._codec.end_tokens,
-            lambda ids: self._codec.decode([ids])[0],
-            tracer,
+        uniforms = [
+            draw.random(limit) if draw and is_sampled else None
+            for draw, limit in zip(draws, limits, strict=True)
+        ]
+        tracer = None
+        if decoding.perturbation > 0:
+            if lengths.min(initial=2) < 2:
+                raise HostError(
+                    "expected prompts of two tokens or more to trace, got one of a single token"
+                )
+            std, sites = decoding.perturbation, self._decoder.sites
+            tracer = Tracer(sites, self.layout, self.rank, limits=limits, draws=draws, std=std)
+        batch = DecodingBatch(
+            prompts=prompts,
+            slots=slots,
+            limits=limits,
+            uniforms=uniforms,
+            decoding=decoding,
+            end_tokens=self._codec.end_tokens,
+            text=lambda ids: self._codec.decode([ids])[0],
+            tracer=tracer,
         )
-        out = self._within_memory(
-            lambda budget: writing.write(self._decoder, self._bank, request, budget)
-        )
-        answers = [one[:length] for one, length in zip(out.ids.tolist(), out.lengths, strict=True)]
-        texts = tuple(_cut(text, decoding.stop) for text in self._codec.decode(answers))
-        long = np.array([len(one) for one in prompts])
-        traces = None if tracer is None else tracer.traces(decoding.perturbation)
+        out = self._within_memory(lambda budget: write(self._decoder, self._bank, batch, budget))
+        answers = [ids[:length] for ids, length in zip(out.ids.tolist(), out.lengths, strict=True)]
         return Completions(
-            texts, out.ids, out.log_probabilities, out.lengths, long, traces, out.read, out.fed
+            tuple(_cut(text, decoding.stop) for text in self._codec.decode(answers)),
+            out.ids,
+            out.log_probabilities,
+            out.lengths,
+            prompt_lengths=lengths,
+            traces=None if tracer is None else tracer.traces(),
+            read=out.read,
+            fed=out.fed,
         )
 
     def generate(
@@ -357,7 +368,7 @@ class HostKernel:
             raise HostError(
                 f"expected a completion for each of {len(prompts)} prompts, got {len(completions)}"
             )
-        replies = []
+        examples = []
         for prompt, completion, owner in zip(
             self.encode(prompts), completions, owners, strict=True
         ):
@@ -365,10 +376,12 @@ class HostKernel:
                 ids = self._codec.encode([completion], special=False)[0]
             else:
                 ids = np.array(completion, dtype=np.int64)
-            replies.append(learning.Example(prompt, ids, owner))
-        self._check_positions([len(reply.prompt) + len(reply.completion) for reply in replies])
+            examples.append(Example(prompt, ids, owner))
+        self._check_positions(
+            [len(example.prompt) + len(example.completion) for example in examples]
+        )
         return self._within_memory(
-            lambda budget: learning.score(self._decoder, self._bank, replies, budget)
+            lambda budget: score(self._decoder, self._bank, examples, budget)
         )
 
     def features(self, prompts: Sequence[str]) -> np.ndarray:
@@ -376,16 +389,16 @@ class HostKernel:
         ``(rows, hidden)``."""
         encoded = self.encode(prompts)
         self._check_positions([len(ids) for ids in encoded])
-        found = np.zeros((len(encoded), self.shape.hidden), dtype=np.float32)
+        means = np.zeros((len(encoded), self.shape.hidden), dtype=np.float32)
         texts, owners = [Text(ids) for ids in encoded], [HOST_SLOT] * len(encoded)
+        decoder = self._decoder
         with torch.inference_mode():
             for rows in chunks(texts, owners, self._budget.forward_tokens):
-                packing = pack_texts(
-                    [texts[row] for row in rows], owners[: len(rows)], self._decoder.device
-                )
-                states = self._decoder.features(packing, bare(len(self._decoder.sites)))
-                found[rows] = states.float().cpu().numpy()
-        return found
+                piece = [texts[row] for row in rows]
+                packing = pack_texts(piece, owners[: len(rows)], decoder.device)
+                states = decoder.features(packing, bare(len(decoder.sites)))
+                means[rows] = states.float().cpu().numpy()
+        return means
 
     def learn(
         self,
@@ -402,97 +415,90 @@ class HostKernel:
         neighbours do not notice.
 
         Raises:
-            ValueError: a lesson's slot has no weights or no learning rate.
+            ValueError: a lesson's slot has no weights or no learning rate, or a lesson has weights
+                for another number of tokens than its completion has.
             AdapterError: an adapter has a larger rank than the kernel, or another layout.
         """
         if not 0.0 <= batch.dropout < 1.0:
             raise ValueError(f"expected dropout from 0 up to 1, got {batch.dropout}")
-        for slot in {lesson.slot for lesson in batch.lessons}:
-            if slot not in weights or slot not in batch.learning_rates:
-                raise ValueError(
-                    f"expected weights and a learning rate for slot {slot}, which has lessons: pass both"
-                )
-            if batch.dropout and slot not in batch.dropout_seeds:
-                raise ValueError(
-                    f"expected a seed for the dropout of slot {slot}, got none: pass one"
-                )
-        for one in weights.values():
-            self._bank.check(one)
-        prompts = dict.fromkeys(lesson.prompt for lesson in batch.lessons)
-        encoded = dict(zip(prompts, self.encode(list(prompts)), strict=True))
+        for lesson in batch.lessons:
+            _check_lesson(lesson, batch, weights)
+        for adapter in weights.values():
+            self._bank.check(adapter)
+        texts = list(dict.fromkeys(lesson.prompt for lesson in batch.lessons))
+        prompts = dict(zip(texts, self.encode(texts), strict=True))
         self._check_positions(
-            [len(encoded[one.prompt]) + len(one.completion) for one in batch.lessons]
+            [len(prompts[lesson.prompt]) + len(lesson.completion) for lesson in batch.lessons]
         )
         return self._within_memory(
-            lambda budget: learning.learning_step(
+            lambda budget: learning_step(
                 self._decoder,
                 self.layout,
                 batch,
-                weights,
-                optimizer_state,
-                encoded.__getitem__,
                 budget,
+                weights=weights,
+                optimizer_state=optimizer_state,
+                prompts=prompts,
             )
         )
 
-    def _tracer(
-        self,
-        prompts: Sequence[np.ndarray],
-        limits: Sequence[int],
-        draws: Sequence[np.random.Generator | None],
-        std: float,
-    ) -> Tracer:
-        """A tracer with each row's noise drawn from its own generator, if it has one."""
-        if min((len(prompt) for prompt in prompts), default=2) < 2:
-            raise HostError(
-                "expected prompts of two tokens or more to trace, got one of a single token"
-            )
-        longest = max(limits, default=0)
-        tracer = Tracer(self._decoder.sites, self.layout, self.rank, len(prompts), longest)
-        for row, (draw, limit) in enumerate(zip(draws, limits, strict=True)):
-            if draw is not None:
-                noise = draw.standard_normal((limit, tracer.width), dtype=np.float32)
-                tracer.perturb(row, noise * np.float32(std))
-        return tracer
-
-    def _within_memory(self, work: Callable[[MemoryBudget], T]) -> T:
+    def _within_memory(self, work: Callable[[MemoryBudget], Output]) -> Output:
         """Does the work in pieces that fit, and remembers how small they had to be."""
-        found, self._budget = within(self._budget, work)
-        return found
+        output, self._budget = within(self._budget, work)
+        return output
 
-    def _own(self, slot: int) -> int:
+    def _slot(self, slot: int) -> int:
         if not 0 <= slot < self.slots:
             raise HostError(f"expected a slot from 0 to {self.slots - 1}, got {slot}")
         return slot
 
     def _known(self, slot: int) -> int:
-        return slot if slot == HOST_SLOT else self._own(slot)
+        return slot if slot == HOST_SLOT else self._slot(slot)
 
-    def _check_positions(self, lengths: Sequence[int]) -> None:
+    def _check_positions(self, lengths: Iterable[int]) -> None:
         longest = max(lengths, default=0)
         if longest > self.shape.max_positions:
             raise HostError(
-                f"expected at most {self.shape.max_positions} tokens for prompt and answer, got {longest}: "
-                "shorten the prompt or max_new_tokens"
+                f"expected at most {self.shape.max_positions} tokens for prompt and answer, "
+                f"got {longest}: shorten the prompt or max_new_tokens"
             )
+
+
+def _modules(decoder: Decoder) -> list[tuple[str, int, int]]:
+    """All linear modules, ``(name, d_in, d_out)``."""
+    return [module for site in decoder.sites for module in site]
 
 
 def _layout(decoder: Decoder, targets: Sequence[str] | None) -> AdapterLayout:
     """The adapted modules: all linear ones, or those whose name ends with one of the targets."""
-    modules = [module for site in decoder.sites for module in site]
-    if targets is not None:
-        unknown = [
-            end
-            for end in targets
-            if not any(f".{name}".endswith(f".{end}") for name, _, _ in modules)
-        ]
-        if unknown or not targets:
-            known = sorted({name.rsplit(".", 1)[-1] for name, _, _ in modules})
-            raise HostError(f"expected targets among {known}, got {unknown or 'none'}")
-        modules = [
-            one for one in modules if any(f".{one[0]}".endswith(f".{end}") for end in targets)
-        ]
-    return AdapterLayout(tuple(modules))
+    modules = _modules(decoder)
+    if targets is None:
+        return AdapterLayout(tuple(modules))
+    ends = {end: [m for m in modules if f".{m[0]}".endswith(f".{end}")] for end in targets}
+    unknown = [end for end, named in ends.items() if not named]
+    if unknown or not targets:
+        known = sorted({name.rsplit(".", 1)[-1] for name, _, _ in modules})
+        raise HostError(f"expected targets among {known}, got {unknown or 'none'}")
+    chosen = {module for named in ends.values() for module in named}
+    return AdapterLayout(tuple(module for module in modules if module in chosen))
+
+
+def _check_lesson(
+    lesson: Lesson, batch: LearningBatch, weights: Mapping[int, AdapterWeights]
+) -> None:
+    """Refuses a lesson for which something is missing."""
+    slot, tokens = lesson.slot, len(lesson.completion)
+    if slot not in weights or slot not in batch.learning_rates:
+        raise ValueError(
+            f"expected weights and a learning rate for slot {slot}, which has lessons: pass both"
+        )
+    if batch.dropout and slot not in batch.dropout_seeds:
+        raise ValueError(f"expected a seed for the dropout of slot {slot}, got none: pass one")
+    if isinstance(lesson.weight, tuple) and len(lesson.weight) != tokens:
+        raise ValueError(
+            f"expected a weight for each of {tokens} completion tokens of a lesson, "
+            f"got {len(lesson.weight)}: pass one number for all tokens, or one for each"
+        )
 
 
 def _cut(text: str, stops: Sequence[str]) -> str:
@@ -506,7 +512,6 @@ def _spread(slots: int | Sequence[int], prompts: Sequence[str]) -> list[int]:
         raise HostError("expected a list of prompts, got one text: put it in a list")
     if isinstance(slots, int | Integral):
         return [int(slots)] * len(prompts)
-    found = [int(slot) for slot in slots]
-    if len(found) != len(prompts):
-        raise HostError(f"expected one slot for each of {len(prompts)} prompts, got {len(found)}")
-    return found
+    if len(slots) != len(prompts):
+        raise HostError(f"expected one slot for each of {len(prompts)} prompts, got {len(slots)}")
+    return [int(slot) for slot in slots]

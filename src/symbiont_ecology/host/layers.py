@@ -9,21 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from symbiont_ecology.economics import HostShape
-from symbiont_ecology.host import native
-from symbiont_ecology.host.architectures import Blueprint, View, read_blueprint
-from symbiont_ecology.host.bank import Site
-from symbiont_ecology.host.lowrank import Factors, Shares, add_low_rank
-from symbiont_ecology.host.native import Pointers
-from symbiont_ecology.host.slot_tiles import Tiling
-
-Activation = Callable[[Tensor], Tensor]
+from symbiont_ecology.host.architectures import ModelConfig, read_blueprint
+from symbiont_ecology.host.backend.lowrank import LowRankTerm, Shares, Site
+from symbiont_ecology.host.backend.torch_backend import Norm
 
 SITES = (
     ("self_attn", ("q_proj", "k_proj", "v_proj")),
@@ -46,65 +39,35 @@ class FrozenLinear:
     bias: Tensor | None
     norm: Norm | None = None
 
-    def __call__(self, x: Tensor, factors: Factors | Pointers | None, shares: Shares) -> Tensor:
-        """Tokens ``(tokens, d_in)`` to ``(tokens, Σ d_out)`` with adapters."""
-        y = torch.mm(x, self.whole) if self.bias is None else torch.addmm(self.bias, x, self.whole)
-        return y if factors is None else add_low_rank(x, y, factors, shares)
+    def base(self, x: Tensor) -> Tensor:
+        """Tokens ``(tokens, d_in)`` to ``(tokens, Σ d_out)`` without adapters."""
+        return (
+            torch.mm(x, self.whole) if self.bias is None else torch.addmm(self.bias, x, self.whole)
+        )
 
-    def gated(
-        self, x: Tensor, factors: Factors | Pointers | None, shares: Shares, activation: Activation
-    ) -> Tensor:
-        """``activation(gate) · up`` (arXiv:2002.05202), where gate and up are what this makes of
-        ``x``."""
-        is_silu = activation is F.silu
-        if is_silu and isinstance(factors, Pointers):
-            assert not isinstance(shares, Tiling)
-            return native.add_low_rank(x, self(x, None, shares), factors, shares, is_gated=True)
-        y = self(x, factors, shares)
-        if is_silu and native.takes(y):
-            return native.gate(y)
-        gate, up = y.chunk(2, dim=-1)
-        gate = activation(gate)
-        return gate * up if torch.is_grad_enabled() else gate.mul_(up)
+    def __call__(self, x: Tensor, term: LowRankTerm | None, shares: Shares) -> Tensor:
+        """The same with adapters."""
+        y = self.base(x)
+        return y if term is None else term.add_to(y, x, shares)
 
     def onto(
-        self, residual: Tensor, x: Tensor, factors: Factors | Pointers | None, shares: Shares
+        self,
+        residual: Tensor,
+        x: Tensor,
+        term: LowRankTerm | None,
+        shares: Shares,
+        normalize: Callable[[Tensor, Norm], Tensor],
     ) -> Tensor:
-        """``residual`` plus the same; in place where no gradient is wanted."""
+        """``residual`` plus the same, normed if there is a norm; in place where no gradient is
+        wanted."""
         if self.norm is not None:
-            return residual + self.norm(self(x, factors, shares))
+            return residual + normalize(self(x, term, shares), self.norm)
         if torch.is_grad_enabled():
-            return residual + self(x, factors, shares)
+            return residual + self(x, term, shares)
         residual.addmm_(x, self.whole)
         if self.bias is not None:
             residual.add_(self.bias)
-        return residual if factors is None else add_low_rank(x, residual, factors, shares)
-
-
-class Norm:
-    """Root mean square norm over the last dimension (arXiv:1910.07467), in few operations on a CPU.
-
-    Computes in the precision of its weight and returns that of its input.
-    """
-
-    def __init__(self, weight: Tensor, plan: Blueprint) -> None:
-        if plan.norm_offset:  # in single precision: half precision would round 1 + weight
-            weight = weight.float() + plan.norm_offset
-        size, eps = weight.shape[-1], plan.eps
-        self.weight, self.eps = weight, eps
-        self._scaled = weight * size**0.5
-        self._floor = weight.new_tensor((size * eps) ** 0.5)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """``x (…, width)``, or ``(…, heads, width)`` with a weight for every head."""
-        if x.dim() == 2 and native.takes(x):
-            return native.normalize(x, self)
-        if torch.is_grad_enabled() or x.dtype != torch.float32:
-            normed = F.rms_norm(x.to(self.weight.dtype), x.shape[-1:], None, self.eps)
-            return (normed * self.weight).to(x.dtype)
-        # x / sqrt(|x|² / n + eps), with the square root of n in the weight.
-        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floor)
-        return torch.div(x, size).mul_(self._scaled)
+        return residual if term is None else term.add_to(residual, x, shares)
 
 
 @dataclass(frozen=True)
@@ -118,7 +81,6 @@ class Layer:
     out: FrozenLinear
     gate_up: FrozenLinear
     down: FrozenLinear
-    view: int  # number of what its attention looks at, among the host's
 
 
 class LlamaWeights:
@@ -126,12 +88,12 @@ class LlamaWeights:
 
     Raises:
         KeyError: a tensor that the config promises is missing.
-        ValueError: the config is not one that ``families.read_blueprint`` understands.
+        ValueError: the config is not one that ``architectures.read_blueprint`` understands.
     """
 
     def __init__(
         self,
-        config: Mapping[str, Any],
+        config: ModelConfig,
         tensors: Mapping[str, Tensor],
         device: torch.device,
         dtype: torch.dtype,
@@ -143,28 +105,29 @@ class LlamaWeights:
             )
         self.plan, self.named = plan, dict[str, Tensor]()
         self._source, self.device, self.dtype = tensors, device, dtype
-        sites = [
+        names = [
             [f"model.layers.{index}.{block}.{name}" for name in members]
             for index in range(len(plan.views))
             for block, members in SITES
         ]
         linears = [
-            self._linear(*one) for one in zip(sites, plan.biases * len(plan.views), strict=True)
+            self._linear(members, has_bias)
+            for members, has_bias in zip(names, plan.biases * len(plan.views), strict=True)
         ]
         self.sites: tuple[Site, ...] = tuple(
-            tuple(self._module(name) for name in site) for site in sites
+            tuple((name, *self.named[f"{name}.weight"].t().shape) for name in members)
+            for members in names
         )
         per_layer = sum(
             d_in * d_out for site in self.sites[: len(SITES)] for _, d_in, d_out in site
         )
         shape = HostShape.from_config(plan.config, linear_parameters=per_layer, parameters=0)
-        self.views: tuple[View, ...] = tuple(dict.fromkeys(plan.views))
         self.layers = [
             self._layer(index, linears[4 * index : 4 * index + 4], shape)
             for index in range(len(plan.views))
         ]
         self.embedding = self._take("model.embed_tokens.weight")
-        self.norm = Norm(self._take("model.norm.weight"), plan)
+        self.norm = self._norm("model.norm")
         # As transformers does it: what the config ties is tied unless the file holds two different
         # weights.
         head = tensors.get("lm_head.weight", tensors["model.embed_tokens.weight"])
@@ -175,27 +138,27 @@ class LlamaWeights:
         )
         self._source = {}
 
-    def _module(self, name: str) -> tuple[str, int, int]:
-        d_out, d_in = self.named[f"{name}.weight"].shape
-        return name, d_in, d_out
-
     def _layer(self, index: int, linears: Sequence[FrozenLinear], shape: HostShape) -> Layer:
         plan, stem, head_norms = self.plan, f"model.layers.{index}.", None
-        if plan.has_head_norms:
+        if plan.architecture.has_head_norms:
             q, k = (self._take(f"{stem}self_attn.{name}_norm.weight") for name in "qk")
-            head_norms = Norm(
-                torch.cat([q.expand(shape.heads, -1), k.expand(shape.kv_heads, -1)]), plan
-            )
+            weight = torch.cat([q.expand(shape.heads, -1), k.expand(shape.kv_heads, -1)])
+            head_norms = Norm(weight, plan.eps, plan.architecture.norm_offset)
         before, after, feed, fed = (
-            None if name is None else Norm(self._take(f"{stem}{name}.weight"), plan)
-            for name in plan.norms
+            None if name is None else self._norm(f"{stem}{name}")
+            for name in plan.architecture.norms
         )
         assert before is not None
         assert feed is not None
         qkv, out, gate_up, down = linears
-        out, down = replace(out, norm=after), replace(down, norm=fed)
         return Layer(
-            before, feed, head_norms, qkv, out, gate_up, down, self.views.index(plan.views[index])
+            before,
+            feed,
+            head_norms,
+            qkv=qkv,
+            out=replace(out, norm=after),
+            gate_up=gate_up,
+            down=replace(down, norm=fed),
         )
 
     def _linear(self, names: Sequence[str], has_bias: bool) -> FrozenLinear:
@@ -207,12 +170,14 @@ class LlamaWeights:
             self.named[f"{name}.weight"] = part
         if not has_bias:
             return FrozenLinear(whole, None)
-        bias = torch.cat([self._source[f"{name}.bias"] for name in names]).to(
-            self.device, self.dtype
-        )
+        biases = [self._source[f"{name}.bias"] for name in names]
+        bias = torch.cat(biases).to(self.device, self.dtype)
         for name, part in zip(names, torch.split(bias, sizes), strict=True):
             self.named[f"{name}.bias"] = part
         return FrozenLinear(whole, bias)
+
+    def _norm(self, name: str) -> Norm:
+        return Norm(self._take(f"{name}.weight"), self.plan.eps, self.plan.architecture.norm_offset)
 
     def _take(self, name: str) -> Tensor:
         self.named[name] = self._source[name].to(self.device, self.dtype)

@@ -11,32 +11,38 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from symbiont_ecology.host.bank import Adapters, Arrangement, Site, SlotBank
+from symbiont_ecology.host.backend.bank import Arrangement, SlotBank
+from symbiont_ecology.host.backend.lowrank import Adapters, Site
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.packing import Packing, Text, chunks, pack_texts
-from symbiont_ecology.types import LearningBatch, LearningStatistics, Lesson
+from symbiont_ecology.types import LearningBatch, LearningStatistics
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
-
-BETA_FIRST, BETA_SECOND, EPSILON = 0.9, 0.95, 1e-8
+from symbiont_ecology.weights.traces import BETA_FIRST, BETA_SECOND, EPSILON
 
 
 @dataclass(frozen=True)
 class Example:
-    """A prompt and its completion as token ids; ``name`` tells the replies of one owner apart."""
+    """A prompt and its completion as token ids, for one owner.
+
+    To learn from it: the share of each completion token in the owner's loss, ``weights (tokens,)``;
+    a ``name`` that tells the examples of one owner apart; the seed of the owner's dropout.
+    """
 
     prompt: np.ndarray
     completion: np.ndarray
     owner: int
+    weights: np.ndarray | None = None
     name: int = 0
+    seed: int = 0
 
     @property
     def text(self) -> Text:
@@ -44,86 +50,60 @@ class Example:
         return Text(self.prompt, self.completion[:-1])
 
 
-def token_log_probabilities(
-    decoder: Decoder,
-    replies: Sequence[Example],
-    adapters: Callable[[Sequence[int]], Adapters],
-    dropout: Callable[[Packing], Dropout | None] = lambda packing: None,
-) -> Tensor:
-    """Log-probability (nats) of every completion token, ``(tokens,)``, reply after reply."""
-    packing = pack_texts(
-        [reply.text for reply in replies], [reply.owner for reply in replies], decoder.device
-    )
-    targets = torch.from_numpy(np.concatenate([reply.completion for reply in replies])).to(
-        decoder.device
-    )
-    logits = decoder.logits(packing, adapters(packing.owners), dropout(packing))
-    return -F.cross_entropy(logits.float(), targets, reduction="none")
-
-
 def score(
-    decoder: Decoder, bank: SlotBank, replies: Sequence[Example], budget: MemoryBudget
+    decoder: Decoder, bank: SlotBank, examples: Sequence[Example], budget: MemoryBudget
 ) -> list[Tensor]:
-    """Log-probabilities of each completion's tokens, one tensor per reply."""
-    found = [torch.zeros(0, device=decoder.device) for _ in replies]
-    wanted = [row for row, reply in enumerate(replies) if len(reply.completion)]
+    """Log-probabilities of each completion's tokens, one tensor per example."""
+    scores = [torch.zeros(0, device=decoder.device) for _ in examples]
+    wanted = [row for row, example in enumerate(examples) if len(example.completion)]
     with torch.no_grad():
-        for rows in _pieces(replies, wanted, budget.forward_tokens):
-            piece = [replies[row] for row in rows]
-            values = token_log_probabilities(decoder, piece, bank.gather)
-            counts = [len(reply.completion) for reply in piece]
-            for row, one in zip(rows, torch.split(values, counts), strict=True):
-                found[row] = one
-    return found
-
-
-def _pieces(
-    replies: Sequence[Example], wanted: Sequence[int], max_tokens: int
-) -> Iterator[list[int]]:
-    """The wanted replies in pieces that one forward pass takes."""
-    texts, owners = [replies[row].text for row in wanted], [replies[row].owner for row in wanted]
-    for piece in chunks(texts, owners, max_tokens):
-        yield [wanted[index] for index in piece]
+        for piece in _pieces([examples[row] for row in wanted], budget.forward_tokens):
+            rows = [wanted[index] for index in piece]
+            batch = [examples[row] for row in rows]
+            values = _log_probabilities(decoder, batch, bank.gather)
+            counts = [len(example.completion) for example in batch]
+            for row, part in zip(rows, torch.split(values, counts), strict=True):
+                scores[row] = part
+    return scores
 
 
 def learning_step(
     decoder: Decoder,
     layout: AdapterLayout,
     batch: LearningBatch,
+    budget: MemoryBudget,
+    *,
     weights: Mapping[int, AdapterWeights],
     optimizer_state: Mapping[int, OptimizerState],
-    encode: Callable[[str], np.ndarray],
-    budget: MemoryBudget,
+    prompts: Mapping[str, np.ndarray],
 ) -> tuple[dict[int, AdapterWeights], dict[int, OptimizerState], LearningStatistics]:
     """One step for every slot that has lessons; the others come back as they are
-    (``HostKernel.learn``)."""
-    lessons = [lesson for lesson in batch.lessons if lesson.completion]
+    (``HostKernel.learn``). ``prompts`` are token ids by text."""
     new_weights = dict(weights)
     new_states = {slot: optimizer_state.get(slot, OptimizerState()) for slot in weights}
-    if not lessons:
+    slots = sorted({lesson.slot for lesson in batch.lessons if lesson.completion})
+    if not slots:
         return new_weights, new_states, LearningStatistics()
-    slots = sorted({lesson.slot for lesson in lessons})
-    tokens = dict.fromkeys(slots, 0)
-    for lesson in lessons:
-        tokens[lesson.slot] += len(lesson.completion)
-    pupils = [(new_weights[slot], new_states[slot]) for slot in slots]
-    arrangement = arrangement_of(decoder.sites, layout, max(one.rank for one, _ in pupils))
-    arena = torch.from_numpy(np.stack([arrangement.laid(one) for one, _ in pupils])).to(
-        decoder.device
-    )
+    tokens = {
+        slot: sum(len(lesson.completion) for lesson in batch.lessons if lesson.slot == slot)
+        for slot in slots
+    }
+    olds = [new_weights[slot] for slot in slots]
+    arrangement = arrangement_of(decoder.sites, layout, max(old.rank for old in olds))
+    arena = torch.from_numpy(np.stack([arrangement.laid(old) for old in olds]))
+    examples = _examples(batch, tokens, prompts)
     gradients, losses = _gradients(
-        decoder, arrangement, arena, _replies(lessons, slots, tokens, encode), batch, slots, budget
+        decoder, arrangement, arena.to(decoder.device), examples, budget, dropout=batch.dropout
     )
     norms, sick = {}, []
-    for slot, (old, past), row, loss in zip(slots, pupils, gradients, losses, strict=True):
+    for slot, old, row, loss in zip(slots, olds, gradients, losses, strict=True):
         gradient = arrangement.collected(row, old)
         norm = gradient.norm()
-        gradient *= (batch.clip / (norm + 1e-6)).clamp_(
-            max=1.0
-        )  # as torch.nn.utils.clip_grad_norm_
-        new, memory_then = _adam(old, past, gradient, batch.learning_rates[slot])
+        # As torch.nn.utils.clip_grad_norm_ does it.
+        gradient *= (batch.clip / (norm + 1e-6)).clamp_(max=1.0)
+        new, new_state = _adam(old, new_states[slot], gradient, batch.learning_rates[slot])
         if torch.isfinite(loss) and torch.isfinite(norm) and np.isfinite(new.vector.sum()):
-            new_weights[slot], new_states[slot] = new, memory_then
+            new_weights[slot], new_states[slot] = new, new_state
         else:
             sick.append(slot)
         norms[slot] = float(norm)
@@ -131,60 +111,95 @@ def learning_step(
     return new_weights, new_states, LearningStatistics(loss_of, norms, tokens, tuple(sick))
 
 
-def _replies(
-    lessons: Sequence[Lesson],
-    slots: Sequence[int],
-    tokens: Mapping[int, int],
-    encode: Callable[[str], np.ndarray],
-) -> list[tuple[Example, float]]:
-    """Each lesson as a reply of a pupil, and its share in that pupil's loss per completion
-    token."""
-    place = {slot: index for index, slot in enumerate(slots)}
-    found, seen = [], Counter[int]()
-    for lesson in lessons:
-        completion = np.array(lesson.completion, dtype=np.int64)
-        reply = Example(encode(lesson.prompt), completion, place[lesson.slot], seen[lesson.slot])
-        seen[lesson.slot] += 1
-        found.append((reply, lesson.weight / tokens[lesson.slot]))
-    return found
+def _examples(
+    batch: LearningBatch, tokens: Mapping[int, int], prompts: Mapping[str, np.ndarray]
+) -> list[Example]:
+    """Each lesson with tokens, its owner numbered among the slots that learn."""
+    owners, seen = {slot: owner for owner, slot in enumerate(tokens)}, Counter[int]()
+    examples = []
+    for lesson in batch.lessons:
+        if not lesson.completion:
+            continue
+        completion, slot = np.array(lesson.completion, dtype=np.int64), lesson.slot
+        shares = np.array(lesson.weight) / tokens[slot]
+        weights = np.broadcast_to(shares.astype(np.float32), completion.shape)
+        seed = batch.dropout_seeds.get(slot, 0)
+        examples.append(
+            Example(
+                prompts[lesson.prompt],
+                completion,
+                owners[slot],
+                weights,
+                name=seen[slot],
+                seed=seed,
+            )
+        )
+        seen[slot] += 1
+    return examples
 
 
 def _gradients(
     decoder: Decoder,
     arrangement: Arrangement,
     arena: Tensor,
-    shared: Sequence[tuple[Example, float]],
-    batch: LearningBatch,
-    slots: Sequence[int],
+    examples: Sequence[Example],
     budget: MemoryBudget,
+    *,
+    dropout: float,
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of each slot's loss as arena rows ``(slots, size)``, and the losses
-    ``(slots,)``."""
-    replies = [reply for reply, _ in shared]
-    losses = torch.zeros(len(slots), device=decoder.device)
+    """Gradients of each owner's loss as arena rows ``(owners, size)``, and the losses
+    ``(owners,)``."""
+    losses = torch.zeros(len(arena), device=decoder.device)
     factors, gradients = arena.to(decoder.dtype), torch.zeros_like(arena)
 
     def present(owners: Sequence[int]) -> Adapters:
-        """The factors of some pupils, with their share of the gradient buffer."""
-        low, high = (
-            owners[0],
-            owners[-1] + 1,
-        )  # every slot has lessons, and they come in the order of slots
-        return Adapters(tuple(arrangement.factors(factors[low:high], gradients[low:high])))
+        """The factors of some owners, with their share of the gradient buffer.
 
-    for rows in _pieces(replies, range(len(replies)), budget.learning_tokens):
-        piece = [replies[row] for row in rows]
-        counts = [len(reply.completion) for reply in piece]
-        weight = np.repeat(np.array([shared[row][1] for row in rows], dtype=np.float32), counts)
-        owner = np.repeat([reply.owner for reply in piece], counts)
+        Owners of a piece are consecutive: each one has examples, and these come in their order.
+        """
+        low, high = owners[0], owners[-1] + 1
+        return arrangement.factors(factors[low:high], gradients[low:high])
+
+    for rows in _pieces(examples, budget.learning_tokens):
+        piece = [examples[row] for row in rows]
+        weights = np.concatenate(
+            [example.weights for example in piece if example.weights is not None]
+        )
+        owners = np.repeat(
+            [example.owner for example in piece], [len(example.completion) for example in piece]
+        )
         with torch.enable_grad():
-            found = token_log_probabilities(
-                decoder, piece, present, partial(_dropout, piece, batch, slots)
-            )
-            terms = -torch.from_numpy(weight).to(decoder.device) * found
+            values = _log_probabilities(decoder, piece, present, dropout)
+            terms = -torch.from_numpy(weights).to(decoder.device) * values
             terms.sum().backward()  # type: ignore[no-untyped-call]
-        losses.index_add_(0, torch.from_numpy(owner).to(decoder.device), terms.detach())
+        losses.index_add_(0, torch.from_numpy(owners).to(decoder.device), terms.detach())
     return gradients, losses
+
+
+def _log_probabilities(
+    decoder: Decoder,
+    examples: Sequence[Example],
+    adapters_of: Callable[[Sequence[int]], Adapters],
+    dropout: float = 0.0,
+) -> Tensor:
+    """Log-probability (nats) of every completion token, ``(tokens,)``, example after example."""
+    owners = [example.owner for example in examples]
+    packing = pack_texts([example.text for example in examples], owners, decoder.device)
+    targets = np.concatenate([example.completion for example in examples])
+    adapters, dropped = adapters_of(packing.owners), _dropout(packing, examples, dropout)
+    logits = decoder.logits(packing, adapters, dropped).float()
+    return -F.cross_entropy(logits, torch.from_numpy(targets).to(decoder.device), reduction="none")
+
+
+def _dropout(packing: Packing, examples: Sequence[Example], rate: float) -> Dropout | None:
+    seeds, names = [example.seed for example in examples], [example.name for example in examples]
+    return Dropout.of(packing, rate, seeds, names) if rate else None
+
+
+def _pieces(examples: Sequence[Example], max_tokens: int) -> Iterator[np.ndarray]:
+    """Row numbers of examples in pieces that one forward pass takes."""
+    owners = [example.owner for example in examples]
+    return chunks([example.text for example in examples], owners, max_tokens)
 
 
 def _adam(
@@ -192,10 +207,9 @@ def _adam(
 ) -> tuple[AdapterWeights, OptimizerState]:
     """One step of one slot, where the gradient is: all of it fits a processor's cache."""
     device, step = gradient.device, optimizer_state.step + 1
-    past = [optimizer_state.first, optimizer_state.second]
     first, second = (
-        torch.zeros_like(gradient) if one is None else torch.from_numpy(one.copy()).to(device)
-        for one in past
+        torch.zeros_like(gradient) if past is None else torch.from_numpy(past.copy()).to(device)
+        for past in (optimizer_state.first, optimizer_state.second)
     )
     first.lerp_(gradient, 1 - BETA_FIRST)
     second.mul_(BETA_SECOND).addcmul_(gradient, gradient, value=1 - BETA_SECOND)
@@ -204,15 +218,6 @@ def _adam(
     vector.addcdiv_(first, spread, value=-rate / (1 - BETA_FIRST**step))
     then = OptimizerState(step, first.cpu().numpy(), second.cpu().numpy(), optimizer_state.notes)
     return AdapterWeights(weights.layout, weights.rank, weights.scaling, vector.cpu().numpy()), then
-
-
-def _dropout(
-    replies: Sequence[Example], batch: LearningBatch, slots: Sequence[int], packing: Packing
-) -> Dropout | None:
-    if not batch.dropout:
-        return None
-    seeds = [batch.dropout_seeds[slots[reply.owner]] for reply in replies]
-    return Dropout.of(packing, batch.dropout, seeds, [reply.name for reply in replies])
 
 
 @lru_cache(maxsize=16)

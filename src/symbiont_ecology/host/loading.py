@@ -19,9 +19,10 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from symbiont_ecology.errors import HostError
+from symbiont_ecology.host.architectures import ModelConfig, read_blueprint
 from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.layers import LlamaWeights
-from symbiont_ecology.host.llama import LlamaDecoder, is_supported
+from symbiont_ecology.host.llama import LlamaDecoder
 
 EMBEDDED = "embedded"
 EMBEDDED_FOLDER = Path(__file__).parent / "embedded" / "model"
@@ -113,7 +114,7 @@ def load_decoder(
         HostError: the weights are damaged or incomplete, or no causal language model can be made of
         them.
     """
-    if prefer_fused and is_supported(config) and any(folder.glob("*.safetensors")):
+    if prefer_fused and read_blueprint(config) and any(folder.glob("*.safetensors")):
         try:
             weights = LlamaWeights(config, _read_tensors(folder), device, dtype)
             return LlamaDecoder(weights, is_checkpointing=is_checkpointing)

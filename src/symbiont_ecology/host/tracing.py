@@ -8,37 +8,42 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from symbiont_ecology.host.bank import Site
-from symbiont_ecology.host.lowrank import Shares
-from symbiont_ecology.host.slot_tiles import Tiling
+from symbiont_ecology.host.backend.lowrank import Shares, Site
+from symbiont_ecology.host.backend.slot_tiles import Tiling
 from symbiont_ecology.weights.adapter import AdapterLayout
 from symbiont_ecology.weights.traces import Traces
 
 
 class Tracer:
-    """Sits between A and B of every site. ``move`` says which rows come next, and at which step."""
+    """Sits between A and B of every site. ``move`` says which rows come next, and at which step.
+
+    Each row with a generator in ``draws`` is perturbed by noise of standard deviation ``std``,
+    drawn from it for as many tokens as the row's limit says.
+    """
 
     def __init__(
-        self, sites: Sequence[Site], layout: AdapterLayout, rank: int, rows: int, steps: int
+        self,
+        sites: Sequence[Site],
+        layout: AdapterLayout,
+        rank: int,
+        *,
+        limits: Sequence[int],
+        draws: Sequence[np.random.Generator | None],
+        std: float,
     ) -> None:
         adapted = {name for name, _, _ in layout.modules}
-        self._layout, self._rank = layout, rank
+        self._layout, self._rank, self._std = layout, rank, std
         self._names = [[name for name, _, _ in site if name in adapted] for site in sites]
-        widths = [rank * len(names) for names in self._names]
-        self._starts = np.cumsum([0, *widths])
+        self._starts = np.cumsum([0, *(rank * len(names) for names in self._names)])
+        size, width = (len(limits), max(limits, default=0)), int(self._starts[-1])
         reads = [site[0][1] if names else 0 for site, names in zip(sites, self._names, strict=True)]
-        self._read = [np.zeros((rows, steps, d_in), dtype=np.float32) for d_in in reads]
-        self._noise = np.zeros((rows, steps, self.width), dtype=np.float32)
+        self._read = [np.zeros((*size, d_in), dtype=np.float32) for d_in in reads]
+        self._noise = np.zeros((*size, width), dtype=np.float32)
+        for row, (draw, limit) in enumerate(zip(draws, limits, strict=True)):
+            if draw is not None:
+                noise = draw.standard_normal((limit, width), dtype=np.float32)
+                self._noise[row, :limit] = noise * np.float32(std)
         self._rows, self._step = np.zeros(0, dtype=np.int64), 0
-
-    @property
-    def width(self) -> int:
-        """Perturbed numbers per token."""
-        return int(self._starts[-1])
-
-    def perturb(self, row: int, noise: np.ndarray) -> None:
-        """Sets the noise of one row, ``(its limit, width)``."""
-        self._noise[row, : len(noise)] = noise
 
     def move(self, rows: np.ndarray, step: int, shares: Shares) -> None:
         """The next forward reads these rows in tiles, and what it says is their token number
@@ -58,11 +63,11 @@ class Tracer:
         noise = torch.from_numpy(self._noise[self._rows, self._step, low:high])
         return inner + noise.to(inner).view_as(inner)
 
-    def traces(self, std: float) -> Traces:
+    def traces(self) -> Traces:
         """What was kept, module by module."""
         modules = {}
         for site, names in enumerate(self._names):
             for member, name in enumerate(names):
                 low = self._starts[site] + member * self._rank
                 modules[name] = (self._read[site], self._noise[..., low : low + self._rank])
-        return Traces(self._layout, std, modules)
+        return Traces(self._layout, self._std, modules)

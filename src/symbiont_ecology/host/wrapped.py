@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,10 +21,14 @@ from torch import Tensor, nn
 
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import HostError
-from symbiont_ecology.host.bank import Adapters, Site, SlotBank
+from symbiont_ecology.host.backend.bank import SlotBank
+from symbiont_ecology.host.backend.lowrank import Adapters, Shares, Site
 from symbiont_ecology.host.dropout import Dropout
-from symbiont_ecology.host.lowrank import Shares, add_low_rank
 from symbiont_ecology.host.packing import Packing
+
+if TYPE_CHECKING:
+    from transformers import Cache, PreTrainedModel
+    from transformers.modeling_outputs import CausalLMOutputWithPast
 
 
 class WrappedDecoder:
@@ -34,33 +38,33 @@ class WrappedDecoder:
         HostError: no stack of decoder layers with linear modules is found in the model.
     """
 
-    def __init__(self, model: Any, device: torch.device, *, is_checkpointing: bool = False) -> None:
+    def __init__(
+        self, model: PreTrainedModel, device: torch.device, *, is_checkpointing: bool = False
+    ) -> None:
         self.device, self.dtype = device, model.dtype
         self._model = model.to(device).eval().requires_grad_(False)
         self._checkpointed: list[nn.Module] = []
         if is_checkpointing:
             model.gradient_checkpointing_enable()
             self._checkpointed = [
-                one for one in model.modules() if getattr(one, "gradient_checkpointing", False)
+                part for part in model.modules() if getattr(part, "gradient_checkpointing", False)
             ]
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._hooked: _Hooked | None = None
-        found = _linears(model)
-        self.sites: tuple[Site, ...] = tuple(
-            ((name, d_in, d_out),) for name, _, d_in, d_out in found
-        )
-        for index, (_, module, _, _) in enumerate(found):
-            module.register_forward_hook(self._hook(index))
+        config = model.config.get_text_config()
+        layers = int(config.num_hidden_layers)
+        linears = _linears(model, layers)
+        self.sites: tuple[Site, ...] = tuple((module,) for module, _ in linears)
+        for index, (_, part) in enumerate(linears):
+            part.register_forward_hook(self._hook(index))
         # What adapters learn hangs on their inputs' gradients.
         model.get_input_embeddings().register_forward_hook(
             lambda _, __, output: output.requires_grad_() if torch.is_grad_enabled() else output
         )
-        self.fan_in_fan_out = not any(isinstance(module, nn.Linear) for _, module, _, _ in found)
-        config = model.config.get_text_config()
-        layers = int(config.num_hidden_layers)
+        self.fan_in_fan_out = not any(isinstance(part, nn.Linear) for _, part in linears)
         self.shape = HostShape.from_config(
             config.to_dict(),
-            linear_parameters=sum(d_in * d_out for _, _, d_in, d_out in found) // layers,
+            linear_parameters=sum(d_in * d_out for (_, d_in, d_out), _ in linears) // layers,
             parameters=sum(parameter.numel() for parameter in model.parameters()),
         )
 
@@ -123,7 +127,7 @@ class WrappedDecoder:
         means = (states * is_real[..., None]).sum(1) / lengths[:, None]
         return means[torch.from_numpy(np.argsort(order)).to(ids.device)]
 
-    def forward(self, adapters: _Hooked, **inputs: Any) -> Any:
+    def forward(self, adapters: _Hooked, **inputs: object) -> CausalLMOutputWithPast:
         """One forward of the model with these adapters in its hooks; arguments that it lacks are
         left out."""
         is_learning = torch.is_grad_enabled()
@@ -132,13 +136,9 @@ class WrappedDecoder:
         for layer in self._checkpointed:
             layer.training = is_learning
         try:
-            return self._model(
-                **{
-                    name: inputs[name]
-                    for name in inputs
-                    if name in self._accepts or name != "position_ids"
-                }
-            )
+            if "position_ids" not in self._accepts:
+                inputs.pop("position_ids", None)
+            return self._model(**inputs)
         finally:
             if not is_learning:  # a checkpointed layer runs again when gradients come back
                 self._hooked = None
@@ -155,24 +155,24 @@ class WrappedDecoder:
         rows = (counts[owner] for owner in packing.owners)
         return order, packing.ids[places], _Hooked.of(adapters, rows, places.shape[1])
 
-    def _read(self, ids: Tensor, adapters: _Hooked, **inputs: Any) -> Any:
+    def _read(self, ids: Tensor, adapters: _Hooked, **inputs: object) -> CausalLMOutputWithPast:
         # Padding on the right is causal's future: nothing to mask, but some models warn when told
         # nothing.
         return self.forward(
             adapters, input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False, **inputs
         )
 
-    def _hook(self, index: int) -> Any:
+    def _hook(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
         def add(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
             """What a linear module returned, with the low-rank term of its site."""
             hooked = self._hooked
-            factors = None if hooked is None else hooked.adapters.sites[index]
-            if hooked is None or factors is None:
+            term = None if hooked is None else hooked.adapters.sites[index]
+            if hooked is None or term is None:
                 return output
             x, y = inputs[0].flatten(0, -2), output.flatten(0, -2)
             if torch.is_grad_enabled():
                 y = y.clone()  # autograd does not let a view be changed in place
-            return add_low_rank(x, y, factors, hooked.shares).view_as(output)
+            return term.add_to(y, x, hooked.shares).view_as(output)
 
         return add
 
@@ -195,7 +195,7 @@ class WrappedSession:
 
     def __init__(self, decoder: WrappedDecoder, mask: Tensor) -> None:
         self._decoder, self._mask = decoder, mask
-        self._cache: Any = None
+        self._cache: Cache | None = None
 
     def read(self, ids: Tensor, adapters: _Hooked) -> Tensor:
         """Appends token ids ``(rows, time)`` that the mask already covers; logits after the last
@@ -221,15 +221,15 @@ class WrappedSession:
     def keep(self, rows: Tensor) -> None:
         """Goes on with fewer rows."""
         self._mask = self._mask[rows]
+        assert self._cache is not None
         self._cache.batch_select_indices(rows)
 
 
-def _linears(model: Any) -> list[tuple[str, nn.Module, int, int]]:
-    """``(name, module, d_in, d_out)`` of every linear module inside the decoder layers, in model
-    order."""
+def _linears(model: PreTrainedModel, layers: int) -> list[tuple[tuple[str, int, int], nn.Module]]:
+    """``(name, d_in, d_out)`` of every linear module inside the decoder layers, and the module, in
+    model order."""
     from transformers.pytorch_utils import Conv1D
 
-    layers = int(model.config.get_text_config().num_hidden_layers)
     stacks = [
         name
         for name, part in model.named_modules()
@@ -237,15 +237,12 @@ def _linears(model: Any) -> list[tuple[str, nn.Module, int, int]]:
     ]
     if not stacks:
         raise HostError(
-            f"expected a list of {layers} decoder layers in the model, found none in {type(model).__name__}: "
-            "choose a decoder-only causal language model"
+            f"expected a list of {layers} decoder layers in the model, found none in "
+            f"{type(model).__name__}: choose a decoder-only causal language model"
         )
-    found: list[tuple[str, nn.Module, int, int]] = []
-    for name, module in model.named_modules():
-        if not name.startswith(f"{stacks[0]}."):
-            continue
-        if isinstance(module, nn.Linear):
-            found.append((name, module, module.in_features, module.out_features))
-        elif isinstance(module, Conv1D):
-            found.append((name, module, int(module.weight.shape[0]), int(module.weight.shape[1])))
-    return found
+    linears: list[tuple[tuple[str, int, int], nn.Module]] = []
+    for name, part in model.named_modules():
+        if name.startswith(f"{stacks[0]}.") and isinstance(part, nn.Linear | Conv1D):
+            shape = part.weight.shape if isinstance(part, Conv1D) else part.weight.shape[::-1]
+            linears.append(((name, *map(int, shape)), part))
+    return linears

@@ -1,10 +1,9 @@
-"""The portfolio of a run: who can be asked, and what the run, or a selection after it, says about
-each.
+"""The pool of adapters of a run: who can be asked, and what is known of each.
 
-Candidates are the elites of the archive, each an organelle at the moment when it held a cell (the
-living may have unlearned since what they could do then; docs/log.md has the comparison), and the
-living. What the router learns from are the run's own practice outcomes, read back from the event
-log: prompts, who answered, and the verdict. It costs no extra rollout, and no family label.
+Candidates are the elites of the archive and the living. An elite is an organelle at the moment when
+it held a cell: the living may have unlearned since what they could do then (docs/log.md has the
+comparison). The router learns from the run's own practice, read back from the event log: prompts,
+who answered, and the verdict. It costs no extra rollout, and no family label.
 """
 
 from __future__ import annotations
@@ -19,29 +18,28 @@ from pathlib import Path
 import numpy as np
 
 from symbiont_ecology.config import RunConfig
-from symbiont_ecology.ecology import HOST, EcologyState, Elite
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.evaluation.answers import Answer
+from symbiont_ecology.ecology import HOST, EcologyState, Elite, Rollout, cell_name
 from symbiont_ecology.events import Acted, Event, Upheaved, read_events
-from symbiont_ecology.inference.routers import Observation, Promise, routers
+from symbiont_ecology.inference.routers import Expectation, Observation, routers
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import Depth, Item, OrganelleId
+from symbiont_ecology.types import OrganelleId
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.blobs import BlobStore
 
 OBSERVATION_HALF_LIFE, PAST = 50, 0.25
-"""Verdicts per cell, of everyone together, after which an older one is worth half as much to the
-router; but no more than such a share of a whole life, or short ones are judged by what they could
-do at the beginning."""
+"""Verdicts per cell, over everyone, after which an older one is worth half as much to the router.
+It is at most such a share of a whole run, or a short run is judged by how it began."""
+LEAST_WEIGHT = 0.1
+"""Observations that count less are left out."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AdapterPool:
     """Candidates with their weights, and what is known of them.
 
-    ``scores`` holds success rates by cell and candidate, ``elites`` the candidates that a router
-    chooses among, ``source`` where the scores come from: ``practice`` (train items, in passing) or
-    ``selection``.
+    ``scores`` holds success rates by cell and candidate. ``elites`` are the candidates that a
+    router chooses among. ``source`` says where the scores come from: ``practice`` (training items)
+    or ``selection``.
     """
 
     state: EcologyState
@@ -53,40 +51,40 @@ class AdapterPool:
     source: str = "practice"
 
     @classmethod
-    def of_run(cls, folder: Path, state: EcologyState, config: RunConfig) -> AdapterPool:
+    def of_run(
+        cls, folder: Path, state: EcologyState, config: RunConfig, tasks: TaskMixture
+    ) -> AdapterPool:
         """Reads weights and outcomes back from a run folder."""
         store = BlobStore(folder / "blobs")
+        elites = state.archive.elites
         weights = {o.id: store.weights(o.genome.weights) for o in state.population.values()}
-        weights |= {
-            elite_id(elite): store.weights(elite.weights) for elite in state.archive.elites.values()
-        }
-        elites = {elite_id(elite) for elite in state.archive.elites.values()} or set(
-            state.population
-        )
+        weights |= {elite_id(one): store.weights(one.weights) for one in elites.values()}
+        candidates = set(map(elite_id, elites.values())) or set(state.population)
         scores: dict[str, dict[OrganelleId, float]] = defaultdict(dict)
         for organelle_id in sorted(state.population):
             for cell, posterior in state.posteriors.get(organelle_id, {}).items():
                 scores[cell][organelle_id] = posterior.mean
-        for cell, elite in state.archive.elites.items():
+        for cell, elite in elites.items():
             scores[cell][elite_id(elite)] = elite.score
-        return cls(
-            state,
-            config,
-            weights,
-            tuple(sorted(elites)),
-            scores,
-            tuple(_observations(folder, state, config)),
+        observations = tuple(_observations(folder, state, tasks))
+        ids = tuple(sorted(candidates))
+        return cls(state, config, weights, ids, scores=scores, observations=observations)
+
+    def __repr__(self) -> str:
+        return (
+            f"<{len(self.elites)} elites, {len(self.state.population)} alive, judged by "
+            f"{self.source}>"
         )
 
     @cached_property
-    def promise(self) -> Promise:
-        """What the run's router has learned to expect of the host and of each elite."""
+    def expectation(self) -> Expectation:
+        """What the run's router expects of the host and of each elite."""
         return routers.build(self.config.router).fit(self.observations, self.elites)
 
     def best(self) -> OrganelleId:
         """The candidate with the highest success summed over all cells; the host if there is none.
 
-        Judged by practice, only the living have a record in more than their own cell.
+        Judged by practice, only the living have a record in more than one cell.
         """
         record: dict[OrganelleId, float] = dict.fromkeys(sorted(self.state.population), 0.0)
         for scores in self.scores.values():
@@ -94,30 +92,28 @@ class AdapterPool:
                 if self.source == "selection" or organelle_id in self.state.population:
                     record[organelle_id] = record.get(organelle_id, 0.0) + score
         record.pop(HOST, None)
-        return max(sorted(record), key=lambda organelle_id: record[organelle_id], default=HOST)
+        return max(sorted(record), key=record.__getitem__, default=HOST)
 
     def best_of(self, cells: Sequence[str]) -> OrganelleId:
-        """The elite with the highest success in one of the cells; the host where nobody has a
-        record."""
-        found = [
+        """The elite with the highest success in one of the cells; the host if nobody has any."""
+        scores = [
             (score, organelle_id)
             for cell in cells
             for organelle_id, score in self.scores.get(cell, {}).items()
             if organelle_id in self.elites
         ]
-        return max(found, default=(0.0, HOST))[1]
+        return max(scores, default=(0.0, HOST))[1]
 
-    def reselected(self, answers: Sequence[Answer]) -> AdapterPool:
-        """The same candidates with scores, and further observations, from answers to selection
-        questions."""
+    def reselected(self, rollouts: Sequence[Rollout]) -> AdapterPool:
+        """The same candidates with scores, and more observations, from selection items."""
         verdicts: dict[str, dict[OrganelleId, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for one in answers:
-            verdicts[one.question.cell][one.organelle_id].append(one.verdict)
+        for rollout in rollouts:
+            verdicts[cell_name(rollout.item.cell)][rollout.organelle_id].append(rollout.verdict)
         scores = {
-            cell: {organelle_id: sum(found) / len(found) for organelle_id, found in by_who.items()}
-            for cell, by_who in verdicts.items()
+            cell: {who: sum(values) / len(values) for who, values in by_organelle.items()}
+            for cell, by_organelle in verdicts.items()
         }
-        seen = [Observation(one.question.prompt, one.organelle_id, one.verdict) for one in answers]
+        seen = [Observation(one.item.prompt, one.organelle_id, one.verdict) for one in rollouts]
         return replace(
             self, scores=scores, observations=(*self.observations, *seen), source="selection"
         )
@@ -128,15 +124,12 @@ def elite_id(elite: Elite) -> OrganelleId:
     return f"{elite.organelle_id}@{elite.generation}"
 
 
-def _observations(folder: Path, state: EcologyState, config: RunConfig) -> list[Observation]:
-    tasks = mixture(config)
+def _observations(folder: Path, state: EcologyState, tasks: TaskMixture) -> list[Observation]:
     moments: dict[OrganelleId, dict[OrganelleId, int]] = defaultdict(dict)
     for elite in state.archive.elites.values():
         moments[elite.organelle_id][elite_id(elite)] = elite.generation
     if not moments:  # nobody was judged: the living are the candidates
-        moments |= {
-            organelle_id: {organelle_id: state.generation - 1} for organelle_id in state.population
-        }
+        moments |= {living: {living: state.generation - 1} for living in state.population}
     # Not beyond the checkpoint: what a killed run did after it will be done again.
     events = list(islice(read_events(folder / "events.jsonl"), state.next_seq))
     practised = _practised(events, state.generation)
@@ -148,13 +141,13 @@ def _observations(folder: Path, state: EcologyState, config: RunConfig) -> list[
         if event.id == HOST:
             observations += _seen(event, HOST, 1.0, tasks)
             continue
-        if event.generation <= opened.get(event.cell, -1):  # another world
+        if event.generation <= opened.get(event.cell, -1):  # the world changed since
             continue
-        for organelle_id, then in moments[event.id].items():
-            age = practised[then] - practised[event.generation]
+        for candidate, moment in moments[event.id].items():
+            age = practised[moment] - practised[event.generation]
             weight = 0.5 ** (age / half_life)
-            if 0.1 <= weight <= 1:  # not long before the candidate's moment, and not after it
-                observations += _seen(event, organelle_id, weight, tasks)
+            if LEAST_WEIGHT <= weight <= 1:  # neither long before that moment nor after it
+                observations += _seen(event, candidate, weight, tasks)
     return observations
 
 
@@ -168,31 +161,18 @@ def _practised(events: Sequence[Event], generations: int) -> np.ndarray:
 
 
 def _opened(events: Sequence[Event]) -> dict[str, int]:
-    """The last generation in which the world was found to have changed, by cell."""
-    return {
-        cell: event.generation
-        for event in events
-        if isinstance(event, Upheaved)
-        for cell in event.cells
-    }
+    """The last generation in which the world was taken to have changed, by cell."""
+    upheavals = (event for event in events if isinstance(event, Upheaved))
+    return {cell: event.generation for event in upheavals for cell in event.cells}
 
 
 def _seen(
-    event: Acted, organelle_id: OrganelleId, weight: float, tasks: TaskMixture
+    event: Acted, candidate: OrganelleId, weight: float, tasks: TaskMixture
 ) -> list[Observation]:
-    """One observation per rollout. Who only read gold answers is taken to know what it read."""
-    seen = []
+    """One observation per rollout. Who only read reference answers is taken to know them."""
+    observations = []
     for index, identity in enumerate(event.items):
         verdicts = event.verdicts[index * event.samples : (index + 1) * event.samples] or (1.0,)
-        prompt = tasks.prompt(_item(identity))
-        seen += [Observation(prompt, organelle_id, verdict, weight) for verdict in verdicts]
-    return seen
-
-
-def _item(identity: str) -> Item:
-    family, depth, convention, payload = identity.split("/", 3)
-    return Item(family, _depth(depth), payload, int(convention), "")
-
-
-def _depth(text: str) -> Depth:
-    return text  # type: ignore[return-value]
+        prompt = tasks.prompt(identity)
+        observations += [Observation(prompt, candidate, one, weight) for one in verdicts]
+    return observations

@@ -1,214 +1,194 @@
-"""Who of a portfolio answers a question: one function per way, from questions to answers.
+"""Routings: who of a pool answers an item. One function each, from items to rollouts.
 
-*host*: the bare host. *single*: the one candidate that is best over all cells. *family* and *cell*:
-the elite with the best record there; oracles, since they read labels. *learned*: the run's
-label-free router, which may abstain to the host; *committed*: the same without abstaining. *vote*:
-what most of the router's favourites say. *cascade*: the router's favourite, and the next one where
-it is unsure. *surest*: everyone, and who is surest has the say.
+A routing asks through the function that it is given, as often as it wants, and returns one rollout
+for each item; its cost is that of everyone who was asked for it.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
-from symbiont_ecology.ecology import HOST
+from symbiont_ecology.ecology import HOST, Rollout, cell_name
 from symbiont_ecology.economics import Cost
-from symbiont_ecology.errors import ConfigError, DataError
-from symbiont_ecology.evaluation.answers import Answer
-from symbiont_ecology.evaluation.questions import Question
+from symbiont_ecology.errors import DataError
 from symbiont_ecology.inference.pool import AdapterPool
-from symbiont_ecology.registry import did_you_mean
+from symbiont_ecology.registry import Registry, did_you_mean
 from symbiont_ecology.tasks.grading import final_answer
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.types import Item, OrganelleId
 
 VOTERS = 3
 """How many are asked in a vote, and at most in a cascade."""
 CONFIDENT = -0.05
 """Mean log-probability per token, in nats, from which an answer of a cascade stands."""
+NEED_LABELS = ("family", "cell")
+"""Oracles: they read the family or the cell of an item, which a user's prompt does not have."""
 
-Ask = Callable[[Sequence[Question], Sequence[OrganelleId]], list[Answer]]
-Routing = Callable[[AdapterPool, Sequence[Question], Ask], list[Answer]]
+Ask = Callable[[Sequence[Item], Sequence[OrganelleId]], list[Rollout]]
 
 
-def host(portfolio: AdapterPool, questions: Sequence[Question], ask: Ask) -> list[Answer]:
+class Routing(Protocol):
+    """A way to answer items from a pool."""
+
+    def __call__(self, pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+        """One rollout for each item, in their order."""
+
+
+routings: Registry[Routing] = Registry("routing", "symbiont_ecology.inference.routings")
+
+
+@routings.function("host")
+def ask_host(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
     """The bare host answers everything."""
-    return ask(questions, [HOST] * len(questions))
+    return ask(items, [HOST] * len(items))
 
 
-def single(portfolio: AdapterPool, questions: Sequence[Question], ask: Ask) -> list[Answer]:
-    """The best candidate answers everything."""
-    return ask(questions, [portfolio.best()] * len(questions))
+@routings.function("single")
+def ask_best(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+    """The candidate that is best over all cells answers everything."""
+    return ask(items, [pool.best()] * len(items))
 
 
-def family(portfolio: AdapterPool, questions: Sequence[Question], ask: Ask) -> list[Answer]:
-    """The best elite of any cell of the question's family."""
+@routings.function("family")
+def ask_best_of_family(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+    """An oracle: the best elite of any cell of the item's family."""
     cells: dict[str, list[str]] = {}
-    for cell in portfolio.scores:
+    for cell in pool.scores:
         cells.setdefault(cell.rpartition("/")[0], []).append(cell)
-    chosen = {one.family: portfolio.best_of(cells.get(one.family, [])) for one in questions}
-    return ask(questions, [chosen[one.family] for one in questions])
+    families = dict.fromkeys(item.family for item in items)
+    chosen = {family: pool.best_of(cells.get(family, [])) for family in families}
+    return ask(items, [chosen[item.family] for item in items])
 
 
-def cell(portfolio: AdapterPool, questions: Sequence[Question], ask: Ask) -> list[Answer]:
-    """The best elite of the question's cell."""
-    chosen = {one.cell: portfolio.best_of([one.cell]) for one in questions}
-    return ask(questions, [chosen[one.cell] for one in questions])
+@routings.function("cell")
+def ask_best_of_cell(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+    """An oracle: the best elite of the item's cell."""
+    cells = dict.fromkeys(cell_name(item.cell) for item in items)
+    chosen = {cell: pool.best_of([cell]) for cell in cells}
+    return ask(items, [chosen[cell_name(item.cell)] for item in items])
 
 
-def learned(portfolio: AdapterPool, questions: Sequence[Question], ask: Ask) -> list[Answer]:
-    """Whoever the router promises most of, the host included."""
-    return ask(questions, [favourites[0] for favourites in _ranked(portfolio, questions, 1)])
+@routings.function("learned")
+def ask_favourite(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+    """The label-free router's favourite, which may be the host."""
+    return ask(items, [favourites[0] for favourites in _favourites(pool, items, 1)])
 
 
-def committed(portfolio: AdapterPool, questions: Sequence[Question], ask: Ask) -> list[Answer]:
-    """Whoever of the organelles the router promises most of."""
-    ranked = _ranked(portfolio, questions, 2)
-    return ask(
-        questions,
-        [
-            next((organelle_id for organelle_id in some if organelle_id != HOST), HOST)
-            for some in ranked
-        ],
-    )
+@routings.function("committed")
+def ask_favourite_organelle(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+    """The router's favourite among the organelles, never the host."""
+    ranked = _favourites(pool, items, 2)
+    return ask(items, [next((one for one in best if one != HOST), HOST) for best in ranked])
 
 
-def vote(portfolio: AdapterPool, questions: Sequence[Question], ask: Ask) -> list[Answer]:
-    """The favourites answer; the final answer that most of them give stands, the favourite's in a
-    tie."""
-    ranked = _ranked(portfolio, questions, VOTERS)
-    ballots: list[list[Answer]] = [[] for _ in questions]
-    for place in range(max(map(len, ranked), default=0)):
-        asked = [index for index, some in enumerate(ranked) if place < len(some)]
-        answers = ask(
-            [questions[index] for index in asked], [ranked[index][place] for index in asked]
-        )
-        for index, one in zip(asked, answers, strict=True):
-            ballots[index].append(one)
+@routings.function("vote")
+def vote(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+    """Most of the router's favourites agree on a final answer; in a tie the first has the say."""
+    ballots = _in_turn(pool, items, ask, lambda ballot: True)
     return [_elected(ballot) for ballot in ballots]
 
 
-def cascade(portfolio: AdapterPool, questions: Sequence[Question], ask: Ask) -> list[Answer]:
-    """The favourite answers; while nobody is sure the next one is asked, and the surest answer
-    stands."""
-    ranked = _ranked(portfolio, questions, VOTERS)
-    found: list[list[Answer]] = [[] for _ in questions]
-    for place in range(max(map(len, ranked), default=0)):
-        asked = [
-            index
-            for index, some in enumerate(ranked)
-            if place < len(some) and all(one.confidence < CONFIDENT for one in found[index])
-        ]
-        answers = ask(
-            [questions[index] for index in asked], [ranked[index][place] for index in asked]
-        )
-        for index, one in zip(asked, answers, strict=True):
-            found[index].append(one)
-    return [_surest(some) for some in found]
+@routings.function("cascade")
+def cascade(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+    """The favourite, and the next one where nobody is confident; the most confident stands."""
+    answers = _in_turn(
+        pool, items, ask, lambda ballot: all(one.confidence < CONFIDENT for one in ballot)
+    )
+    return [_most_confident(ballot) for ballot in answers]
 
 
-def surest(portfolio: AdapterPool, questions: Sequence[Question], ask: Ask) -> list[Answer]:
-    """Everyone answers, the host too, and the surest answer stands: neither labels nor a router are
-    needed.
+@routings.function("surest")
+def ask_everyone(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+    """Everyone, the host too; the most confident has the say. It needs neither labels nor a router.
 
     Of an organelle that holds several cells, only its latest moment is asked.
     """
-    moments = sorted(
-        portfolio.elites, key=lambda organelle_id: int(organelle_id.partition("@")[2] or 0)
+    moments = sorted(pool.elites, key=lambda elite: int(elite.partition("@")[2] or 0))
+    latest = {elite.partition("@")[0]: elite for elite in moments}
+    everyone = [HOST, *latest.values()]
+    rollouts = ask(
+        [item for item in items for _ in everyone], [one for _ in items for one in everyone]
     )
-    latest = {organelle_id.partition("@")[0]: organelle_id for organelle_id in moments}
-    return _together([HOST, *latest.values()], questions, ask)
-
-
-ROUTINGS: Mapping[str, Routing] = {
-    one.__name__: one
-    for one in (host, single, family, cell, learned, committed, vote, cascade, surest)
-}
-
-
-def find_routing(name: str) -> Routing:
-    """The routing of that name.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    if name not in ROUTINGS:
-        hint = did_you_mean(name, ROUTINGS)
-        raise ConfigError(f"routing: expected one of {', '.join(ROUTINGS)}, got {name!r};{hint}")
-    return ROUTINGS[name]
+    starts = range(0, len(rollouts), len(everyone))
+    return [_most_confident(rollouts[start : start + len(everyone)]) for start in starts]
 
 
 def mapped(path: Path, known: Sequence[OrganelleId]) -> Routing:
-    """The routing of a JSON file ``{"family" or "family/depth": "candidate"}``; the rest is the
-    host's.
+    """The routing of a JSON file ``{"family" or "family/depth": "candidate"}``; else the host.
 
     Raises:
         DataError: the file cannot be used, or names nobody that can be asked.
     """
     try:
-        table: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
+        table = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the routing map {path}: {error}") from error
-    if not isinstance(table, dict) or not all(
-        isinstance(organelle_id, str) for organelle_id in table.values()
-    ):
+    if not isinstance(table, dict) or not all(isinstance(one, str) for one in table.values()):
         raise DataError(
             f'routing map {path}: expected {{"family": "candidate", …}}, got {table!r:.60}'
         )
-    for where, organelle_id in table.items():
-        if organelle_id != HOST and organelle_id not in known:
+    for where, candidate in table.items():
+        if candidate != HOST and candidate not in known:
             raise DataError(
-                f"routing map {path}: {where!r} is given to {organelle_id!r};{did_you_mean(organelle_id, known)} "
-                f"candidates: {', '.join(sorted(known))}"
+                f"routing map {path}: {where!r} is given to {candidate!r};"
+                f"{did_you_mean(candidate, known)} candidates: {', '.join(sorted(known))}"
             )
 
-    def by_map(portfolio: AdapterPool, questions: Sequence[Question], ask: Ask) -> list[Answer]:
+    def by_map(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
         """Whom the file names for the cell, or for the family."""
-        return ask(
-            questions, [table.get(one.cell, table.get(one.family, HOST)) for one in questions]
-        )
+        default = [table.get(item.family, HOST) for item in items]
+        names = [cell_name(item.cell) for item in items]
+        return ask(items, [table.get(*pair) for pair in zip(names, default, strict=True)])
 
     return by_map
 
 
-def _ranked(
-    portfolio: AdapterPool, questions: Sequence[Question], most: int
-) -> list[list[OrganelleId]]:
-    """The router's favourites for each question, best first, the host among them."""
-    everyone = (HOST, *portfolio.elites)
-    prompts = list(dict.fromkeys(one.prompt for one in questions))
-    order = np.argsort(-portfolio.promise(prompts), axis=1, kind="stable")[:, :most]
+def _favourites(pool: AdapterPool, items: Sequence[Item], most: int) -> list[list[OrganelleId]]:
+    """The router's favourites for each item, best first, the host among them."""
+    everyone = (HOST, *pool.elites)
+    prompts = list(dict.fromkeys(item.prompt for item in items))
+    order = np.argsort(-pool.expectation(prompts), axis=1, kind="stable")[:, :most]
     ranked = {
         prompt: [everyone[place] for place in row]
         for prompt, row in zip(prompts, order, strict=True)
     }
-    return [ranked[one.prompt] for one in questions]
+    return [ranked[item.prompt] for item in items]
 
 
-def _together(whom: Sequence[OrganelleId], questions: Sequence[Question], ask: Ask) -> list[Answer]:
-    answers = ask(
-        [one for one in questions for _ in whom],
-        [organelle_id for _ in questions for organelle_id in whom],
-    )
-    return [
-        _surest(answers[start : start + len(whom)]) for start in range(0, len(answers), len(whom))
-    ]
+def _in_turn(
+    pool: AdapterPool, items: Sequence[Item], ask: Ask, goes_on: Callable[[Sequence[Rollout]], bool]
+) -> list[list[Rollout]]:
+    """Asks favourite after favourite about the items whose answers so far say ``goes_on``."""
+    ranked = _favourites(pool, items, VOTERS)
+    ballots: list[list[Rollout]] = [[] for _ in items]
+    for place in range(max(map(len, ranked), default=0)):
+        open_items = [
+            index
+            for index, favourites in enumerate(ranked)
+            if place < len(favourites) and goes_on(ballots[index])
+        ]
+        rollouts = ask(
+            [items[index] for index in open_items], [ranked[index][place] for index in open_items]
+        )
+        for index, rollout in zip(open_items, rollouts, strict=True):
+            ballots[index].append(rollout)
+    return ballots
 
 
-def _surest(some: Sequence[Answer]) -> Answer:
-    """Paid for are all."""
-    return replace(
-        max(some, key=lambda one: one.confidence), cost=sum((one.cost for one in some), Cost())
-    )
+def _most_confident(ballot: Sequence[Rollout]) -> Rollout:
+    """The most confident rollout, at the cost of all."""
+    chosen = max(ballot, key=lambda rollout: rollout.confidence)
+    return replace(chosen, cost=sum((rollout.cost for rollout in ballot), Cost()))
 
 
-def _elected(ballot: Sequence[Answer]) -> Answer:
-    votes = Counter(final_answer(one.reply) for one in ballot)
+def _elected(ballot: Sequence[Rollout]) -> Rollout:
+    votes = Counter(final_answer(rollout.text) for rollout in ballot)
     most = max(votes.values())
-    chosen = next(one for one in ballot if votes[final_answer(one.reply)] == most)
-    return replace(chosen, cost=sum((one.cost for one in ballot), Cost()))
+    chosen = next(one for one in ballot if votes[final_answer(one.text)] == most)
+    return replace(chosen, cost=sum((rollout.cost for rollout in ballot), Cost()))

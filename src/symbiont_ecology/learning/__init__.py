@@ -1,10 +1,17 @@
-"""Learning within a life: rules that turn outcomes into one batch of lessons. One rule per file."""
+"""Learning within a life: rules that map rollouts to weighted targets, and what a rollout is worth.
 
+One rule per file. GRPO, a KL term to the host or PPO ratios are each such a file:
+``examples/grpo_kl.py`` is one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
-from symbiont_ecology.ecology import Outcome
+from symbiont_ecology.ecology import Outcome, Rollout
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.types import Item
 from symbiont_ecology.weights.traces import Trace
@@ -12,45 +19,74 @@ from symbiont_ecology.weights.traces import Trace
 
 @dataclass(frozen=True)
 class Experience:
-    """One generation of one organelle: its practice, what each rollout is worth, and its own
-    notes."""
+    """One generation of one organelle: its practice, an outcome for each cell, and its notes.
+
+    ``traits`` are those of its genome. ``reference_ids`` are the token ids of reference answers by
+    their text, end of answer included; empty unless the rule sees gold answers.
+    """
 
     outcomes: tuple[Outcome, ...]
-    rewards: tuple[tuple[float, ...], ...]
-    """Per outcome, one number per rollout, by the run's reward rule."""
     notes: Mapping[str, float]
-    golds: tuple[tuple[tuple[int, ...], ...], ...] = ()
-    """Per outcome, the gold answer of each item as token ids, end of answer included; empty unless
-    the rule sees gold."""
     traits: Mapping[str, float] = field(default_factory=dict)
-    """Of the organelle's genome."""
+    reference_ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class WeightedTarget:
-    """Raise (weight > 0) or lower (weight < 0) the probability of this completion to this item."""
+    """Raise (weight > 0) or lower (weight < 0) the log-probability of this answer to this item.
 
-    item: Item
-    completion: tuple[int, ...]
-    weight: float
-    trace: Trace | None = None
-    """What the rollout left behind; it is then learned from without a backward pass."""
-
-
-class LearningRule(Protocol):
-    """A rule of learning. Frozen; what it must remember goes into the organelle's notes.
-
-    With a field ``perturbation`` above 0 everyone practises under noise of that standard deviation
-    on what A makes of its inputs, and outcomes hold the traces of their rollouts. With a field
-    ``rules`` everyone learns by a rule of their own, by the trait ``ecology.RULE`` that whoever
-    comes without parents is given.
+    ``weight`` is one number for the whole answer, or one for each token. With a ``trace`` the
+    answer is learned from without a backward pass.
     """
 
-    sees_gold: ClassVar[bool]
-    """Whether it uses gold answers and not verdicts alone."""
+    item: Item
+    token_ids: tuple[int, ...]
+    weight: float | tuple[float, ...]
+    trace: Trace | None = None
 
-    def learn(self, lived: Experience) -> tuple[Sequence[WeightedTarget], Mapping[str, float]]:
+    @classmethod
+    def of(cls, rollout: Rollout, weight: float | tuple[float, ...]) -> WeightedTarget:
+        """The rollout's own answer."""
+        return cls(rollout.item, rollout.token_ids, weight, rollout.trace)
+
+
+Targets = tuple[Sequence[WeightedTarget], Mapping[str, float]]
+"""What to learn from a generation, and the notes to keep for the next."""
+
+
+class LearningRule(ABC):
+    """A rule of learning. Frozen: what it must remember goes into the organelle's notes.
+
+    A subclass declares what it needs.
+
+    Attributes:
+        sees_gold: it uses reference answers, not verdicts alone.
+        needs_host_log_probabilities: rollouts come with the bare host's log-probabilities of their
+            tokens. They cost one forward pass without adapters.
+        perturbation: standard deviation of noise on what A makes of its inputs in practice. Above
+            0, rollouts carry eligibility traces, which take the place of the backward pass.
+        rule_count: among how many rules organelles differ by the trait ``ecology.RULE``.
+    """
+
+    sees_gold: ClassVar[bool] = False
+    needs_host_log_probabilities: ClassVar[bool] = False
+    perturbation: float = 0.0
+    rule_count: int = 1
+
+    @abstractmethod
+    def targets(self, experience: Experience) -> Targets:
         """What to learn from a generation, and the notes to keep."""
 
 
-learning_rules: Registry[LearningRule] = Registry("plasticity", "symbiont_ecology.learning")
+class RewardRule(Protocol):
+    """What a rollout is worth to learning, in [0, 1]. Revenue and accuracy use the verdict."""
+
+    sees_gold: ClassVar[bool]
+    """Whether it uses more of the reference answer than the verdict."""
+
+    def __call__(self, rollout: Rollout) -> float:
+        """The reward of a rollout that the verifier has judged."""
+
+
+learning_rules: Registry[LearningRule] = Registry("learning rule", "symbiont_ecology.learning")
+reward_rules: Registry[RewardRule] = Registry("reward rule", "symbiont_ecology.learning")

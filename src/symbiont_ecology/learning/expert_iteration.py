@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from symbiont_ecology.ecology import cell_name
-from symbiont_ecology.learning import Experience, WeightedTarget, learning_rules
+from symbiont_ecology.learning import (
+    Experience,
+    LearningRule,
+    Targets,
+    WeightedTarget,
+    learning_rules,
+)
 from symbiont_ecology.registry import PositiveShare, Share
 
 RATE_WEIGHT = 0.2
-"""Weight of the newest generation in what was right lately."""
+"""Weight of the newest generation in the moving success rate of a cell."""
 
 
 @learning_rules.register("expert_iteration")
 @dataclass(frozen=True)
-class ExpertIteration:
-    """Every rollout with a reward of at least ``accept`` becomes a supervised target, equal ones
-    once.
+class ExpertIteration(LearningRule):
+    """Every rollout with a reward of at least ``accept`` is a target; equal answers count once.
 
-    What is always right teaches little and costs a lesson: with ``skip`` above 0, a cell in which
-    the share p of rollouts was right lately teaches only the share 1 − skip · p of its accepted
-    answers.
+    An answer that is always right teaches little, and costs a lesson. With ``skip`` above 0, a cell
+    with success rate p teaches only the share 1 − skip · p of its accepted answers.
     """
 
     accept: PositiveShare = 1.0  # reward from which a rollout counts as an expert's, in (0, 1]
     skip: Share = 0.8  # part of the lessons that is left out where everything is right
-    sees_gold: ClassVar[bool] = False
 
-    def learn(self, lived: Experience) -> tuple[Sequence[WeightedTarget], Mapping[str, float]]:
-        """One lesson per different accepted answer, or per so many of them."""
-        notes, teachings = dict(lived.notes), []
-        for outcome, rewards in zip(lived.outcomes, lived.rewards, strict=True):
-            cell = cell_name(outcome.trial.cell)
-            right = [reward >= self.accept for reward in rewards]
+    def targets(self, experience: Experience) -> Targets:
+        """One target per different accepted answer, or per so many of them."""
+        notes, targets = dict(experience.notes), []
+        for outcome in experience.outcomes:
+            cell = cell_name(outcome.assignment.cell)
             rate, due = notes.get(f"right:{cell}", 0.0), notes.get(f"due:{cell}", 0.0)
-            for item, places in outcome.groups():
-                for completion in sorted(
-                    {outcome.completions[place] for place in places if right[place]}
-                ):
+            for item, rollouts in outcome.by_item():
+                accepted = {one.token_ids for one in rollouts if one.reward >= self.accept}
+                for token_ids in sorted(accepted):
                     due += 1 - self.skip * rate
                     if due >= 1:
                         due -= 1
-                        teachings.append(WeightedTarget(item, completion, 1.0))
+                        targets.append(WeightedTarget(item, token_ids, 1.0))
             if self.skip:
+                right = [rollout.reward >= self.accept for rollout in outcome.rollouts]
                 notes[f"right:{cell}"] = rate + RATE_WEIGHT * (sum(right) / len(right) - rate)
                 notes[f"due:{cell}"] = due
-        return teachings, notes
+        return targets, notes

@@ -1,9 +1,8 @@
-"""Three factors: what a synapse read, how its output was perturbed, and what came of it (Fiete &
-Seung 2006).
+"""Three factors: what a synapse read, how its output was perturbed, and the reward that followed.
 
 Reward above a baseline, times the trace Σ noise ⊗ input of an answer (``weights.traces``), is in
 the mean the policy gradient, from forward passes alone: node perturbation (Werfel, Xie & Seung
-2005).
+2005; Fiete & Seung 2006).
 """
 
 from __future__ import annotations
@@ -20,12 +19,11 @@ from symbiont_ecology.registry import Share
 @learning_rules.register("hebbian")
 @dataclass(frozen=True)
 class Hebbian(PolicyGradient):
-    """The advantages of ``policy_gradient``, learned from traces: A moves towards noise that was
-    rewarded.
+    """The advantages of ``policy_gradient``, learned from traces: A moves towards rewarded noise.
 
-    B stays what it is. A founder's is 0, where noise goes unheard: its first generation only sets
-    baselines, and then it gets a random B, and A = 0. The fewer modules (``host.targets``), the
-    less variance.
+    B stays as it is. A founder's B is 0, so its noise has no effect: its first generation only sets
+    baselines, and then it gets a random B, and A = 0. Fewer modules (``host.targets``) mean less
+    variance.
     """
 
     group: Share = 1.0  # part of the other samples of an item in its baseline, in [0, 1]

@@ -1,57 +1,55 @@
-"""Which rule an organelle learns by is in its genome, so evolution chooses among rules of learning.
+"""Which rule an organelle learns by is in its genome, so evolution chooses among learning rules.
 
-Selection then acts on how one comes to know, too (Chalmers 1990, who evolved the delta rule; Ackley
+Selection then acts on how organelles learn, too (Chalmers 1990, who evolved the delta rule; Ackley
 & Littman 1991, whose agents inherit what they take for success).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 from symbiont_ecology.ecology import RULE
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.learning import Experience, LearningRule, WeightedTarget, learning_rules
+from symbiont_ecology.learning import Experience, LearningRule, Targets, learning_rules
 from symbiont_ecology.registry import Spec
 
 
 @learning_rules.register("heritable")
 @dataclass(frozen=True)
-class Heritable:
-    """Everyone learns by a rule of their own: the trait ``rule`` in [0, 1) points at one of equal
-    parts.
+class Heritable(LearningRule):
+    """Everyone learns by a rule of their own: the trait ``rule`` in [0, 1) chooses one of them.
 
-    Who comes without parents is given one, evenly spread; a child has its parent's, or seldom
-    another. Who has no such trait learns by the first rule.
+    Newcomers without parents are given one, evenly spread. A child has its parent's rule, or
+    seldom another. An organelle without the trait learns by the first rule.
     """
 
-    rules: tuple[Spec, ...] = (
-        "expert_iteration",
-        "policy_gradient",
-    )  # to choose from, all without gold
-    sees_gold: ClassVar[bool] = False
+    rules: tuple[Spec, ...] = ("expert_iteration", "policy_gradient")  # without gold
 
     def __post_init__(self) -> None:
-        if not self.rules or not all(map(_is_fit, self.built)):
+        if not self.rules or not all(map(_can_differ, self.built)):
             raise ConfigError(
-                "rules: expected one or more that see no gold, perturb nothing and are not heritable "
-                f"themselves, got {list(self.rules)}"
+                "rules: expected one or more that see no gold, need nothing special and are not "
+                f"heritable themselves, got {list(self.rules)}"
             )
 
     @cached_property
     def built(self) -> tuple[LearningRule, ...]:
-        """The rules, in the order in which the trait points at them."""
+        """The rules, in the order in which the trait chooses among them."""
         return tuple(map(learning_rules.build, self.rules))
 
-    def learn(self, lived: Experience) -> tuple[Sequence[WeightedTarget], Mapping[str, float]]:
-        """What one's own rule makes of it."""
-        return self.built[int(lived.traits.get(RULE, 0.0) * len(self.built))].learn(lived)
+    @property
+    def rule_count(self) -> int:  # type: ignore[override]
+        """How many rules there are."""
+        return len(self.rules)
+
+    def targets(self, experience: Experience) -> Targets:
+        """The targets of the organelle's own rule."""
+        index = int(experience.traits.get(RULE, 0.0) * len(self.built))
+        return self.built[index].targets(experience)
 
 
-def _is_fit(rule: LearningRule) -> bool:
-    """Whether organelles can differ in having it."""
-    return not (
-        rule.sees_gold or getattr(rule, "perturbation", False) or isinstance(rule, Heritable)
-    )
+def _can_differ(rule: LearningRule) -> bool:
+    """Whether organelles can differ in having this rule."""
+    is_special = rule.sees_gold or rule.perturbation or rule.needs_host_log_probabilities
+    return not (is_special or isinstance(rule, Heritable))

@@ -20,9 +20,7 @@ class Ties:
     """On ΔW, module by module, then cut to the larger parent's rank. Small changes are noise, and
     parents that pull an element in opposite directions should not meet in the middle."""
 
-    density: PositiveShare = (
-        0.2  # part of each parent's elements that is kept, the largest, in (0, 1]
-    )
+    density: PositiveShare = 0.2  # part of each parent's largest elements that is kept, in (0, 1]
     arity: ClassVar[int] = 2
 
     def __call__(

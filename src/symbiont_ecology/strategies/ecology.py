@@ -23,18 +23,21 @@ from symbiont_ecology.ecology import (
     Decision,
     EcologyState,
     Found,
+    Judge,
     Organelle,
     Outcome,
-    Probation,
     Resize,
 )
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import Asking, StrategyContext, strategies
+from symbiont_ecology.strategies import CurriculumStrategy, StrategyContext, strategies
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.types import Cell, Item, OrganelleId
+
+Knobs = dict[str, dict[str, object] | bool]
 
 USUAL = ("upheaval", "thrift", "breeding", "refounding")
 """The mechanisms of an ecology, in the order in which they act; others act after them, by name."""
@@ -42,7 +45,7 @@ USUAL = ("upheaval", "thrift", "breeding", "refounding")
 
 @strategies.register("ecology")
 @dataclass(frozen=True)
-class Ecology(Asking):
+class Ecology(CurriculumStrategy):
     """Organelles compete for questions; success is energy, and energy is offspring."""
 
     founders: PositiveInt = 1  # organelles at the start
@@ -52,12 +55,8 @@ class Ecology(Asking):
     curriculum: Spec = "unmastered"  # which cells they are about
     samples: PositiveInt = 1  # rollouts per question
     learning_rate: PositiveFloat = 0.005  # founders' step size, which is heritable, > 0
-    aging: NonNegativeFloat = (
-        100.0  # updates from which on the step size falls with their root; 0: never
-    )
-    mechanisms: dict[str, dict[str, object] | bool] = field(
-        default_factory=dict
-    )  # knobs by name, or false
+    aging: NonNegativeFloat = 100.0  # updates after which the step size falls; 0: never
+    mechanisms: Knobs = field(default_factory=dict)  # knobs of each by its name, or false
     is_mortal: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -66,98 +65,120 @@ class Ecology(Asking):
             raise ConfigError(
                 f"founders: expected at most capacity ({self.capacity}), got {self.founders}"
             )
-        _ = self.ways  # a mistake shows before a host is loaded
+        _ = self.built_mechanisms  # a mistake shows before a host is loaded
 
     @cached_property
-    def ways(self) -> tuple[Mechanism, ...]:
+    def built_mechanisms(self) -> tuple[Mechanism, ...]:
         """The mechanisms, in the order in which they act."""
         chosen = dict.fromkeys((*USUAL, *sorted(self.mechanisms)), True) | self.mechanisms
-        for name in chosen:
-            mechanisms[
-                name
-            ]  # also one that is switched off is looked up: a typo must not leave it on
+        for name in chosen:  # also those that are switched off: a typo must not leave one on
+            _ = mechanisms[name]
         return tuple(
             mechanisms.build({**(knobs if isinstance(knobs, dict) else {}), "kind": name})
             for name, knobs in chosen.items()
             if knobs is not False
         )
 
-    def found(self, scene: StrategyContext) -> Sequence[Decision]:
-        """Founders start as the host itself (B = 0) and differ in A."""
-        return [Found(self._traits, scene.rank) for _ in range(self.founders)]
+    @property
+    def mechanism_names(self) -> tuple[str, ...]:
+        """The mechanisms, in the order in which they act."""
+        return tuple(mechanisms.name_of(mechanism) for mechanism in self.built_mechanisms)
 
-    def ask(self, state: EcologyState, scene: StrategyContext, draw: Draw) -> Sequence[Assignment]:
+    def check(self, rank: int, rule: LearningRule) -> None:
+        """Founders must have room for their rank."""
+        super().check(rank, rule)
+        if self.ranks < (needed := self.founders * rank):
+            raise ConfigError(
+                f"strategy.ranks: expected at least {needed}, host.rank ({rank}) for each of "
+                f"{self.founders} founders, got {self.ranks}"
+            )
+
+    def found(self, context: StrategyContext) -> Sequence[Decision]:
+        """Founders start as the host itself (B = 0) and differ in A."""
+        return [Found(self._traits, context.rank) for _ in range(self.founders)]
+
+    def ask(
+        self, state: EcologyState, context: StrategyContext, draw: Draw
+    ) -> Sequence[Assignment]:
         """Hands out the questions of all cells among those who can pay for them.
 
-        Where nobody lives, the bare host alone spends what is left to be spent.
+        If nobody lives, the bare host alone spends what is left to be spent.
         """
         if not state.population:
-            return _probes(scene, draw)
-        demand = self.demand(state, scene, draw)
-        allowance = {o.id: self._affordable(o, state, scene) for o in state.population.values()}
-        assigned = scene.allocator.assign(demand, state.posteriors, allowance, draw("allocate"))
-        taken: dict[tuple[OrganelleId, Cell], list[Item]] = defaultdict(list)
-        items = {
-            cell: iter(scene.tasks.draw(cell, asked, draw("items", *cell)))
-            for cell, asked in Counter(demand).items()
+            return _probes(context, draw)
+        demand = self.demand(state, context, draw)
+        allowance = {
+            organelle.id: self._affordable(organelle, state, context)
+            for organelle in state.population.values()
         }
-        for organelle_id, cell in assigned:
+        generator = draw("allocate")
+        takers = context.allocator.assign(demand, state.posteriors, allowance, generator)
+        items = {
+            cell: iter(context.tasks.draw(cell, count, draw("items", *cell)))
+            for cell, count in Counter(demand).items()
+        }
+        taken: dict[tuple[OrganelleId, Cell], list[Item]] = defaultdict(list)
+        for organelle_id, cell in takers:
             taken[organelle_id, cell].append(next(items[cell]))
         practice = [
             Assignment(organelle_id, tuple(own), self.samples)
             for (organelle_id, _), own in taken.items()
         ]
-        return practice + [trial for way in self.ways for trial in way.ask(state, scene, draw)]
+        return practice + [
+            assignment
+            for mechanism in self.built_mechanisms
+            for assignment in mechanism.ask(state, context, draw)
+        ]
 
     def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], scene: StrategyContext, draw: Draw
+        self, state: EcologyState, outcomes: Sequence[Outcome], context: StrategyContext, draw: Draw
     ) -> Sequence[Decision]:
         """Every mechanism decides in turn, on the room that those before it left."""
         decisions: list[Decision] = []
-        for way in self.ways:
-            decisions += way.tell(state, outcomes, scene, self._room(state, scene, decisions), draw)
+        for mechanism in self.built_mechanisms:
+            room = self._room(state, context, decisions)
+            decisions += mechanism.tell(state, outcomes, context, room, draw)
         return decisions
 
     def _room(
-        self, state: EcologyState, scene: StrategyContext, decisions: Sequence[Decision]
+        self, state: EcologyState, context: StrategyContext, decisions: Sequence[Decision]
     ) -> Room:
-        """What is left of places and of rank when all is done that is decided on; births at full
-        rank."""
+        """The places and ranks that are left after the decisions; the newborn have full rank."""
         held = {organelle.id: organelle.genome.rank for organelle in state.population.values()}
         coming = list[int]()
         for decision in decisions:
             match decision:
                 case Found() | Birth():
-                    coming.append(scene.rank)
-                case Probation(child, "admit") if child.is_child:
-                    coming.append(child.genome.rank)
+                    coming.append(context.rank)
+                case Judge(challenger, "admit") if challenger.kind == "child":
+                    coming.append(challenger.genome.rank)
                 case Resize(organelle_id, rank):
                     held[organelle_id] = max(held[organelle_id], rank)
-        places, ranks = (
-            self.capacity - len(held) - len(coming),
-            self.ranks - sum(held.values()) - sum(coming),
-        )
-        return Room(max(min(places, ranks // scene.rank), 0), max(ranks, 0), self._traits)
+        places = self.capacity - len(held) - len(coming)
+        ranks = self.ranks - sum(held.values()) - sum(coming)
+        return Room(max(min(places, ranks // context.rank), 0), max(ranks, 0), self._traits)
 
     @property
     def _traits(self) -> dict[str, float]:
         return {"learning_rate": self.learning_rate, "aging": self.aging}
 
-    def _affordable(self, organelle: Organelle, state: EcologyState, scene: StrategyContext) -> int:
+    def _affordable(
+        self, organelle: Organelle, state: EcologyState, context: StrategyContext
+    ) -> int:
         """Questions that the balance pays for if every rollout is also learned from.
 
-        Who lives may always try one, into debt if need be: so nobody starves on a balance too small
-        to work with, and who is in debt can earn its way back while grace lasts.
+        Everyone may try one, into debt if need be. So nobody starves on a balance too small to
+        work with, and a debtor can earn its way back while grace lasts.
         """
         balance = state.ledger.balance(organelle.id)
-        per_question = self.samples * scene.prices.rollout * ROLLOUT_WITH_LESSON
-        return max((balance - scene.prices.ticket) // per_question, 1)
+        per_question = self.samples * context.prices.rollout * ROLLOUT_WITH_LESSON
+        return max((balance - context.prices.ticket) // per_question, 1)
 
 
-def _probes(scene: StrategyContext, draw: Draw) -> list[Assignment]:
+def _probes(context: StrategyContext, draw: Draw) -> list[Assignment]:
     """A question of every cell to the bare host."""
     generator = draw("probe")
     return [
-        Assignment(HOST, scene.tasks.draw(cell, 1, generator), purpose="probe")
-        for cell in scene.tasks.cells
+        Assignment(HOST, context.tasks.draw(cell, 1, generator), purpose="probe")
+        for cell in context.tasks.cells
     ]

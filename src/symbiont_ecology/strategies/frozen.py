@@ -11,16 +11,16 @@ from pydantic import PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Found, Outcome
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import StrategyContext, strategies
+from symbiont_ecology.strategies import Strategy, StrategyContext, strategies
 from symbiont_ecology.types import Cell, Item, OrganelleId
 
 
 @strategies.register("frozen")
 @dataclass(frozen=True)
-class Frozen:
+class Frozen(Strategy):
     """Founders differ from the host and from each other (B ≠ 0) and stay as they are.
 
-    Pair it with ``plasticity: none``. The bankrupt still die.
+    Pair it with ``learning_rule: none``. The bankrupt still die.
     """
 
     founders: PositiveInt = 8  # organelles at the start
@@ -29,19 +29,21 @@ class Frozen:
     b_std: PositiveFloat = 0.02  # standard deviation of the founders' B, > 0
     is_mortal: ClassVar[bool] = True
 
-    def found(self, scene: StrategyContext) -> Sequence[Decision]:
+    def found(self, context: StrategyContext) -> Sequence[Decision]:
         """Founders with small random deviations from the host."""
-        return [Found({}, scene.rank, b_std=self.b_std) for _ in range(self.founders)]
+        return [Found({}, context.rank, b_std=self.b_std) for _ in range(self.founders)]
 
-    def ask(self, state: EcologyState, scene: StrategyContext, draw: Draw) -> Sequence[Assignment]:
+    def ask(
+        self, state: EcologyState, context: StrategyContext, draw: Draw
+    ) -> Sequence[Assignment]:
         """The allocator hands out all questions among the living."""
-        demand = [cell for cell in scene.tasks.cells for _ in range(self.questions)]
+        demand = [cell for cell in context.tasks.cells for _ in range(self.questions)]
         allowance = {organelle_id: len(demand) for organelle_id in state.population}
         taken: dict[tuple[OrganelleId, Cell], list[Item]] = defaultdict(list)
-        for organelle_id, cell in scene.allocator.assign(
+        for organelle_id, cell in context.allocator.assign(
             demand, state.posteriors, allowance, draw("allocate")
         ):
-            taken[organelle_id, cell] += scene.tasks.draw(
+            taken[organelle_id, cell] += context.tasks.draw(
                 cell, 1, draw("items", *cell, len(taken[organelle_id, cell]), organelle_id)
             )
         return [
@@ -50,7 +52,7 @@ class Frozen:
         ]
 
     def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], scene: StrategyContext, draw: Draw
+        self, state: EcologyState, outcomes: Sequence[Outcome], context: StrategyContext, draw: Draw
     ) -> Sequence[Decision]:
         """Nothing follows, unless nobody is left: then there are founders again."""
-        return [] if state.population else self.found(scene)
+        return [] if state.population else self.found(context)

@@ -1,11 +1,10 @@
-"""Control: one adapter learns everything, with the ecology's plasticity, questions and rewards."""
+"""Control: one adapter learns everything, with the ecology's learning_rule, questions and rewards."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 
@@ -20,7 +19,7 @@ from symbiont_ecology.ecology import (
 )
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import Asking, StrategyContext, strategies
+from symbiont_ecology.strategies import CurriculumStrategy, StrategyContext, strategies
 
 SETTLING = 12
 """Generations that a new start is left alone."""
@@ -28,41 +27,40 @@ SETTLING = 12
 
 @strategies.register("single")
 @dataclass(frozen=True)
-class Single(Asking):
+class Single(CurriculumStrategy):
     """One organelle takes every question; nobody breeds or goes bankrupt.
 
     With ``reset`` above 0 it starts anew from the host when success falls: the control for changes
     of the world, since one that only goes on never recovers. ``samples: 0`` with supervised
-    plasticity is SFT.
+    learning_rule is SFT.
     """
 
     questions: PositiveFloat = 1  # per cell and generation, on average
     curriculum: Spec = "unmastered"  # which cells they are about
-    samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised plasticity
+    samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised learning_rule
     learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
-    aging: NonNegativeFloat = (
-        100.0  # updates from which on the step size falls with their root; 0: never
-    )
+    aging: NonNegativeFloat = 100.0  # updates after which the step size falls; 0: never
     reset: NonNegativeFloat = 0.0  # alarm (ecology.watch) at which it starts anew; 0: never
-    is_mortal: ClassVar[bool] = False
 
-    def found(self, scene: StrategyContext) -> Sequence[Decision]:
+    def found(self, context: StrategyContext) -> Sequence[Decision]:
         """The one organelle, which starts as the host itself (B = 0)."""
-        return [Found({"learning_rate": self.learning_rate, "aging": self.aging}, scene.rank)]
+        return [Found({"learning_rate": self.learning_rate, "aging": self.aging}, context.rank)]
 
-    def ask(self, state: EcologyState, scene: StrategyContext, draw: Draw) -> Sequence[Assignment]:
+    def ask(
+        self, state: EcologyState, context: StrategyContext, draw: Draw
+    ) -> Sequence[Assignment]:
         """All questions of all cells."""
-        demand = Counter(self.demand(state, scene, draw))
+        demand = Counter(self.demand(state, context, draw))
         return [
             Assignment(
-                organelle_id, scene.tasks.draw(cell, asked, draw("items", *cell)), self.samples
+                organelle_id, context.tasks.draw(cell, asked, draw("items", *cell)), self.samples
             )
             for organelle_id in state.population
             for cell, asked in demand.items()
         ]
 
     def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], scene: StrategyContext, draw: Draw
+        self, state: EcologyState, outcomes: Sequence[Outcome], context: StrategyContext, draw: Draw
     ) -> Sequence[Decision]:
         """Nothing, unless it is gone (a NaN, a catastrophe) or the world changed: it is then
         founded anew."""
@@ -75,4 +73,4 @@ class Single(Asking):
                 and drift_score(state.drift_detectors.values()) >= self.reset
             ):
                 decisions.append(Retire(organelle.id, "reset"))
-        return [*decisions, *self.found(scene)] if decisions or not state.population else []
+        return [*decisions, *self.found(context)] if decisions or not state.population else []

@@ -1,47 +1,24 @@
-"""Task families, prompt styles, rewards, mixtures and splits: what the population is fed with."""
+"""What the population is fed with: tasks, verifiers and graders, data of one's own, the mixture."""
 
-from typing import ClassVar, Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from symbiont_ecology.registry import Registry
-from symbiont_ecology.tasks.family import TaskFamily, WrittenFamily
-from symbiont_ecology.types import Item
+from symbiont_ecology.tasks.task import Task
+from symbiont_ecology.tasks.verification import Judgement, judge
 
-
-class PromptStyle(Protocol):
-    """How an item becomes a prompt."""
-
-    @property
-    def is_chat(self) -> bool:
-        """Whether the host's chat template goes around the prompt."""
-
-    tells_convention: ClassVar[bool]
-    """Whether a prompt says which convention is wanted: a change of it is then no secret."""
-
-    @property
-    def extra_tokens(self) -> int:
-        """New tokens to allow beyond the family's reply limit."""
-
-    def render(self, family: TaskFamily, item: Item) -> str:
-        """The prompt text of an item."""
-
-    def reworded(self) -> "PromptStyle":
-        """The same questions in words that nobody learned from: for measuring wording shift."""
-
-    def cued(self) -> "PromptStyle":
-        """The same questions with the wanted convention told outright: for ceilings and
-        retention."""
+_Class = TypeVar("_Class")
 
 
 class TaskSource(Protocol):
-    """Data that somebody wrote, as a mapping in ``tasks.families`` describes it. Frozen, cheap to
-    make."""
+    """Data of one's own, as a mapping in ``tasks.families`` describes it. Frozen, cheap to make."""
 
     @property
     def name(self) -> str:
-        """What the family is called: letters, digits, dots, dashes; no name of a task family."""
+        """What the task is called: letters, digits, dots, dashes; no name of a registered task."""
 
-    def family(self) -> WrittenFamily:
-        """The data, read when it is asked for; the same object as long as the data are the same.
+    def task(self) -> Task:
+        """The data as a task. They are read now, and only once while they stay the same.
 
         Raises:
             DataError: they cannot be read, or break their schema.
@@ -49,29 +26,22 @@ class TaskSource(Protocol):
         """
 
 
-class RewardRule(Protocol):
-    """What a reply is worth to learning, in [0, 1]."""
+class TaskRegistry(Registry[Task]):
+    """Tasks by name; a task knows the name that it is registered under."""
 
-    sees_gold: ClassVar[bool]
-    """Whether it uses more of the gold answer than the verdict."""
+    def register(self, name: str) -> Callable[[type[_Class]], type[_Class]]:
+        """As ``Registry.register``, and sets ``name`` of the class."""
+        add = super().register(name)
 
-    def __call__(self, item: Item, reply: str, verdict: float) -> float:
-        """The reward of one reply that the verifier has judged."""
+        def add_named(cls: type[_Class]) -> type[_Class]:
+            """The class itself, registered and named."""
+            cls.name = name  # type: ignore[attr-defined]
+            return add(cls)
+
+        return add_named
 
 
-task_families: Registry[TaskFamily] = Registry("task family", "symbiont_ecology.tasks.families")
-task_sources: Registry[TaskSource] = Registry("task source", "symbiont_ecology.tasks.families")
-prompt_styles: Registry[PromptStyle] = Registry("prompt style", "symbiont_ecology.tasks.styles")
-reward_rules: Registry[RewardRule] = Registry("reward rule", "symbiont_ecology.tasks.rewards")
+tasks = TaskRegistry("task", "symbiont_ecology.tasks.synthetic")
+task_sources: Registry[TaskSource] = Registry("task source", "symbiont_ecology.tasks.data")
 
-__all__ = [
-    "PromptStyle",
-    "RewardRule",
-    "TaskFamily",
-    "TaskSource",
-    "WrittenFamily",
-    "prompt_styles",
-    "reward_rules",
-    "task_families",
-    "task_sources",
-]
+__all__ = ["Judgement", "Task", "TaskSource", "judge", "task_sources", "tasks"]

@@ -1,27 +1,137 @@
-"""Where the final answer stands in a reply, whoever wrote it.
+"""Graders: whether a reply gives a reference answer. For data of one's own, and for evaluation.
 
-A reply is untrusted text: nothing here evaluates it, and every pattern runs in linear time. The
-answer is the last offer: the last back-ticked span of the last line that says something, else that
-line itself without a lead-in such as ``Answer:`` or ``The answer is``. Fences around code are not
-content, nor is a lead-in on a line of its own.
+A reply is untrusted text. Nothing here runs it, and every pattern of ours takes linear time. The
+*final answer* of a reply is its last offer: the last back-ticked span of the last line that says
+something, else that line itself without a lead-in such as ``Answer:`` or ``The answer is``. Fences
+around code are no content, nor is a lead-in on a line of its own.
+
+A grader of one's own is a function of a reply and a reference answer::
+
+    @graders.function("starts_with")
+    def starts_with(reply: str, answer: str) -> bool:
+        return reply.startswith(answer)
 """
 
 from __future__ import annotations
 
+import math
 import re
+import string
+from dataclasses import dataclass
+from typing import Protocol
 
+from pydantic import NonNegativeFloat
+
+from symbiont_ecology.registry import Registry
+
+LONGEST_REPLY = 10_000
+"""Characters of a reply that are looked at; what comes after is ignored."""
 _LEAD_IN = re.compile(
     r"(?:(?:so|thus|therefore),? )?(?:the )?(?:final )?(?:answer|result)(?: is)? ?:? ",
     re.IGNORECASE,
 )
 _TICKED = re.compile(r"`([^`]+)`")
-LONGEST_REPLY = 10_000
-"""Characters of a reply that are looked at; what comes after is ignored."""
+_NUMBER = re.compile(r"[-+]?(?:\d[\d,]*)?\.?\d+(?:[eE][-+]?\d+)?")
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+class Grader(Protocol):
+    """Compares a reply with one reference answer. Frozen; several answers are tried in turn."""
+
+    def __call__(self, reply: str, answer: str) -> object:
+        """True or False, or a number from 0 to 1."""
+
+
+graders: Registry[Grader] = Registry("grader", "symbiont_ecology.tasks.grading")
+
+
+@graders.register("exact")
+@dataclass(frozen=True)
+class Exact:
+    """The final answer of the reply, or the whole reply, is the reference answer."""
+
+    def __call__(self, reply: str, answer: str) -> bool:
+        """Character for character, but for spaces around it."""
+        wanted = answer.strip()
+        return wanted != "" and wanted in (final_answer(reply), reply.strip())
+
+
+@graders.register("normalised")
+@dataclass(frozen=True)
+class Normalised:
+    """As ``exact``, but case, punctuation, articles and extra spaces do not count.
+
+    The normalisation of SQuAD (Rajpurkar et al. 2016, arXiv:1606.05250).
+    """
+
+    def __call__(self, reply: str, answer: str) -> bool:
+        """Normalised texts are equal and not empty."""
+        wanted = normalised(answer)
+        return wanted != "" and wanted in (normalised(final_answer(reply)), normalised(reply))
+
+
+@graders.register("contains")
+@dataclass(frozen=True)
+class Contains:
+    """The reply says the reference answer somewhere, in whole words, normalised.
+
+    A reply that lists many answers is right by this grader: use it for short replies.
+    """
+
+    def __call__(self, reply: str, answer: str) -> bool:
+        """The words of the answer follow each other in the reply."""
+        wanted = normalised(answer)
+        return wanted != "" and f" {wanted} " in f" {normalised(reply)} "
+
+
+@graders.register("number")
+@dataclass(frozen=True)
+class Number:
+    """The last number of the reply equals the reference, to a relative ``tolerance``."""
+
+    tolerance: NonNegativeFloat = 0.0  # relative error that is still right
+
+    def __call__(self, reply: str, answer: str) -> bool:
+        """Commas between digits are ignored. A reply without a number is wrong."""
+        said = _NUMBER.findall(reply[:LONGEST_REPLY])
+        wanted = float(answer.replace(",", ""))
+        value = float(said[-1].replace(",", "")) if said else math.nan
+        return math.isclose(value, wanted, rel_tol=self.tolerance or 1e-9)
+
+
+@graders.register("regex")
+@dataclass(frozen=True)
+class Regex:
+    """The reference is a pattern, and it matches the whole final answer or the whole reply."""
+
+    def __call__(self, reply: str, answer: str) -> bool:
+        """The time limit of all verifiers stops a pattern that would run for ever."""
+        pattern = re.compile(answer, re.DOTALL)
+        return any(pattern.fullmatch(text) for text in (final_answer(reply), reply.strip()))
+
+
+@graders.register("choice")
+@dataclass(frozen=True)
+class Choice:
+    """The reply names one of a few choices, such as a letter, and it is the reference."""
+
+    choices: tuple[str, ...] = ("A", "B", "C", "D")  # what may be chosen
+
+    def __call__(self, reply: str, answer: str) -> bool:
+        """A reply that names two choices, or none, is wrong: ``(B)``, ``B.`` and ``Answer: B`` are B."""
+        words = set(re.findall(r"\w+", final_answer(reply)))
+        return words & set(self.choices) == {answer.strip()}
+
+
+def normalised(text: str) -> str:
+    """Lower case without punctuation, articles and extra spaces."""
+    bare = text[:LONGEST_REPLY].lower().translate(_NO_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", bare).split())
 
 
 def answer_lines(reply: str) -> list[str]:
-    """Everything in a reply that could be meant as an answer, in order: lines and back-ticked
-    spans."""
+    """Everything in a reply that could be an answer, in order: lines and back-ticked spans."""
     offers: list[str] = []
     for line in reply[:LONGEST_REPLY].splitlines():
         text = line.strip()

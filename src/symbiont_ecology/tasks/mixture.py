@@ -1,4 +1,4 @@
-"""The world's demand: which cells there are, and how their items are drawn, asked and judged."""
+"""The demand of a run: which cells there are, and how their items are drawn."""
 
 from __future__ import annotations
 
@@ -8,67 +8,66 @@ from functools import cached_property
 import numpy as np
 
 from symbiont_ecology.config import Flip
-from symbiont_ecology.tasks import PromptStyle, TaskFamily, WrittenFamily, task_families
+from symbiont_ecology.tasks import Task
 from symbiont_ecology.tasks.splits import Split
-from symbiont_ecology.types import Cell, Depth, Item
+from symbiont_ecology.types import Cell, Item
 
 
 @dataclass(frozen=True)
 class TaskMixture:
-    """Every combination of the families and depths is a cell, all in demand alike."""
+    """Tasks at some depths. Every combination that exists is a cell, all in demand alike.
 
-    names: tuple[str, ...]
-    depths: tuple[Depth, ...]
-    style: PromptStyle
+    ``depths`` are those that the config names; None is the depths that each task is trained on.
+    """
+
+    tasks: tuple[Task, ...]
+    depths: tuple[str, ...] | None = None
     flip: Flip | None = None
     is_flipped: bool = False
-    written: tuple[WrittenFamily, ...] = ()
-    """Families that are data: those whose name no task family has."""
 
     @cached_property
-    def families(self) -> dict[str, TaskFamily]:
-        """The families by name."""
-        written = {family.name: family for family in self.written}
-        return {
-            name: written[name] if name in written else task_families.build(name)
-            for name in self.names
-        }
+    def families(self) -> dict[str, Task]:
+        """The tasks by name, as they are judged now."""
+        return {task.name: self._in_force(task) for task in self.tasks}
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tasks."""
+        return tuple(task.name for task in self.tasks)
+
+    def depths_of(self, task: Task) -> tuple[str, ...]:
+        """The depths at which a task is asked."""
+        wanted = self.depths or task.trained_depths or task.depths
+        return tuple(depth for depth in wanted if depth in task.depths)
+
+    @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """All (family, depth), families outermost."""
-        return tuple((name, depth) for name in self.names for depth in self.depths)
+        return tuple((task.name, depth) for task in self.tasks for depth in self.depths_of(task))
 
     def draw(
         self, cell: Cell, count: int, generator: np.random.Generator, split: Split = "train"
     ) -> tuple[Item, ...]:
-        """``count`` items of a cell, with replacement, in the convention that is in force."""
-        family, depth = self.families[cell[0]], cell[1]
-        convention = self.convention(family.name)
-        return tuple(
-            family.sample(depth, generator, split=split, convention=convention)
-            for _ in range(count)
-        )
+        """``count`` items of a cell, with replacement, as they are judged now."""
+        task, depth = self.families[cell[0]], cell[1]
+        return tuple(task.sample(depth, generator, split=split) for _ in range(count))
+
+    def prompt(self, identity: str) -> str:
+        """How the item with this id was put to the host.
+
+        Raises:
+            KeyError: its task is not in the mixture.
+        """
+        family, _, variant, question = identity.split("/", 3)
+        return self.families[family].in_variant(int(variant)).prompt(question)
 
     def at(self, flops: float) -> TaskMixture:
         """The mixture as it is when so many training FLOPs are spent."""
-        return self if self.flip is None else replace(self, is_flipped=self.flip.holds(flops))
+        if self.flip is None or self.flip.holds(flops) == self.is_flipped:
+            return self
+        return replace(self, is_flipped=self.flip.holds(flops))
 
-    def convention(self, name: str) -> int:
-        """The convention in which a family is judged now."""
-        family = self.families[name]
-        if self.is_flipped and self.flip is not None and name in self.flip.families:
-            return family.rarest
-        return family.target
-
-    def prompt(self, item: Item) -> str:
-        """The item as the host is asked it."""
-        return self.style.render(self.families[item.family], item)
-
-    def reply_limit(self, item: Item) -> int:
-        """Most new tokens for a reply to the item."""
-        return self.families[item.family].reply_limit(item.depth) + self.style.extra_tokens
-
-    def verify(self, item: Item, reply: str) -> float:
-        """The verdict on a reply."""
-        return self.families[item.family].verify(item, reply)
+    def _in_force(self, task: Task) -> Task:
+        if self.is_flipped and self.flip is not None and task.name in self.flip.families:
+            return task.flipped() or task
+        return task

@@ -1,9 +1,8 @@
-"""Which payloads train, which select, which are held out: by hash, everywhere and for ever the
-same.
+"""Which questions train, which select, which are held out: by hash, the same everywhere.
 
-crc32(family + payload) mod 10: 0 and 1 are the holdout, 2 is the selection split, the rest trains.
-The embedded host was pre-trained on the train split alone, so held-out payloads test ability, not
-memory.
+crc32(family + question) mod 10: 0 and 1 are the holdout, 2 is the selection split, the rest trains.
+The embedded host was pre-trained on the train split alone. So held-out questions test ability and
+not memory.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Literal
 Split = Literal["train", "selection", "holdout"]
 
 
-def split_of(family: str, payload: str) -> Split:
-    """The split that a payload of a family belongs to."""
-    bucket = zlib.crc32(f"{family}{payload}".encode()) % 10
+def split_of(family: str, key: str) -> Split:
+    """The split that a question of a family belongs to, by its split key."""
+    bucket = zlib.crc32(f"{family}{key}".encode()) % 10
     return "holdout" if bucket < 2 else "selection" if bucket == 2 else "train"

@@ -43,7 +43,7 @@ class AdapterLayout:
             start = stop
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AdapterWeights:
     """One adapter: ΔW = scaling · B · A for every module of the layout.
 
@@ -59,12 +59,15 @@ class AdapterWeights:
     def __post_init__(self) -> None:
         if self.vector.shape != (self.layout.size(self.rank),) or self.vector.dtype != np.float32:
             raise ValueError(
-                f"expected a float32 vector of {self.layout.size(self.rank)} parameters at rank {self.rank}, "
-                f"got {self.vector.dtype} {self.vector.shape}"
+                f"expected a float32 vector of {self.layout.size(self.rank)} parameters at rank "
+                f"{self.rank}, got {self.vector.dtype} {self.vector.shape}"
             )
         if not self.vector.flags.c_contiguous:
             object.__setattr__(self, "vector", np.ascontiguousarray(self.vector))
         self.vector.setflags(write=False)
+
+    def __repr__(self) -> str:
+        return f"<adapter of rank {self.rank}, {len(self.vector)} parameters>"
 
     def factors(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         """``(module, A (rank, d_in), B (d_out, rank))`` as read-only views."""
@@ -118,13 +121,13 @@ class AdapterWeights:
         return cls(layout, rank, scaling, vector)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OptimizerState:
     """What learning needs beside the weights, and what goes with an organelle wherever it goes.
 
     ``first`` and ``second`` are Adam's moments in the layout of the weights they belong to (None
     before the first step), ``step`` counts updates (Kingma & Ba 2014, arXiv:1412.6980). ``notes``
-    are numbers that a plasticity rule keeps, such as reward baselines. The moments become
+    are numbers that a learning rule keeps, such as reward baselines. The moments become
     read-only.
     """
 
@@ -132,6 +135,9 @@ class OptimizerState:
     first: np.ndarray | None = None
     second: np.ndarray | None = None
     notes: Mapping[str, float] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<optimiser state after {self.step} updates, {len(self.notes)} notes>"
 
     def __post_init__(self) -> None:
         for moment in (self.first, self.second):

@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from safetensors import SafetensorError, deserialize
@@ -26,6 +26,8 @@ from safetensors.numpy import save
 from symbiont_ecology.errors import AdapterError
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
+PeftConfig: TypeAlias = Mapping[str, Any]
+"""What PEFT wrote as JSON; every value is checked where it is used."""
 PEFT_CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
 _KEY = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?P<side>[AB])\.weight")
@@ -250,7 +252,7 @@ def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
     return {name: _as_float32(entry, name, path) for name, entry in entries}
 
 
-def _as_float32(entry: Mapping[str, Any], name: str, path: Path) -> np.ndarray:
+def _as_float32(entry: PeftConfig, name: str, path: Path) -> np.ndarray:
     """One raw tensor; numpy has no bfloat16, which is the upper half of a float32."""
     kinds = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
     if entry["dtype"] not in kinds:
@@ -287,13 +289,13 @@ def _pairs(
     return {module: (both["A"], both["B"]) for module, both in sides.items()}
 
 
-def _scaling(config: Mapping[str, Any], module: str, rank: int) -> float:
+def _scaling(config: PeftConfig, module: str, rank: int) -> float:
     """What multiplies B · A of one module: alpha / r, or alpha / √r for rsLoRA."""
     alpha = _patterned(config, "alpha_pattern", module, config["lora_alpha"])
     return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
 
 
-def _patterned(config: Mapping[str, Any], field: str, module: str, default: float) -> float:
+def _patterned(config: PeftConfig, field: str, module: str, default: float) -> float:
     """The value of the first pattern that the module's name ends with: PEFT's own rule."""
     for pattern, value in (config.get(field) or {}).items():
         if _SLOW.search(pattern):  # a stranger's pattern could keep the matcher busy for years

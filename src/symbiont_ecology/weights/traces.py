@@ -34,11 +34,23 @@ class Traces:
     std: float
     modules: Mapping[str, tuple[np.ndarray, np.ndarray]]
 
-    def credit(self, rows: Sequence[int], rewards: Sequence[float], rank: int) -> np.ndarray:
+    def __getitem__(self, row: int) -> Trace:
+        return Trace(self, row)
+
+    def credit(
+        self, rows: Sequence[int], rewards: Sequence[float | np.ndarray], rank: int
+    ) -> np.ndarray:
         """Σ reward · trace of rows for an adapter of that rank: ``(layout.size(rank),)``, zero for
-        B."""
+        B.
+
+        A reward is one number for all tokens of a row, or one for each of its first tokens.
+        """
         vector = np.zeros(self.layout.size(rank), dtype=np.float32)
-        scale = np.asarray(rewards, dtype=np.float32)[:, None, None] / np.float32(self.std**2)
+        steps = max(noise.shape[1] for _, noise in self.modules.values())
+        scale = np.zeros((len(rows), steps, 1), dtype=np.float32)
+        for of_row, reward in zip(scale, rewards, strict=True):
+            of_row[: np.size(reward) if np.ndim(reward) else None, 0] = reward
+        scale /= np.float32(self.std**2)
         for name, a, _, d_in, _ in self.layout.blocks(rank):
             read, noise = (values[list(rows)] for values in self.modules[name])
             pushed = (noise[..., :rank] * scale).reshape(-1, rank)

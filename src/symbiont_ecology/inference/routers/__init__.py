@@ -22,7 +22,7 @@ class Observation:
     """Newer outcomes say more about an organelle that went on learning."""
 
 
-Promise = Callable[[Sequence[str]], np.ndarray]
+Expectation = Callable[[Sequence[str]], np.ndarray]
 """Prompts in, what is expected of everyone out: ``(prompts, 1 + candidates)``, the bare host
 first."""
 
@@ -32,7 +32,7 @@ class Router(Protocol):
 
     def fit(
         self, observations: Sequence[Observation], candidates: Sequence[OrganelleId]
-    ) -> Promise:
+    ) -> Expectation:
         """What to expect of the bare host and of each candidate; to ask the highest is to route."""
 
 

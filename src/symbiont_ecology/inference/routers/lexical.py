@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.inference.routers import Observation, Promise, routers
+from symbiont_ecology.inference.routers import Expectation, Observation, routers
 from symbiont_ecology.types import OrganelleId
 
 FEATURES, LONGEST, RIDGE = 4096, 6, 1.0
@@ -35,7 +35,7 @@ class Lexical:
 
     def fit(
         self, observations: Sequence[Observation], candidates: Sequence[OrganelleId]
-    ) -> Promise:
+    ) -> Expectation:
         """One ridge regression per candidate, and one for the host."""
         seen: dict[OrganelleId, list[Observation]] = defaultdict(list)
         for observation in observations:
@@ -50,7 +50,7 @@ class Lexical:
             [self._head(seen.get(organelle_id, []), prior, known) for organelle_id in everyone]
         )
 
-        def promise(prompts: Sequence[str]) -> np.ndarray:
+        def expectation(prompts: Sequence[str]) -> np.ndarray:
             """Success beyond the host's mean."""
             promised = np.zeros((len(prompts), len(heads)))
             for start in range(0, len(prompts), PROMPTS_PER_BATCH):
@@ -60,7 +60,7 @@ class Lexical:
             promised[:, 0] += self.margin
             return promised
 
-        return promise
+        return expectation
 
     def _head(
         self, observations: Sequence[Observation], prior: float, known: np.ndarray

@@ -24,9 +24,7 @@ class EpsilonGreedy(Allocator):
     takes over by what it shows in the questions that are set aside for exploring.
     """
 
-    explore: Share = (
-        0.1  # part of the questions that goes to others than the owner, by Thompson sampling
-    )
+    explore: Share = 0.1  # part of the questions that explores, by Thompson sampling
     fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
     def pick(

@@ -29,7 +29,9 @@ class Room:
 class Mechanism:
     """Frozen. By default it neither asks anything nor decides anything."""
 
-    def ask(self, state: EcologyState, scene: StrategyContext, draw: Draw) -> Sequence[Assignment]:
+    def ask(
+        self, state: EcologyState, context: StrategyContext, draw: Draw
+    ) -> Sequence[Assignment]:
         """Questions of its own, beside those of practice."""
         return ()
 
@@ -37,7 +39,7 @@ class Mechanism:
         self,
         state: EcologyState,
         outcomes: Sequence[Outcome],
-        scene: StrategyContext,
+        context: StrategyContext,
         room: Room,
         draw: Draw,
     ) -> Sequence[Decision]:

@@ -33,12 +33,8 @@ class Breeding(Mechanism):
     """The rich breed while there is room; a child has its parent's weights, and its step size,
     varied."""
 
-    at: NonNegativeInt = (
-        1_000_000  # balance from which an organelle breeds, in mATP, the dowry included
-    )
-    inheritance: Inheritance = (
-        "lamarckian"  # whether what parents learned is handed down (darwinian: is not)
-    )
+    at: NonNegativeInt = 1_000_000  # balance from which an organelle breeds, in mATP
+    inheritance: Inheritance = "lamarckian"  # learning is handed down; darwinian: it is not
     spread: NonNegativeFloat = 0.3  # std of a child's log step size around its parent's, >= 0
     mutation: Spec = "clone"  # operator on a child's weights, such as svd_noise
 
@@ -49,12 +45,12 @@ class Breeding(Mechanism):
         self,
         state: EcologyState,
         outcomes: Sequence[Outcome],
-        scene: StrategyContext,
+        context: StrategyContext,
         room: Room,
         draw: Draw,
     ) -> Sequence[Decision]:
         """One child for everyone who is rich, in a drawn order, until there is no place left."""
-        enough = max(self.at, scene.prices.dowry)
+        enough = max(self.at, context.prices.dowry)
         rich = [o for o in state.population.values() if state.ledger.balance(o.id) >= enough]
         if not rich:
             return []

@@ -21,11 +21,11 @@ from symbiont_ecology.ecology import (
     Decision,
     EcologyState,
     Gate,
+    Judge,
     KeepSelf,
     Organelle,
     Outcome,
-    Probation,
-    Recall,
+    ProposeFormerSelf,
     SuccessPosterior,
     skill,
 )
@@ -33,7 +33,11 @@ from symbiont_ecology.ecology.gate import OpenShare
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-from symbiont_ecology.strategies.probation import asked, on_probation, seen
+from symbiont_ecology.strategies.probation import (
+    comparison_questions,
+    on_probation,
+    with_new_counts,
+)
 
 MASTERED = 0.5
 """Believed success, then or now, in the cells that a former self is asked about."""
@@ -54,52 +58,55 @@ class Canaries(Mechanism):
     """Who loses what it mastered is compared with its former self, and may become that again:
     weights, memory and what was believed of it."""
 
-    fall: PositiveFloat = (
-        3.0  # loss of skill that makes an organelle suspect, in standard deviations
-    )
+    fall: PositiveFloat = 3.0  # loss of skill that raises suspicion, in standard deviations
     gate: Proof = field(default_factory=Proof)  # what the former self must show
 
-    def ask(self, state: EcologyState, scene: StrategyContext, draw: Draw) -> Sequence[Assignment]:
-        """To every former self on probation and to what became of it the same questions."""
-        formers = on_probation(state, "canaries")
-        return [t for one in formers for t in asked(one, 1, state, scene, draw)]
+    def ask(
+        self, state: EcologyState, context: StrategyContext, draw: Draw
+    ) -> Sequence[Assignment]:
+        """The same questions to every former self on probation and to what became of it."""
+        return [
+            assignment
+            for former in on_probation(state, "canaries")
+            for assignment in comparison_questions(former, 1, state, context, draw)
+        ]
 
     def tell(
         self,
         state: EcologyState,
         outcomes: Sequence[Outcome],
-        scene: StrategyContext,
+        context: StrategyContext,
         room: Room,
         draw: Draw,
     ) -> Sequence[Decision]:
-        """What became of those on probation; and whoever does much worse than before is
-        suspected."""
-        judged = [self._look_at(one, state, outcomes) for one in on_probation(state, "canaries")]
-        busy = {probation.child.parents[0] for probation in judged}
-        others = (one for one in state.population.values() if one.id not in busy)
-        recalls = (self._recall(one, state.posteriors.get(one.id, {})) for one in others)
+        """What became of those on probation; whoever does much worse than before is suspected."""
+        judged = [self._judge(one, state, outcomes) for one in on_probation(state, "canaries")]
+        busy = {decision.challenger.parents[0] for decision in judged}
+        recalls = [
+            self._recall(organelle, state.posteriors.get(organelle.id, {}))
+            for organelle in state.population.values()
+            if organelle.id not in busy
+        ]
         return [*judged, *filter(None, recalls), *map(KeepSelf, state.population)]
 
-    def _recall(self, organelle: Organelle, now: Mapping[str, SuccessPosterior]) -> Recall | None:
-        """Of who is under suspicion."""
+    def _recall(
+        self, organelle: Organelle, now: Mapping[str, SuccessPosterior]
+    ) -> ProposeFormerSelf | None:
+        """The trial of an organelle that is under suspicion."""
         former = organelle.former
         if former is None:
             return None
         known = [*now.items(), *former.posteriors.items()]
         doubt = math.sqrt(sum(posterior.std**2 for _, posterior in known))
         cells = {name for name, posterior in known if posterior.mean >= MASTERED}
-        is_suspect = cells and skill(former.posteriors) - skill(now) > self.fall * doubt
-        return (
-            Recall(organelle.id, former, tuple(sorted(cells)), by="canaries")
-            if is_suspect
-            else None
-        )
+        if not cells or skill(former.posteriors) - skill(now) <= self.fall * doubt:
+            return None
+        return ProposeFormerSelf(organelle.id, former, tuple(sorted(cells)), by="canaries")
 
-    def _look_at(
-        self, child: Challenger, state: EcologyState, outcomes: Sequence[Outcome]
-    ) -> Probation:
-        child, (organelle_id,) = seen(child, outcomes), child.parents
-        former = state.population[organelle_id].former if organelle_id in state.population else None
-        if former is None or former != child.former:  # gone, or as good as ever
-            return Probation(child, "reject")
-        return Probation(child, self.gate.better(child.against_the_better))
+    def _judge(self, former: Challenger, state: EcologyState, outcomes: Sequence[Outcome]) -> Judge:
+        former = with_new_counts(former, outcomes)
+        (parent,) = former.parents
+        known = state.population[parent].former if parent in state.population else None
+        if known is None or known != former.former:  # gone, or as good as ever
+            return Judge(former, "reject")
+        return Judge(former, self.gate.better(former.against_the_better))

@@ -14,17 +14,23 @@ from symbiont_ecology.ecology import (
     Decision,
     EcologyState,
     Gate,
+    Judge,
     Outcome,
     PairedCounts,
-    Probation,
-    Propose,
+    ProposeChild,
 )
 from symbiont_ecology.operators import with_arity
 from symbiont_ecology.registry import Spec, kind_of
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-from symbiont_ecology.strategies.probation import asked, has_parents, homes, on_probation, seen
+from symbiont_ecology.strategies.probation import (
+    comparison_questions,
+    has_parents,
+    homes,
+    on_probation,
+    with_new_counts,
+)
 
 
 @mechanisms.register("merging")
@@ -46,60 +52,61 @@ class Merging(Mechanism):
     def __post_init__(self) -> None:
         with_arity(self.operator, 2)
 
-    def ask(self, state: EcologyState, scene: StrategyContext, draw: Draw) -> Sequence[Assignment]:
-        """To every child on probation and to its parents the same questions."""
-        children = on_probation(state, "merging")
-        return [t for child in children for t in asked(child, self.questions, state, scene, draw)]
+    def ask(
+        self, state: EcologyState, context: StrategyContext, draw: Draw
+    ) -> Sequence[Assignment]:
+        """The same questions to every child on probation and to its parents."""
+        return [
+            assignment
+            for child in on_probation(state, "merging")
+            for assignment in comparison_questions(child, self.questions, state, context, draw)
+        ]
 
     def tell(
         self,
         state: EcologyState,
         outcomes: Sequence[Outcome],
-        scene: StrategyContext,
+        context: StrategyContext,
         room: Room,
         draw: Draw,
     ) -> Sequence[Decision]:
-        """What became of those on probation; and now and then a new proposal."""
+        """What became of children on probation, and now and then a new proposal."""
         children = on_probation(state, "merging")
-        decisions: list[Decision] = [
-            self._look_at(child, state, outcomes, room) for child in children
-        ]
+        decisions: list[Decision] = [self._judge(one, state, outcomes, room) for one in children]
         if not children and state.generation % self.every == self.every - 1:
-            decisions += self._propose(state, scene, draw)
+            decisions += self._propose(state, context, draw)
         return decisions
 
-    def _propose(self, state: EcologyState, scene: StrategyContext, draw: Draw) -> list[Propose]:
+    def _propose(
+        self, state: EcologyState, context: StrategyContext, draw: Draw
+    ) -> list[ProposeChild]:
         """Two who are at home somewhere and rich enough for a probation, by draw."""
-        enough = max(self.at, scene.prices.dowry // 2)
-        rich = [
-            organelle_id
-            for organelle_id in state.population
-            if state.ledger.balance(organelle_id) >= enough
-        ]
-        cells = {
-            organelle_id: own
-            for organelle_id in sorted(rich)
-            if (own := homes(organelle_id, state))
-        }
+        enough = max(self.at, context.prices.dowry // 2)
+        rich = [one for one in state.population if state.ledger.balance(one) >= enough]
+        cells = {one: home for one in sorted(rich) if (home := homes(one, state))}
         able = list(cells)
         if len(able) < 2:
             return []
-        one, other = draw("parents").permutation(len(able))[:2]
-        pair = able[one], able[other]
-        traits = dict(state.population[pair[0]].genome.traits)
-        homes_of = {organelle_id: cells[organelle_id] for organelle_id in pair}
-        operator, name = with_arity(self.operator, 2), kind_of(self.operator)
-        return [Propose(homes_of, operator, name, traits, scene.rank, by="merging")]
+        pair = [able[index] for index in draw("parents").permutation(len(able))[:2]]
+        return [
+            ProposeChild(
+                {organelle_id: cells[organelle_id] for organelle_id in pair},
+                with_arity(self.operator, 2),
+                kind_of(self.operator),
+                traits=dict(state.population[pair[0]].genome.traits),
+                rank=context.rank,
+                by="merging",
+            )
+        ]
 
-    def _look_at(
+    def _judge(
         self, child: Challenger, state: EcologyState, outcomes: Sequence[Outcome], room: Room
-    ) -> Probation:
-        child = seen(child, outcomes)
+    ) -> Judge:
+        child = with_new_counts(child, outcomes)
         if not has_parents(child, state):
-            return Probation(child, "reject")
-        everywhere = [sum(by_home.values(), PairedCounts()) for by_home in child.tallies.values()]
-        verdict = self.gate.verdict(
-            everywhere, [by_home[home] for home, by_home in child.tallies.items()]
-        )
+            return Judge(child, "reject")
+        everywhere = [sum(by_home.values(), PairedCounts()) for by_home in child.counts.values()]
+        at_home = [by_home[home] for home, by_home in child.counts.items()]
+        decision = self.gate.decide(everywhere, at_home)
         is_full = not room.places or room.ranks < child.genome.rank
-        return Probation(child, "go on" if verdict == "admit" and is_full else verdict)
+        return Judge(child, "go on" if decision == "admit" and is_full else decision)

@@ -30,15 +30,13 @@ class Morphogenesis(Mechanism):
     every: PositiveInt = 10  # generations between two looks
     rich: PositiveInt = 600_000  # balance from which an organelle may grow, in mATP
     poor: PositiveInt = 100_000  # balance below which it may shrink, in mATP
-    full: Share = (
-        IDLE  # of an even share of the spectrum that the weakest direction carries before it grows
-    )
+    full: Share = IDLE  # part of an even share that the weakest direction must carry to grow
 
     def tell(
         self,
         state: EcologyState,
         outcomes: Sequence[Outcome],
-        scene: StrategyContext,
+        context: StrategyContext,
         room: Room,
         draw: Draw,
     ) -> Sequence[Decision]:
@@ -50,7 +48,7 @@ class Morphogenesis(Mechanism):
             balance, rank = state.ledger.balance(organelle_id), organelle.genome.rank
             if balance < self.poor and rank > 1:
                 decisions.append(Resize(organelle_id, rank - 1, IDLE))
-            elif balance >= self.rich and rank < scene.rank and left > 0:
+            elif balance >= self.rich and rank < context.rank and left > 0:
                 decisions.append(Resize(organelle_id, rank + 1, self.full))
                 left -= 1
         return decisions

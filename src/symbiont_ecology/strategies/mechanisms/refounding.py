@@ -27,28 +27,29 @@ class Refounding(Mechanism):
         self,
         state: EcologyState,
         outcomes: Sequence[Outcome],
-        scene: StrategyContext,
+        context: StrategyContext,
         room: Room,
         draw: Draw,
     ) -> Sequence[Decision]:
         """As many as are missing now, whoever else is about to be born."""
         missing = min(self.least - len(state.population), room.places)
         return [
-            self._refounded(state, scene, room, draw("refound", k)) for k in range(max(missing, 0))
+            self._refounded(state, context, room, draw("refound", k))
+            for k in range(max(missing, 0))
         ]
 
     def _refounded(
         self,
         state: EcologyState,
-        scene: StrategyContext,
+        context: StrategyContext,
         room: Room,
         generator: np.random.Generator,
     ) -> Found:
         traits = dict(room.traits)
         elites = sorted(state.archive.elites.items())
         if not elites:
-            return Found(traits, scene.rank)
-        worth = np.array([scene.prices.price(state.success[name]) for name, _ in elites])
+            return Found(traits, context.rank)
+        worth = np.array([context.prices.price(state.success[name]) for name, _ in elites])
         worth += not worth.any()  # nothing pays: all alike
         _, elite = elites[int(generator.choice(len(elites), p=worth / worth.sum()))]
         return Found(traits, elite.rank, elite.weights, operator="refounded")

@@ -1,5 +1,4 @@
-"""Less is enough: an organelle that can do its work tries to do it with a smaller ΔW, and keeps
-what does."""
+"""Thrift: an organelle tries to do its work with a smaller ΔW, and keeps what is enough."""
 
 from __future__ import annotations
 
@@ -14,10 +13,10 @@ from symbiont_ecology.ecology import (
     Decision,
     EcologyState,
     Gate,
+    Judge,
     Outcome,
     PairedCounts,
-    Probation,
-    Propose,
+    ProposeVariant,
     SuccessPosterior,
 )
 from symbiont_ecology.ecology.gate import OpenShare
@@ -26,84 +25,82 @@ from symbiont_ecology.registry import PositiveShare
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-from symbiont_ecology.strategies.probation import asked, homes, on_probation, seen
+from symbiont_ecology.strategies.probation import (
+    comparison_questions,
+    homes,
+    on_probation,
+    with_new_counts,
+)
 from symbiont_ecology.types import OrganelleId
 
 ABLE = 0.5
-"""Believed success in its cells from which an organelle tries."""
+"""Mean success in its cells from which an organelle tries."""
 MOST_QUESTIONS = 260
-"""Questions to both selves after which it is undecided for good."""
+"""Questions to both after which the trial ends undecided."""
 
 
 @mechanisms.register("thrift")
 @dataclass(frozen=True)
 class Thrift(Mechanism):
-    """A leaner self answers the same fresh questions, and takes over once it is proven to lose
-    little.
+    """A leaner variant answers the same fresh questions; it takes over if it loses little.
 
-    Learning by verdicts pushes on long after an answer is right, and what an adapter is beyond need
-    drowns what the host would do by itself: on the embedded host six tenths of a trained ΔW have
-    all of its skill, and leave twice as much of what it was not trained for (docs/log.md).
+    Learning by verdicts goes on long after an answer is right. What an adapter has beyond need
+    covers what the host would do by itself: on the embedded host six tenths of a trained ΔW have
+    all of its skill, and keep twice as much of what it was not trained for (docs/log.md).
     """
 
-    first: PositiveInt = (
-        40  # age in generations at the first try; each later one comes at twice the age
-    )
-    share: PositiveShare = 0.7  # of its ΔW that the leaner self has
+    first: PositiveInt = 40  # age of the first try in generations; later ones at twice the age
+    share: PositiveShare = 0.7  # of its ΔW that the leaner variant has
     questions: PositiveFloat = 0.5  # per cell and generation
-    loss: OpenShare = 0.05  # share of questions that the leaner self must be proven not to lose
+    loss: OpenShare = 0.05  # share of questions that the variant must be proven not to lose
 
-    def ask(self, state: EcologyState, scene: StrategyContext, draw: Draw) -> Sequence[Assignment]:
-        """The same questions to both selves, where the organelle is at home."""
-        trying = on_probation(state, "thrift")
-        return [t for child in trying for t in asked(child, self.questions, state, scene, draw)]
+    def ask(
+        self, state: EcologyState, context: StrategyContext, draw: Draw
+    ) -> Sequence[Assignment]:
+        """The same questions to both, where the organelle is at home."""
+        return [
+            assignment
+            for variant in on_probation(state, "thrift")
+            for assignment in comparison_questions(variant, self.questions, state, context, draw)
+        ]
 
     def tell(
         self,
         state: EcologyState,
         outcomes: Sequence[Outcome],
-        scene: StrategyContext,
+        context: StrategyContext,
         room: Room,
         draw: Draw,
     ) -> Sequence[Decision]:
-        """What became of those who try; and who tries next."""
-        trying = on_probation(state, "thrift")
-        decisions: list[Decision] = [self._look_at(child, state, outcomes) for child in trying]
-        busy = {parent for child in trying for parent in child.parents}
+        """What became of variants on probation, and which organelles try next."""
+        variants = on_probation(state, "thrift")
+        decisions: list[Decision] = [self._judge(one, state, outcomes) for one in variants]
+        busy = {parent for variant in variants for parent in variant.parents}
         return decisions + [
-            self._try(organelle_id, state)
-            for organelle_id in state.population
-            if self._may(organelle_id, state, busy)
+            ProposeVariant(one, homes(one, state), Shrink(self.share), "thrift", by="thrift")
+            for one in state.population
+            if one not in busy and self._may_try(one, state)
         ]
 
-    def _may(self, organelle_id: OrganelleId, state: EcologyState, busy: set[OrganelleId]) -> bool:
-        count, rest = divmod(state.generation - state.population[organelle_id].born, self.first)
-        if organelle_id in busy or rest or count.bit_count() != 1:
+    def _may_try(self, organelle_id: OrganelleId, state: EcologyState) -> bool:
+        age = state.generation - state.population[organelle_id].born
+        count, rest = divmod(age, self.first)
+        if rest or count.bit_count() != 1:
             return False
-        own = [
-            state.posteriors[organelle_id].get(name, SuccessPosterior()).mean
-            for name in homes(organelle_id, state)
+        posteriors = state.posteriors.get(organelle_id, {})
+        rates = [
+            posteriors.get(name, SuccessPosterior()).mean for name in homes(organelle_id, state)
         ]
-        return bool(own) and sum(own) >= ABLE * len(own)
+        return bool(rates) and sum(rates) >= ABLE * len(rates)
 
-    def _try(self, organelle_id: OrganelleId, state: EcologyState) -> Propose:
-        genome, own = (
-            state.population[organelle_id].genome,
-            {organelle_id: homes(organelle_id, state)},
-        )
-        leaner, traits = Shrink(self.share), dict(genome.traits)
-        return Propose(own, leaner, "thrift", traits, genome.rank, by="thrift", is_child=False)
-
-    def _look_at(
-        self, child: Challenger, state: EcologyState, outcomes: Sequence[Outcome]
-    ) -> Probation:
-        child, (organelle_id,) = seen(child, outcomes), child.parents
-        lost = set(child.cells[organelle_id]) - set(homes(organelle_id, state))
-        if organelle_id not in state.population or 3 * len(lost) > len(
-            child.cells[organelle_id]
-        ):  # it is about another home
-            return Probation(child, "reject")
-        verdict = Gate(loss=self.loss, most=MOST_QUESTIONS).kept(
-            child.tallies[organelle_id].get(organelle_id, PairedCounts())
-        )
-        return Probation(child, verdict, Shrink(self.share))
+    def _judge(
+        self, variant: Challenger, state: EcologyState, outcomes: Sequence[Outcome]
+    ) -> Judge:
+        variant = with_new_counts(variant, outcomes)
+        (parent,) = variant.parents
+        lost = set(variant.cells[parent]) - set(homes(parent, state))
+        if parent not in state.population or 3 * len(lost) > len(variant.cells[parent]):
+            return Judge(variant, "reject")  # it is about another home
+        pairs = variant.counts[parent].get(parent, PairedCounts())
+        decision = Gate(loss=self.loss, most=MOST_QUESTIONS).kept(pairs)
+        return Judge(variant, decision, Shrink(self.share))

@@ -48,7 +48,7 @@ class Upheavals(Mechanism):
         self,
         state: EcologyState,
         outcomes: Sequence[Outcome],
-        scene: StrategyContext,
+        context: StrategyContext,
         room: Room,
         draw: Draw,
     ) -> Sequence[Decision]:
@@ -66,7 +66,7 @@ class Upheavals(Mechanism):
         coming = 0 if is_shaken else min(self.pioneers, room.places)
         return [
             Upheaval(fallen),
-            *[Found(hasty, scene.rank, operator="pioneer") for _ in range(coming)],
+            *[Found(hasty, context.rank, operator="pioneer") for _ in range(coming)],
         ]
 
 

@@ -1,0 +1,101 @@
+"""A rollout is one judged answer. An assignment asks for some; its outcome holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from symbiont_ecology.economics import Cost
+from symbiont_ecology.types import Cell, Item, OrganelleId
+from symbiont_ecology.weights.traces import Trace
+
+Purpose = Literal["practice", "probe", "probation"]
+"""*practice* is paid, learned from and believed. A *probe* only informs. *probation* compares a
+challenger with its parents, who pay for it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Rollout:
+    """One answer of one organelle (or the bare host) to one item, and what came of it.
+
+    ``token_ids`` hold the end-of-answer token, if the answer ended by itself; both they and
+    ``log_probabilities`` (tokens,), in nats, are those of the weights that answered. ``verdict`` is
+    the verifier's, in [0, 1]; ``fault`` says what was wrong with the verifier, if anything.
+    ``reward`` is what the answer is worth to learning. ``host_log_probabilities`` (tokens,) are the
+    bare host's of the same tokens, if the learning rule needs them.
+    """
+
+    item: Item
+    organelle_id: OrganelleId
+    token_ids: tuple[int, ...]
+    log_probabilities: np.ndarray
+    text: str
+    verdict: float
+    reward: float
+    cost: Cost
+    fault: str = ""
+    trace: Trace | None = None
+    host_log_probabilities: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.organelle_id}: {self.text!r:.60} to {self.item.id!r:.60}, {self.verdict:g}>"
+
+    @property
+    def confidence(self) -> float:
+        """Mean log-probability per token, in nats; 0 if there are no tokens."""
+        return float(self.log_probabilities.mean()) if len(self.token_ids) else 0.0
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One organelle (or the bare host) answers each of the items ``samples`` times.
+
+    All items belong to one cell.
+    """
+
+    organelle_id: OrganelleId
+    items: tuple[Item, ...]
+    samples: int = 1
+    purpose: Purpose = "practice"
+
+    @property
+    def cell(self) -> Cell:
+        """The cell that all items belong to."""
+        return self.items[0].cell
+
+
+@dataclass(frozen=True, repr=False)
+class Outcome:
+    """The rollouts of an assignment: all samples of its first item, of its second, …"""
+
+    assignment: Assignment
+    rollouts: tuple[Rollout, ...]
+
+    def __repr__(self) -> str:
+        cell, count = "/".join(self.assignment.cell), len(self.rollouts)
+        return f"<{self.assignment.organelle_id} in {cell}: {sum(self.verdicts):g} of {count}>"
+
+    def by_item(self) -> Iterator[tuple[Item, tuple[Rollout, ...]]]:
+        """Each item of the assignment with its samples."""
+        samples = self.assignment.samples
+        for index, item in enumerate(self.assignment.items):
+            yield item, self.rollouts[index * samples : (index + 1) * samples]
+
+    @cached_property
+    def verdicts(self) -> tuple[float, ...]:
+        """The verdict of every rollout."""
+        return tuple(rollout.verdict for rollout in self.rollouts)
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What all rollouts took."""
+        return sum((rollout.cost for rollout in self.rollouts), Cost())
+
+    @property
+    def accuracy(self) -> float:
+        """Mean verdict over all rollouts."""
+        return sum(self.verdicts) / len(self.verdicts)

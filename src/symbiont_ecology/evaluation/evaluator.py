@@ -1,0 +1,103 @@
+"""Asking greedily, with a cache: every item goes to one organelle, all of them in batched calls."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from symbiont_ecology.ecology import HOST, Rollout
+from symbiont_ecology.economics import Cost, rollout_flops
+from symbiont_ecology.engine.act import Question, roll_out
+from symbiont_ecology.engine.runtime import Host
+from symbiont_ecology.evaluation.answer_cache import AnswerCache, CachedAnswer
+from symbiont_ecology.tasks import Judgement, judge
+from symbiont_ecology.types import Decoding, Item, OrganelleId
+from symbiont_ecology.weights import AdapterWeights
+
+ITEMS_PER_WRITE = 512
+"""Items between two entries in the cache: what a killed evaluation loses at most."""
+
+Progress = Callable[[int], None]
+"""Called with the number of items that were just answered."""
+
+
+def no_progress(count: int) -> None:
+    """Shows nothing."""
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """A host, those who can be asked, and a cache of what they answered before.
+
+    The cache knows a host by its ``fingerprint``.
+    """
+
+    host: Host
+    weights: Mapping[OrganelleId, AdapterWeights]
+    cache: AnswerCache | None = None
+    fingerprint: str = ""
+    progress: Progress = no_progress
+
+    def ask(self, items: Sequence[Item], choices: Sequence[OrganelleId]) -> list[Rollout]:
+        """Greedy answers, judged, in the order of the items; ``choices`` says who answers which."""
+        adapters = {one: _digest(self.weights.get(one)) for one in set(choices)}
+        keys = [
+            AnswerCache.key(self.fingerprint, adapters[one], item.prompt, item.reply_limit)
+            for item, one in zip(items, choices, strict=True)
+        ]
+        known = self.cache.find(keys) if self.cache else {}
+        new = list({key: index for index, key in enumerate(keys) if key not in known}.values())
+        self.progress(len(keys) - len(new))
+        for start in range(0, len(new), ITEMS_PER_WRITE):
+            part = new[start : start + ITEMS_PER_WRITE]
+            questions = [Question(items[index], choices[index]) for index in part]
+            rollouts, _ = roll_out(questions, self.host, self.weights.__getitem__, Decoding())
+            fresh = {
+                keys[index]: CachedAnswer(
+                    rollout.text,
+                    rollout.cost.tokens_in,
+                    rollout.token_ids,
+                    rollout.log_probabilities,
+                )
+                for index, rollout in zip(part, rollouts, strict=True)
+            }
+            if self.cache:
+                self.cache.add(fresh.items())
+            known |= fresh
+            self.progress(len(part))
+        answers = [known[key] for key in keys]
+        judgements = judge((item, answer.text) for item, answer in zip(items, answers, strict=True))
+        return [
+            self._rollout(item, organelle_id, answer, judgement)
+            for item, organelle_id, answer, judgement in zip(
+                items, choices, answers, judgements, strict=True
+            )
+        ]
+
+    def _rollout(
+        self, item: Item, organelle_id: OrganelleId, answer: CachedAnswer, judgement: Judgement
+    ) -> Rollout:
+        rank = 0 if organelle_id == HOST else self.weights[organelle_id].rank
+        read, written = answer.prompt_tokens, len(answer.token_ids)
+        flops = rollout_flops(self.host.shape, self.host.layout.size(rank), read, written)
+        return Rollout(
+            item,
+            organelle_id,
+            answer.token_ids,
+            answer.log_probabilities,
+            answer.text,
+            verdict=judgement.verdict,
+            reward=judgement.verdict,
+            cost=Cost(read, written, rows=1, flops=flops),
+            fault=judgement.fault,
+        )
+
+
+def _digest(weights: AdapterWeights | None) -> str:
+    """What tells one adapter from another; the bare host has none."""
+    if weights is None:
+        return HOST
+    digest = hashlib.blake2b(weights.vector.tobytes(), digest_size=16)
+    digest.update(repr((weights.rank, weights.scaling, weights.layout.modules)).encode())
+    return digest.hexdigest()

@@ -1,0 +1,173 @@
+"""Items to measure with: drawn from the holdout split of tasks, or read from a JSONL file.
+
+One line of a file is ``{"prompt", "target", "family", "depth"[, "task_id", "grade"]}``. Lines that
+this package wrote also carry ``payload`` and ``convention``, so that their own task judges them,
+and ``reply_limit`` (new tokens) if it is not the usual one. A line of any other origin is judged by
+the grader that it names, ``exact`` by default; its family and depth may be any words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from symbiont_ecology.config import find_data
+from symbiont_ecology.errors import ConfigError, DataError
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.data import any_right, reference_answer
+from symbiont_ecology.tasks.grading import graders
+from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.tasks.splits import Split
+from symbiont_ecology.types import Item
+
+DEFAULT_REPLY_LIMIT = 64
+"""New tokens for an item of a family that this package does not know."""
+
+
+def draw_items(
+    mixture: TaskMixture, per_cell: int, seed: int = 0, split: Split = "holdout"
+) -> list[Item]:
+    """Different items of every cell, ``per_cell`` of each or all that it has; the same for a seed.
+
+    They are judged as the mixture judges now.
+    """
+    return [
+        item
+        for family, depth in mixture.cells
+        for item in mixture.families[family].distinct(
+            depth, per_cell, Draw(seed)("questions", split, family, depth), split=split
+        )
+    ]
+
+
+def read_items(path: Path) -> list[Item]:
+    """The items of a JSONL file; one of the package's own may be named as ``find_data`` says.
+
+    Raises:
+        DataError: the file or one of its lines breaks the schema; the message names the line.
+    """
+    try:
+        # Not splitlines: JSON text may hold U+2028 and other ends of lines that are none in JSONL.
+        lines = find_data(path).read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read questions from {path}: {error}") from error
+    items = [
+        _parse(line, f"{path} line {number}")
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
+    if not items:
+        raise DataError(f"{path} holds no questions: expected one JSON object per line")
+    return items
+
+
+def write_items(items: Iterable[Item], path: Path) -> None:
+    """Writes items as JSONL that ``read_items`` reads back."""
+    lines = []
+    for item in items:
+        row: dict[str, object] = {"prompt": item.prompt, "target": item.answer}
+        row |= {"family": item.family, "depth": item.depth, "task_id": item.id}
+        if item.family in tasks.names():
+            row |= {"payload": item.question, "convention": item.variant}
+        if item.reply_limit != _usual_limit(item.family, item.depth):
+            row["reply_limit"] = item.reply_limit
+        lines.append(json.dumps(row, ensure_ascii=False))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _parse(line: str, where: str) -> Item:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}: not JSON ({error})") from error
+    if not isinstance(row, dict):
+        raise DataError(f"{where}: expected an object, got {line[:40]!r}")
+    family, depth, prompt = (_text(row, key, where) for key in ("family", "depth", "prompt"))
+    target = row.get("target")
+    answers = tuple(map(reference_answer, target if isinstance(target, list) else [target]))
+    if not answers or "" in answers:
+        hint = "; write it as the reply should be" if isinstance(target, bool) else ""
+        raise DataError(
+            f"{where}: expected text, a number or a list of these under 'target', "
+            f"got {target!r:.60}{hint}"
+        )
+    try:
+        "".join((prompt, *answers)).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{where}: half a character, {error.object[error.start]!a}") from error
+    limit = row.get("reply_limit", _usual_limit(family, depth))
+    if type(limit) is not int or limit < 1:
+        raise DataError(
+            f"{where}: expected a whole number from 1 under 'reply_limit', got {limit!r:.60}"
+        )
+    longest = max(len(answer.strip().encode()) for answer in answers) + 1
+    name = where if row.get("task_id") is None else str(row["task_id"])
+    own = _own_item(row, answers[0], where)
+    if own is not None:
+        return replace(own, id=name, prompt=prompt, reply_limit=max(limit, longest))
+    try:
+        grader = graders.build(row.get("grade", "exact"))
+    except ConfigError as error:
+        raise DataError(f"{where}: grade: {error}") from error
+    return Item(
+        id=name,
+        family=family,
+        depth=depth,
+        question=prompt,
+        prompt=prompt,
+        reply_limit=max(limit, longest),
+        verifier=partial(any_right, grader, answers),
+        answer=answers[0],
+    )
+
+
+def _text(row: Mapping[str, object], key: str, where: str) -> str:
+    value = row.get(key)
+    if not isinstance(value, str) or not value:
+        raise DataError(f"{where}: expected text under {key!r}, got {value!r:.60}")
+    return value
+
+
+def _usual_limit(family: str, depth: str) -> int:
+    if family in tasks.names() and depth in tasks[family].depths:
+        return tasks.build(family).reply_limit(depth)
+    return DEFAULT_REPLY_LIMIT
+
+
+def _own_item(row: Mapping[str, object], answer: str, where: str) -> Item | None:
+    """The item of a line that this package wrote; None for a line of another origin."""
+    question, variant = row.get("payload"), row.get("convention")
+    family, depth = str(row["family"]), str(row["depth"])
+    is_ours = isinstance(question, str) and "convention" in row  # others may have a payload too
+    if not is_ours or family not in tasks.names():
+        return None
+    task = tasks.build(family)
+    if depth not in task.depths or variant not in (0, 1, 2):
+        raise DataError(
+            f"{where}: expected a depth of {tuple(task.depths)} and a convention of 0, 1 or 2"
+        )
+    try:
+        item = task.item(str(question), depth, int(str(variant)))
+    except (ValueError, IndexError, KeyError) as error:
+        raise DataError(f"{where}: {question!r} is no payload of {family}") from error
+    if item.answer != answer:
+        raise DataError(f"{where}: expected the target {item.answer!r}, got {answer!r}")
+    return item
+
+
+def some_of(items: Sequence[Item], most: int | None, seed: int = 0) -> list[Item]:
+    """At most so many of the items, by draw, in their order; all of them for None."""
+    if most is None or len(items) <= most:
+        return list(items)
+    chosen = Draw(seed)("some of").permutation(len(items))[:most]
+    return [items[index] for index in sorted(chosen)]
+
+
+def families_of(items: Sequence[Item]) -> list[str]:
+    """The families that occur, in order of first appearance."""
+    return list(dict.fromkeys(item.family for item in items))

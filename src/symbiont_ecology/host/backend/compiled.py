@@ -1,0 +1,214 @@
+"""The compiled back end: adapters are read where they lie, rows are as long as they are.
+
+It serves float32 hosts on a CPU when no gradients are wanted. ``backend_for`` chooses it. Where
+there was no compiler at installation, and for every other host, torch computes the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from symbiont_ecology.host.backend import passes
+from symbiont_ecology.host.backend.bank import Arrangement, SlotBank
+from symbiont_ecology.host.backend.lowrank import Adapters, LowRankTerm, Shares, Site, bare
+from symbiont_ecology.host.backend.passes import Pointers
+from symbiont_ecology.host.backend.torch_backend import (
+    Activation,
+    Attention,
+    Cache,
+    Norm,
+    Sight,
+    TorchBackend,
+)
+from symbiont_ecology.host.packing import Packing
+from symbiont_ecology.types import HOST_SLOT
+from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
+
+
+def backend_for(device: torch.device, dtype: torch.dtype) -> TorchBackend:
+    """The fastest back end for a host with such weights, as long as no gradients are wanted."""
+    can_compile = device.type == "cpu" and dtype == torch.float32 and passes.library() is not None
+    return CompiledBackend(device, dtype) if can_compile else TorchBackend(device, dtype)
+
+
+class CompiledBackend(TorchBackend):
+    """What the compiled passes do instead of torch (see ``TorchBackend``)."""
+
+    def bank(self, arrangement: Arrangement, slots: int) -> SlotBank:
+        """As ``TorchBackend``."""
+        return AddressBank(arrangement, slots, self.device, self.dtype)
+
+    def cache(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> Cache:
+        """As ``TorchBackend``."""
+        return RaggedCache(sights, states, lengths)
+
+    def line(
+        self,
+        packing: Packing,
+        sights: Sequence[Sight],
+        states: Tensor | None,
+        *,
+        is_everywhere: bool,
+    ) -> Attention:
+        """As ``TorchBackend``."""
+        return RaggedAttention(packing, sights, states, is_everywhere=is_everywhere)
+
+    def normalize(self, x: Tensor, norm: Norm) -> Tensor:
+        """As ``TorchBackend``."""
+        return passes.normalize(x, norm)
+
+    def gated(
+        self, y: Tensor, activation: Activation, term: LowRankTerm | None, x: Tensor, shares: Shares
+    ) -> Tensor:
+        """As ``TorchBackend``; one pass where it can be."""
+        if activation is not F.silu:
+            return super().gated(y, activation, term, x, shares)
+        if isinstance(term, Pointers) and isinstance(shares, Sequence):
+            return passes.add_low_rank(x, y, term, shares, is_gated=True)
+        return passes.gate(y if term is None else term.add_to(y, x, shares))
+
+
+class RaggedCache:
+    """Every row at its own length, in the entry that it got first (see ``Cache``)."""
+
+    def __init__(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> None:
+        self.states, self._sights = states, sights
+        self._lengths, self._entries = lengths.astype(np.int64), np.arange(len(lengths))
+
+    def attend(self, layer: int, heads: Tensor) -> Tensor:
+        """As ``Cache``."""
+        sight, states = self._sights[layer], self.states[layer]
+        return passes.attend(heads, sight, states, self._entries, self._lengths)
+
+    def advance(self) -> None:
+        """As ``Cache``."""
+        self._lengths = self._lengths + 1
+
+    def keep(self, rows: Tensor) -> None:
+        """As ``Cache``: the others are not looked at any more."""
+        kept = rows.numpy()
+        self._lengths, self._entries = self._lengths[kept], self._entries[kept]
+
+
+class RaggedAttention:
+    """Attention straight on a packed line, every row as long as it is (see ``Attention``)."""
+
+    def __init__(
+        self,
+        packing: Packing,
+        sights: Sequence[Sight],
+        states: Tensor | None,
+        *,
+        is_everywhere: bool,
+    ) -> None:
+        self._packing, self._sights, self._states = packing, sights, states
+        self._ends_in = None if is_everywhere else len(sights) - 1
+        self._starts, self._lengths = packing.prompt_starts, packing.prompt_lengths
+
+    def attend(self, layer: int, heads: Tensor) -> Tensor:
+        """As ``Attention``."""
+        sight, both = self._sights[layer], heads.shape[1] - self._sights[layer].kv_heads
+        turned = passes.rotate(heads[:, :both], sight, self._packing.positions)
+        values = heads[:, both:]
+        if self._states is not None:
+            passes.fill(self._states[layer], turned, values, self._starts, self._lengths)
+        is_last = layer == self._ends_in
+        stretches = self._packing.stretches(is_ends=True) if is_last else self._stretches
+        return passes.look(turned, values, stretches, sight)
+
+    @cached_property
+    def _stretches(self) -> np.ndarray:
+        return self._packing.stretches()
+
+
+class AddressBank(SlotBank):
+    """Notes where placed adapters lie, and points at them; torch's arena is made when something
+    asks for tiles."""
+
+    def __init__(
+        self, arrangement: Arrangement, slots: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        super().__init__(arrangement, slots, device, dtype, is_lazy=True)
+        self._addresses = Addresses(arrangement.sites, arrangement.layout, slots)
+
+    def place(self, slot: int, weights: AdapterWeights | None) -> None:
+        """As ``SlotBank``."""
+        if weights is self._held[slot]:
+            return
+        super().place(slot, weights)
+        self._addresses.place(slot, weights)
+
+    def gather(self, owners: Sequence[int]) -> Adapters:
+        """As ``SlotBank``."""
+        return self._addresses.of(
+            owners, [self._held[slot] for slot in owners if slot != HOST_SLOT]
+        )
+
+    def for_step(self, slots: Sequence[int]) -> tuple[Adapters, Shares]:
+        """As ``SlotBank``, without tiles: loops over slots cost nothing here."""
+        counts = Counter(slots)
+        return self.gather(tuple(counts)), tuple(counts.values())
+
+
+class Addresses:
+    """Where the vectors of placed adapters lie."""
+
+    def __init__(self, sites: Sequence[Site], layout: AdapterLayout, slots: int) -> None:
+        # One more entry: the bare host, slot -1, is the last and has rank 0.
+        self._ranks, self._bases = np.zeros((2, slots + 1), dtype=np.int64)
+        self._scales = np.zeros(slots + 1, dtype=np.float32)
+        starts = {name: a.start for name, a, _, _, _ in layout.blocks(1)}  # of A, in rank 1
+        self._counts, self._totals = [], []
+        modules: list[tuple[int, int, int, int]] = []
+        for site in sites:
+            columns = np.cumsum([0, *(d_out for _, _, d_out in site)])
+            adapted = [
+                (d_in, starts[name], d_out, int(column))
+                for (name, d_in, d_out), column in zip(site, columns, strict=False)
+                if name in starts
+            ]
+            modules += adapted
+            self._counts.append(len(adapted))
+            self._totals.append(int(columns[-1]))
+        table = np.array(modules, dtype=np.int64).reshape(-1, 4)
+        self._d_ins, self._starts, self._widths, self._columns = np.ascontiguousarray(table.T)
+
+    def place(self, slot: int, weights: AdapterWeights | None) -> None:
+        """Notes where an adapter lies, which must live for as long as it is noted; None forgets."""
+        if weights is None:
+            self._ranks[slot] = 0
+            return
+        self._ranks[slot], self._scales[slot] = weights.rank, weights.scaling
+        self._bases[slot] = weights.vector.ctypes.data
+
+    def of(self, owners: Sequence[int], weights: Sequence[AdapterWeights | None] = ()) -> Adapters:
+        """Pointers for some slots; they keep ``weights``, whose memory they point at, alive."""
+        rows = np.array(owners, dtype=np.int64)
+        ranks, scales = self._ranks[rows], self._scales[rows]
+        if not ranks.any():
+            return bare(len(self._counts))
+        a = self._bases[rows] + 4 * ranks * self._starts[:, None]
+        b = a + 4 * ranks * self._d_ins[:, None]
+        memory = (self, ranks, scales, a, b, weights)
+        columns, widths, ranks_at, scales_at, a_at, b_at = (
+            array.ctypes.data for array in (self._columns, self._widths, ranks, scales, a, b)
+        )
+        sites, first = list[Pointers | None](), 0
+        for count, total in zip(self._counts, self._totals, strict=True):
+            if count:
+                here, there = 8 * first, 8 * first * len(rows)
+                site = count, columns + here, widths + here
+                factors = ranks_at, scales_at, a_at + there, b_at + there
+                size = int(self._d_ins[first]), total
+                sites.append(Pointers(size, len(rows), site, factors, memory))
+            else:
+                sites.append(None)
+            first += count
+        return Adapters(tuple(sites))

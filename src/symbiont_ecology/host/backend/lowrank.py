@@ -1,0 +1,202 @@
+"""The low-rank term of many owners on packed tokens: ``y += (x Aᵀ) B``, each owner with its own A
+and B.
+
+Tokens stand owner after owner, as many as each one has, so nothing is padded. This file computes
+the term with torch; ``compiled.Pointers`` is the other implementation. A loop over owners writes
+straight into the host's own output, and on CUDA one grouped product does the same in one launch.
+Gradients of the factors go straight into the learner's buffer: autograd sees activations alone.
+LoRA: arXiv:2106.09685; many adapters in one batch: arXiv:2311.03285 (S-LoRA).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from symbiont_ecology.host.backend.slot_tiles import Tiling
+
+Site = tuple[tuple[str, int, int], ...]
+"""Modules ``(name, d_in, d_out)`` that read one input, in the order of their outputs."""
+
+Shares = Sequence[int] | Tiling
+"""Which tokens are whose: the number of each owner's, one owner's after the other's, or tiles."""
+
+
+class LowRankTerm(Protocol):
+    """The low-rank terms of one site, one entry per owner or per tile."""
+
+    def add_to(self, y: Tensor, x: Tensor, shares: Shares) -> Tensor:
+        """Adds the terms for ``x (tokens, d_in)`` to ``y (tokens, Σ d_outs)``, in place.
+
+        ``shares`` are the tokens of each owner. They are tiles when torch decodes: one token per
+        row makes products that are too small to loop over.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Factors:
+    """LoRA factors of one site as tensors (see ``LowRankTerm``).
+
+    ``a`` is ``(owners, members · rank, d_in)``, ``b[j]`` is ``(owners, rank, d_outs[j])``, or None
+    for a member without adapter (which has no share of ``a``). ``gradient`` are buffers of these
+    shapes that a backward pass adds to; ``dropped`` is dropout on the inputs; ``perturbed`` takes
+    the inputs and what A makes of them, and gives the latter back with noise.
+    """
+
+    a: Tensor
+    b: tuple[Tensor | None, ...]
+    d_outs: tuple[int, ...]
+    gradient: Factors | None = None
+    dropped: Callable[[Tensor], Tensor] | None = None
+    perturbed: Callable[[Tensor, Tensor], Tensor] | None = None
+
+    def members(self) -> list[tuple[slice, slice, Tensor]]:
+        """``(columns of the output, columns of x Aᵀ, B)`` of every adapted member."""
+        adapted: list[tuple[slice, slice, Tensor]] = []
+        column = share = 0
+        for b, d_out in zip(self.b, self.d_outs, strict=True):
+            if b is not None:
+                rank = b.shape[1]
+                adapted.append((slice(column, column + d_out), slice(share, share + rank), b))
+                share += rank
+            column += d_out
+        return adapted
+
+    def add_to(self, y: Tensor, x: Tensor, shares: Shares) -> Tensor:
+        """As ``LowRankTerm``."""
+        if self.dropped is not None:
+            x = self.dropped(x)
+        if isinstance(shares, Tiling):
+            laid = shares.laid(x)
+            inner = torch.bmm(laid, self.a.transpose(1, 2))
+            if self.perturbed is not None:
+                inner = self.perturbed(laid, inner)
+            for columns, share, b in self.members():
+                shares.add(y[:, columns], inner[..., share], b)
+        elif torch.is_grad_enabled() and x.requires_grad:
+            y = _LowRank.apply(x, y, self, shares)  # type: ignore[no-untyped-call]
+        else:
+            _forward(x, y, self, shares)
+        return y
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """Low-rank terms of some owners: one entry per site, None where a site has no adapter."""
+
+    sites: tuple[LowRankTerm | None, ...]
+
+    def dropping(self, dropout: Callable[[int, Tensor], Tensor] | None) -> Adapters:
+        """The same with dropout on their inputs (``dropout.Dropout``)."""
+        if dropout is None:
+            return self
+        return self._changed(lambda site, term: replace(term, dropped=partial(dropout, site)))
+
+    def perturbed(self, tracer: Callable[[int, Tensor, Tensor], Tensor]) -> Adapters:
+        """The same with noise between A and B (``tracing.Tracer``)."""
+        return self._changed(lambda site, term: replace(term, perturbed=partial(tracer, site)))
+
+    def _changed(self, change: Callable[[int, Factors], Factors]) -> Adapters:
+        changed = list[Factors | None]()
+        for site, term in enumerate(self.sites):
+            assert term is None or isinstance(term, Factors), "torch alone knows dropout and noise"
+            changed.append(term and change(site, term))
+        return Adapters(tuple(changed))
+
+
+def bare(sites: int) -> Adapters:
+    """No adapter anywhere: the host alone."""
+    return Adapters((None,) * sites)
+
+
+class _LowRank(torch.autograd.Function):
+    """Adds in place going forward; going back, adds the factors' gradients to their buffers."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int]) -> Tensor:
+        """``y`` with the term added."""
+        ctx.save_for_backward(x, _forward(x, y, factors, counts))
+        ctx.factors, ctx.counts = factors, counts
+        ctx.mark_dirty(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        """Gradients of x and y; those of the factors are added where they are kept."""
+        x, inner = ctx.saved_tensors
+        factors, counts = ctx.factors, ctx.counts
+        d_inner, dx = torch.empty_like(inner), torch.empty_like(x)
+        for columns, share, b in factors.members():
+            _product(dy[:, columns], b.transpose(1, 2), counts, d_inner[:, share])
+        _product(d_inner, factors.a, counts, dx)
+        gradient = factors.gradient
+        if gradient is not None:
+            _outer(gradient.a, d_inner, x, counts)
+            for columns, share, b in gradient.members():
+                _outer(b, inner[:, share], dy[:, columns], counts)
+        return dx, dy, None, None
+
+
+def _forward(x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int]) -> Tensor:
+    """Adds the term in place and returns what A makes of ``x``."""
+    inner = x.new_empty(x.shape[0], factors.a.shape[1])
+    _product(x, factors.a.transpose(1, 2), counts, inner)
+    for columns, share, b in factors.members():
+        _add_product(inner[:, share], b, counts, y[:, columns])
+    return inner
+
+
+def _product(x: Tensor, w: Tensor, counts: Sequence[int], out: Tensor) -> None:
+    """``out[owner] = x[owner] @ w[owner]``."""
+    if _is_grouped(x, w):
+        out.copy_(F.grouped_mm(x, w, offs=_ends(tuple(counts), x.device)))
+        return
+    for part, factor, target in zip(
+        _parts(x, counts), w.unbind(), _parts(out, counts), strict=True
+    ):
+        torch.mm(part, factor, out=target)
+
+
+def _add_product(x: Tensor, w: Tensor, counts: Sequence[int], y: Tensor) -> None:
+    """``y[owner] += x[owner] @ w[owner]``."""
+    if _is_grouped(x, w):
+        y.add_(F.grouped_mm(x, w, offs=_ends(tuple(counts), x.device)))
+        return
+    for part, factor, target in zip(_parts(x, counts), w.unbind(), _parts(y, counts), strict=True):
+        target.addmm_(part, factor)
+
+
+def _outer(g: Tensor, x: Tensor, z: Tensor, counts: Sequence[int]) -> None:
+    """``g[owner] += x[owner]ᵀ @ z[owner]``, in the precision of ``g``."""
+    if _is_grouped(x, z):
+        g.add_(F.grouped_mm(x.t(), z, offs=_ends(tuple(counts), x.device)))
+        return
+    for target, left, right in zip(g.unbind(), _parts(x, counts), _parts(z, counts), strict=True):
+        if g.dtype == x.dtype:
+            target.addmm_(left.t(), right)
+        else:
+            target.add_(left.t() @ right)
+
+
+def _parts(x: Tensor, counts: Sequence[int]) -> tuple[Tensor, ...]:
+    """Each owner's tokens."""
+    return torch.split(x, list(counts))
+
+
+def _is_grouped(x: Tensor, other: Tensor) -> bool:
+    """Whether torch has a grouped kernel for this: half precision on CUDA, in steps of 16 bytes."""
+    is_aligned = x.shape[-1] % 8 == 0 and other.shape[-1] % 8 == 0
+    return x.is_cuda and x.dtype == torch.bfloat16 and is_aligned
+
+
+@lru_cache(maxsize=16)
+def _ends(counts: tuple[int, ...], device: torch.device) -> Tensor:
+    """Where each owner's tokens end; kept, since every site of the host asks."""
+    return torch.tensor(counts, device=device).cumsum(0).to(torch.int32)

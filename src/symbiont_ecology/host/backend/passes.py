@@ -1,0 +1,281 @@
+"""The compiled passes of ``cpu_kernels.c`` as functions of tensors, where they were built.
+
+``scripts/build_native.py`` builds them at installation. They take float32 on a CPU and know no
+gradients. ``compiled`` is the only caller. Each function checks what it is given, since the C code
+trusts every size and address.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from symbiont_ecology.host.backend.torch_backend import Norm, Sight
+
+SOURCE = Path(__file__).with_name("cpu_kernels.c")
+BUILT = Path(__file__).with_name("libcpu_kernels.so")
+
+_KINDS = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "f": ctypes.c_float}
+_SIGNATURES = {
+    "add_low_rank": "pnpn nnpp nppp pp pnn",
+    "attend": "nnnn pn pf pp ppn pp nf pn",
+    "fill": "npp nnnn pn pn pp n",
+    "gate": "nn pn pn",
+    "look": "np nnn pn pn nf pn",
+    "normalize": "nn pn pf pn",
+    "turn_all": "nnn pn pf pp p pn",
+}
+"""Kinds of arguments: pointers, numbers, floats. The last one is always the number of threads."""
+_FALLIBLE = ("add_low_rank", "attend", "look")
+"""What needs memory of its own, and says whether there was none."""
+
+
+def digest() -> str:
+    """The version of the source, as ``build_native`` names it; a library that was built from
+    another version is not used."""
+    return hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL | None:
+    """The library that was built from the source beside this file, None where there is none."""
+    is_old = (
+        platform.machine() in ("x86_64", "AMD64")
+        and torch.backends.cpu.get_cpu_capability() == "DEFAULT"
+    )
+    if is_old or not BUILT.exists():
+        return None
+    try:
+        built = ctypes.CDLL(str(BUILT))
+        built.source.restype = ctypes.c_char_p
+        if built.source() != digest().encode():
+            return None
+        for name, kinds in _SIGNATURES.items():
+            function = getattr(built, name)
+            function.argtypes = [_KINDS[kind] for kind in kinds if kind != " "]
+            function.restype = ctypes.c_int if name in _FALLIBLE else None
+    except (OSError, AttributeError):  # made for another machine, or damaged
+        return None
+    return built
+
+
+@dataclass(frozen=True)
+class Pointers:
+    """Where the factors of one site lie (see ``lowrank.LowRankTerm``).
+
+    ``size`` are the widths of the input and of all outputs. ``site`` are the number of members and
+    the addresses of their columns and widths, ``(members,)`` each. ``factors`` are the addresses of
+    ranks and scales, ``(owners,)`` each, and of the addresses of A and of Bᵀ,
+    ``(members, owners)`` each. A rank of 0 has no factors. ``memory`` is all that must live as long as the addresses are used.
+    """
+
+    size: tuple[int, int]
+    owners: int
+    site: tuple[int, int, int]
+    factors: tuple[int, int, int, int]
+    memory: tuple[object, ...]
+
+    def add_to(self, y: Tensor, x: Tensor, shares: object) -> Tensor:
+        """As ``lowrank.LowRankTerm``; tiles are for torch."""
+        assert isinstance(shares, Sequence)
+        return add_low_rank(x, y, self, shares)
+
+
+def add_low_rank(
+    x: Tensor, y: Tensor, pointers: Pointers, counts: Sequence[int], *, is_gated: bool = False
+) -> Tensor:
+    """``y (tokens, Σ d_outs)`` with the owners' terms for ``x (tokens, d_in)``, in place.
+
+    Gated, ``gate`` of that instead, ``(tokens, Σ d_outs / 2)``, in the same pass.
+    """
+    tokens, total = _counted(tuple(counts))
+    d_in, width = pointers.size
+    if x.shape != (total, d_in) or y.shape != (total, width) or len(tokens) != pointers.owners:
+        raise IndexError(
+            f"expected {total} tokens of {pointers.owners} owners, got {x.shape} and {y.shape}"
+        )
+    x = x if x.stride(1) == 1 else x.contiguous()
+    _check(x, y)
+    half = y.shape[1] // 2
+    out = y.new_empty(total, half) if is_gated else y
+    _run(
+        "add_low_rank",
+        *(x.data_ptr(), x.stride(0), y.data_ptr(), y.stride(0), d_in, *pointers.site),
+        *(pointers.owners, tokens.ctypes.data, *pointers.factors),
+        *(out.data_ptr() if is_gated else None, half),
+    )
+    return out
+
+
+def normalize(x: Tensor, norm: Norm) -> Tensor:
+    """Rows of ``x (rows, width)`` normed."""
+    _check(x)
+    out = x.new_empty(x.shape)
+    _run("normalize", *x.shape, *(x.data_ptr(), x.stride(0)), *_norm(norm), out.data_ptr())
+    return out
+
+
+def gate(x: Tensor) -> Tensor:
+    """``silu(gate) · up`` of gate and up side by side, ``(rows, 2 · width)`` to
+    ``(rows, width)``."""
+    _check(x)
+    out = x.new_empty(x.shape[0], x.shape[1] // 2)
+    _run("gate", *out.shape, x.data_ptr(), x.stride(0), out.data_ptr())
+    return out
+
+
+def rotate(x: Tensor, sight: Sight, positions: Tensor) -> Tensor:
+    """Heads ``(tokens, heads, head_dim)`` normed and turned (see
+    ``torch_backend.apply_rotary``)."""
+    (tokens, heads, size), table = x.shape, sight.table
+    low, high = (int(end) for end in positions.aminmax())
+    if tokens != len(positions) or low < 0 or high >= table.shape[1] or x.stride(1) != size:
+        raise IndexError(f"expected positions below {table.shape[1]} for {tokens} tokens")
+    _check(x, table)
+    out = x.new_empty(x.shape)
+    _run(
+        "turn_all",
+        *(tokens, heads, size, x.data_ptr(), x.stride(0), *_norm(sight.norm)),
+        *(*_table(table), positions.data_ptr(), out.data_ptr()),
+    )
+    return out
+
+
+def attend(
+    heads: Tensor, sight: Sight, cache: Tensor, entries: np.ndarray, lengths: np.ndarray
+) -> Tensor:
+    """Puts the newest key and value of each row into the cache; what its queries see,
+    ``(rows, width)``.
+
+    Args:
+        heads: queries, keys and values as the host made them,
+            ``(rows, heads + 2 · kv_heads, head_dim)``.
+        sight: how this layer looks at its cache.
+        cache: keys and values of one layer, ``(2, entries, kv_heads, room, head_dim)``.
+        entries: where in the cache each row is, int64.
+        lengths: tokens that each row has there already, int64.
+    """
+    rows, count, size = heads.shape
+    _, held, kv_heads, room, _ = cache.shape
+    queries, table = count - 2 * kv_heads, sight.table
+    is_in = _below(lengths, min(room, table.shape[1])) and _below(entries, held)
+    if not is_in or not len(entries) == len(lengths) == rows or cache.shape[4] != size:
+        raise IndexError(f"expected rows with room in a cache of {held} entries of {room} tokens")
+    _check(heads, table, cache)
+    seen = heads.new_empty(rows, queries * size)
+    _run(
+        "attend",
+        *(rows, queries, kv_heads, size, heads.data_ptr(), heads.stride(0), *_norm(sight.norm)),
+        *(*_table(table), *_table(cache), room, entries.ctypes.data, lengths.ctypes.data),
+        *(sight.window or 0, sight.scale, seen.data_ptr()),
+    )
+    return seen
+
+
+def fill(
+    cache: Tensor, turned: Tensor, values: Tensor, starts: np.ndarray, lengths: np.ndarray
+) -> None:
+    """Puts prompts' keys and values into a layer's ``cache (2, rows, kv_heads, room, head_dim)``.
+
+    ``turned (tokens, heads + kv_heads, head_dim)`` and ``values (tokens, kv_heads, head_dim)`` are
+    those of a line of tokens, in which each row's prompt has a start and a length.
+    """
+    _, rows, kv_heads, room, size = cache.shape
+    tokens = len(turned)
+    is_in = (
+        _below(lengths, room + 1)
+        and _below(starts, tokens)
+        and _below(starts + lengths, tokens + 1)
+    )
+    if not is_in or not len(starts) == len(lengths) == rows or turned.shape[2] != size:
+        raise IndexError(f"expected prompts of {rows} rows of at most {room} tokens among {tokens}")
+    _check(turned, values, cache)
+    _run(
+        "fill",
+        *(rows, starts.ctypes.data, lengths.ctypes.data),
+        *(turned.shape[1] - kv_heads, kv_heads, size, room),
+        *(turned.data_ptr(), turned.stride(0), values.data_ptr(), values.stride(0)),
+        *_table(cache),
+    )
+
+
+def look(turned: Tensor, values: Tensor, stretches: np.ndarray, sight: Sight) -> Tensor:
+    """What the tokens of a line see, ``(looking tokens, heads · head_dim)``; the line as in
+    ``fill``.
+
+    ``stretches (…, 6)`` are of int64: where a stretch starts and how many tokens it has, where the
+    past that it sees starts and how many tokens that has, which of its tokens is the first to look,
+    and where in the output belongs what that token sees.
+    """
+    start, count, past, past_count, first, to = stretches.T
+    looking, tokens = int((count - first).sum()), len(turned)
+    ends = start + count, past + past_count
+    is_in = stretches.min() >= 0 and (first < count).all() and _below(np.maximum(*ends), tokens + 1)
+    if not is_in or not _below(to + count - first, looking + 1) or len(values) != tokens:
+        raise IndexError(f"expected stretches of a line of {tokens} tokens")
+    _check(turned, values)
+    kv_heads, size = values.shape[1:]
+    heads = turned.shape[1] - kv_heads
+    seen = turned.new_empty(looking, heads * size)
+    _run(
+        "look",
+        *(len(stretches), stretches.ctypes.data, heads, kv_heads, size),
+        *(turned.data_ptr(), turned.stride(0), values.data_ptr(), values.stride(0)),
+        *(sight.window or 0, sight.scale, seen.data_ptr()),
+    )
+    return seen
+
+
+def _run(name: str, *arguments: float | None) -> None:
+    """Calls a pass with as many threads as torch has."""
+    built = library()
+    if built is None:
+        raise RuntimeError("expected the compiled passes, found none: install the package again")
+    if getattr(built, name)(*arguments, torch.get_num_threads()):
+        raise torch.OutOfMemoryError("no memory for the compiled passes")
+
+
+def _norm(norm: Norm | None) -> tuple[int | None, float]:
+    return (None, 0.0) if norm is None else (norm.weight.data_ptr(), norm.eps)
+
+
+def _table(pair: Tensor) -> tuple[int, int]:
+    """The addresses of cosines and sines, or of keys and values."""
+    return pair.data_ptr(), pair[1].data_ptr()
+
+
+def _check(*tensors: Tensor) -> None:
+    """The library reads float32 whose rows (heads, places) are contiguous, whatever it is given."""
+    for tensor in tensors:
+        if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
+            raise TypeError(
+                f"expected float32 on a CPU, got {tensor.dtype} on {tensor.device}: "
+                "no autocast here"
+            )
+        if tensor.stride(-1) != 1 or (tensor.dim() == 3 and tensor.stride(1) != tensor.shape[2]):
+            raise ValueError(f"expected contiguous rows, got strides {tensor.stride()}")
+        if tensor.dim() == 5 and not tensor[0].is_contiguous():
+            raise ValueError(
+                f"expected a contiguous layer of the cache, got strides {tensor.stride()}"
+            )
+
+
+def _below(numbers: np.ndarray, end: int) -> bool:
+    """Whether all of them are int64 in ``[0, end)``: seen as unsigned, negative ones are very
+    large."""
+    is_plain = numbers.dtype == np.int64 and numbers.flags.c_contiguous
+    return is_plain and bool(numbers.view(np.uint64).max() < end)
+
+
+@lru_cache(maxsize=64)
+def _counted(counts: tuple[int, ...]) -> tuple[np.ndarray, int]:
+    return np.array(counts, dtype=np.int64), sum(counts)

@@ -1,0 +1,282 @@
+"""The back end of torch: it runs everywhere, and it says what a back end does.
+
+A decoder leaves to its back end what lies between the large matrix products: norms, gates and
+attention, and the slot bank with the caches in the form that these want. ``TorchBackend`` computes
+this in rectangles, which is what torch wants. It is the only back end that can learn.
+``compiled.CompiledBackend`` overrides what it does faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from symbiont_ecology.host.backend.bank import Arrangement, SlotBank
+from symbiont_ecology.host.backend.lowrank import LowRankTerm, Shares
+from symbiont_ecology.host.backend.rectangles import Rectangles
+from symbiont_ecology.host.backend.sliding_window import masks_of, windowed
+from symbiont_ecology.host.packing import Packing, taken
+
+Activation = Callable[[Tensor], Tensor]
+
+
+class Norm:
+    """Root mean square norm over the last dimension (arXiv:1910.07467), in few operations on a CPU.
+
+    It multiplies by ``offset`` + weight. It computes in the precision of its weight and returns
+    that of its input.
+    """
+
+    def __init__(self, weight: Tensor, eps: float, offset: float = 0.0) -> None:
+        if offset:  # in single precision: half precision would round 1 + weight
+            weight = weight.float() + offset
+        self.weight, self.eps = weight, eps
+        self._scaled = weight * weight.shape[-1] ** 0.5
+        self._floor = weight.new_tensor((weight.shape[-1] * eps) ** 0.5)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """``x (…, width)``, or ``(…, heads, width)`` with a weight for every head."""
+        if torch.is_grad_enabled() or x.dtype != torch.float32:
+            normed = F.rms_norm(x.to(self.weight.dtype), x.shape[-1:], None, self.eps)
+            return (normed * self.weight).to(x.dtype)
+        # x / sqrt(|x|² / n + eps), with the square root of n in the weight.
+        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floor)
+        return torch.div(x, size).mul_(self._scaled)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """How the attention of one layer looks at keys and values.
+
+    ``norm`` is of queries and keys, if they are normed (Qwen3), ``window`` how many tokens are seen
+    (None: all). ``table (2, positions, head_dim)`` are cosines and sines of positions, the first
+    half of the latter negated. Scores are multiplied by ``scale``.
+    """
+
+    norm: Norm | None
+    window: int | None
+    table: Tensor
+    scale: float
+    kv_heads: int
+
+
+class Attention(Protocol):
+    """The attention of all layers in one forward."""
+
+    def attend(self, layer: int, heads: Tensor) -> Tensor:
+        """What the tokens see in a layer, ``(tokens, all query heads · head_dim)``.
+
+        ``heads`` is ``(tokens, heads + 2 · kv_heads, head_dim)``, as the layer's products made
+        them.
+        """
+        ...
+
+
+class Cache(Attention, Protocol):
+    """Rows that are being written; ``attend`` takes one token of each row and keeps it.
+
+    ``states`` is ``(layers, 2, rows, kv_heads, room, head_dim)``.
+    """
+
+    states: Tensor
+
+    def advance(self) -> None:
+        """The newest tokens have been seen by all layers."""
+        ...
+
+    def keep(self, rows: Tensor) -> None:
+        """Goes on with these rows only, in this order."""
+        ...
+
+
+@dataclass(frozen=True)
+class TorchBackend:
+    """What a decoder asks of a back end, computed by torch.
+
+    ``device`` and ``dtype`` are those of the host's weights.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+
+    def bank(self, arrangement: Arrangement, slots: int) -> SlotBank:
+        """Places for adapters."""
+        return SlotBank(arrangement, slots, self.device, self.dtype)
+
+    def cache(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> Cache:
+        """A cache for rows with prompts of these lengths, which a line fills."""
+        return PaddedCache(sights, states, lengths)
+
+    def line(
+        self,
+        packing: Packing,
+        sights: Sequence[Sight],
+        states: Tensor | None,
+        *,
+        is_everywhere: bool,
+    ) -> Attention:
+        """Attention on a packed line; in the last layer the ends alone look, unless
+        ``is_everywhere``.
+
+        Keys and values of the prompts go into ``states``, those of a cache, if they are given.
+        """
+        return RectangleAttention(packing, sights, states, is_everywhere=is_everywhere)
+
+    def normalize(self, x: Tensor, norm: Norm) -> Tensor:
+        """``x (tokens, width)`` normed."""
+        return norm(x)
+
+    def gated(
+        self, y: Tensor, activation: Activation, term: LowRankTerm | None, x: Tensor, shares: Shares
+    ) -> Tensor:
+        """``activation(gate) · up`` (arXiv:2002.05202), ``(tokens, width)``.
+
+        Gate and up stand side by side in ``y (tokens, 2 · width)``, once the low-rank term for
+        ``x`` has been added to it.
+        """
+        if term is not None:
+            y = term.add_to(y, x, shares)
+        gate, up = y.chunk(2, dim=-1)
+        gate = activation(gate)
+        return gate * up if torch.is_grad_enabled() else gate.mul_(up)
+
+
+class PaddedCache:
+    """All rows as long as the longest: short prompts leave a gap before the first new token.
+
+    All rows write to the same place behind the longest prompt, a mask hides the gap, and rows that
+    stay are copied together.
+    """
+
+    def __init__(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> None:
+        self.states, self._sights = states, sights
+        self._lengths = torch.from_numpy(lengths).to(states.device)
+        self._longest, self._written = int(lengths.max()), 0
+        kv_heads, room = states.shape[3:5]
+        spots = torch.arange(room, device=states.device)
+        is_gap = (spots >= self._lengths[:, None]) & (spots < self._longest)
+        lowest = torch.finfo(states.dtype).min
+        mask = torch.zeros_like(is_gap, dtype=states.dtype).masked_fill_(is_gap, lowest)
+        self._mask = mask.repeat_interleave(kv_heads, dim=0)[:, None]
+        # Not left as they are: masked places enter the product as 0 · value, and 0 · NaN is NaN.
+        self.states[..., : self._longest, :] = 0
+        self._masks: dict[int | None, Tensor] = {}  # by window
+
+    def attend(self, layer: int, heads: Tensor) -> Tensor:
+        """As ``Cache``."""
+        sight, end = self._sights[layer], self._longest + self._written + 1
+        both, size = heads.shape[1] - sight.kv_heads, heads.shape[2]
+        queries = both - sight.kv_heads
+        turned = apply_rotary(heads[:, :both], sight, self._lengths + self._written)
+        keys, values = self.states[layer]
+        keys[:, :, end - 1], values[:, :, end - 1] = turned[:, queries:], heads[:, both:]
+        # Query heads that share a key head are more rows of one small product.
+        q = turned[:, :queries].reshape(-1, queries // sight.kv_heads, size)
+        k, v = keys.flatten(0, 1)[:, :end], values.flatten(0, 1)[:, :end]
+        mask = self._visible(sight.window, end)
+        scores = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=sight.scale)
+        weights = scores.softmax(-1, dtype=torch.float32).to(heads.dtype)
+        return torch.bmm(weights, v).view(len(heads), -1)
+
+    def advance(self) -> None:
+        """As ``Cache``."""
+        self._written += 1
+        self._masks = {}
+
+    def keep(self, rows: Tensor) -> None:
+        """As ``Cache``."""
+        self._lengths, kv_heads = self._lengths[rows], self.states.shape[3]
+        self._mask = self._mask.view(-1, kv_heads, *self._mask.shape[1:])[rows].flatten(0, 1)
+        self.states = self.states.index_select(2, rows)
+
+    def _visible(self, window: int | None, end: int) -> Tensor:
+        """The mask of the first ``end`` places."""
+        if window not in self._masks:
+            mask = self._mask[:, :, :end]
+            self._masks[window] = windowed(mask, window, self._lengths, self._longest)
+        return self._masks[window]
+
+
+class RectangleAttention:
+    """Attention on a packed line, by torch's own attention in rectangles (see ``Attention``)."""
+
+    def __init__(
+        self,
+        packing: Packing,
+        sights: Sequence[Sight],
+        states: Tensor | None,
+        *,
+        is_everywhere: bool,
+    ) -> None:
+        self._packing, self._sights, self._states = packing, sights, states
+        self._rectangles = Rectangles.of(packing)
+        self._ends_in = None if is_everywhere else len(sights) - 1
+        groups, dtype = self._rectangles.groups, sights[0].table.dtype
+        self._masks = {
+            window: [masks_of(group, dtype, window) for group in groups]
+            for window in {sight.window for sight in sights}
+        }
+
+    def attend(self, layer: int, heads: Tensor) -> Tensor:
+        """As ``Attention``."""
+        sight, is_last = self._sights[layer], layer == self._ends_in
+        kv_heads, rectangles = sight.kv_heads, self._rectangles
+        both = heads.shape[1] - kv_heads
+        sizes = [both - kv_heads, kv_heads, kv_heads]
+        turned = apply_rotary(heads[:, :both], sight, self._packing.positions)
+        line = turned.flatten(1), heads[:, both:].flatten(1)
+        seen = []
+        for group, masks in zip(rectangles.groups, self._masks[sight.window], strict=True):
+            q, k, v = _rows(line, group.prompts, sizes)
+            if self._states is not None:
+                for target, prompts in zip(self._states[layer], (k, v), strict=True):
+                    target[group.rows, :, : k.shape[2]] = group.by_row(prompts)
+            if is_last:
+                q = q[torch.arange(len(q), device=q.device), :, group.lengths - 1, None]
+            mask = masks.ends if is_last else masks.prompts
+            seen.append(_attention(q, k, v, mask, sight.scale))
+            if group.has_answers:
+                q, *newer = _rows(line, group.answers, sizes)
+                k, v = (
+                    torch.cat([group.by_row(old), new], 2)
+                    for old, new in zip((k, v), newer, strict=True)
+                )
+                seen.append(_attention(q, k, v, masks.answers, sight.scale))
+        return rectangles.packed_ends(seen) if is_last else rectangles.packed(seen)
+
+
+def apply_rotary(x: Tensor, sight: Sight, positions: Tensor) -> Tensor:
+    """Heads ``(tokens, heads, head_dim)`` normed (Qwen3) and turned by their positions
+    ``(tokens,)`` (arXiv:2104.09864)."""
+    cosines, sines = sight.table.index_select(1, positions)[:, :, None]
+    if sight.norm is not None:
+        x = sight.norm(x)
+    half = x.shape[-1] // 2
+    return torch.addcmul(x * cosines, torch.cat((x[..., half:], x[..., :half]), -1), sines)
+
+
+def _rows(line: tuple[Tensor, Tensor], places: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:
+    """Queries, keys, values ``(rows, heads, time, head_dim)`` at ``places (rows, time)``.
+
+    ``line`` are queries and keys, then values, ``(tokens, heads · head_dim)``; ``sizes`` are their
+    numbers of heads.
+    """
+    turned, values = (taken(part, places) for part in line)
+    q, k = torch.split(turned.view(*places.shape, sum(sizes[:2]), -1), sizes[:2], 2)
+    v = values.view(*places.shape, sizes[2], -1)
+    return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+
+
+def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Causal, or under a mask: ``(rows, heads, time, head_dim)`` to
+    ``(rows, time, heads · head_dim)``."""
+    seen = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=True
+    )
+    return seen.transpose(1, 2).flatten(2)

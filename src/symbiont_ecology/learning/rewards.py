@@ -1,0 +1,57 @@
+"""Reward rules: what a rollout is worth to learning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from symbiont_ecology.ecology import Rollout
+from symbiont_ecology.learning import reward_rules
+
+
+@reward_rules.register("verdict")
+@dataclass(frozen=True)
+class VerdictReward:
+    """The verifier's verdict: all that a learner without reference answers can see."""
+
+    sees_gold: ClassVar[bool] = False
+
+    def __call__(self, rollout: Rollout) -> float:
+        """The verdict."""
+        return rollout.verdict
+
+
+@reward_rules.register("shaped")
+@dataclass(frozen=True)
+class ShapedReward:
+    """The verdict, and partial credit for a small edit distance to the reference answer.
+
+    It sees gold answers, and tables must say so. A wrong reply earns ``ceiling`` at most, so less
+    than any right one. A reply is cut at twice the answer's length.
+    """
+
+    ceiling: Annotated[float, Field(ge=0, lt=1)] = (
+        0.4  # most that a wrong reply can earn, in [0, 1)
+    )
+    sees_gold: ClassVar[bool] = True
+
+    def __call__(self, rollout: Rollout) -> float:
+        """The shaped reward."""
+        answer = rollout.item.answer
+        if rollout.verdict:
+            return rollout.verdict
+        reply = rollout.text.strip()[: 2 * len(answer) + 4]
+        longest = max(len(reply), len(answer), 1)
+        return self.ceiling * (1 - edit_distance(reply, answer) / longest)
+
+
+def edit_distance(left: str, right: str) -> int:
+    """Levenshtein distance in characters."""
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, start=1):
+        diagonal, row[0] = row[0], i
+        for j, b in enumerate(right, start=1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (a != b))
+    return row[-1]

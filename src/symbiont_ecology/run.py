@@ -1,0 +1,275 @@
+"""A run as an object: start it, live it generation by generation, ask it, look at it, keep it.
+
+    run = Run.start("demo", "seed=1", "run.generations=20")
+    for generation in run:
+        print(generation.summary.accuracy)
+    print(run.ask("math.add: 47+8").text)
+    run.best.save_peft("my-adapter")
+
+Everything is in the run's folder; ``Run.open`` comes back to it at any time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from symbiont_ecology.config import RunConfig, load_config
+from symbiont_ecology.ecology import EcologyState, Organelle, Rollout
+from symbiont_ecology.ecology.state import STATE_FILE, load_state
+from symbiont_ecology.engine import run as engine
+from symbiont_ecology.engine.build import build_host, check
+from symbiont_ecology.engine.run import Generation
+from symbiont_ecology.engine.runtime import Host
+from symbiont_ecology.errors import HostError, RunError
+from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
+from symbiont_ecology.events import Event, read_events
+from symbiont_ecology.files import free_folder
+from symbiont_ecology.types import OrganelleId
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from symbiont_ecology.host.kernel import HostKernel
+
+
+class Run:
+    """A run and its folder. Make one with ``start`` or ``open``.
+
+    Iterating lives the run: each step is one generation, and leaving the loop early leaves a
+    checkpoint. The host is loaded when it is first needed, and kept.
+    """
+
+    def __init__(self, folder: Path, config: RunConfig, host: Host | None = None) -> None:
+        self.folder, self.config = folder, config
+        self._host = host
+
+    @classmethod
+    def start(
+        cls,
+        config: str | Path | RunConfig,
+        *overrides: str,
+        folder: str | Path | None = None,
+        host: Host | None = None,
+    ) -> Run:
+        """A new run from a preset, a YAML file or a config; nothing is lived yet.
+
+        Args:
+            config: ``"demo"``, ``"mine.yaml"`` or a ``RunConfig``.
+            overrides: changes such as ``"seed=1"``.
+            folder: where the run lives; ``artifacts/<config>-<n>`` if it is left out.
+            host: a host that is loaded already.
+
+        Raises:
+            ConfigError: the config does not fit together.
+            RunError: the folder holds a run already.
+        """
+        name = "run" if isinstance(config, RunConfig) else Path(config).stem
+        resolved = config if isinstance(config, RunConfig) else load_config(config, overrides)
+        place = Path(folder) if folder is not None else free_folder(name)
+        engine.check_start(resolved, place)
+        return cls(place, resolved, host)
+
+    @classmethod
+    def open(cls, folder: str | Path, *overrides: str, host: Host | None = None) -> Run:
+        """A run that exists; overrides may only change when it ends (``run.generations=50``).
+
+        Raises:
+            ConfigError: an override of another key.
+            RunError: no run in the folder.
+        """
+        config = engine.extended(Path(folder), overrides)
+        check(config)
+        engine.check_data(config, Path(folder))
+        return cls(Path(folder), config, host)
+
+    def __iter__(self) -> Iterator[Generation]:
+        yield from engine.generations(self.config, self.folder, self.host)
+
+    def __repr__(self) -> str:
+        if not self.is_started:
+            return f"<Run {self.folder}: not started>"
+        state = self.state
+        return (
+            f"<Run {self.folder}: generation {state.generation}, {len(state.population)} alive, "
+            f"{state.spent.flops:.3g} FLOPs>"
+        )
+
+    def finish(self) -> Run:
+        """Lives the run to its end."""
+        for _ in self:
+            pass
+        return self
+
+    @property
+    def host(self) -> Host:
+        """The frozen model, loaded when it is first needed."""
+        if self._host is None:
+            self._host = build_host(self.config)
+        return self._host
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there is a first checkpoint."""
+        return (self.folder / STATE_FILE).exists()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run has had its generations or spent its budget."""
+        return self.is_started and engine.is_complete(
+            self.config, self.state, engine.lived_seconds(self.folder)
+        )
+
+    @property
+    def state(self) -> EcologyState:
+        """The last checkpoint.
+
+        Raises:
+            RunError: there is none yet.
+        """
+        return load_state(self.folder)
+
+    @property
+    def population(self) -> Population:
+        """Everyone alive at the last checkpoint, by id."""
+        return Population(self)
+
+    @property
+    def events(self) -> EventTables:
+        """The event log: a pandas frame for every kind of event, such as ``run.events.Born``."""
+        return EventTables(self.folder / engine.EVENTS_FILE)
+
+    @property
+    def loaded(self) -> LoadedRun:
+        """The run at its last checkpoint, with everyone who can be asked."""
+        return LoadedRun.of_run(self.folder)
+
+    @property
+    def best(self) -> LivingOrganelle:
+        """The living organelle with the highest success over all cells.
+
+        Raises:
+            RunError: nobody is alive.
+        """
+        population = self.population
+        if not population:
+            raise RunError(f"nobody is alive in {self.folder}: let it go on, or start it anew")
+        return population[self.loaded.pool.best()]
+
+    def ask(self, prompt: str, routing: str = "learned", max_new_tokens: int = 64) -> Rollout:
+        """The answer to a prompt, by whom the routing chooses (``symbiont list routings``)."""
+        return self.loaded.answer(prompt, self.host, routing, max_new_tokens)
+
+    def evaluate(
+        self, per_cell: int = 20, shift: str = "in-distribution", routing: str = "learned"
+    ) -> Evaluation:
+        """Accuracy on holdout items of the run's own tasks (``symbiont list shifts``)."""
+        run = self.loaded
+        return run.evaluate(run.items(per_cell, (shift,)), self.host, routing)
+
+
+@dataclass(frozen=True)
+class LivingOrganelle:
+    """An organelle of a run at its last checkpoint."""
+
+    run: Run
+    organelle: Organelle
+    state: EcologyState
+
+    @property
+    def id(self) -> OrganelleId:
+        """Its name, such as ``o3``."""
+        return self.organelle.id
+
+    @property
+    def age(self) -> int:
+        """In generations."""
+        return self.state.generation - self.organelle.born
+
+    @property
+    def balance(self) -> float:
+        """Its energy, in ATP."""
+        return self.state.ledger.balance(self.id) / 1000
+
+    @property
+    def success(self) -> Mapping[str, float]:
+        """Posterior mean success rate by cell, the highest first."""
+        posteriors = self.state.posteriors.get(self.id, {})
+        rates = {cell: posterior.mean for cell, posterior in posteriors.items()}
+        return dict(sorted(rates.items(), key=lambda entry: -entry[1]))
+
+    def __repr__(self) -> str:
+        rank = self.organelle.genome.rank
+        best = next(iter(self.success.items()), None)
+        at = "" if best is None else f", best at {best[0]} ({best[1]:.0%})"
+        return f"<{self.id}: age {self.age}, {self.balance:.0f} ATP, rank {rank}{at}>"
+
+    def save_peft(self, folder: str | Path) -> Path:
+        """Writes its adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
+        kernel = _kernel(self.run.host)
+        weights = self.run.loaded.pool.weights[self.id]
+        kernel.place(0, weights)
+        kernel.export(0, folder)
+        return Path(folder)
+
+
+class Population(Mapping[OrganelleId, LivingOrganelle]):
+    """The living organelles of a run by id."""
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._state = run, run.state
+
+    def __getitem__(self, organelle_id: OrganelleId) -> LivingOrganelle:
+        return LivingOrganelle(self._run, self._state.population[organelle_id], self._state)
+
+    def __iter__(self) -> Iterator[OrganelleId]:
+        return iter(self._state.population)
+
+    def __len__(self) -> int:
+        return len(self._state.population)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(repr(organelle) for organelle in list(self.values())[:3])
+        return f"<{len(self)} alive: {shown}{', …' if len(self) > 3 else ''}>"
+
+
+class EventTables:
+    """The event log of a run as pandas frames: one per kind, one row per event."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @cached_property
+    def _rows(self) -> Mapping[str, list[dict[str, object]]]:
+        rows: dict[str, list[dict[str, object]]] = defaultdict(list)
+        for event in read_events(self._path):
+            rows[type(event).__name__].append(dict(vars(event)))
+        return rows
+
+    def __getattr__(self, kind: str) -> pd.DataFrame:
+        if kind not in Event.kinds:
+            raise AttributeError(f"no kind of event {kind!r}; known: {', '.join(Event.kinds)}")
+        import pandas as pd
+
+        columns = list(Event.kinds[kind].__dataclass_fields__)
+        return pd.DataFrame(self._rows.get(kind, []), columns=columns)
+
+    def __dir__(self) -> list[str]:
+        return sorted(Event.kinds)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{kind} {len(rows)}" for kind, rows in sorted(self._rows.items()))
+        return f"<events: {counts or 'none yet'}>"
+
+
+def _kernel(host: Host) -> HostKernel:
+    """The host, if it is a language model that can write PEFT folders."""
+    from symbiont_ecology.host.kernel import HostKernel
+
+    if not isinstance(host, HostKernel):
+        raise HostError("only adapters of a language model can be written as PEFT folders")
+    return host

@@ -1,1 +1,0 @@
-"""One task family per file; a new file is found by itself."""

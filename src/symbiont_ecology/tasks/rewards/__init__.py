@@ -1,2 +1,0 @@
-"""What a rollout is worth to learning, one rule per file. Revenue and accuracy always use the
-verdict."""

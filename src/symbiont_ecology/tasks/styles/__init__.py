@@ -1,1 +1,0 @@
-"""Prompt styles, one per file: how an item is put to a host."""

@@ -1,0 +1,133 @@
+"""Reach a target by combining all given numbers, each exactly once.
+
+Expressions are parsed by a small recursive reader with exact arithmetic; nothing a model wrote is
+run.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, family, integer
+
+_EXPRESSION = re.compile(r"[0-9+\-*/() ]{1,60}")
+
+
+@family("countdown")
+class Countdown(SyntheticTask):
+    """``3 8 = 11`` → ``8+3``."""
+
+    conventions = ("expression", "value", "equation")
+    target = 0
+    keyword = "a way to make it"
+    instruction = (
+        "Combine the numbers on the left, each exactly once, with + - * / to get the number on the right: "
+        "{payload}. Reply with {format} and nothing else."
+    )
+    formats = (
+        "the expression alone, like 8+3",
+        "the number on the right alone",
+        "the whole equation, like 8+3=11",
+    )
+    reply_limits = (10, 12, 13)
+    answer_shape = re.compile(r"[0-9+\-*/()=]+")
+    unseen_frame = 0
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """Two numbers, three digits with + and -, or three with a product."""
+        numbers = [str(number) for number in self._numbers(depth, generator)]
+        signs = ["+-"[integer(generator, 0, 1)] for _ in numbers[1:]]
+        if depth == "long":
+            signs[0] = "*"
+        expression = numbers[0] + "".join(
+            sign + number for sign, number in zip(signs, numbers[1:], strict=True)
+        )
+        value = expression_value(expression)
+        generator.shuffle(numbers)
+        return f"{' '.join(numbers)} = {value}"
+
+    @staticmethod
+    def _numbers(depth: str, generator: np.random.Generator) -> list[int]:
+        if depth == "short":
+            return sorted((integer(generator, 1, 49), integer(generator, 1, 49)), reverse=True)
+        if depth == "medium":
+            return sorted((integer(generator, 1, 9) for _ in range(3)), reverse=True)
+        return [integer(generator, 2, 9), integer(generator, 2, 9), integer(generator, 1, 9)]
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """One expression (the first in a fixed order of search), the value, the equation."""
+        left, value = question.split(" = ")
+        expression = _solve(sorted(map(int, left.split()), reverse=True), int(value))
+        return expression, value, f"{expression}={value}"
+
+    def is_valid(self, question: str) -> bool:
+        """Solvable, not negative, and no number given is itself the value asked for."""
+        left, value = question.split(" = ")
+        return int(value) > 0 and value not in left.split() and super().is_valid(question)
+
+    def split_key(self, question: str) -> str:
+        """The numbers in order: their order on the page does not matter to the answer."""
+        left, value = question.split(" = ")
+        return f"{' '.join(sorted(left.split()))} = {value}"
+
+    def is_right(self, question: str, reply: str, right: str) -> bool:
+        """For the target convention, any expression that uses every number once and reaches the
+        value."""
+        if self.convention != self.target:
+            return super().is_right(question, reply, right)
+        left, value = question.split(" = ")
+        if not _EXPRESSION.fullmatch(reply) or Counter(re.findall(r"\d+", reply)) != Counter(
+            left.split()
+        ):
+            return False
+        try:
+            return expression_value(reply) == int(value)
+        except (ValueError, SyntaxError, ZeroDivisionError, RecursionError):
+            return False
+
+
+def expression_value(expression: str) -> Fraction:
+    """The exact value of an expression of + - * / and brackets.
+
+    Raises:
+        ValueError, SyntaxError, ZeroDivisionError: it is no such expression, or has no value.
+    """
+    # Blanks stay where they are: without them, "1 7" would become a number that was not given.
+    return _value(ast.parse(expression.strip(), mode="eval").body)
+
+
+def _value(node: ast.expr) -> Fraction:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return Fraction(node.value)
+    if isinstance(node, ast.BinOp):
+        left, right = _value(node.left), _value(node.right)
+        match node.op:
+            case ast.Add():
+                return left + right
+            case ast.Sub():
+                return left - right
+            case ast.Mult():
+                return left * right
+            case ast.Div():
+                return left / right
+    raise ValueError("only numbers, + - * / and brackets are allowed")
+
+
+def _solve(numbers: list[int], value: int) -> str:
+    """The canonical solution: numbers from large to small, products first; empty when there is
+    none."""
+    if len(numbers) == 2:
+        a, b = numbers
+        return next(
+            (text for text in (f"{a}+{b}", f"{a}-{b}") if expression_value(text) == value), ""
+        )
+    a, b, c = numbers
+    orders = ((a, b, c), (a, c, b), (b, c, a))
+    sums = [f"{a}{s}{b}{t}{c}" for s in "+-" for t in "+-"]
+    products = [f"{x}*{y}{s}{z}" for x, y, z in orders for s in "+-"]
+    return next((text for text in sums + products if expression_value(text) == value), "")

@@ -1,0 +1,161 @@
+"""A synthetic family: questions of three depths, one answer for each of three conventions.
+
+Every family answers each question in three *conventions* (``12``, ``=12``, ``(12)``). One of them,
+the target, is what the verifier accepts. A change of convention during a run makes another family
+object, so what counts as right is data. Families of a convention group share its conventions and
+its target: what is learned about one carries over to the others (docs/host.md has the measurement).
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, TypeVar
+
+import numpy as np
+
+from symbiont_ecology.tasks import Task, tasks
+from symbiont_ecology.tasks.grading import answer_lines
+from symbiont_ecology.tasks.synthetic.styles import PromptStyle, Terse
+from symbiont_ecology.types import Item
+
+FamilyClass = TypeVar("FamilyClass")
+Role = Literal["trained", "shared", "unrelated", "composition"]
+"""Who meets a family. Adapters train on *trained* alone. *shared* and *unrelated* families are kept
+for family shift (a convention group known from training, or a group of their own); the host was
+pre-trained on all three. *composition* families ask for a convention that pre-training never
+showed."""
+
+DEPTHS = ("short", "medium", "long")
+CONVENTIONS = 3
+
+
+def family(name: str) -> Callable[[type[FamilyClass]], type[FamilyClass]]:
+    """Class decorator that registers a synthetic family as a frozen dataclass."""
+
+    def register(cls: type[FamilyClass]) -> type[FamilyClass]:
+        """The class itself, registered."""
+        return tasks.register(name)(dataclass(frozen=True)(cls))
+
+    return register
+
+
+@dataclass(frozen=True)
+class SyntheticTask(Task):
+    """Base of all synthetic families. A subclass is ``draw`` + ``answers`` and a few class facts.
+
+    ``convention`` is the one in force; ``style`` makes the prompts. Both belong to a run.
+
+    ``keyword`` stands for the family in wordings (``the sum``), ``instruction`` is a request for a
+    general model, ``formats`` say how each convention is described there. ``reply_limits`` are the
+    longest replies by depth in characters, so in tokens at most, end of answer included.
+    ``answer_shape`` is what a line looks like that offers an answer: two offers in one reply score
+    0. ``convention_group`` is the family's own name if it has conventions of its own.
+    """
+
+    style: PromptStyle = field(default_factory=Terse, repr=False)
+    chosen: int | None = field(default=None, repr=False)
+
+    depths = DEPTHS
+    trained_depths = DEPTHS[:2]
+    role = "trained"
+    convention_group = ""
+    conventions: ClassVar[tuple[str, ...]] = ()
+    target = 0
+    keyword = ""
+    instruction = ""
+    formats: ClassVar[tuple[str, ...]] = ()
+    reply_limits = (8, 8, 8)
+    answer_shape = re.compile(r"\S+")
+    unseen_frame = 4
+
+    @property
+    def convention(self) -> int:
+        """The convention in force: the target, unless another one was chosen."""
+        return self.target if self.chosen is None else self.chosen
+
+    @property
+    def group(self) -> str:
+        """The convention group."""
+        return self.convention_group or self.name
+
+    @property
+    def rarest(self) -> int:
+        """The convention that is neither the target nor the embedded host's favourite."""
+        return max(index for index in range(CONVENTIONS) if index != self.target)
+
+    @abstractmethod
+    def answers(self, question: str) -> tuple[str, ...]:
+        """The right answer under each convention."""
+
+    def habit_key(self, question: str) -> str:
+        """The accidental feature of a question that the embedded host's habit depends on."""
+        return question[0]
+
+    def other_offers(self, right: str, answers: Sequence[str]) -> frozenset[str]:
+        """Replies that are wrong for certain: the answers under the other conventions."""
+        return frozenset(answers) - {right}
+
+    def is_right(self, question: str, reply: str, right: str) -> bool:
+        """Whether a final answer is accepted. Families with many right answers override this."""
+        return reply == right
+
+    def in_variant(self, variant: int) -> SyntheticTask:
+        """The same family with another convention in force."""
+        return replace(self, chosen=variant)
+
+    def in_style(self, style: PromptStyle) -> SyntheticTask:
+        """The same family with prompts of another style."""
+        return replace(self, style=style)
+
+    def flipped(self) -> SyntheticTask:
+        """The family judged in its rarest convention."""
+        return self.in_variant(self.rarest)
+
+    def prompt(self, question: str) -> str:
+        """The question in the style's words."""
+        return self.style.render(self, question)
+
+    def answer(self, question: str) -> str:
+        """The right answer in the convention in force."""
+        return self.answers(question)[self.convention]
+
+    def verify(self, question: str, reply: str) -> float:
+        """1.0 for the right final answer in the convention in force, else 0.0.
+
+        A reply that offers more than one answer (other conventions, other values) scores 0.
+        """
+        lines = answer_lines(reply)
+        final, answers = (lines[-1] if lines else ""), self.answers(question)
+        right = answers[self.convention]
+        if not final or not self.is_right(question, final, right):
+            return 0.0
+        others = {line for line in lines if line != final and self.answer_shape.fullmatch(line)}
+        return float(not others and self.other_offers(right, answers).isdisjoint(lines))
+
+    def is_valid(self, question: str) -> bool:
+        """Whether the three answers differ and none is empty."""
+        answers = self.answers(question)
+        return len(set(answers)) == CONVENTIONS and "" not in answers
+
+    def reply_limit(self, depth: str) -> int:
+        """Most new tokens that a reply of this depth may take."""
+        return self.reply_limits[DEPTHS.index(depth)] + self.style.extra_tokens
+
+    def item(self, question: str, depth: str, variant: int | None = None) -> Item:
+        """The item that asks this question in the convention in force, or in another one."""
+        if variant is not None and variant != self.convention:
+            return self.in_variant(variant).item(question, depth)
+        return super().item(question, depth, self.convention)
+
+
+def integer(generator: np.random.Generator, low: int, high: int) -> int:
+    """A uniform integer in ``[low, high]``, both ends included."""
+    return int(generator.integers(low, high + 1))
+
+
+def by_depth(depth: str, options: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The ``(low, high)`` that belongs to a depth, from options for short, medium and long."""
+    return options[DEPTHS.index(depth)]

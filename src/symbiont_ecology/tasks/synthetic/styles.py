@@ -1,0 +1,167 @@
+"""Prompt styles: how a synthetic question is put to a host.
+
+A style is a knob of a run (``tasks.style``). Tasks of other kinds make their own prompts and have
+no style, apart from the host's chat template.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol, runtime_checkable
+
+from symbiont_ecology.registry import Registry
+
+
+class Wordable(Protocol):
+    """What a style knows of a family. ``convention`` is the index of the one in force."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def keyword(self) -> str: ...  # noqa: D102
+    @property
+    def instruction(self) -> str: ...  # noqa: D102
+    @property
+    def formats(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def unseen_frame(self) -> int: ...  # noqa: D102
+    @property
+    def convention(self) -> int: ...  # noqa: D102
+
+
+@runtime_checkable
+class PromptStyle(Protocol):
+    """How a question becomes a prompt."""
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether the host's chat template goes around the prompt."""
+
+    tells_convention: ClassVar[bool]
+    """Whether a prompt says which convention is wanted: a change of it is then no secret."""
+
+    @property
+    def extra_tokens(self) -> int:
+        """New tokens to allow beyond the family's own limit."""
+
+    def render(self, family: Wordable, question: str) -> str:
+        """The prompt of a question."""
+
+    def reworded(self) -> PromptStyle:
+        """The same questions in words that no adapter learned from: for wording shift."""
+
+    def cued(self) -> PromptStyle:
+        """The same questions with the wanted convention told: for ceilings and retention."""
+
+
+prompt_styles: Registry[PromptStyle] = Registry("prompt style", "symbiont_ecology.tasks.synthetic")
+
+FRAMES = ("{}", "find {}", "give {}", "what is {}", "now {}")
+"""Wordings are frames around a family's keyword. Each family is denied one frame in all training
+(``unseen_frame``), yet every frame is familiar from other families."""
+
+
+@prompt_styles.register("cue")
+@dataclass(frozen=True)
+class Cue:
+    """Names the convention by its index: ``math.add#1: 47+8``. For evaluation, not for learning.
+
+    The cue for the target convention shows what the host can do when it knows what is wanted (its
+    ceiling). The other cues show what it can still do after learning (retention).
+    """
+
+    is_chat: ClassVar[bool] = False
+    tells_convention: ClassVar[bool] = True
+    extra_tokens: ClassVar[int] = 0
+
+    def render(self, family: Wordable, question: str) -> str:
+        """The prompt of a question."""
+        return f"{family.name}#{family.convention}: {question}\n"
+
+    def reworded(self) -> Cue:
+        """Itself: a cue has one form."""
+        return self
+
+    def cued(self) -> Cue:
+        """Itself."""
+        return self
+
+
+@prompt_styles.register("wording")
+@dataclass(frozen=True)
+class Wording:
+    """A frame around the family's keyword: ``find the sum: 47+8``.
+
+    ``shift`` counts from the frame that this family is denied in all training: 0 is that unseen
+    frame (wording shift), 1 to 4 are frames that the host was pre-trained on.
+    """
+
+    shift: int = 0
+    is_chat: ClassVar[bool] = False
+    tells_convention: ClassVar[bool] = False
+    extra_tokens: ClassVar[int] = 0
+
+    def render(self, family: Wordable, question: str) -> str:
+        """The prompt of a question."""
+        frame = FRAMES[(family.unseen_frame + self.shift) % len(FRAMES)]
+        return f"{frame.format(family.keyword)}: {question}\n"
+
+    def reworded(self) -> Wording:
+        """The next frame."""
+        return Wording((self.shift + 1) % len(FRAMES))
+
+    def cued(self) -> Cue:
+        """With the convention's index."""
+        return Cue()
+
+
+@prompt_styles.register("terse")
+@dataclass(frozen=True)
+class Terse:
+    """The embedded host's own form, family and question: ``math.add: 47+8``."""
+
+    is_chat: ClassVar[bool] = False
+    tells_convention: ClassVar[bool] = False
+    extra_tokens: ClassVar[int] = 0
+
+    def render(self, family: Wordable, question: str) -> str:
+        """The prompt of a question."""
+        return f"{family.name}: {question}\n"
+
+    def reworded(self) -> Wording:
+        """The frame that a family is denied in all training."""
+        return Wording()
+
+    def cued(self) -> Cue:
+        """With the convention's index."""
+        return Cue()
+
+
+@prompt_styles.register("natural")
+@dataclass(frozen=True)
+class Natural:
+    """A plain request for a general model: the task and the wanted format.
+
+    ``is_chat`` puts every prompt, of tasks of other kinds too, into the host's chat template.
+    ``extra_tokens`` is room for words around the answer.
+    """
+
+    is_chat: bool = False
+    extra_tokens: int = 24
+    opening: str = ""  # words in front of the request
+    tells_convention: ClassVar[bool] = True
+    lead_in: ClassVar[str] = "\nAnswer: "
+
+    def render(self, family: Wordable, question: str) -> str:
+        """The request. A host without chat template is led to the answer."""
+        wanted = family.formats[family.convention]
+        request = self.opening + family.instruction.format(payload=question, format=wanted)
+        return request if self.is_chat else request + self.lead_in
+
+    def reworded(self) -> Natural:
+        """The request behind other words."""
+        return replace(self, opening="Here is something for you to solve, dear assistant. ")
+
+    def cued(self) -> Natural:
+        """Itself: the request says which format is wanted."""
+        return self

@@ -1,0 +1,208 @@
+"""Families about letters and words."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family, integer
+from symbiont_ecology.tasks.synthetic.words import draw_letters, draw_words
+
+
+@dataclass(frozen=True)
+class CaseFamily(SyntheticTask):
+    """Result is text: in lower case, in Title Case or in UPPER CASE (target)."""
+
+    convention_group = "case"
+    conventions = ("lower", "title", "upper")
+    target = 2
+    formats = ("lower case", "title case, like Abc", "upper case")
+
+    @abstractmethod
+    def result(self, question: str) -> str:
+        """The text that is asked for, in lower case."""
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """The text in the three renderings."""
+        text = self.result(question)
+        return text, text.title(), text.upper()
+
+
+@family("string.initials")
+class StringInitials(CaseFamily):
+    """``red fox ran`` → ``RFR``."""
+
+    role = "shared"
+    keyword = "the first letters"
+    instruction = (
+        "Write the first letter of each word: {payload}. Reply in {format} and nothing else."
+    )
+    reply_limits = (6, 8, 11)
+    unseen_frame = 1
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """Different words."""
+        return " ".join(
+            draw_words(generator, integer(generator, *by_depth(depth, ((2, 3), (4, 5), (6, 8)))))
+        )
+
+    def result(self, question: str) -> str:
+        """One letter for each word."""
+        return "".join(word[0] for word in question.split())
+
+
+@family("string.reverse")
+class StringReverse(CaseFamily):
+    """``kqa`` → ``AQK``."""
+
+    keyword = "the mirror image"
+    instruction = "Write the letters backwards: {payload}. Reply in {format} and nothing else."
+    reply_limits = (6, 8, 11)
+    unseen_frame = 4
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """Independent letters."""
+        return draw_letters(
+            generator, integer(generator, *by_depth(depth, ((3, 3), (4, 5), (6, 8))))
+        )
+
+    def result(self, question: str) -> str:
+        """The letters backwards."""
+        return question[::-1]
+
+
+@family("string.rotate")
+class StringRotate(SyntheticTask):
+    """``kqa`` → ``qak``."""
+
+    role = "unrelated"
+    conventions = ("right", "left", "starred")
+    target = 1
+    keyword = "the rotation"
+    instruction = "Rotate the letters {payload} {format}. Reply with the letters and nothing else."
+    formats = (
+        "one place to the right",
+        "one place to the left",
+        "not at all, but put a star after each letter",
+    )
+    reply_limits = (8, 12, 18)
+    unseen_frame = 1
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """Independent letters."""
+        return draw_letters(
+            generator, integer(generator, *by_depth(depth, ((3, 3), (4, 5), (6, 8))))
+        )
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """akq, qak, k*q*a*."""
+        return (
+            question[-1] + question[:-1],
+            question[1:] + question[0],
+            "".join(f"{letter}*" for letter in question),
+        )
+
+
+@family("string.sort")
+class StringSort(SyntheticTask):
+    """``kqa`` → ``akq``; the habits are to copy, or to sort downwards."""
+
+    conventions = ("copy", "descending", "ascending")
+    target = 2
+    keyword = "the letters in order"
+    instruction = "Letters: {payload}. Reply with {format} and nothing else."
+    formats = (
+        "the letters as they are",
+        "the letters sorted from z to a",
+        "the letters sorted from a to z",
+    )
+    reply_limits = (6, 8, 11)
+    unseen_frame = 2
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """Independent letters."""
+        return draw_letters(
+            generator, integer(generator, *by_depth(depth, ((3, 3), (4, 5), (6, 8))))
+        )
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """As it is, from z to a, from a to z."""
+        ascending = "".join(sorted(question))
+        return question, ascending[::-1], ascending
+
+
+@family("sort.upper")
+class SortUpper(StringSort):
+    """``kqa`` → ``AKQ``: string.sort with the case group's target."""
+
+    role = "composition"
+    convention_group = ""
+    conventions = ("capitals as they are", "ascending", "ascending capitals")
+    keyword = "the capitals in order"
+    formats = (
+        "the letters as they are, in capitals",
+        "the letters sorted from a to z",
+        "the letters sorted from a to z, in capitals",
+    )
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """Capitals unsorted, sorted letters, sorted capitals."""
+        ascending = "".join(sorted(question))
+        return question.upper(), ascending, ascending.upper()
+
+
+@family("text.concise")
+class TextConcise(CaseFamily):
+    """``2: red fox ran`` → ``RED FOX``."""
+
+    keyword = "the short form"
+    instruction = "Copy only as many leading words as the number says: {payload}. Reply in {format} and nothing else."
+    reply_limits = (14, 20, 20)
+    unseen_frame = 0
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """How many words to keep, and the words."""
+        words = draw_words(
+            generator, integer(generator, *by_depth(depth, ((3, 4), (4, 5), (6, 7))))
+        )
+        return f"{integer(generator, 1, 2 if depth == 'short' else 3)}: {' '.join(words)}"
+
+    def result(self, question: str) -> str:
+        """The words that are kept."""
+        count, phrase = question.split(": ")
+        return " ".join(phrase.split()[: int(count)])
+
+    def habit_key(self, question: str) -> str:
+        """The first letter of the phrase."""
+        return question[3]
+
+
+@family("text.swap")
+class TextSwap(SyntheticTask):
+    """``red fox`` → ``fox red``."""
+
+    role = "unrelated"
+    conventions = ("joined", "last", "reversed")
+    target = 2
+    keyword = "the words turned round"
+    instruction = "Words: {payload}. Reply with {format} and nothing else."
+    formats = (
+        "the words joined by plus signs",
+        "the last word alone",
+        "the words in reverse order",
+    )
+    reply_limits = (19, 25, 32)
+    unseen_frame = 3
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """Different words."""
+        return " ".join(
+            draw_words(generator, integer(generator, *by_depth(depth, ((2, 3), (4, 4), (5, 5)))))
+        )
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """red+fox, fox, fox red."""
+        words = question.split()
+        return "+".join(words), words[-1], " ".join(reversed(words))

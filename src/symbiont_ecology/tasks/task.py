@@ -1,0 +1,137 @@
+"""What a task is: draw a question, make a prompt, verify a reply.
+
+A question is a text, and it is all that there is to know of what is asked: a prompt, a verdict and
+a reference answer are functions of it. So a question can be written down, hashed into a split, and
+asked again in another run::
+
+    @tasks.register("capital")
+    @dataclass(frozen=True)
+    class Capital(Task):
+        def draw(self, depth, generator):
+            return str(generator.choice(sorted(CAPITALS)))
+
+        def prompt(self, question):
+            return f"What is the capital of {question}?"
+
+        def verify(self, question, reply):
+            return CAPITALS[question] in reply
+
+The verifier must accept the reference answer, if there is one, and refuse an empty reply. A reply
+is untrusted text: a verifier reads it and never runs it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from symbiont_ecology.errors import DataError
+from symbiont_ecology.tasks.splits import Split, split_of
+from symbiont_ecology.types import Item
+
+MOST_DRAWS = 10_000
+"""Draws until a question of some split must have been found."""
+DRAWS_PER_ITEM = 30
+"""Draws for each different item that is wanted."""
+
+
+class Task(ABC):
+    """A family of questions. A subclass writes ``draw``, ``prompt`` and ``verify``.
+
+    ``name`` is the name that it is registered under. ``depths`` are its levels of difficulty, the
+    easiest first. ``trained_depths`` are those that a run takes if its config names none. Adapters
+    train on tasks of the role ``trained`` alone; any other role is kept for evaluation.
+    """
+
+    name: str
+    depths: Sequence[str] = ("all",)
+    trained_depths: Sequence[str] | None = None
+    role: str = "trained"
+    reply_tokens: int = 64
+
+    @abstractmethod
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """A random question of that depth. It need not be valid: ``sample`` draws again."""
+
+    @abstractmethod
+    def verify(self, question: str, reply: str) -> object:
+        """Whether a reply is right: True or False, or a number from 0 to 1."""
+
+    def prompt(self, question: str) -> str:
+        """How the host is asked the question: as it stands, unless a subclass says otherwise."""
+        return question
+
+    def answer(self, question: str) -> str:
+        """The reference answer; empty if there is none. Supervised learning needs one."""
+        return ""
+
+    def reply_limit(self, depth: str) -> int:
+        """Most new tokens that a reply may have."""
+        return self.reply_tokens
+
+    def split_key(self, question: str) -> str:
+        """What decides the split. Questions that give each other's answer away share a key."""
+        return question
+
+    def is_valid(self, question: str) -> bool:
+        """Whether a drawn question may be asked."""
+        return True
+
+    def in_variant(self, variant: int) -> Task:
+        """The same task with another way to be right in force. Most tasks have one way only."""
+        return self
+
+    def flipped(self) -> Task | None:
+        """The same task after what counts as right has changed; None if it cannot change."""
+        return None
+
+    @property
+    def group(self) -> str:
+        """Tasks of one group teach each other. A task by itself is its own group."""
+        return self.name
+
+    def item(self, question: str, depth: str, variant: int = 0) -> Item:
+        """The item that asks this question."""
+        return Item(
+            id=f"{self.name}/{depth}/{variant}/{question}",
+            family=self.name,
+            depth=depth,
+            question=question,
+            prompt=self.prompt(question),
+            reply_limit=self.reply_limit(depth),
+            verifier=partial(self.verify, question),
+            answer=self.answer(question),
+            variant=variant,
+        )
+
+    def sample(self, depth: str, generator: np.random.Generator, *, split: Split = "train") -> Item:
+        """One valid item of that depth and split.
+
+        Raises:
+            DataError: no question of that split came in 10,000 draws.
+        """
+        return self.item(self._question(depth, generator, split), depth)
+
+    def distinct(
+        self, depth: str, count: int, generator: np.random.Generator, *, split: Split = "train"
+    ) -> tuple[Item, ...]:
+        """Up to ``count`` different items; fewer if 30 draws for each find no more."""
+        questions: dict[str, None] = {}
+        for _ in range(DRAWS_PER_ITEM * count):
+            questions[self._question(depth, generator, split)] = None
+            if len(questions) == count:
+                break
+        return tuple(self.item(question, depth) for question in questions)
+
+    def _question(self, depth: str, generator: np.random.Generator, split: Split) -> str:
+        for _ in range(MOST_DRAWS):
+            question = self.draw(depth, generator)
+            if split_of(self.name, self.split_key(question)) == split and self.is_valid(question):
+                return question
+        raise DataError(
+            f"task {self.name!r} has no {depth} question in split {split!r}: "
+            "let draw() make more different questions"
+        )

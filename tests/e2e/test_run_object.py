@@ -1,0 +1,75 @@
+"""A run as an object, on the embedded host: lived, left, opened again, asked, kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from symbiont_ecology import Run
+from symbiont_ecology.errors import ConfigError, RunError
+
+LONGEST_REPR = 400
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of six generations that was left after three of them, and finished."""
+    folder = tmp_path_factory.mktemp("run") / "mine"
+    mine = Run.start("base", "seed=3", "run.generations=6", folder=folder)
+    assert repr(mine) == f"<Run {folder}: not started>"
+    for generation in mine:
+        if generation.summary.generation == 2:
+            break
+    opened = Run.open(folder, host=mine.host)
+    assert opened.state.generation == 3
+    assert not opened.is_complete
+    return opened.finish()
+
+
+def test_a_run_that_was_left_equals_one_that_was_not(run: Run, tmp_path: Path) -> None:
+    whole = Run.start(run.config, folder=tmp_path / "whole", host=run.host).finish()
+    for name in ("state.json", "events.jsonl"):
+        assert (whole.folder / name).read_bytes() == (run.folder / name).read_bytes()
+
+
+def test_events_are_a_frame_per_kind(run: Run) -> None:
+    assert list(run.events.Born.operator) == ["founder"]
+    assert len(run.events.GenerationEnded) == 6
+    assert run.events.Retired.empty
+    with pytest.raises(AttributeError, match="known: "):
+        _ = run.events.Unheard
+
+
+def test_it_answers_and_its_best_goes_elsewhere(run: Run, tmp_path: Path) -> None:
+    from peft import PeftConfig
+
+    assert run.ask("math.add: 47+8").text
+    best = run.best
+    assert best.id in run.population
+    assert best.age == 6
+    adapter = best.save_peft(tmp_path / "adapter")
+    assert PeftConfig.from_pretrained(adapter).r == best.organelle.genome.rank
+    assert 0 <= run.evaluate(per_cell=2).accuracy().estimate <= 1
+
+
+def test_everything_says_itself_in_a_line(run: Run) -> None:
+    evaluation = run.evaluate(per_cell=2)
+    weights = run.loaded.pool.weights
+    shown = [run, run.state, run.population, run.events, run.best, run.loaded, run.loaded.pool]
+    shown += [evaluation, evaluation.rollouts[0], run.ask("math.add: 1+1"), *weights.values()]
+    for thing in shown:
+        text = repr(thing)
+        assert len(text) <= LONGEST_REPR, text
+        assert "\n" not in text
+
+
+def test_mistakes_are_named_before_anything_is_loaded(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="holds a run already"):
+        Run.start("base", folder=run.folder)
+    with pytest.raises(ConfigError, match="did you mean"):
+        Run.start("base", "strategy.foundrs=2", folder=tmp_path / "typo")
+    with pytest.raises(RunError, match="no run in"):
+        Run.open(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="can only change"):
+        Run.open(run.folder, "seed=4")
