@@ -55,14 +55,23 @@ SICK = {
         "economy.lowest=0",
         "economy.highest=100",
     ],
-    "nobody solves code.scream": ["tasks.families=[math.add,string.sort,code.scream]"],
+    "nobody solves riddle": [
+        "tasks.families=[math.add,string.sort,{kind: file, name: riddle, path: riddles.jsonl}]"
+    ],
 }
 
 
 @pytest.mark.parametrize("name", SICK)
 def test_what_is_sick_on_purpose_is_said_in_words(
-    symbiont: Symbiont, tmp_path: Path, name: str
+    symbiont: Symbiont, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    riddles = [
+        {"prompt": f"{depth} riddle: {n}", "target": f"none of {n} doors", "depth": depth}
+        for n in range(100)
+        for depth in ("short", "medium")
+    ]
+    Path("riddles.jsonl").write_text("".join(json.dumps(row) + "\n" for row in riddles))
     folder = tmp_path / "run"
     said = symbiont("calibrate", "demo", *SICK[name], "--out", folder)
     assert said.code == 4

@@ -13,9 +13,9 @@ from symbiont_ecology.cli.data import SFT_FILE, check_apart, data
 from symbiont_ecology.config import config_folder, find_data, load_config
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.errors import ConfigError, DataError
-from symbiont_ecology.types import Item, draw_items, read_items
 from symbiont_ecology.tasks import prompt_styles, tasks
 from symbiont_ecology.tasks.splits import split_of
+from symbiont_ecology.types import Item, draw_items, read_items
 
 # Data sets that are written.
 

@@ -59,8 +59,8 @@ def calibrate(
     watched.check_final_holdout(whole)
     if not quiet:
         print(f"calibrating for {generations} generations, on to {full} if it is healthy: {folder}")
-        if lifted is not None:
-            print(f"run.train_flops={lifted:.3g} is lifted: generations count here")
+        for key in asked.train_budgets:
+            print(f"run.{key}={getattr(asked.run, key):.3g} is lifted: generations count here")
     words = ["calibrate", config, *(overrides or ()), "--generations", str(generations)]
     again = shlex.join([*words, "--full", str(full), "--out", str(folder)])
     live = _living(whole, folder, quiet, f"{watched.typed()} {again}")
@@ -85,7 +85,7 @@ def calibrate(
 
 def _ended(config: RunConfig, generations: int) -> RunConfig:
     """The config of a run with that end and no other."""
-    ends = {"generations": generations, "train_flops": None, "train_tokens": None}
+    ends = {"generations": generations, **dict.fromkeys(config.train_budgets)}
     return config.model_copy(update={"run": config.run.model_copy(update=ends)})
 
 

@@ -90,18 +90,16 @@ def check_apart(drawn: Mapping[Split, Sequence[Item]]) -> None:
             other, first = home.setdefault(question.prompt, (split, question))
             if other != split:
                 raise DataError(
-                    f"the prompt {question.prompt!r:.60} is in {other} ({first.family}) and in {split} "
-                    f"({question.family}): take one of the families out"
+                    f"the prompt {question.prompt!r:.60} is in {other} ({first.family}) and in "
+                    f"{split} ({question.family}): take one of the families out"
                 )
 
 
 def write_lessons(questions: Sequence[Item], path: Path) -> None:
     """Writes what supervised fine-tuning reads: ``{"prompt", "completion"}`` per line."""
-    lines = (
-        json.dumps({"prompt": one.prompt, "completion": one.answer}, ensure_ascii=False)
-        for one in questions
-    )
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    rows = ({"prompt": question.prompt, "completion": question.answer} for question in questions)
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    path.write_text("".join(lines), encoding="utf-8")
 
 
 def _config(words: Sequence[str], depths: str | None) -> RunConfig:
@@ -111,55 +109,53 @@ def _config(words: Sequence[str], depths: str | None) -> RunConfig:
     from symbiont_ecology.tasks import tasks
 
     overrides = [word for word in words if "=" in word]
-    named = [word for word in words if "=" not in word]
+    names = [word for word in words if "=" not in word]
     if depths is not None:
         overrides.append(f"tasks.depths=[{depths}]")
     families, known = tasks.names(), presets()
-    if len(named) == 1 and named[0] not in families:
-        is_known = named[0] in known or named[0] in (name.rpartition("/")[2] for name in known)
-        if is_known or named[0].endswith((".yaml", ".yml")):
-            return compose(named, overrides, f"config {named[0]!r}")
-    kinds = "task family, preset or YAML file" if len(named) == 1 else "task family"
-    for name in named:
-        if name not in families:
-            hint = did_you_mean(name, [*families, *known])
-            raise ConfigError(
-                f"data: {name!r} is no {kinds};{hint} see symbiont list tasks and symbiont list presets"
-            )
-    mix = [f"tasks.families=[{','.join(named)}]"] if named else []
+    unknown = [name for name in names if name not in families]
+    if len(names) == 1 and unknown:
+        (name,) = names
+        shipped = {*known, *(key.rpartition("/")[2] for key in known)}
+        if name in shipped or name.endswith((".yaml", ".yml")):
+            return compose(names, overrides, f"config {name!r}")
+    if unknown:
+        kinds = "task family, preset or YAML file" if len(names) == 1 else "task family"
+        hint = did_you_mean(unknown[0], [*families, *known])
+        raise ConfigError(
+            f"data: {unknown[0]!r} is no {kinds};{hint} see symbiont list tasks and "
+            "symbiont list presets"
+        )
+    mix = [f"tasks.families=[{','.join(names)}]"] if names else []
     return compose((), (*mix, *overrides), "data")
 
 
 def _counts(per_cell: str) -> dict[Split, int]:
     """How many lines of every cell each split gets."""
     parts = per_cell.split(",")
-    if len(parts) not in (1, 3) or not all(
-        part.strip().isdecimal() and int(part) for part in parts
-    ):
+    if len(parts) not in (1, 3) or not all(n.strip().isdecimal() and int(n) for n in parts):
         raise ConfigError(
             f"--per-cell: expected a number from 1, or three as in 20,4,10, got {per_cell!r}"
         )
-    numbers = [int(part) for part in parts] * (3 // len(parts))
-    return dict(zip(("train", "selection", "holdout"), numbers, strict=True))
+    train, selection, holdout = map(int, parts * (3 // len(parts)))
+    return {"train": train, "selection": selection, "holdout": holdout}
 
 
 def _tell(
     drawn: Mapping[Split, Sequence[Item]], counts: Mapping[Split, int], cells: Sequence[str]
 ) -> None:
     """Lines per cell and split; on stderr, cells that have fewer than was asked for."""
-    found = {
-        split: Counter("/".join(one.cell) for one in questions)
-        for split, questions in drawn.items()
+    lines = {
+        split: Counter("/".join(q.cell) for q in questions) for split, questions in drawn.items()
     }
+    rows = {cell: [lines[split][cell] for split in drawn] for cell in cells}
+    rows["all"] = [len(questions) for questions in drawn.values()]
     width = max(map(len, (*cells, "cell")))
     print(f"{'cell':{width}s}" + "".join(f"{split:>11s}" for split in drawn))
-    for cell in cells:
-        print(f"{cell:{width}s}" + "".join(f"{found[split][cell]:>11d}" for split in drawn))
-    print(f"{'all':{width}s}" + "".join(f"{len(questions):>11d}" for questions in drawn.values()))
+    for name, row in rows.items():
+        print(f"{name:{width}s}" + "".join(f"{number:>11d}" for number in row))
     for cell in cells:
         for split, count in counts.items():
-            if found[split][cell] < count:
-                print(
-                    f"warning: {cell} has {found[split][cell]} different lines for {split}, not {count}",
-                    file=sys.stderr,
-                )
+            if (number := lines[split][cell]) < count:
+                warning = f"{cell} has {number} different lines for {split}, not {count}"
+                print(f"warning: {warning}", file=sys.stderr)

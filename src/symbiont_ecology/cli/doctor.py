@@ -14,20 +14,10 @@ import typer
 from symbiont_ecology.errors import EcologyError
 
 CORE = (
-    "torch",
-    "transformers",
-    "tokenizers",
-    "safetensors",
-    "numpy",
-    "scipy",
-    "pydantic",
-    "omegaconf",
-    "typer",
-    "rich",
+    *("torch", "transformers", "tokenizers", "safetensors", "numpy"),
+    *("scipy", "pydantic", "omegaconf", "typer", "rich"),
 )
-LITTLE_SPACE = (
-    1_000_000_000  # bytes; a demo run takes a few million, a real model several thousand million
-)
+LITTLE_SPACE = 1e9  # bytes; a demo run takes a few million, a real model several thousand million
 
 CheckResult = tuple[str, str]
 """``ok``, ``warn`` or ``fail``, and a line."""
@@ -35,51 +25,44 @@ CheckResult = tuple[str, str]
 
 def doctor(host: Annotated[str, typer.Option(help="Host to try.")] = "embedded") -> None:
     """Check python, packages, torch, the host and the disk. Exits with 1 if something fails."""
-    failed = False
+    has_failed = False
     for check in (_python(), _packages(), _host(host), _disk()):
         for mark, line in check:
             print(f"{mark:4s}  {line}", flush=True)
-            failed |= mark == "fail"
-    if failed:
+            has_failed |= mark == "fail"
+    if has_failed:
         raise typer.Exit(1)
 
 
 def _python() -> Iterator[CheckResult]:
-    found = ".".join(map(str, sys.version_info[:3]))
-    enough = sys.version_info >= (3, 11)
-    yield (
-        ("ok", f"python {found}") if enough else ("fail", f"python {found}: install 3.11 or newer")
-    )
+    line = "python " + ".".join(map(str, sys.version_info[:3]))
+    is_new = sys.version_info >= (3, 11)
+    yield ("ok", line) if is_new else ("fail", f"{line}: install 3.11 or newer")
 
 
 def _packages() -> Iterator[CheckResult]:
     tested = _tested()
     for name in CORE:
         try:
-            found = importlib.metadata.version(name)
+            version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             yield "fail", f"{name} is missing: pip install symbiont-ecology"
             continue
-        wanted = tested.get(name)
-        if wanted is None or found.partition("+")[0] == wanted:
-            yield "ok", f"{name} {found}"
+        wanted, line = tested.get(name), f"{name} {version}"
+        if wanted in (None, version.partition("+")[0]):
+            yield "ok", line
         else:
-            yield (
-                "warn",
-                f"{name} {found}: tested with {wanted}; if something breaks: pip install {name}=={wanted}",
-            )
+            mend = f"if something breaks: pip install {name}=={wanted}"
+            yield "warn", f"{line}: tested with {wanted}; {mend}"
 
 
 def _tested() -> dict[str, str]:
-    """The tested versions: constraints.txt of a source checkout, or the copy of it inside the
-    wheel."""
+    """The tested versions: constraints.txt of a source checkout, or its copy in the wheel."""
     package = Path(__file__).parents[1]
     for path in (package.parents[1] / "constraints.txt", package / "constraints.txt"):
         if path.is_file():
             lines = path.read_text(encoding="utf-8").splitlines()
-            return dict(
-                line.split("==") for line in lines if "==" in line and not line.startswith("#")
-            )
+            return dict(line.split("==") for line in lines if "==" in line and line[0] != "#")
     return {}
 
 
@@ -93,10 +76,8 @@ def _host(name: str) -> Iterator[CheckResult]:
         return
     yield "ok", describe()
     if passes.library() is None:
-        yield (
-            "warn",
-            "no compiled passes, so torch does their work, more slowly: install a C compiler, then this",
-        )
+        mend = "so torch does their work, more slowly: install a C compiler, then this"
+        yield "warn", f"no compiled passes, {mend}"
     else:
         yield "ok", f"compiled passes, version {passes.digest()}"
     try:
@@ -110,9 +91,8 @@ def _host(name: str) -> Iterator[CheckResult]:
 
 def _disk() -> Iterator[CheckResult]:
     free = shutil.disk_usage(".").free
-    line = f"{free / 1e9:.1f} GB free here"
-    yield (
-        ("ok", line)
-        if free > LITTLE_SPACE
-        else ("warn", f"{line}: a run needs some 100 MB, choose --out elsewhere")
+    line, warning = (
+        f"{free / 1e9:.1f} GB free here",
+        "a run needs some 100 MB, choose --out elsewhere",
     )
+    yield ("ok", line) if free > LITTLE_SPACE else ("warn", f"{line}: {warning}")

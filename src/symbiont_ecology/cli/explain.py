@@ -35,7 +35,8 @@ REGISTRIES = {
 }
 FILES = ("presets", "protocols")
 """Kinds that are YAML files: what ``run`` and what ``suite`` takes."""
-KIND_NAMES = ", ".join([*REGISTRIES, *FILES])
+KINDS = (*REGISTRIES, *FILES)
+KIND_NAMES = ", ".join(KINDS)
 
 
 def list_names(
@@ -44,11 +45,12 @@ def list_names(
     ] = None,
 ) -> None:
     """List what a config can name, and the protocols of suites."""
-    for one in [*REGISTRIES, *FILES] if kind is None else [_plural(kind)]:
+    indent = "  " if kind is None else ""
+    for listed in KINDS if kind is None else [_plural(kind)]:
         if kind is None:
-            print(f"{one}:")
-        for name, doc in _entries(one):
-            print(f"{'  ' if kind is None else ''}{name:34s} {doc}".rstrip())
+            print(f"{listed}:")
+        for name, doc in _entries(listed):
+            print(f"{indent}{name:34s} {doc}".rstrip())
 
 
 def explain(
@@ -58,27 +60,19 @@ def explain(
     ] = None,
 ) -> None:
     """Say what a part is and which knobs it has: explain strategies ecology; or explain config."""
+    plural = _plural(kind)
     if kind == "config":
-        return _explain_config()
-    kind = _plural(kind)
-    if name is None and kind not in (*REGISTRIES, *FILES):
-        named = [one for one in REGISTRIES if kind in registry(one).names()]
-        if named:
-            raise ConfigError(
-                f"{kind!r} is one of the {named[0]}: symbiont explain {named[0]} {kind}"
-            )
-        registry(kind)  # says which kinds there are
-    if name is None:
-        raise ConfigError(f"explain {kind}: expected a name too, see symbiont list {kind}")
-    if kind in FILES:
-        print(_find(kind, name).read_text(encoding="utf-8"), end="")
-        return None
-    about = registry(kind).describe(name)
-    print(f"{name} ({about.kind}, {about.module})\n\n{about.doc}")
-    if about.knobs:
-        print()
-        _tell_knobs(about.knobs)
-    return None
+        _explain_config()
+    elif name is None:
+        raise ConfigError(_which_is_meant(plural))
+    elif plural in FILES:
+        print(_file(plural, name).read_text(encoding="utf-8"), end="")
+    else:
+        about = registry(plural).describe(name)
+        print(f"{name} ({about.kind}, {about.module})\n\n{about.doc}")
+        if about.knobs:
+            print()
+            _tell_knobs(about.knobs)
 
 
 def registry(kind: str) -> Registry[Any]:
@@ -87,50 +81,51 @@ def registry(kind: str) -> Registry[Any]:
     Raises:
         ConfigError: no such kind.
     """
+    if kind not in REGISTRIES:
+        raise ConfigError(_unknown(kind))
+    module, _, name = REGISTRIES[kind].partition(":")
+    entries: Registry[Any] = getattr(importlib.import_module(module), name)
+    return entries
+
+
+def _plural(kind: str) -> str:
+    """The kind, also where its singular was typed: ``protocol``, ``strategy``."""
+    singulars = {name.removesuffix("s"): name for name in KINDS}
+    singulars |= {name.removesuffix("ies") + "y": name for name in KINDS}
+    return singulars.get(kind, kind)
+
+
+def _which_is_meant(kind: str) -> str:
+    """What to type instead of a kind without a name, or of a name without a kind."""
+    if kind in KINDS:
+        return f"explain {kind}: expected a name too, see symbiont list {kind}"
+    for known in REGISTRIES:
+        if kind in registry(known).names():
+            return f"{kind!r} is one of the {known}: symbiont explain {known} {kind}"
+    return _unknown(kind)
+
+
+def _unknown(kind: str) -> str:
     from symbiont_ecology.registry import did_you_mean
 
-    if kind not in REGISTRIES:
-        raise ConfigError(
-            f"no kind {kind!r};{did_you_mean(kind, [*REGISTRIES, *FILES])} known: {KIND_NAMES}"
-        )
-    module, _, name = REGISTRIES[kind].partition(":")
-    found: Registry[Any] = getattr(importlib.import_module(module), name)
-    return found
+    return f"no kind {kind!r};{did_you_mean(kind, KINDS)} known: {KIND_NAMES}"
 
 
 def _entries(kind: str) -> list[tuple[str, str]]:
     """Names with the first sentence of what is said about them."""
-    if kind in FILES:
-        comments = {
-            name: path.read_text(encoding="utf-8").splitlines()[0]
-            for name, path in _files(kind).items()
-        }
-        return [
-            (name, line.lstrip("# ") if line.startswith("#") else "")
-            for name, line in comments.items()
-        ]
-    entries = registry(kind)
-    return [(name, _first_sentence(entries.doc(name))) for name in entries.names()]
-
-
-def _plural(kind: str) -> str:
-    """The kind, also where one of it was named: ``protocol``, ``strategy``."""
-    for one in (*REGISTRIES, *FILES):
-        if kind in (one.removesuffix("s"), one.removesuffix("ies") + "y"):
-            return one
-    return kind
-
-
-def _files(kind: str) -> dict[str, Path]:
-    """The YAML files of a kind by name."""
     from symbiont_ecology.config import presets
     from symbiont_ecology.experiments.protocol import protocols
 
-    return presets() if kind == "presets" else protocols()
+    if kind not in FILES:
+        entries = registry(kind)
+        return [(name, _first_sentence(entries.doc(name))) for name in entries.names()]
+    files = presets() if kind == "presets" else protocols()
+    lines = {name: path.read_text("utf-8").splitlines()[0] for name, path in files.items()}
+    return [(name, line.lstrip("# ") * line.startswith("#")) for name, line in lines.items()]
 
 
-def _find(kind: str, name: str) -> Path:
-    """The file of that name."""
+def _file(kind: str, name: str) -> Path:
+    """The YAML file of that name."""
     from symbiont_ecology.config import find_preset
     from symbiont_ecology.experiments.protocol import find_protocol
 
@@ -147,20 +142,13 @@ def _explain_config() -> None:
     from symbiont_ecology.economics.prices import Prices
     from symbiont_ecology.registry import knobs
 
-    sections = {
-        "": config.RunConfig,
-        "host": config.HostConfig,
-        "tasks": config.TasksConfig,
-        "economy": Prices,
-        "climate": config.Climate,
-        "run": config.LoopConfig,
-    }
+    sections: dict[str, type] = {"": config.RunConfig, "host": config.HostConfig}
+    sections |= {"tasks": config.TasksConfig, "economy": Prices}
+    sections |= {"climate": config.Climate, "run": config.LoopConfig}
     for prefix, schema in sections.items():
         print(f"{prefix or 'top level'}: {(schema.__doc__ or '').splitlines()[0]}")
-        _tell_knobs(
-            [knob for knob in knobs(schema) if prefix or knob.name not in sections],
-            prefix and f"{prefix}.",
-        )
+        shown = [knob for knob in knobs(schema) if prefix or knob.name not in sections]
+        _tell_knobs(shown, prefix and f"{prefix}.")
         print()
     print(
         "A component, such as the strategy, is a name or {kind: name, knob: value}; "
