@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from host_recipe.habits import draw_line, pretrained_families
 from items import every_family, families, family_of, items
-from symbiont_ecology.host.embedded.habits import draw_line, pretrained_families
 from symbiont_ecology.tasks import (
     RewardRule,
     TaskFamily,
