@@ -67,6 +67,26 @@ def score(
     return scores
 
 
+def check_lessons(batch: LearningBatch, weights: Mapping[int, AdapterWeights]) -> None:
+    """Refuses a batch in which something is missing (``HostKernel.learn``)."""
+    if not 0.0 <= batch.dropout < 1.0:
+        raise ValueError(f"expected dropout from 0 up to 1, got {batch.dropout}")
+    for lesson in batch.lessons:
+        slot, tokens, weight = lesson.slot, len(lesson.completion), lesson.weight
+        if slot not in weights or slot not in batch.learning_rates:
+            raise ValueError(
+                f"expected weights and a learning rate for slot {slot}, which has lessons: "
+                "pass both"
+            )
+        if batch.dropout and slot not in batch.dropout_seeds:
+            raise ValueError(f"expected a seed for the dropout of slot {slot}, got none: pass one")
+        if isinstance(weight, tuple) and len(weight) != tokens:
+            raise ValueError(
+                f"expected a weight for each of {tokens} completion tokens of a lesson, "
+                f"got {len(weight)}: pass one number for all tokens, or one for each"
+            )
+
+
 def learning_step(
     decoder: Decoder,
     layout: AdapterLayout,

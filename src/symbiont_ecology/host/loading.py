@@ -19,11 +19,12 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from symbiont_ecology.errors import HostError
-from symbiont_ecology.host.architectures import ModelConfig, read_blueprint
+from symbiont_ecology.host.architectures import read_blueprint
 from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.llama import LlamaDecoder
 
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 EMBEDDED = "embedded"
 EMBEDDED_FOLDER = Path(__file__).parent / "embedded" / "model"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
@@ -33,6 +34,31 @@ _INCIDENTAL = frozenset(
 )
 _MOST_KNOWN = 4096
 """Keys of a ``config.json`` that say nothing about what is computed."""
+
+
+def find_dtype(name: str) -> torch.dtype:
+    """The precision of that name.
+
+    Raises:
+        HostError: it is none in which a host can be held.
+    """
+    if name not in _DTYPES:
+        raise HostError(f"expected dtype {', '.join(_DTYPES)}, got {name!r}: choose one of them")
+    return _DTYPES[name]
+
+
+def find_device(name: str) -> torch.device:
+    """The device of that name, its index included.
+
+    Raises:
+        HostError: torch cannot use it here.
+    """
+    try:
+        return torch.zeros(1, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise HostError(
+            f"expected a device that torch can use here, got {name!r}: try cpu"
+        ) from error
 
 
 def find_folder(name_or_path: str | Path) -> Path:
