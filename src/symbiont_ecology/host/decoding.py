@@ -66,7 +66,11 @@ def _waves(batch: DecodingBatch, budget: MemoryBudget) -> Iterator[np.ndarray]:
         return
     order = sorted(
         wanted,
-        key=lambda row: (batch.rows[row].slot, batch.read(row).tobytes(), batch.prompts[row].tobytes()),
+        key=lambda row: (
+            batch.rows[row].slot,
+            batch.read(row).tobytes(),
+            batch.prompts[row].tobytes(),
+        ),
     )
     longest = max(len(batch.prompts[row]) + batch.rows[row].max_new_tokens for row in order)
     yield from np.array_split(order, -(-len(order) // budget.rows(longest)))
