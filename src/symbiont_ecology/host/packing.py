@@ -75,7 +75,7 @@ class Packing:
         return int((self.prompt_lengths + self.answer_lengths).max())
 
     def stretches(self, *, is_ends: bool = False) -> np.ndarray:
-        """Prompts and answers as ``native.look`` takes them, ``(stretches, 6)``; all tokens look,
+        """Prompts and answers as ``passes.look`` takes them, ``(stretches, 6)``; all tokens look,
         or ends."""
         has = np.flatnonzero(self.answer_lengths)
         nothing = np.zeros_like(self.starts)

@@ -146,7 +146,7 @@ def _rectangle(starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.
 def _stacked(rectangles: Sequence[Tensor]) -> Tensor:
     if len(rectangles) == 1:
         return rectangles[0].flatten(0, 1)
-    return torch.cat([one.flatten(0, 1) for one in rectangles])
+    return torch.cat([part.flatten(0, 1) for part in rectangles])
 
 
 def _additive(sees: Tensor, dtype: torch.dtype) -> Tensor:
