@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -40,7 +40,7 @@ class Example:
     prompt: np.ndarray
     completion: np.ndarray
     owner: int
-    weights: np.ndarray | None = None
+    weights: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     name: int = 0
     seed: int = 0
 
@@ -104,10 +104,10 @@ def learning_step(
     slots = sorted({lesson.slot for lesson in batch.lessons if lesson.completion})
     if not slots:
         return new_weights, new_states, LearningStatistics()
-    tokens = {
-        slot: sum(len(lesson.completion) for lesson in batch.lessons if lesson.slot == slot)
-        for slot in slots
-    }
+    tokens = dict.fromkeys(slots, 0)
+    for lesson in batch.lessons:
+        if lesson.completion:
+            tokens[lesson.slot] += len(lesson.completion)
     olds = [new_weights[slot] for slot in slots]
     arrangement = arrangement_of(decoder.sites, layout, max(old.rank for old in olds))
     arena = torch.from_numpy(np.stack([arrangement.laid(old) for old in olds]))
@@ -143,17 +143,9 @@ def _examples(
         completion, slot = np.array(lesson.completion, dtype=np.int64), lesson.slot
         shares = np.array(lesson.weight) / tokens[slot]
         weights = np.broadcast_to(shares.astype(np.float32), completion.shape)
-        seed = batch.dropout_seeds.get(slot, 0)
-        examples.append(
-            Example(
-                prompts[lesson.prompt],
-                completion,
-                owners[slot],
-                weights,
-                name=seen[slot],
-                seed=seed,
-            )
-        )
+        names = {"name": seen[slot], "seed": batch.dropout_seeds.get(slot, 0)}
+        ids = prompts[lesson.prompt]
+        examples.append(Example(ids, completion, owners[slot], weights, **names))
         seen[slot] += 1
     return examples
 
@@ -182,12 +174,9 @@ def _gradients(
 
     for rows in _pieces(examples, budget.learning_tokens):
         piece = [examples[row] for row in rows]
-        weights = np.concatenate(
-            [example.weights for example in piece if example.weights is not None]
-        )
-        owners = np.repeat(
-            [example.owner for example in piece], [len(example.completion) for example in piece]
-        )
+        weights = np.concatenate([example.weights for example in piece])
+        counts = [len(example.completion) for example in piece]
+        owners = np.repeat([example.owner for example in piece], counts)
         with torch.enable_grad():
             values = _log_probabilities(decoder, piece, present, dropout)
             terms = -torch.from_numpy(weights).to(decoder.device) * values
