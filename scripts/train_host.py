@@ -7,15 +7,15 @@ import argparse
 import json
 from pathlib import Path
 
-import symbiont_ecology.host.embedded as embedded
-from symbiont_ecology.host.embedded.card import measure
-from symbiont_ecology.host.embedded.train import Recipe, train
+from host_recipe.card import measure
+from host_recipe.train import Recipe, train
+from symbiont_ecology.host.loading import EMBEDDED_FOLDER
 
 
 def main() -> None:
     """Parses the command line and does it all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path(embedded.__file__).parent / "model")
+    parser.add_argument("--out", type=Path, default=EMBEDDED_FOLDER)
     parser.add_argument("--steps", type=int, default=Recipe.steps)
     parser.add_argument("--seed", type=int, default=Recipe.seed)
     parser.add_argument("--threads", type=int, default=2)

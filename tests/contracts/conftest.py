@@ -9,6 +9,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for ``hosts``, shared with the benchmarks
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))  # for ``host_recipe``
 
 from hosts import make_host
 from symbiont_ecology.host.loading import EMBEDDED_FOLDER

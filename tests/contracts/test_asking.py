@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from host_recipe.habits import draw_line, pretrained_families
 from items import FAMILIES, every_family, families, family_of, items
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.economics import Cost
-from symbiont_ecology.host.embedded.habits import draw_line, pretrained_families
 from symbiont_ecology.learning import RewardRule, reward_rules
 from symbiont_ecology.tasks import judge
 from symbiont_ecology.tasks.splits import split_of

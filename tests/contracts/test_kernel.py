@@ -109,8 +109,12 @@ def test_greedy_text_equals_peft_generate(company: Company) -> None:
         assert text == company.tokenizer.decode(new, skip_special_tokens=True)
 
 
-def test_one_learning_step_equals_peft_with_adamw(company: Company) -> None:
+@pytest.mark.parametrize("is_by_token", [False, True], ids=["by row", "by token"])
+def test_one_learning_step_equals_peft_with_adamw(company: Company, is_by_token: bool) -> None:
     lessons, batch = some_lessons(company, clip=3.0)
+    if is_by_token:
+        lessons = [by_token(lesson, slope=-0.3) for lesson in lessons]
+        batch = dataclasses.replace(batch, lessons=tuple(lessons))
     learned, optimizer_state, statistics = company.kernel.learn(
         batch, dict(enumerate(company.adapters)), {}
     )
@@ -126,10 +130,11 @@ def test_one_learning_step_equals_peft_with_adamw(company: Company) -> None:
         )
         optimizer.zero_grad()
         terms = [
-            one.weight * company.peft_log_probabilities(model, one.prompt, one.completion).sum()
+            torch.tensor(one.weight)
+            * company.peft_log_probabilities(model, one.prompt, one.completion)
             for one in own
         ]
-        loss = -torch.stack(terms).sum() / sum(len(one.completion) for one in own)
+        loss = -torch.cat(terms).sum() / sum(len(one.completion) for one in own)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(parameters.values(), 3.0)
         optimizer.step()
@@ -142,6 +147,32 @@ def test_one_learning_step_equals_peft_with_adamw(company: Company) -> None:
         np.testing.assert_allclose(learned[slot].vector, theirs, atol=1e-5)
         assert np.abs(learned[slot].vector - before.vector).max() > 5e-5
         assert optimizer_state[slot].step == 1
+
+
+def by_token(lesson: Lesson, slope: float) -> Lesson:
+    """The lesson with a weight for each token: its own at the first, more or less at the others."""
+    assert isinstance(lesson.weight, float)
+    weights = tuple(lesson.weight + slope * place for place in range(len(lesson.completion)))
+    return dataclasses.replace(lesson, weight=weights)
+
+
+def test_equal_weights_of_tokens_are_one_weight(company: Company) -> None:
+    lessons, batch = some_lessons(company)
+    lessons = [by_token(lesson, slope=0.0) for lesson in lessons]
+    weights = dict(enumerate(company.adapters))
+    learned, memories, statistics = company.kernel.learn(batch, weights, {})
+    batch = dataclasses.replace(batch, lessons=tuple(lessons))
+    again, memories_again, statistics_again = company.kernel.learn(batch, weights, {})
+    assert statistics == statistics_again
+    for slot in weights:
+        np.testing.assert_array_equal(learned[slot].vector, again[slot].vector)
+        np.testing.assert_array_equal(memories[slot].first, memories_again[slot].first)
+
+
+def test_too_many_or_too_few_weights_are_refused(company: Company) -> None:
+    lesson = Lesson("12+7=", (70, 71, 72), 0, (1.0, 0.5))
+    with pytest.raises(ValueError, match=r"each of 3 completion tokens .* got 2"):
+        company.kernel.learn(LearningBatch((lesson,), {0: 1e-3}), {0: company.adapters[0]}, {})
 
 
 def test_two_steps_in_company_equal_two_steps_alone(company: Company) -> None:

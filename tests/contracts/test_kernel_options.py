@@ -277,6 +277,21 @@ def test_traces_are_of_the_row_alone(load: Load, prefer_fused: bool) -> None:
         assert expected.any()
 
 
+def test_credit_is_by_row_or_by_token(load: Load) -> None:
+    kernel = load()
+    rows = [Request(prompt, 1, 4) for prompt in PROMPTS[:3]]
+    draws = [Draw(1)("row", row) for row in range(3)]
+    decoding = Decoding(temperature=0.8, perturbation=0.1, min_new_tokens=4)
+    traces = kernel.rollout(rows, draws, decoding).traces
+    assert traces is not None
+    by_row = traces.credit(range(3), [1.0, -0.5, 0.0], 8)
+    rewards = [np.full(4, 1.0), np.full(4, -0.5), np.zeros(2)]
+    np.testing.assert_array_equal(traces.credit(range(3), rewards, 8), by_row)
+    tokens = [traces.credit([0], [np.eye(4)[place]], 8) for place in range(4)]
+    np.testing.assert_allclose(sum(tokens), traces.credit([0], [1.0], 8), atol=1e-3)
+    assert all(token.any() for token in tokens)
+
+
 @PATHS
 def test_traces_do_not_depend_on_the_size_of_a_batch(load: Load, prefer_fused: bool) -> None:
     """Prompts that sort differently without their last token are read in several pieces."""

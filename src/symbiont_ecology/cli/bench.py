@@ -49,14 +49,14 @@ def bench(
 
     from symbiont_ecology.host.kernel import HostKernel
     from symbiont_ecology.host.machine import describe
-    from symbiont_ecology.host.throughput import ThroughputMeter, Workload
+    from symbiont_ecology.host.throughput import Throughput, ThroughputMeter, Workload
 
     torch.set_num_threads(threads)
     kernel = HostKernel.from_pretrained(
         host, slots=max(sizes), rank=rank, device=device, dtype=dtype
     )
     pacer = ThroughputMeter(kernel, Workload(rows, prompt_tokens, new_tokens, rank))
-    console, found = Console(stderr=to_stdout), []
+    console, speeds = Console(stderr=to_stdout), list[Throughput]()
     # A turn costs about as much as it has organelles.
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("timing", total=(turns + 1) * sum(sizes))
@@ -65,28 +65,29 @@ def bench(
                 if pace is None:
                     progress.advance(task, size)
                 else:
-                    found.append(pace)
+                    speeds.append(pace)
     length = pacer.prompt_tokens
     console.print(
-        f"{host} on {describe()}\n{rows} rows of {length:.0f} prompt tokens and {new_tokens} new ones for "
-        f"every organelle, rank {rank}; medians of {turns}",
+        f"{host} on {describe()}\n{rows} rows of {length:.0f} prompt tokens and {new_tokens} new "
+        f"ones for every organelle, rank {rank}; medians of {turns}",
         highlight=False,
     )
-    console.print(_table(found, rows))
+    console.print(_table(speeds, rows))
     console.print(
-        "× alone: as fast as organelle after organelle, so many times; ÷ bare: cost over the bare host\n"
+        "× alone: so many times as fast as one organelle after the other\n"
+        "÷ bare: cost over that of the bare host\n"
         "next, from a checkout: make bench, which compares with PEFT",
         highlight=False,
     )
     if json_file is not None:
         load = {"rows": rows, "prompt_tokens": length, "new_tokens": new_tokens, "rank": rank}
         facts = {"schema": 1, "host": host, "machine": describe(), "dtype": dtype} | load
-        write_json(json_file, facts | {"seconds": [asdict(pace) for pace in found]})
+        write_json(json_file, facts | {"seconds": [asdict(pace) for pace in speeds]})
 
 
 def _sizes(written: str) -> list[int]:
     try:
-        sizes = [int(one) for one in written.split(",")]
+        sizes = [int(size) for size in written.split(",")]
     except ValueError:
         sizes = []
     if not sizes or min(sizes) < 1:
@@ -96,22 +97,23 @@ def _sizes(written: str) -> list[int]:
     return sizes
 
 
-def _table(found: list[Throughput], rows: int) -> Table:
+def _table(speeds: list[Throughput], rows: int) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     names = "organelles", "ms/row", "× alone", "÷ bare", "rows/s", "learning, ms/row", "× alone"
     for name in names:
         table.add_column(name, justify="right")
-    for one in found:
-        count = one.organelles * rows
-        table.add_row(
-            str(one.organelles),
-            f"{1e3 * one.together / count:.2f}",
-            f"{one.one_by_one / one.together:.2f}",
-            f"{one.together / one.bare:.2f}",
-            f"{count / one.together:.0f}",
-            f"{1e3 * one.learning / count:.2f}",
-            f"{one.learning_one_by_one / one.learning:.2f}",
+    for speed in speeds:
+        count = speed.organelles * rows
+        cells = (
+            str(speed.organelles),
+            f"{1e3 * speed.together / count:.2f}",
+            f"{speed.one_by_one / speed.together:.2f}",
+            f"{speed.together / speed.bare:.2f}",
+            f"{count / speed.together:.0f}",
+            f"{1e3 * speed.learning / count:.2f}",
+            f"{speed.learning_one_by_one / speed.learning:.2f}",
         )
+        table.add_row(*cells)
     return table

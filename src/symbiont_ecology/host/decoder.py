@@ -15,10 +15,12 @@ import torch
 from torch import Tensor
 
 from symbiont_ecology.economics import HostShape
+from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares, Site
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.packing import Packing
+from symbiont_ecology.weights.adapter import AdapterLayout
 
 
 class Session(Protocol):
@@ -81,3 +83,22 @@ class Decoder(Protocol):
         """Last hidden states, after the final norm, averaged over each row's prompt:
         ``(rows, hidden)``."""
         ...
+
+
+def layout_of(decoder: Decoder, targets: Sequence[str] | None = None) -> AdapterLayout:
+    """The adapted modules: all linear ones, or those whose name ends with one of the targets.
+
+    Raises:
+        HostError: no module's name ends with a target.
+    """
+    modules = [module for site in decoder.sites for module in site]
+    if targets is None:
+        return AdapterLayout(tuple(modules))
+    ends_of = {
+        name: [end for end in targets if f".{name}".endswith(f".{end}")] for name, _, _ in modules
+    }
+    unknown = set(targets) - {end for ends in ends_of.values() for end in ends}
+    if unknown or not targets:
+        known = sorted({name.rsplit(".", 1)[-1] for name in ends_of})
+        raise HostError(f"expected targets among {known}, got {sorted(unknown) or 'none'}")
+    return AdapterLayout(tuple(module for module in modules if ends_of[module[0]]))

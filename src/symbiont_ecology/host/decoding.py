@@ -8,7 +8,7 @@ arXiv:1904.09751.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,29 +21,26 @@ from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder, Session
+from symbiont_ecology.host.loading import TextCodec
 from symbiont_ecology.host.tracing import Tracer
-from symbiont_ecology.types import Decoding
+from symbiont_ecology.types import Completions, Decoding, Request
 
 WORTH_SHRINKING = 0.75
 """Ended rows leave once the rest costs at most this part of the batch: with torch, that is a
 copy."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class DecodingBatch:
-    """What to write, one entry per row.
+    """What to write: one prompt (token ids) for each row.
 
-    ``uniforms[i]`` are ``limits[i]`` numbers in [0, 1); None is greedy. ``text`` makes text of
-    token ids, to look for stop texts.
+    ``uniforms[i]`` are as many numbers in [0, 1) as row i may have tokens; None is greedy.
     """
 
+    rows: Sequence[Request]
     prompts: Sequence[np.ndarray]
-    slots: Sequence[int]
-    limits: Sequence[int]
     uniforms: Sequence[np.ndarray | None]
     decoding: Decoding
-    end_tokens: tuple[int, ...]
-    text: Callable[[Sequence[int]], str]
     tracer: Tracer | None = None
 
     def read(self, row: int) -> np.ndarray:
@@ -51,39 +48,31 @@ class DecodingBatch:
         return self.prompts[row] if self.tracer is None else self.prompts[row][:-1]
 
 
-@dataclass(frozen=True)
-class Written:
-    """Growing answers ``(rows, new_tokens)``, filled in place by row number.
-
-    ``read`` and ``fed`` are the prompt and new tokens of each row that went through the host.
-    """
-
-    ids: np.ndarray
-    log_probabilities: np.ndarray
-    lengths: np.ndarray
-    read: np.ndarray
-    fed: np.ndarray
-
-
-def write(decoder: Decoder, bank: SlotBank, batch: DecodingBatch, budget: MemoryBudget) -> Written:
+def write(
+    decoder: Decoder, bank: SlotBank, codec: TextCodec, batch: DecodingBatch, budget: MemoryBudget
+) -> Completions:
     """Answers in the order of the batch."""
-    writer = _Writer(decoder, bank, batch, budget.forward_tokens)
+    writer = _Writer(decoder, bank, codec, batch, budget.forward_tokens)
     with torch.inference_mode():
         for rows in _waves(batch, budget):
             writer.write(rows)
-    return writer.out
+    return writer.completions()
 
 
 def _waves(batch: DecodingBatch, budget: MemoryBudget) -> Iterator[np.ndarray]:
     """Row numbers, sorted by slot and what is read, in equal batches that fit the budget."""
-    wanted = [row for row, limit in enumerate(batch.limits) if limit > 0]
+    wanted = [number for number, row in enumerate(batch.rows) if row.max_new_tokens > 0]
     if not wanted:
         return
     order = sorted(
         wanted,
-        key=lambda row: (batch.slots[row], batch.read(row).tobytes(), batch.prompts[row].tobytes()),
+        key=lambda row: (
+            batch.rows[row].slot,
+            batch.read(row).tobytes(),
+            batch.prompts[row].tobytes(),
+        ),
     )
-    longest = max(len(batch.prompts[row]) + batch.limits[row] for row in order)
+    longest = max(len(batch.prompts[row]) + batch.rows[row].max_new_tokens for row in order)
     yield from np.array_split(order, -(-len(order) // budget.rows(longest)))
 
 
@@ -91,16 +80,20 @@ class _Writer:
     """Writes the rows of a batch, wave by wave."""
 
     def __init__(
-        self, decoder: Decoder, bank: SlotBank, batch: DecodingBatch, max_tokens: int
+        self,
+        decoder: Decoder,
+        bank: SlotBank,
+        codec: TextCodec,
+        batch: DecodingBatch,
+        max_tokens: int,
     ) -> None:
-        self._decoder, self._bank, self._batch, self._max_tokens = decoder, bank, batch, max_tokens
-        self._limits = np.asarray(batch.limits, dtype=np.int64)
-        size = len(batch.prompts), max(batch.limits, default=0)
-        self.out = Written(
-            np.zeros(size, dtype=np.int64),
-            np.zeros(size, dtype=np.float32),
-            *(np.zeros(size[0], dtype=np.int64) for _ in range(3)),
-        )
+        self._decoder, self._bank, self._codec, self._batch = decoder, bank, codec, batch
+        self._max_tokens = max_tokens
+        self._limits = np.array([row.max_new_tokens for row in batch.rows], dtype=np.int64)
+        size = len(batch.rows), int(self._limits.max(initial=0))
+        self._ids, self._scores = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.float32)
+        # Tokens of the answer, and prompt and new tokens that went through the host.
+        self._lengths, self._read, self._fed = np.zeros((3, size[0]), dtype=np.int64)
         self._uniforms: np.ndarray | None = None  # (rows, new_tokens), NaN where greedy
         if any(numbers is not None for numbers in batch.uniforms):
             self._uniforms = np.full(size, np.nan)
@@ -108,18 +101,34 @@ class _Writer:
                 if numbers is not None:
                     target[: len(numbers)] = numbers
 
+    def completions(self) -> Completions:
+        """All that was written."""
+        batch = self._batch
+        answers = zip(self._ids.tolist(), self._lengths, strict=True)
+        texts = self._codec.decode([ids[:length] for ids, length in answers])
+        return Completions(
+            tuple(_cut(text, batch.decoding.stop) for text in texts),
+            self._ids,
+            self._scores,
+            self._lengths,
+            np.array([len(prompt) for prompt in batch.prompts]),
+            traces=None if batch.tracer is None else batch.tracer.traces(),
+            read=self._read,
+            fed=self._fed,
+        )
+
     def write(self, rows: np.ndarray) -> None:
         """Writes some rows, sorted as ``_waves`` does, from their prompts to their ends."""
-        batch, out, device = self._batch, self.out, self._decoder.device
-        ends, room = np.array(batch.end_tokens), int(self._limits[rows].max())
+        batch, device = self._batch, self._decoder.device
+        ends, room = np.array(self._codec.end_tokens), int(self._limits[rows].max())
         is_live, (adapters, shares) = np.ones(len(rows), dtype=bool), self._adapters(rows)
         logits, session = self._start(rows, room, adapters, shares)
         for time in range(room):
             tokens, log_probabilities = self._choose(logits, time, rows)
             chosen, live = tokens.cpu().numpy(), rows[is_live]
-            out.ids[live, time] = chosen[is_live]
-            out.log_probabilities[live, time] = log_probabilities.cpu().numpy()[is_live]
-            out.lengths[live] = time + 1
+            self._ids[live, time] = chosen[is_live]
+            self._scores[live, time] = log_probabilities.cpu().numpy()[is_live]
+            self._lengths[live] = time + 1
             is_live &= ~(chosen[:, None] == ends).any(axis=1) & (self._limits[rows] > time + 1)
             if batch.decoding.stop:
                 is_live[is_live] = [not self._has_stopped(row, time + 1) for row in rows[is_live]]
@@ -132,7 +141,7 @@ class _Writer:
                 tokens, (adapters, shares) = tokens[kept], self._adapters(rows)
             if batch.tracer is not None:
                 batch.tracer.move(rows, time + 1, shares)
-            out.fed[rows] += 1
+            self._fed[rows] += 1
             logits = session.step(tokens, adapters, shares)
 
     def _start(
@@ -140,10 +149,10 @@ class _Writer:
     ) -> tuple[Tensor, Session]:
         """Reads the prompts; first logits ``(rows, vocab)``."""
         batch, prompts = self._batch, [self._batch.prompts[row] for row in rows]
-        slots = [batch.slots[row] for row in rows]
+        slots = [batch.rows[row].slot for row in rows]
         keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
         is_new = [True, *(key != before for before, key in pairwise(keys))]  # the others share it
-        self.out.read[rows] = np.where(is_new, [len(prompt) for prompt in prompts], 0)
+        self._read[rows] = np.where(is_new, [len(prompt) for prompt in prompts], 0)
         if batch.tracer is not None:
             room += 1
         read = [batch.read(row) for row in rows]
@@ -156,7 +165,7 @@ class _Writer:
 
     def _adapters(self, rows: np.ndarray) -> tuple[Adapters, Shares]:
         """The adapters of some rows, sorted by slot, and which rows are whose."""
-        slots = [self._batch.slots[row] for row in rows]
+        slots = [self._batch.rows[row].slot for row in rows]
         if self._batch.tracer is None:
             return self._bank.for_step(slots)
         adapters, tiling = self._bank.in_tiles(slots)
@@ -164,14 +173,14 @@ class _Writer:
 
     def _has_stopped(self, row: int, length: int) -> bool:
         """Whether a row holds a stop text among its first ``length`` tokens."""
-        text = self._batch.text(self.out.ids[row, :length].tolist())
+        text = self._codec.decode([self._ids[row, :length].tolist()])[0]
         return any(stop in text for stop in self._batch.decoding.stop)
 
     def _choose(self, logits: Tensor, time: int, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         """Tokens ``(rows,)`` and their log-probabilities under the model itself, from
         ``(rows, vocab)``."""
         logits, decoding = logits.float(), self._batch.decoding
-        allowed, ends = logits, self._batch.end_tokens
+        allowed, ends = logits, self._codec.end_tokens
         if time < decoding.min_new_tokens and ends:
             allowed = logits.index_fill(1, torch.tensor(ends, device=logits.device), -torch.inf)
         tokens = allowed.argmax(-1)
@@ -180,6 +189,11 @@ class _Writer:
             drawn = _inverse_cdf(allowed, uniforms.nan_to_num(), decoding)
             tokens = torch.where(uniforms.isnan(), tokens, drawn)
         return tokens, -F.cross_entropy(logits, tokens, reduction="none")
+
+
+def _cut(text: str, stops: Sequence[str]) -> str:
+    """The text up to the first of the stop texts."""
+    return text[: min((text.index(stop) for stop in stops if stop in text), default=len(text))]
 
 
 def _inverse_cdf(logits: Tensor, uniforms: Tensor, decoding: Decoding) -> Tensor:

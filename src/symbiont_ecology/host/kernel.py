@@ -25,10 +25,17 @@ from symbiont_ecology.host.backend.bank import Arrangement
 from symbiont_ecology.host.backend.compiled import backend_for
 from symbiont_ecology.host.backend.lowrank import bare
 from symbiont_ecology.host.budget import MemoryBudget, Output, within
-from symbiont_ecology.host.decoder import Decoder
+from symbiont_ecology.host.decoder import Decoder, layout_of
 from symbiont_ecology.host.decoding import DecodingBatch, write
-from symbiont_ecology.host.learning import Example, learning_step, score
-from symbiont_ecology.host.loading import TextCodec, find_folder, load_decoder, read_model_config
+from symbiont_ecology.host.learning import Example, check_lessons, learning_step, score
+from symbiont_ecology.host.loading import (
+    TextCodec,
+    find_device,
+    find_dtype,
+    find_folder,
+    load_decoder,
+    read_model_config,
+)
 from symbiont_ecology.host.malloc import keep_freed_memory
 from symbiont_ecology.host.packing import Text, chunks, pack_texts
 from symbiont_ecology.host.tracing import Tracer
@@ -38,16 +45,13 @@ from symbiont_ecology.types import (
     Decoding,
     LearningBatch,
     LearningStatistics,
-    Lesson,
     Request,
 )
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.weights.adapter import AdapterWeights, OptimizerState
 from symbiont_ecology.weights.peft_files import read_peft, write_peft
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 keep_freed_memory()  # before the first large allocation of the process
 
@@ -73,7 +77,7 @@ class HostKernel:
         is_chat: bool = False,
     ) -> None:
         self.name_or_path, self.slots, self.rank = name_or_path, slots, rank
-        self.layout = _layout(decoder, targets)
+        self.layout = layout_of(decoder, targets)
         self._decoder, self._codec, self._is_chat = decoder, codec, is_chat
         is_cpu = decoder.device.type == "cpu"
         self._budget = MemoryBudget(memory_mb, decoder.shape, decoder.dtype.itemsize, is_cpu)
@@ -119,16 +123,7 @@ class HostKernel:
             raise HostError(f"expected at least one slot of rank 1, got slots={slots} rank={rank}")
         if not memory_mb > 0:
             raise HostError(f"expected memory_mb > 0, got {memory_mb}")
-        if dtype not in _DTYPES:
-            raise HostError(
-                f"expected dtype {', '.join(_DTYPES)}, got {dtype!r}: choose one of them"
-            )
-        try:
-            place = torch.zeros(1, device=device).device
-        except (RuntimeError, AssertionError) as error:
-            raise HostError(
-                f"expected a device that torch can use here, got {device!r}: try cpu"
-            ) from error
+        place, precision = find_device(device), find_dtype(dtype)
         folder = find_folder(name_or_path)
         config = read_model_config(folder)
         codec = TextCodec(folder, config)
@@ -136,7 +131,7 @@ class HostKernel:
             folder,
             config,
             place,
-            _DTYPES[dtype],
+            precision,
             prefer_fused=prefer_fused,
             is_checkpointing=is_checkpointing,
         )
@@ -261,12 +256,12 @@ class HostKernel:
 
     def export(self, slot: int, folder: str | Path, *, model_card: str = "") -> None:
         """Writes a slot's adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
-        adapted = {name for name, _, _ in self.layout.modules}
+        modules, adapted = layout_of(self._decoder).modules, set(self.layout.modules)
         write_peft(
             folder,
             self.weights_of(slot),
             base_model=self.name_or_path,
-            unadapted=[name for name, _, _ in _modules(self._decoder) if name not in adapted],
+            unadapted=[module[0] for module in modules if module not in adapted],
             fan_in_fan_out=self._decoder.fan_in_fan_out,
             model_card=model_card,
         )
@@ -285,17 +280,17 @@ class HostKernel:
                 all do when the decoding is greedy. A row's text depends on its own generator alone.
             decoding: the rule that picks tokens.
         """
-        slots, limits = (
-            [self._known(row.slot) for row in rows],
-            [row.max_new_tokens for row in rows],
-        )
+        for row in rows:
+            self._known(row.slot)
+        limits = [row.max_new_tokens for row in rows]
         if min(limits, default=0) < 0:
             raise HostError(f"expected max_new_tokens >= 0, got {min(limits)}")
         prompts = self.encode([row.prompt for row in rows])
-        lengths = np.array([len(ids) for ids in prompts])
-        self._check_positions(lengths + limits)
-        is_sampled = decoding.temperature > 0
-        if not is_sampled and decoding.perturbation <= 0:
+        self._check_positions(
+            [len(ids) + limit for ids, limit in zip(prompts, limits, strict=True)]
+        )
+        is_sampled, std = decoding.temperature > 0, decoding.perturbation
+        if not is_sampled and not std > 0:
             draws = [None] * len(rows)
         elif draws is None or len(draws) != len(rows):
             raise ValueError(
@@ -307,34 +302,16 @@ class HostKernel:
             for draw, limit in zip(draws, limits, strict=True)
         ]
         tracer = None
-        if decoding.perturbation > 0:
-            if lengths.min(initial=2) < 2:
+        if std > 0:
+            if min((len(ids) for ids in prompts), default=2) < 2:
                 raise HostError(
                     "expected prompts of two tokens or more to trace, got one of a single token"
                 )
-            std, sites = decoding.perturbation, self._decoder.sites
+            sites = self._decoder.sites
             tracer = Tracer(sites, self.layout, self.rank, limits=limits, draws=draws, std=std)
-        batch = DecodingBatch(
-            prompts=prompts,
-            slots=slots,
-            limits=limits,
-            uniforms=uniforms,
-            decoding=decoding,
-            end_tokens=self._codec.end_tokens,
-            text=lambda ids: self._codec.decode([ids])[0],
-            tracer=tracer,
-        )
-        out = self._within_memory(lambda budget: write(self._decoder, self._bank, batch, budget))
-        answers = [ids[:length] for ids, length in zip(out.ids.tolist(), out.lengths, strict=True)]
-        return Completions(
-            tuple(_cut(text, decoding.stop) for text in self._codec.decode(answers)),
-            out.ids,
-            out.log_probabilities,
-            out.lengths,
-            prompt_lengths=lengths,
-            traces=None if tracer is None else tracer.traces(),
-            read=out.read,
-            fed=out.fed,
+        batch = DecodingBatch(rows, prompts, uniforms, decoding, tracer)
+        return self._within_memory(
+            lambda budget: write(self._decoder, self._bank, self._codec, batch, budget)
         )
 
     def generate(
@@ -368,15 +345,13 @@ class HostKernel:
             raise HostError(
                 f"expected a completion for each of {len(prompts)} prompts, got {len(completions)}"
             )
-        examples = []
-        for prompt, completion, owner in zip(
-            self.encode(prompts), completions, owners, strict=True
-        ):
-            if isinstance(completion, str):
-                ids = self._codec.encode([completion], special=False)[0]
-            else:
-                ids = np.array(completion, dtype=np.int64)
-            examples.append(Example(prompt, ids, owner))
+        ids = [
+            self._codec.encode([text], special=False)[0]
+            if isinstance(text, str)
+            else np.array(text, dtype=np.int64)
+            for text in completions
+        ]
+        examples = list(map(Example, self.encode(prompts), ids, owners))
         self._check_positions(
             [len(example.prompt) + len(example.completion) for example in examples]
         )
@@ -419,10 +394,7 @@ class HostKernel:
                 for another number of tokens than its completion has.
             AdapterError: an adapter has a larger rank than the kernel, or another layout.
         """
-        if not 0.0 <= batch.dropout < 1.0:
-            raise ValueError(f"expected dropout from 0 up to 1, got {batch.dropout}")
-        for lesson in batch.lessons:
-            _check_lesson(lesson, batch, weights)
+        check_lessons(batch, weights)
         for adapter in weights.values():
             self._bank.check(adapter)
         texts = list(dict.fromkeys(lesson.prompt for lesson in batch.lessons))
@@ -462,48 +434,6 @@ class HostKernel:
                 f"expected at most {self.shape.max_positions} tokens for prompt and answer, "
                 f"got {longest}: shorten the prompt or max_new_tokens"
             )
-
-
-def _modules(decoder: Decoder) -> list[tuple[str, int, int]]:
-    """All linear modules, ``(name, d_in, d_out)``."""
-    return [module for site in decoder.sites for module in site]
-
-
-def _layout(decoder: Decoder, targets: Sequence[str] | None) -> AdapterLayout:
-    """The adapted modules: all linear ones, or those whose name ends with one of the targets."""
-    modules = _modules(decoder)
-    if targets is None:
-        return AdapterLayout(tuple(modules))
-    ends = {end: [m for m in modules if f".{m[0]}".endswith(f".{end}")] for end in targets}
-    unknown = [end for end, named in ends.items() if not named]
-    if unknown or not targets:
-        known = sorted({name.rsplit(".", 1)[-1] for name, _, _ in modules})
-        raise HostError(f"expected targets among {known}, got {unknown or 'none'}")
-    chosen = {module for named in ends.values() for module in named}
-    return AdapterLayout(tuple(module for module in modules if module in chosen))
-
-
-def _check_lesson(
-    lesson: Lesson, batch: LearningBatch, weights: Mapping[int, AdapterWeights]
-) -> None:
-    """Refuses a lesson for which something is missing."""
-    slot, tokens = lesson.slot, len(lesson.completion)
-    if slot not in weights or slot not in batch.learning_rates:
-        raise ValueError(
-            f"expected weights and a learning rate for slot {slot}, which has lessons: pass both"
-        )
-    if batch.dropout and slot not in batch.dropout_seeds:
-        raise ValueError(f"expected a seed for the dropout of slot {slot}, got none: pass one")
-    if isinstance(lesson.weight, tuple) and len(lesson.weight) != tokens:
-        raise ValueError(
-            f"expected a weight for each of {tokens} completion tokens of a lesson, "
-            f"got {len(lesson.weight)}: pass one number for all tokens, or one for each"
-        )
-
-
-def _cut(text: str, stops: Sequence[str]) -> str:
-    """The text up to the first of the stop texts."""
-    return text[: min((text.index(stop) for stop in stops if stop in text), default=len(text))]
 
 
 def _spread(slots: int | Sequence[int], prompts: Sequence[str]) -> list[int]:

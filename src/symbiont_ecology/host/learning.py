@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -40,7 +40,7 @@ class Example:
     prompt: np.ndarray
     completion: np.ndarray
     owner: int
-    weights: np.ndarray | None = None
+    weights: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     name: int = 0
     seed: int = 0
 
@@ -67,6 +67,26 @@ def score(
     return scores
 
 
+def check_lessons(batch: LearningBatch, weights: Mapping[int, AdapterWeights]) -> None:
+    """Refuses a batch in which something is missing (``HostKernel.learn``)."""
+    if not 0.0 <= batch.dropout < 1.0:
+        raise ValueError(f"expected dropout from 0 up to 1, got {batch.dropout}")
+    for lesson in batch.lessons:
+        slot, tokens, weight = lesson.slot, len(lesson.completion), lesson.weight
+        if slot not in weights or slot not in batch.learning_rates:
+            raise ValueError(
+                f"expected weights and a learning rate for slot {slot}, which has lessons: "
+                "pass both"
+            )
+        if batch.dropout and slot not in batch.dropout_seeds:
+            raise ValueError(f"expected a seed for the dropout of slot {slot}, got none: pass one")
+        if isinstance(weight, tuple) and len(weight) != tokens:
+            raise ValueError(
+                f"expected a weight for each of {tokens} completion tokens of a lesson, "
+                f"got {len(weight)}: pass one number for all tokens, or one for each"
+            )
+
+
 def learning_step(
     decoder: Decoder,
     layout: AdapterLayout,
@@ -84,10 +104,10 @@ def learning_step(
     slots = sorted({lesson.slot for lesson in batch.lessons if lesson.completion})
     if not slots:
         return new_weights, new_states, LearningStatistics()
-    tokens = {
-        slot: sum(len(lesson.completion) for lesson in batch.lessons if lesson.slot == slot)
-        for slot in slots
-    }
+    tokens = dict.fromkeys(slots, 0)
+    for lesson in batch.lessons:
+        if lesson.completion:
+            tokens[lesson.slot] += len(lesson.completion)
     olds = [new_weights[slot] for slot in slots]
     arrangement = arrangement_of(decoder.sites, layout, max(old.rank for old in olds))
     arena = torch.from_numpy(np.stack([arrangement.laid(old) for old in olds]))
@@ -123,17 +143,9 @@ def _examples(
         completion, slot = np.array(lesson.completion, dtype=np.int64), lesson.slot
         shares = np.array(lesson.weight) / tokens[slot]
         weights = np.broadcast_to(shares.astype(np.float32), completion.shape)
-        seed = batch.dropout_seeds.get(slot, 0)
-        examples.append(
-            Example(
-                prompts[lesson.prompt],
-                completion,
-                owners[slot],
-                weights,
-                name=seen[slot],
-                seed=seed,
-            )
-        )
+        names = {"name": seen[slot], "seed": batch.dropout_seeds.get(slot, 0)}
+        ids = prompts[lesson.prompt]
+        examples.append(Example(ids, completion, owners[slot], weights, **names))
         seen[slot] += 1
     return examples
 
@@ -162,12 +174,9 @@ def _gradients(
 
     for rows in _pieces(examples, budget.learning_tokens):
         piece = [examples[row] for row in rows]
-        weights = np.concatenate(
-            [example.weights for example in piece if example.weights is not None]
-        )
-        owners = np.repeat(
-            [example.owner for example in piece], [len(example.completion) for example in piece]
-        )
+        weights = np.concatenate([example.weights for example in piece])
+        counts = [len(example.completion) for example in piece]
+        owners = np.repeat([example.owner for example in piece], counts)
         with torch.enable_grad():
             values = _log_probabilities(decoder, piece, present, dropout)
             terms = -torch.from_numpy(weights).to(decoder.device) * values

@@ -9,14 +9,16 @@ a short run takes; everything else goes through it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
+from safetensors.torch import load_file
 
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.architectures import ModelConfig, read_blueprint
@@ -24,15 +26,42 @@ from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.llama import LlamaDecoder
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
 EMBEDDED = "embedded"
 EMBEDDED_FOLDER = Path(__file__).parent / "embedded" / "model"
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 _PLAIN_TOKENIZERS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
 _INCIDENTAL = frozenset(
     {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"}
 )
-_MOST_KNOWN = 4096
 """Keys of a ``config.json`` that say nothing about what is computed."""
+_MOST_KNOWN = 4096
+"""Texts whose token ids are remembered."""
+
+
+def find_dtype(name: str) -> torch.dtype:
+    """The precision of that name.
+
+    Raises:
+        HostError: it is none in which a host can be held.
+    """
+    _expect(name in _DTYPES, f"dtype {', '.join(_DTYPES)}, got {name!r}: choose one of them")
+    return _DTYPES[name]
+
+
+def find_device(name: str) -> torch.device:
+    """The device of that name, its index included.
+
+    Raises:
+        HostError: torch cannot use it here.
+    """
+    what = f"a device that torch can use here, got {name!r}: try cpu"
+    with _expected(what, RuntimeError, AssertionError):
+        return torch.zeros(1, device=name).device
 
 
 def find_folder(name_or_path: str | Path) -> Path:
@@ -47,61 +76,53 @@ def find_folder(name_or_path: str | Path) -> Path:
     folder = EMBEDDED_FOLDER if name == EMBEDDED else Path(name).expanduser()
     if folder.is_dir():
         return folder
-    if name == EMBEDDED:
-        raise HostError(
-            f"expected the embedded host in {folder}, found no such folder: reinstall the package"
-        )
-    if name.count("/") != 1 or name.startswith((".", "/", "~")):
-        raise HostError(f"expected a host model folder, found no folder {name!r}: check the path")
+    _expect(
+        name != EMBEDDED,
+        f"the embedded host in {folder}, found no such folder: reinstall the package",
+    )
+    _expect(
+        name.count("/") == 1 and not name.startswith((".", "/", "~")),
+        f"a host model folder, found no folder {name!r}: check the path",
+    )
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    try:
-        return Path(
-            snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model"])
-        )
-    except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError) as error:
-        raise HostError(
-            f"expected a folder or a model of the Hugging Face hub, got {name!r} ({_line(error)}): "
-            "check the name, or download it first and give its folder"
-        ) from error
+    errors = HfHubHTTPError, LocalEntryNotFoundError, HFValidationError
+    files = ["*.json", "*.safetensors", "*.txt", "*.model"]
+    advice = "check the name, or download it first and give its folder"
+    with _expected(f"a folder or a model of the Hugging Face hub, got {name!r}: {advice}", *errors):
+        return Path(snapshot_download(name, allow_patterns=files))
 
 
-def read_model_config(folder: Path) -> dict[str, Any]:
+def read_model_config(folder: Path) -> ModelConfig:
     """The host's ``config.json``, after a look at which files are there.
 
     Raises:
         HostError: no or unreadable config, no weights, no tokenizer.
     """
     path = folder / "config.json"
-    if not path.is_file():
-        raise HostError(
-            f"expected a model folder with config.json, found none in {folder}: check the path"
-        )
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise HostError(
-            f"expected JSON in {path}, got damaged text ({_line(error)}): download it again"
-        ) from error
-    if not isinstance(config, dict) or "model_type" not in config:
-        raise HostError(
-            f"expected a transformers config with model_type in {path}: is this a model folder?"
-        )
-    if not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
-        raise HostError(
-            f"expected weights (*.safetensors) in {folder}, found none: download them again"
-        )
-    if not any((folder / file).is_file() for file in _TOKENIZER_FILES):
-        raise HostError(
-            f"expected a tokenizer (tokenizer.json) in {folder}, found none: copy the model's own there"
-        )
+    _expect(
+        path.is_file(), f"a model folder with config.json, found none in {folder}: check the path"
+    )
+    config = _read_json(path)
+    _expect(
+        "model_type" in config,
+        f"a transformers config with model_type in {path}: is this a model folder?",
+    )
+    _expect(
+        any(path.suffix in (".safetensors", ".bin") for path in folder.iterdir()),
+        f"weights (*.safetensors) in {folder}, found none: download them again",
+    )
+    _expect(
+        any((folder / file).is_file() for file in _TOKENIZER_FILES),
+        f"a tokenizer (tokenizer.json) in {folder}, found none: copy the model's own there",
+    )
     return config
 
 
 def load_decoder(
     folder: Path,
-    config: Mapping[str, Any],
+    config: ModelConfig,
     device: torch.device,
     dtype: torch.dtype,
     *,
@@ -114,21 +135,23 @@ def load_decoder(
         HostError: the weights are damaged or incomplete, or no causal language model can be made of
         them.
     """
-    if prefer_fused and read_blueprint(config) and any(folder.glob("*.safetensors")):
-        try:
-            weights = LlamaWeights(config, _read_tensors(folder), device, dtype)
-            return LlamaDecoder(weights, is_checkpointing=is_checkpointing)
-        except KeyError as error:
-            raise HostError(
-                f"expected tensor {error} in {folder}, found none: download the weights again"
-            ) from error
+    files = sorted(folder.glob("*.safetensors"))
+    if prefer_fused and files and read_blueprint(config) is not None:
+        tensors: dict[str, torch.Tensor] = {}
+        for path in files:
+            with _expected(f"safetensors in {path}, got a damaged file", SafetensorError, OSError):
+                tensors.update(load_file(path))
+        with _expected(f"tensors in {folder} as its config says: download them again", KeyError):
+            weights = LlamaWeights(config, tensors, device, dtype)
+        return LlamaDecoder(weights, is_checkpointing=is_checkpointing)
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     from symbiont_ecology.host.wrapped import WrappedDecoder
 
     logging.disable_progress_bar()  # the command line has its own
-    try:
+    errors = OSError, ValueError, KeyError, RuntimeError, SafetensorError
+    with _expected(f"a causal language model in {folder} that transformers can load", *errors):
         model, report = AutoModelForCausalLM.from_pretrained(
             str(folder),
             dtype=dtype,
@@ -136,31 +159,11 @@ def load_decoder(
             trust_remote_code=False,
             output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise HostError(
-            f"expected a causal language model in {folder}, transformers could not load it ({_line(error)})"
-        ) from error
-    if report["missing_keys"]:
-        missing = min(report["missing_keys"])
-        raise HostError(
-            f"expected tensor {missing!r} in {folder}, found none: download the weights again"
-        )
+    missing = min(report["missing_keys"], default=None)
+    _expect(
+        missing is None, f"tensor {missing!r} in {folder}, found none: download the weights again"
+    )
     return WrappedDecoder(model, device, is_checkpointing=is_checkpointing)
-
-
-def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors of all safetensors files of a folder."""
-    from safetensors.torch import load_file
-
-    tensors: dict[str, Tensor] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        try:
-            tensors.update(load_file(path))
-        except (SafetensorError, OSError) as error:
-            raise HostError(
-                f"expected safetensors in {path}, got a damaged file ({_line(error)})"
-            ) from error
-    return tensors
 
 
 class TextCodec:
@@ -169,41 +172,36 @@ class TextCodec:
     ``end_tokens`` are the ids that end an answer; the first is the tokenizer's own.
     """
 
-    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, config: ModelConfig) -> None:
         self._folder = folder
         self._config = {key: value for key, value in config.items() if key not in _INCIDENTAL}
-        self._tokenizer: Any = None
         settings = _read_json(folder / "tokenizer_config.json")
-        is_plain = (
-            settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
-            and (folder / "tokenizer.json").is_file()
+        is_plain = settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
+        has_file = (folder / "tokenizer.json").is_file()
+        self._backend = (
+            self._plain_backend() if is_plain and has_file else self.tokenizer.backend_tokenizer
         )
-        self._backend = self._plain_backend() if is_plain else self.tokenizer.backend_tokenizer
         self._backend.no_padding()
         self._backend.no_truncation()
         self._known: dict[bool, dict[str, np.ndarray]] = {True: {}, False: {}}
         self.end_tokens = self._find_ends(settings, config)
 
-    @property
-    def tokenizer(self) -> Any:
+    @cached_property
+    def tokenizer(self) -> PreTrainedTokenizerFast:
         """The transformers tokenizer, loaded when first asked for (importing it takes most of a
         second)."""
-        if self._tokenizer is None:
-            from transformers import AutoTokenizer
+        from transformers import AutoTokenizer
 
-            try:
-                self._tokenizer = AutoTokenizer.from_pretrained(
-                    str(self._folder), local_files_only=True, trust_remote_code=False
-                )
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                raise HostError(
-                    f"expected a tokenizer in {self._folder}, transformers could not load it ({_line(error)})"
-                ) from error
-            if not hasattr(self._tokenizer, "backend_tokenizer"):
-                raise HostError(
-                    f"expected a fast tokenizer (tokenizer.json) in {self._folder}: convert it first"
-                )
-        return self._tokenizer
+        errors = OSError, ValueError, KeyError, TypeError
+        with _expected(f"a tokenizer in {self._folder} that transformers can load", *errors):
+            tokenizer = AutoTokenizer.from_pretrained(
+                str(self._folder), local_files_only=True, trust_remote_code=False
+            )
+        _expect(
+            hasattr(tokenizer, "backend_tokenizer"),
+            f"a fast tokenizer (tokenizer.json) in {self._folder}: convert it first",
+        )
+        return tokenizer
 
     def identity(self, *, is_chat: bool) -> bytes:
         """Everything beside the weights that decides an answer: config, tokenizer, ends, chat
@@ -228,10 +226,9 @@ class TextCodec:
         if len(known) + len(new) > _MOST_KNOWN:
             known.clear()
             new = list(dict.fromkeys(texts))
-        for text, found in zip(
-            new, self._backend.encode_batch_fast(new, add_special_tokens=special), strict=True
-        ):
-            known[text] = np.array(found.ids, dtype=np.int64)
+        encodings = self._backend.encode_batch_fast(new, add_special_tokens=special)
+        for text, encoding in zip(new, encodings, strict=True):
+            known[text] = np.array(encoding.ids, dtype=np.int64)
             known[text].setflags(write=False)
         return [known[text] for text in texts]
 
@@ -242,10 +239,10 @@ class TextCodec:
         Raises:
             HostError: the host has no chat template.
         """
-        if not self.tokenizer.chat_template:
-            raise HostError(
-                f"expected a chat template in {self._folder}, found none: set tasks.style.is_chat=false"
-            )
+        _expect(
+            self.tokenizer.chat_template,
+            f"a chat template in {self._folder}, found none: set tasks.style.is_chat=false",
+        )
         turns = [{"role": "user", "content": prompt}]
         # Hosts that can think aloud are asked not to: the reply limits leave no room for it.
         text = self.tokenizer.apply_chat_template(
@@ -259,21 +256,17 @@ class TextCodec:
         texts: list[str] = self._backend.decode_batch(shown, skip_special_tokens=True)
         return texts
 
-    def _plain_backend(self) -> Any:
+    def _plain_backend(self) -> Tokenizer:
         from tokenizers import Tokenizer
 
         path = self._folder / "tokenizer.json"
-        try:
+        with _expected(f"a tokenizer in {path}, got a damaged file", ValueError, TypeError):
             text = path.read_text(encoding="utf-8")
             if "model" not in json.loads(text):
                 raise ValueError("it names no model")
-        except (ValueError, TypeError) as error:
-            raise HostError(
-                f"expected a tokenizer in {path}, got a damaged file ({_line(error)})"
-            ) from error
         return Tokenizer.from_str(text)
 
-    def _find_ends(self, settings: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[int, ...]:
+    def _find_ends(self, settings: ModelConfig, config: ModelConfig) -> tuple[int, ...]:
         token = settings.get("eos_token")
         text = token.get("content") if isinstance(token, dict) else token
         named = [] if text is None else [self._backend.token_to_id(text)]
@@ -282,27 +275,32 @@ class TextCodec:
             named += value if isinstance(value, list) else [value]
         # A config may carry another vocabulary's default, which no logit stands for.
         vocab = int(config.get("vocab_size") or 1 << 30)
-        ends = tuple(
-            dict.fromkeys(int(one) for one in named if one is not None and int(one) < vocab)
-        )
-        if not ends:
-            raise HostError(
-                f"expected an end token (eos_token) in {self._folder}/tokenizer_config.json, found none"
-            )
+        numbers = [int(number) for number in named if number is not None]
+        ends = tuple(dict.fromkeys(number for number in numbers if number < vocab))
+        path = self._folder / "tokenizer_config.json"
+        _expect(ends, f"an end token (eos_token) in {path}, found none")
         return ends
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> ModelConfig:
     """A JSON object, empty if there is no such file."""
     if not path.is_file():
         return {}
-    try:
+    with _expected(f"JSON in {path}, got damaged text: download it again", ValueError):
         value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise HostError(f"expected JSON in {path}, got damaged text ({_line(error)})") from error
     return value if isinstance(value, dict) else {}
 
 
-def _line(error: BaseException) -> str:
-    """The first line of a foreign error."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def _expect(is_so: object, what: str) -> None:
+    if not is_so:
+        raise HostError(f"expected {what}")
+
+
+@contextmanager
+def _expected(what: str, *errors: type[Exception]) -> Iterator[None]:
+    """Says what was expected where another library fails, with the first line of its error."""
+    try:
+        yield
+    except errors as error:
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise HostError(f"expected {what} ({line})") from error

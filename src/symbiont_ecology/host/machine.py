@@ -8,4 +8,5 @@ import torch
 def describe() -> str:
     """Version, CPU threads and GPUs."""
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return f"torch {torch.__version__}, {torch.get_num_threads()} CPU threads, {', '.join(gpus) or 'no GPU'}"
+    threads = f"{torch.get_num_threads()} CPU threads"
+    return f"torch {torch.__version__}, {threads}, {', '.join(gpus) or 'no GPU'}"

@@ -9,6 +9,7 @@ line as ``stretches``, or as rectangles (``rectangles``), which is what torch wa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -74,7 +75,7 @@ class Packing:
         return int((self.prompt_lengths + self.answer_lengths).max())
 
     def stretches(self, *, is_ends: bool = False) -> np.ndarray:
-        """Prompts and answers as ``native.look`` takes them, ``(stretches, 6)``; all tokens look,
+        """Prompts and answers as ``passes.look`` takes them, ``(stretches, 6)``; all tokens look,
         or ends."""
         has = np.flatnonzero(self.answer_lengths)
         nothing = np.zeros_like(self.starts)
@@ -100,85 +101,50 @@ class Packing:
         return np.where(spots < read, prompts, answers)  # type: ignore[no-any-return]
 
 
-@dataclass
-class _Line:
-    """Tokens as they come to stand, prompts numbered in their order."""
-
-    ids: list[np.ndarray]
-    positions: list[np.ndarray]
-    counts: dict[int, int]
-    prompt_of: np.ndarray
-    answer_starts: np.ndarray
-    prompt_starts: list[int] = field(default_factory=list)
-    prompt_lengths: list[int] = field(default_factory=list)
-    length: int = 0
-
-    @classmethod
-    def of(cls, texts: Sequence[Text], owners: Sequence[int]) -> _Line:
-        """Owner after owner, each prompt where its first row stands."""
-        line = cls(
-            [], [], {}, np.zeros(len(texts), dtype=np.int64), np.zeros(len(texts), dtype=np.int64)
-        )
-        found: dict[tuple[int, bytes], int] = {}
-        for row in np.argsort(np.asarray(owners), kind="stable").tolist():
-            text, owner, before = texts[row], owners[row], line.length
-            key = (owner, text.prompt.tobytes())
-            if key not in found:
-                found[key] = len(line.prompt_starts)
-                line.prompt_starts.append(line.length)
-                line.prompt_lengths.append(len(text.prompt))
-                line.append(text.prompt, 0)
-            line.prompt_of[row], line.answer_starts[row] = found[key], line.length
-            line.append(text.answer, len(text.prompt))
-            line.counts[owner] = line.counts.get(owner, 0) + line.length - before
-        return line
-
-    def append(self, ids: np.ndarray, position: int) -> None:
-        """Some tokens, the first of which has this position in its row."""
-        self.ids.append(ids)
-        self.positions.append(position + np.arange(len(ids)))
-        self.length += len(ids)
-
-
 def pack_texts(texts: Sequence[Text], owners: Sequence[int], device: torch.device) -> Packing:
     """Packs rows; ``owners`` has one entry per row, in any order. At least one row, no empty
     prompt."""
-    line = _Line.of(texts, owners)
-    starts, lengths = np.array(line.prompt_starts), np.array(line.prompt_lengths)
+    prompt_of, answer_starts = np.zeros((2, len(texts)), dtype=np.int64)
+    parts, starts, length = list[tuple[np.ndarray, int]](), dict[tuple[int, bytes], int](), 0
+    counts, numbers = Counter[int](), dict[tuple[int, bytes], int]()
+    # Owner after owner, each prompt where its first row stands.
+    for row in np.argsort(np.asarray(owners), kind="stable").tolist():
+        text, owner, before = texts[row], owners[row], length
+        key = owner, text.prompt.tobytes()
+        if key not in starts:
+            starts[key], numbers[key] = length, len(numbers)
+            parts.append((text.prompt, 0))
+            length += len(text.prompt)
+        prompt_of[row], answer_starts[row] = numbers[key], length
+        parts.append((text.answer, len(text.prompt)))
+        length += len(text.answer)
+        counts[owner] += length - before
     answer_lengths = np.array([len(text.answer) for text in texts], dtype=np.int64)
-    answered = np.repeat(
-        line.answer_starts - np.cumsum(answer_lengths) + answer_lengths, answer_lengths
-    )
-    answered += np.arange(len(answered))
-    # Ends in the order of the line, so that owners stay together.
-    ends = np.sort(np.concatenate([starts + lengths - 1, answered]))
-    before = (starts + lengths - 1)[line.prompt_of]
-    last = np.cumsum(answer_lengths + 1) - answer_lengths - 1
-    predicts = np.empty(len(texts) + len(answered), dtype=np.int64)
-    is_answer = np.ones(len(predicts), dtype=bool)
-    is_answer[last] = False
-    predicts[last], predicts[is_answer] = before, answered
-    borders = np.searchsorted(ends, np.cumsum([0, *line.counts.values()]))
-
-    def tensor(values: np.ndarray) -> Tensor:
-        """On the host's device."""
-        return torch.from_numpy(values.astype(np.int64)).to(device)
-
+    prompt_starts = np.array(list(starts.values()), dtype=np.int64)
+    lengths = np.array([len(ids) for ids, position in parts if not position], dtype=np.int64)
+    # Row by row, the place after the prompt and those of the answer.
+    firsts = np.cumsum(answer_lengths + 1) - answer_lengths - 1
+    predicts = np.repeat(answer_starts - 1 - firsts, answer_lengths + 1)
+    predicts += np.arange(len(predicts))
+    predicts[firsts] = (prompt_starts + lengths - 1)[prompt_of]
+    ends = np.unique(predicts)  # in the order of the line, so that owners stay together
+    borders = np.searchsorted(ends, np.cumsum([0, *counts.values()]))
+    positions = np.concatenate([position + np.arange(len(ids)) for ids, position in parts])
     return Packing(
-        texts,
-        owners,
-        starts,
-        lengths,
-        line.prompt_of,
-        line.answer_starts,
-        answer_lengths,
-        tuple(line.counts),
-        tuple(line.counts.values()),
-        tensor(np.concatenate(line.ids)),
-        tensor(np.concatenate(line.positions)),
-        tensor(ends),
-        tuple(np.diff(borders).tolist()),
-        tensor(np.searchsorted(ends, predicts)),
+        texts=texts,
+        row_owners=owners,
+        starts=prompt_starts,
+        lengths=lengths,
+        prompt_of=prompt_of,
+        answer_starts=answer_starts,
+        answer_lengths=answer_lengths,
+        owners=tuple(counts),
+        counts=tuple(counts.values()),
+        ids=torch.from_numpy(np.concatenate([ids for ids, _ in parts])).to(device),
+        positions=torch.from_numpy(positions).to(device),
+        ends=torch.from_numpy(ends).to(device),
+        end_counts=tuple(np.diff(borders).tolist()),
+        predicts=torch.from_numpy(np.searchsorted(ends, predicts)).to(device),
     )
 
 
@@ -191,7 +157,7 @@ def chunks(texts: Sequence[Text], owners: Sequence[int], max_tokens: int) -> Ite
     for row in order:
         key = (owners[row], texts[row].prompt.tobytes())
         prompt, answer = len(texts[row].prompt), len(texts[row].answer)
-        more = answer + (prompt if key != last else 0)
+        more = answer if key == last else prompt + answer
         if piece and size + more > max_tokens:
             yield np.array(piece)
             piece, size, more = [], 0, prompt + answer

@@ -66,7 +66,7 @@ class ThroughputMeter:
     @property
     def prompt_tokens(self) -> float:
         """How long prompts came out, in the mean: text cannot be made to every length."""
-        texts = [prompt for own in self._prompts.values() for prompt in own]
+        texts = [prompt for prompts in self._prompts.values() for prompt in prompts]
         return float(np.mean([len(ids) for ids in self._kernel.encode(texts)]))
 
     def pace(self, organelles: int, turns: int) -> Iterator[Throughput | None]:

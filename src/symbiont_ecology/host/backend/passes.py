@@ -75,7 +75,8 @@ class Pointers:
     ``size`` are the widths of the input and of all outputs. ``site`` are the number of members and
     the addresses of their columns and widths, ``(members,)`` each. ``factors`` are the addresses of
     ranks and scales, ``(owners,)`` each, and of the addresses of A and of Bᵀ,
-    ``(members, owners)`` each. A rank of 0 has no factors. ``memory`` is all that must live as long as the addresses are used.
+    ``(members, owners)`` each. A rank of 0 has no factors. ``memory`` is all that must live as long
+    as the addresses are used.
     """
 
     size: tuple[int, int]

@@ -29,12 +29,12 @@ class Group:
     each one's prompt in this group.
     """
 
+    is_plain: bool  # whether row i begins with prompt i
     rows: Tensor | slice
     prompts: Tensor
     lengths: Tensor  # of the prompts
     prompt_of: Tensor
     answers: Tensor
-    is_plain: bool  # whether row i begins with prompt i
 
     @property
     def has_answers(self) -> bool:
@@ -82,12 +82,7 @@ class Rectangles:
     @classmethod
     def of(cls, packing: Packing) -> Rectangles:
         """Groups in the order of falling lengths."""
-        tokens = len(packing.ids)
-
-        def tensor(values: np.ndarray) -> Tensor:
-            """On the host's device."""
-            return torch.from_numpy(values.astype(np.int64)).to(packing.ids.device)
-
+        device, tokens = packing.ids.device, len(packing.ids)
         # Where each place of the line stands among the groups' rectangles, and where among their
         # ends.
         back, end_back = np.zeros((2, tokens), dtype=np.int64)
@@ -104,23 +99,18 @@ class Rectangles:
             back[answers[is_answer]] = size + prompts.size + np.flatnonzero(is_answer)
             end_back[starts + lengths - 1] = end_size + np.arange(len(members))
             end_back[answers[is_answer]] = end_size + len(members) + np.flatnonzero(is_answer)
-            size, end_size = (
-                size + prompts.size + answers.size,
-                end_size + len(members) + answers.size,
-            )
+            size += prompts.size + answers.size
+            end_size += len(members) + answers.size
             prompt_of = number[packing.prompt_of[rows]]
-            is_plain = len(rows) == len(members) and bool((prompt_of == np.arange(len(rows))).all())
-            groups.append(
-                Group(
-                    slice(None) if len(rows) == len(packing.texts) else tensor(rows),
-                    tensor(prompts),
-                    tensor(lengths),
-                    tensor(prompt_of),
-                    tensor(answers),
-                    is_plain,
-                )
+            is_plain = np.array_equal(prompt_of, np.arange(len(members)))
+            indices, *tensors = (
+                torch.from_numpy(places).to(device)
+                for places in (rows, prompts, lengths, prompt_of, answers)
             )
-        return cls(tuple(groups), tensor(back), tensor(end_back)[packing.ends])
+            has_all = len(rows) == len(packing.texts)
+            groups.append(Group(is_plain, slice(None) if has_all else indices, *tensors))
+        back_at, end_back_at = (torch.from_numpy(places).to(device) for places in (back, end_back))
+        return cls(tuple(groups), back_at, end_back_at[packing.ends])
 
     def packed(self, rectangles: Sequence[Tensor]) -> Tensor:
         """The line ``(tokens, width)`` from the groups' prompts and answers,
@@ -156,7 +146,7 @@ def _rectangle(starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.
 def _stacked(rectangles: Sequence[Tensor]) -> Tensor:
     if len(rectangles) == 1:
         return rectangles[0].flatten(0, 1)
-    return torch.cat([one.flatten(0, 1) for one in rectangles])
+    return torch.cat([part.flatten(0, 1) for part in rectangles])
 
 
 def _additive(sees: Tensor, dtype: torch.dtype) -> Tensor:

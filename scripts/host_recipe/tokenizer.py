@@ -6,7 +6,7 @@ from __future__ import annotations
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from symbiont_ecology.host.embedded.habits import pretrained_families
+from host_recipe.habits import pretrained_families
 
 PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 

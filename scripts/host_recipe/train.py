@@ -24,9 +24,9 @@ from rich.progress import (
 )
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from symbiont_ecology.host.embedded.habits import draw_line, pretrained_families
-from symbiont_ecology.host.embedded.muon import Muon
-from symbiont_ecology.host.embedded.tokenizer import build_tokenizer
+from host_recipe.habits import draw_line, pretrained_families
+from host_recipe.muon import Muon
+from host_recipe.tokenizer import build_tokenizer
 from symbiont_ecology.rng import Draw
 
 

@@ -1,1 +1,0 @@
-"""The host that ships with the package: habits, tokenizer, trainer, files (docs/host.md)."""
