@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.analysis.activity import activity, course_of
-from symbiont_ecology.analysis.life import (
+from fork import fork
+from life_activity import activity, course_of
+from life_history import (
     History,
     by_group,
     effective_specialists,
@@ -35,13 +36,12 @@ from symbiont_ecology.analysis.life import (
     recovery,
     specialists,
 )
-from symbiont_ecology.analysis.modes import potentials
+from life_modes import potentials
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.ecology import Decision, Found, Organelle, Retire
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.build import build_host
-from symbiont_ecology.engine.fork import fork
 from symbiont_ecology.engine.run import CONFIG_FILE, EVENTS_FILE, resume, source, start
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.events import GenerationEnded, read_events

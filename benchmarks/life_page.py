@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from symbiont_ecology.analysis.life import longest
+from life_history import longest
 from symbiont_ecology.statistics import paired_interval
 
 ROOT = Path(__file__).parents[1]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.analysis.life import History
+from life_history import History
 from symbiont_ecology.types import OrganelleId
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from symbiont_ecology.analysis.life import History
+from life_history import History
 from symbiont_ecology.analysis.phylogeny import Taxon
 from symbiont_ecology.types import OrganelleId
 
