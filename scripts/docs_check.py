@@ -99,10 +99,8 @@ def check_ablations(page: Path) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory() as elsewhere:
         again = Path(elsewhere) / page.name
-        again.write_text(
-            ablation.render_ablation(json.loads(numbers.read_text(encoding="utf-8"))),
-            encoding="utf-8",
-        )
+        results = ablation.AblationResults.model_validate_json(numbers.read_text(encoding="utf-8"))
+        again.write_text(ablation.render_ablation(results), encoding="utf-8")
         yield from differences(page, again)
 
 

@@ -21,7 +21,7 @@ from symbiont_ecology.cli.run import INTERRUPTED, typed
 from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from multiprocessing.synchronize import Event
 
     from symbiont_ecology.config import RunConfig
@@ -116,7 +116,7 @@ def compare(
     from rich.console import Console
 
     from symbiont_ecology.analysis.comparison import summarise
-    from symbiont_ecology.analysis.outcomes import Outcomes
+    from symbiont_ecology.analysis.results import Results
     from symbiont_ecology.analysis.terminal import tell_comparison
     from symbiont_ecology.experiments.adhoc_comparison import adhoc_comparison
 
@@ -128,11 +128,10 @@ def compare(
         return
     if json_file is not None:
         prepare(json_file)
-    outcomes = Outcomes(gathered.protocol.model_dump(mode="json"), _as_packed(_asked(gathered)))
-    summary = summarise(outcomes)
-    tell_comparison(outcomes, summary, Console(file=stream))
+    summary = summarise(Results.of(gathered.protocol.model_dump(mode="json"), _asked(gathered)))
+    tell_comparison(summary, Console(file=stream))
     if json_file is not None:
-        write_json(json_file, summary)
+        write_json(json_file, summary.dump())
 
 
 def pack(
@@ -170,7 +169,9 @@ def pack(
         )
     if is_pack:
         if dry_run:
-            print(f"{len(read_pack(first)[0].rows)} outcomes in {first} are fine; nothing was done")
+            print(
+                f"{len(read_pack(first)[0].outcomes)} outcomes in {first} are fine; nothing was done"
+            )
             return
         rebuild(first)
         print(f"made again from its own outcomes: {first}")
@@ -278,17 +279,16 @@ def _tell_result(
     from rich.console import Console
 
     from symbiont_ecology.analysis.comparison import summarise
-    from symbiont_ecology.analysis.outcomes import Outcomes
+    from symbiont_ecology.analysis.results import Results
     from symbiont_ecology.analysis.terminal import tell_comparison
     from symbiont_ecology.experiments.suite import outcomes
 
     if is_ci or json_file is not None:
-        found = Outcomes(plan.model_dump(mode="json"), _as_packed(outcomes(plan, folder)))
-        summary = summarise(found)
+        summary = summarise(Results.of(plan.model_dump(mode="json"), outcomes(plan, folder)))
         if is_ci:
-            tell_comparison(found, summary, Console(file=stream))
+            tell_comparison(summary, Console(file=stream))
         if json_file is not None:
-            write_json(json_file, summary)
+            write_json(json_file, summary.dump())
     print(f"complete: {folder}\nnext:     {typed()} pack {folder}", file=stream)
 
 
@@ -338,12 +338,6 @@ def _asked(gathered: AdhocComparison) -> list[dict[str, Any]]:
 
     with progress("asking") as watch:
         return ask_runs(gathered, host_of, watch)
-
-
-def _as_packed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Outcomes in the order of keys that a pack keeps: the same bootstrap draws, so the same
-    numbers."""
-    return [json.loads(json.dumps(row, sort_keys=True)) for row in rows]
 
 
 @contextmanager
