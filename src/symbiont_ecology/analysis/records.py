@@ -96,29 +96,45 @@ class TrainingRecord(_Record):
     executed: float
 
 
+class LegRecord(_Record):
+    """What was measured at once: at the end of a run, or ``extra`` units of FLOPs after a flip."""
+
+    phase: Literal["run", "before", "flipped", "back"] = "run"
+    extra: float = 0.0
+    train_flops: float = 0.0
+    systems: dict[str, SystemRecord]
+
+
 class _Outcome(_Record):
     arm: str
     seed: int
     protocol: str
     source: str
-    systems: dict[str, SystemRecord] = {}
+    budget: float = 0.0
+    families: list[str] = []
+    """Those that a flip changed."""
 
 
 class HostOutcome(_Outcome):
     """What the bare host answered."""
 
     kind: Literal["host"]
-    budget: float = 0.0
     host: str
     versions: dict[str, str]
+    systems: dict[str, SystemRecord] = {}
+
+    @property
+    def legs(self) -> list[LegRecord]:
+        """The one measurement."""
+        return [LegRecord(systems=self.systems)]
 
 
 class RunOutcome(_Outcome):
     """What a run to its budget answered, did and spent."""
 
     kind: Literal["main"]
-    budget: float
     option: int
+    systems: dict[str, SystemRecord]
     life: LifeRecord
     train: TrainingRecord
     selection_flops: float
@@ -126,23 +142,16 @@ class RunOutcome(_Outcome):
     course: list[list[float]] = []
     """Per moment: training FLOPs so far, accuracy, revenue, cost, population."""
 
-
-class LegRecord(_Record):
-    """One measurement during a flip: ``extra`` units of FLOPs after the change."""
-
-    phase: Literal["before", "flipped", "back"]
-    extra: float
-    train_flops: float
-    systems: dict[str, SystemRecord]
+    @property
+    def legs(self) -> list[LegRecord]:
+        """The one measurement."""
+        return [LegRecord(train_flops=self.train.flops, systems=self.systems)]
 
 
 class FlipOutcome(_Outcome):
     """What a run through the flip answered at every leg."""
 
     kind: Literal["flip"]
-    budget: float
-    families: list[str]
-    """Those that changed."""
     legs: list[LegRecord]
 
 

@@ -15,7 +15,6 @@ import pandas as pd
 
 from symbiont_ecology.analysis.records import (
     AnyOutcome,
-    FlipOutcome,
     HostOutcome,
     ProtocolRecord,
     RunOutcome,
@@ -28,8 +27,9 @@ NO_SEED = (-1,)
 """The seeds of the bare host, which has none."""
 SIDES = ("all", "flipped", "kept")
 """Families of a flip, by whether their convention changes."""
-ASKED = ["phase", "arm", "budget", "routing", "shift"]
-LEG = ["arm", "routing", "seed", "phase", "extra", "train_flops"]
+LEG = ["arm", "routing", "seed", "budget", "phase", "extra", "train_flops"]
+ASKED = [*LEG, "shift", "cell"]
+"""Columns of the answers that say who was asked what."""
 
 
 @dataclass(frozen=True)
@@ -154,18 +154,19 @@ class Results:
     @cached_property
     def _places(self) -> dict[tuple[object, ...], np.ndarray]:
         """Rows of the table, by what was asked of whom."""
-        return dict(self.answers.groupby(ASKED, observed=True, sort=False).indices)
+        keys = ["arm", "budget", "phase", "shift", "routing"]
+        return dict(self.answers.groupby(keys, observed=True, sort=False).indices)
 
-    def _asked(
-        self, arm: str, budget: float, shift: str, routing: str | None
-    ) -> pd.DataFrame | None:
+    def asked(
+        self, arm: str, budget: float, shift: str, routing: str | None = None
+    ) -> pd.DataFrame:
+        """The answers that an arm is judged by; the host's whatever the budget."""
         if arm == BARE_HOST:
-            key: tuple[object, ...] = ("run", BARE_HOST, self.host.budget, BARE_HOST, shift)
+            runs, budget, routing = arm, self.host.budget, arm
         else:
+            runs = self.protocol.runs_of(arm)
             routing = routing or self.protocol.arms[arm].routing
-            key = ("run", self.protocol.runs_of(arm), budget, routing, shift)
-        places = self._places.get(key)
-        return None if places is None else self.answers.iloc[places]
+        return self.answers.iloc[self._places.get((runs, budget, "run", shift, routing), [])]
 
     def verdicts(
         self, arm: str, budget: float, shift: str, routing: str | None = None
@@ -176,29 +177,24 @@ class Results:
         Raises:
             DataError: its runs answered different questions.
         """
-        rows = self._asked(arm, budget, shift, routing)
-        if rows is None:
+        answers = self.asked(arm, budget, shift, routing)
+        seeds, cells = answers.seed.to_numpy(), answers.cell.to_numpy()
+        starts = np.flatnonzero(np.diff(seeds, prepend=seeds[:1] - 1))  # in one piece per seed
+        if not len(starts):
             return None
-        right, cells = rows.right.to_numpy(float), rows.cell.to_numpy()
-        seeds = [int(seed) for seed in rows.seed.unique()]
-        ends = [*(np.flatnonzero(np.diff(rows.seed.to_numpy())) + 1), len(rows)]
-        for seed, start, end in zip(seeds, [0, *ends], ends, strict=False):
-            if end - start != ends[0] or (cells[start:end] != cells[: ends[0]]).any():
+        first, *others = (tuple(part) for part in np.split(cells, starts[1:]))
+        for seed, other in zip(seeds[starts[1:]], others, strict=True):
+            if other != first:
                 raise DataError(
                     f"arm {arm!r}, seed {seed}: answered other questions than its sisters"
                 )
-        values = right.reshape(len(seeds), -1)
-        return Verdicts(
-            values, tuple(cells[: ends[0]]), NO_SEED if arm == BARE_HOST else tuple(seeds)
-        )
+        values = answers.right.to_numpy(float).reshape(len(starts), -1)
+        return Verdicts(values, first, NO_SEED if arm == BARE_HOST else tuple(seeds[starts]))
 
     def flops_per_right(self, arm: str, budget: float, shift: str) -> list[float]:
         """Useful FLOPs of answering for every right answer, by seed."""
-        rows = self._asked(arm, budget, shift, None)
-        if rows is None:
-            return []
-        sums = rows.groupby("seed", observed=True, sort=False)[["flops", "right"]].sum()
-        return [float(flops / max(right, 1)) for flops, right in sums.itertuples(index=False)]
+        seeds = self.asked(arm, budget, shift).groupby("seed", observed=True, sort=False)
+        return list(seeds.flops.sum() / seeds.right.sum().clip(lower=1))
 
     @cached_property
     def cells(self) -> dict[str, list[str]]:
@@ -207,26 +203,24 @@ class Results:
 
         None where nothing can be told: tasks from a data file have no convention.
         """
-        told, kinds = self.verdicts(BARE_HOST, 0, "ceiling"), ("elicitation", "capability")
-        if told is None:
-            return {kind: [] for kind in kinds}
-        is_high = told.by_cell()[:, 0] >= self.protocol.elicitation
-        shares = list(zip(dict.fromkeys(told.cells), is_high, strict=True))
-        return {
-            kind: [cell for cell, high in shares if high == (kind == kinds[0])] for kind in kinds
-        }
+        told = self.verdicts(BARE_HOST, 0, "ceiling")
+        shares = (
+            {}
+            if told is None
+            else dict(zip(dict.fromkeys(told.cells), told.by_cell()[:, 0], strict=True))
+        )
+        high = [cell for cell, share in shares.items() if share >= self.protocol.elicitation]
+        return {"elicitation": high, "capability": [cell for cell in shares if cell not in high]}
 
     @cached_property
     def legs(self) -> pd.DataFrame:
         """The share that is right at every leg of a flip: columns ``LEG`` and ``SIDES``."""
         rows = self.answers[self.answers.phase != "run"]
-        kept = rows.right.where(~rows.is_flipped)
-        rows = rows.assign(all=rows.right, flipped=rows.right.where(rows.is_flipped), kept=kept)
-        shares = rows.groupby(LEG, observed=True, sort=False)[list(SIDES)].mean().reset_index()
-        return shares.astype(
-            dict.fromkeys(("arm", "routing", "phase"), object)
-            | {"seed": int, "extra": float, "train_flops": float}
-        )
+        right, is_flipped = rows.right, rows.is_flipped
+        sides = (right, right.where(is_flipped), right.where(~is_flipped))
+        rows = rows.assign(**dict(zip(SIDES, sides, strict=True)))
+        legs = rows.groupby(LEG, observed=True, sort=False)[list(SIDES)].mean().reset_index()
+        return legs.astype({key: legs[key].cat.categories.dtype for key in LEG})
 
     def legs_of(self, arm: str) -> pd.DataFrame:
         """The legs of the runs that an arm answers with, by its routing."""
@@ -236,39 +230,31 @@ class Results:
 
 def answers_of(outcomes: Iterable[AnyOutcome]) -> pd.DataFrame:
     """The tidy table; cells are in the order of their names, whoever wrote the outcomes."""
-    blocks = [block for outcome in outcomes for block in _blocks(outcome)]
     heads = pd.DataFrame(
-        blocks, columns=[*LEG, "budget", "shift", "cell", "is_flipped", "bits", "total"]
+        [head for outcome in outcomes for head in _heads(outcome)],
+        columns=[*ASKED, "is_flipped", "bits", "total"],
     )
     bits, sizes = heads.bits.str.cat(), heads.bits.str.len().to_numpy(int)
     rows = np.repeat(np.arange(len(heads)), sizes)
-    coded = [*LEG, "budget", "shift", "cell"]
-    table = heads[[*coded, "is_flipped"]].astype(dict.fromkeys(coded, "category")).iloc[rows]
-    table = table.reset_index(drop=True)
     item = np.arange(len(rows)) - (np.cumsum(sizes) - sizes)[rows]
-    table["item"] = item.astype(np.int32)
-    table["right"] = (np.frombuffer(bits.encode(), np.uint8) - ord("0")).astype(np.int8)
-    together = heads.assign(size=sizes).groupby([*LEG, "budget", "shift"], sort=False)
-    count, before = (together["size"].transform(way).to_numpy() for way in ("sum", "cumsum"))
-    place, total = item + (before - sizes)[rows], heads.total.to_numpy()[rows]
-    table["flops"] = total // count[rows] + (place < total % count[rows])
-    return table
+    shifts = heads.assign(size=sizes).groupby(ASKED[:-1], sort=False)["size"]
+    count, before = shifts.transform("sum").to_numpy(), shifts.cumsum().to_numpy() - sizes
+    total, place = heads.total.to_numpy()[rows], item + before[rows]
+    table = heads[[*ASKED, "is_flipped"]].astype(dict.fromkeys(ASKED, "category")).iloc[rows]
+    return table.reset_index(drop=True).assign(
+        item=item.astype(np.int32),
+        right=(np.frombuffer(bits.encode(), np.uint8) - ord("0")).astype(np.int8),
+        flops=total // count[rows] + (place < total % count[rows]),
+    )
 
 
-def _blocks(outcome: AnyOutcome) -> Iterator[tuple[object, ...]]:
+def _heads(outcome: AnyOutcome) -> Iterator[tuple[object, ...]]:
     """A row per cell that was asked, with all verdicts of it."""
-    if not isinstance(outcome, FlipOutcome):
-        spent = outcome.train.flops if isinstance(outcome, RunOutcome) else 0.0
-        parts = [("run", 0.0, spent, outcome.systems)]
-        changed: set[str] = set()
-    else:
-        parts = [(leg.phase, leg.extra, leg.train_flops, leg.systems) for leg in outcome.legs]
-        changed = set(outcome.families)
-    for phase, extra, spent, systems in parts:
-        for routing, system in systems.items():
-            leg = (outcome.arm, routing, outcome.seed, phase, extra, spent)
+    for leg in outcome.legs:
+        when = (outcome.seed, outcome.budget, leg.phase, leg.extra, leg.train_flops)
+        for routing, system in leg.systems.items():
             for shift, cells in system.bits.items():
                 total = system.flops.get(shift, 0.0)
                 for cell, bits in sorted(cells.items()):
-                    is_flipped = cell.rpartition("/")[0] in changed
-                    yield (*leg, outcome.budget, shift, cell, is_flipped, bits, total)
+                    is_flipped = cell.rpartition("/")[0] in outcome.families
+                    yield (outcome.arm, routing, *when, shift, cell, is_flipped, bits, total)
