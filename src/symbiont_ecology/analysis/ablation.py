@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, computed_field
 
 from symbiont_ecology.analysis.comparison import adjusted, area, mean, paired, view_of
-from symbiont_ecology.analysis.page import render, spread
+from symbiont_ecology.analysis.page import render
 from symbiont_ecology.analysis.records import ProtocolRecord
 from symbiont_ecology.analysis.results import Results
 from symbiont_ecology.analysis.summary import AdjustedDifference, Source
@@ -31,20 +31,22 @@ class Measure:
     purpose: str
     scale: float = 100.0
     form: str = ".1f"
-    is_cost: bool = False
-    """Whether less of it is better."""
+
+
+@dataclass(frozen=True)
+class FlopsMeasure(Measure):
+    """One of which less is better, in MFLOPs."""
+
+    scale: float = 1e-6
+    form: str = ".3g"
 
 
 MEASURES = {
     "accuracy": Measure("held-out accuracy, points", "accuracy", "accuracy"),
     "retention": Measure("retention, points", "retention", "retention"),
     "coverage": Measure("coverage, cells", "coverage", "coverage", 1),
-    "energy": Measure(
-        "MFLOPs per right answer in practice", "practice FLOPs", "energy", 1e-6, ".3g", is_cost=True
-    ),
-    "flops": Measure(
-        "MFLOPs per right answer in use", "answering FLOPs", "energy", 1e-6, ".3g", is_cost=True
-    ),
+    "energy": FlopsMeasure("MFLOPs per right answer in practice", "practice FLOPs", "energy"),
+    "flops": FlopsMeasure("MFLOPs per right answer in use", "answering FLOPs", "energy"),
     "flipped": Measure(
         "flipped families, points", "resilience where the world flips", "resilience"
     ),
@@ -144,8 +146,8 @@ def reading(purpose: str, effects: Mapping[str, AdjustedDifference]) -> str:
     said: dict[str, list[str]] = {}
     for name, is_more in held.items():
         measure = MEASURES[name]
-        verb = ("saves", "costs")[is_more] if measure.is_cost else ("costs", "adds")[is_more]
-        said.setdefault(verb, []).append(measure.word)
+        verbs = ("saves", "costs") if isinstance(measure, FlopsMeasure) else ("costs", "adds")
+        said.setdefault(verbs[is_more], []).append(measure.word)
     if not said:
         return f"nothing that {len(next(iter(effects.values())).seeds)} seeds can see"
     words = "; ".join(f"{verb} {' and '.join(what)}" for verb, what in said.items())
@@ -167,40 +169,12 @@ def smallest_q(tests: int, seeds: int) -> float:
 
 def render_ablation(results: AblationResults) -> str:
     """The whole page, from the numbers by seed."""
-    with_all = results.measured[results.protocol.main]
-    tests = len(results.rows) * len(with_all)
     return render(
         "ablation.md.j2",
         results=results,
-        protocol=results.protocol,
-        titles=[MEASURES[name].title for name in with_all],
-        means=[_shown(name, mean(values)) for name, values in with_all.items()],
-        effects={
-            mechanism: [_effect(name, effects[name]) for name in with_all]
-            for mechanism, effects in results.effects.items()
-        },
-        certainties={
-            mechanism: [_certainty(name, effects[name]) for name in with_all]
-            for mechanism, effects in results.effects.items()
-            if not never_acted(effects)
-        },
+        measures={name: MEASURES[name] for name in results.measured[results.protocol.main]},
         readings=readings(results),
-        tests=tests,
-        smallest_q=smallest_q(tests, len(results.protocol.seeds)),
+        never_acted=never_acted,
+        smallest_q=smallest_q,
+        mean=mean,
     )
-
-
-def _shown(name: str, value: float) -> str:
-    measure = MEASURES[name]
-    return f"{measure.scale * value:{measure.form}}"
-
-
-def _effect(name: str, effect: AdjustedDifference) -> str:
-    measure, mark = MEASURES[name], "**" if effect.is_claimed else ""
-    return spread(effect, measure.scale, f"+{measure.form}", mark=mark)
-
-
-def _certainty(name: str, effect: AdjustedDifference) -> str:
-    if not any(effect.seeds) or effect.detectable is None:
-        return "no change"
-    return f"q = {effect.p_adjusted:.2g}, ≥ {_shown(name, effect.detectable)}"

@@ -30,10 +30,11 @@ COLOURS = (
 )
 """One per other arm with runs of its own, in the order of the protocol."""
 
-COMPARED = ("in-distribution", "wording", "retention")
-"""The views in which differences are drawn, beside the flip."""
+COMPARED = ("in-distribution", "wording", "retention", "flip, area")
+"""The views in which differences are drawn."""
 PERIODS = 10
 """Parts of a run that the return on energy is summed over."""
+Numbers = Sequence[float] | np.ndarray
 
 
 def draw_all(results: Results, summary: Summary, folder: Path) -> list[str]:
@@ -56,40 +57,30 @@ def draw_all(results: Results, summary: Summary, folder: Path) -> list[str]:
 
 
 @dataclass(frozen=True)
-class LineStyle:
-    """How an arm is drawn: the arm in question stands out, dashes say that only the routing is
-    another."""
+class Pen:
+    """Draws the lines of a comparison's arms on an axis."""
 
-    colour: str
-    width: float
-    dash: str
-    is_main: bool
+    axis: Axes
+    protocol: ProtocolRecord
 
-    @classmethod
-    def of(cls, protocol: ProtocolRecord, arm: str) -> LineStyle:
-        """The style of an arm; its colour is that of the runs that it answers with."""
-        chosen = {protocol.main: MAIN, protocol.second: SECOND}
-        runs, is_main = protocol.runs_of(arm), arm == protocol.main
-        others = [
-            name for name, side in protocol.arms.items() if not side.of and name not in chosen
-        ]
+    def style(self, arm: str) -> tuple[str, str, float]:
+        """Dash, colour and width: dashed where only the routing is another, the colour of the runs
+        that it answers with, wide for the arm in question."""
+        chosen, arms = {self.protocol.main: MAIN, self.protocol.second: SECOND}, self.protocol.arms
+        others = [name for name, side in arms.items() if not side.of and name not in chosen]
+        runs = self.protocol.runs_of(arm)
         colour = chosen.get(runs) or COLOURS[others.index(runs) % len(COLOURS)]
-        return cls(colour, 2.6 if is_main else 1.3, "-" if runs == arm else "--", is_main)
+        return "-" if runs == arm else "--", colour, 2.6 if arm == self.protocol.main else 1.3
 
-
-def _curve(
-    axis: Axes,
-    style: LineStyle,
-    xs: Sequence[float] | np.ndarray,
-    ys: Sequence[float] | np.ndarray,
-    *,
-    band: tuple[Sequence[float], Sequence[float]] | None = None,
-    label: str | None = None,
-) -> None:
-    """An arm's line, and the band from lowest to highest that the main arm has."""
-    axis.plot(xs, ys, f".{style.dash}", color=style.colour, label=label, lw=style.width)
-    if band and style.is_main:
-        axis.fill_between(xs, *band, color=style.colour, alpha=0.15, lw=0)
+    def curve(
+        self, arm: str, xs: Numbers, ys: Numbers, *band: Numbers, label: str | None = None
+    ) -> None:
+        """An arm's line, and the ``band`` from lowest to highest if it is the main arm."""
+        dash, colour, width = self.style(arm)
+        self.axis.plot(xs, ys, f".{dash}", color=colour, label=label, lw=width)
+        if band and arm == self.protocol.main:
+            lowest, highest = band
+            self.axis.fill_between(xs, lowest, highest, color=colour, alpha=0.15, lw=0)
 
 
 def _accuracy(results: Results, summary: Summary) -> Figure:
@@ -109,8 +100,7 @@ def _accuracy(results: Results, summary: Summary) -> Figure:
                 continue
             xs, ys = [x for x, _ in points], [100 * share.estimate for _, share in points]
             low, high = ([100 * end(share.seeds) for _, share in points] for end in (min, max))
-            style = LineStyle.of(results.protocol, arm)
-            _curve(axis, style, xs, ys, band=(low, high), label=arm)
+            Pen(axis, results.protocol).curve(arm, xs, ys, low, high, label=arm)
         if host := largest[view].get(BARE_HOST):
             axis.axhline(100 * host.estimate, color="black", ls=":", lw=1, label="bare host")
         axis.set(title=view, xscale="log", ylim=(0, 100))
@@ -130,9 +120,8 @@ def _differences(results: Results, summary: Summary) -> Figure | None:
     """The main arm minus those that learn, at the largest budget: a panel per view, a row per
     arm."""
     views = summary.differences[summary.largest]
-    panels = {view: views[view] for view in COMPARED if view in views}
-    if flip := summary.flip.differences.get("area"):
-        panels["flip, area"] = flip
+    every = {**views, "flip, area": summary.flip.differences.get("area")}
+    panels = {view: tests for view in COMPARED if (tests := every.get(view))}
     learning = [arm for arm, side in results.protocol.arms.items() if side.sees != "nothing"]
     arms = [arm for arm in views.get(results.protocol.shifts[0], {}) if arm in learning]
     if not arms:
@@ -177,7 +166,7 @@ def _roi(results: Results, summary: Summary) -> Figure | None:
             grid = (edges[1:] + edges[:-1]) / 2
             known = ~np.isnan(curves).all(axis=0)  # long generations leave periods without an end
             ratios = np.nanmean(np.array(curves)[:, known], axis=0)
-            _curve(axis, LineStyle.of(results.protocol, arm), grid[known], ratios, label=arm)
+            Pen(axis, results.protocol).curve(arm, grid[known], ratios, label=arm)
     if not axis.lines:
         return None
     axis.axhline(1, color="black", ls=":", lw=1)
@@ -193,9 +182,9 @@ def _retention(results: Results, summary: Summary) -> Figure | None:
     figure, axis = _single(4.2)
     for arm, frontier in summary.retention.arms.items():
         means = 100 * np.array([np.mean(points, axis=0) for points in frontier.points.values()])
-        style, (skill, kept) = LineStyle.of(results.protocol, arm), means.T
-        axis.plot(skill, kept, style.dash, color=style.colour, lw=style.width, label=arm)
-        axis.scatter(skill, kept, s=14 * np.arange(1, len(means) + 1), color=style.colour, lw=0)
+        (skill, kept), (dash, colour, width) = means.T, Pen(axis, results.protocol).style(arm)
+        axis.plot(skill, kept, dash, color=colour, lw=width, label=arm)
+        axis.scatter(skill, kept, s=14 * np.arange(1, len(means) + 1), color=colour, lw=0)
     axis.set(xlabel="skill: right in distribution, %", ylabel="retention of other conventions, %")
     _legend_beside(axis)
     return figure
@@ -211,13 +200,12 @@ def _flip(results: Results, summary: Summary) -> Figure | None:
     since = {"before": plan.at, "flipped": plan.at, "back": plan.back}
     for axis, side in zip(axes, SIDES, strict=True):
         for arm, flip in summary.flip.arms.items():
-            style = LineStyle.of(results.protocol, arm)
             for phase, start in since.items():
                 legs = [leg for leg in flip.curves[side] if leg.phase == phase]
                 xs = [(start + leg.extra) * unit for leg in legs]
-                band = [100 * leg.low for leg in legs], [100 * leg.high for leg in legs]
-                ys, label = [100 * leg.mean for leg in legs], arm if phase == "back" else None
-                _curve(axis, style, xs, ys, band=band, label=label)
+                heights = 100 * np.array([(leg.mean, leg.low, leg.high) for leg in legs]).T
+                label = arm if phase == "back" else None
+                Pen(axis, results.protocol).curve(arm, xs, *heights, label=label)
         for moment in (plan.at, plan.back):
             axis.axvline(moment * unit, color="black", ls=":", lw=1)
         axis.set(title=f"{side} families", xlabel="useful training FLOPs", ylim=(0, 100))

@@ -100,35 +100,32 @@ def read_pack(folder: Path) -> tuple[Results, TuningRecord]:
     """
     try:
         lines = gzip.decompress((folder / OUTCOMES).read_bytes()).decode().splitlines()
-        protocol = json.loads((folder / PROTOCOL).read_text(encoding="utf-8"))
-        tuning = TuningRecord.model_validate_json((folder / TUNED).read_text(encoding="utf-8"))
+        protocol = json.loads((folder / PROTOCOL).read_bytes())
+        tuning = TuningRecord.model_validate_json((folder / TUNED).read_bytes())
         return Results.of(protocol, map(json.loads, lines)), tuning
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"no paper pack can be read from {folder}: {error}") from error
 
 
-def read_manifest(path: Path) -> Manifest:
-    """A manifest.
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a pack, if it has one.
 
     Raises:
         DataError: it is damaged.
     """
+    path = folder / MANIFEST
     try:
-        return Manifest.model_validate_json(path.read_text(encoding="utf-8"))
+        return Manifest.model_validate_json(path.read_bytes()) if path.exists() else None
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
 
 
 def _check_inputs(folder: Path) -> None:
     """Refuses outcomes, protocol or tuning that are not those of the manifest."""
-    path = folder / MANIFEST
-    if not path.exists():
-        return
-    manifest = read_manifest(path)
-    for name in (PROTOCOL, OUTCOMES, TUNED):
-        file = folder / name
-        if not file.exists() or _hash(file) != manifest.files.get(name):
-            raise DataError(f"{file} is not the file that {MANIFEST} names: bring it back")
+    if (manifest := read_manifest(folder)) is not None:
+        for file in (folder / name for name in (PROTOCOL, OUTCOMES, TUNED)):
+            if not file.exists() or _hash(file) != manifest.files.get(file.name):
+                raise DataError(f"{file} is not the file that {MANIFEST} names: bring it back")
 
 
 def write_index(folder: Path) -> None:
@@ -137,10 +134,7 @@ def write_index(folder: Path) -> None:
     if page.exists() and not page.read_text(encoding="utf-8").startswith(TITLE):
         return
     packs = {
-        path.parent.name: (
-            json.loads(path.read_text(encoding="utf-8")),
-            read_manifest(path.parent / MANIFEST),
-        )
+        path.parent.name: (json.loads(path.read_bytes()), read_manifest(path.parent))
         for path in sorted(folder.glob(f"*/{SUMMARY}"))
     }
     page.write_text(render("index.md.j2", title=TITLE, packs=packs), encoding="utf-8")

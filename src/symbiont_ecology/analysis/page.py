@@ -38,7 +38,7 @@ def render(template: str, **values: object) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def cell(value: object) -> str:
+def table_cell(value: object) -> str:
     """A text that cannot break the table that it stands in."""
     return " ".join(str(value).splitlines()).replace("|", "\\|")
 
@@ -83,11 +83,11 @@ _PAGES = Environment(
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
-    autoescape=False,  # Markdown; ``cell`` keeps tables whole
+    autoescape=False,  # Markdown; ``table_cell`` keeps tables whole
 )
 _PAGES.globals |= {"host": BARE_HOST, "seeds_needed": SEEDS_NEEDED}
 _PAGES.filters |= {
-    "cell": cell,
+    "cell": table_cell,
     "claim": claim,
     "flops": lambda value: f"{value:.3g}",
     "knob": lambda word: word.removeprefix("strategy."),

@@ -157,6 +157,10 @@ class Results:
         keys = ["arm", "budget", "phase", "shift", "routing"]
         return dict(self.answers.groupby(keys, observed=True, sort=False).indices)
 
+    @cached_property
+    def _judged(self) -> pd.DataFrame:
+        return self.answers[["seed", "cell", "right", "flops"]]
+
     def asked(
         self, arm: str, budget: float, shift: str, routing: str | None = None
     ) -> pd.DataFrame:
@@ -166,7 +170,7 @@ class Results:
         else:
             runs = self.protocol.runs_of(arm)
             routing = routing or self.protocol.arms[arm].routing
-        return self.answers.iloc[self._places.get((runs, budget, "run", shift, routing), [])]
+        return self._judged.iloc[self._places.get((runs, budget, "run", shift, routing), [])]
 
     def verdicts(
         self, arm: str, budget: float, shift: str, routing: str | None = None
@@ -178,18 +182,19 @@ class Results:
             DataError: its runs answered different questions.
         """
         answers = self.asked(arm, budget, shift, routing)
-        seeds, cells = answers.seed.to_numpy(), answers.cell.to_numpy()
+        seeds, cells = answers.seed.to_numpy(), answers.cell.cat.codes.to_numpy()
         starts = np.flatnonzero(np.diff(seeds, prepend=seeds[:1] - 1))  # in one piece per seed
         if not len(starts):
             return None
-        first, *others = (tuple(part) for part in np.split(cells, starts[1:]))
+        first, *others = np.split(cells, starts[1:])
         for seed, other in zip(seeds[starts[1:]], others, strict=True):
-            if other != first:
+            if not np.array_equal(other, first):
                 raise DataError(
                     f"arm {arm!r}, seed {seed}: answered other questions than its sisters"
                 )
         values = answers.right.to_numpy(float).reshape(len(starts), -1)
-        return Verdicts(values, first, NO_SEED if arm == BARE_HOST else tuple(seeds[starts]))
+        names = tuple(answers.cell.cat.categories.to_numpy()[first])
+        return Verdicts(values, names, NO_SEED if arm == BARE_HOST else tuple(seeds[starts]))
 
     def flops_per_right(self, arm: str, budget: float, shift: str) -> list[float]:
         """Useful FLOPs of answering for every right answer, by seed."""
