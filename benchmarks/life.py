@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.analysis.activity import activity, course_of
-from symbiont_ecology.analysis.life import (
+from fork import fork
+from life_activity import activity, course_of
+from life_history import (
     History,
     by_group,
     effective_specialists,
@@ -35,13 +36,12 @@ from symbiont_ecology.analysis.life import (
     recovery,
     specialists,
 )
-from symbiont_ecology.analysis.modes import potentials
+from life_modes import potentials
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.ecology import Decision, Found, Organelle, Retire
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.build import build_host
-from symbiont_ecology.engine.fork import fork
 from symbiont_ecology.engine.run import CONFIG_FILE, EVENTS_FILE, resume, source, start
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.events import GenerationEnded, read_events
@@ -97,13 +97,13 @@ def main() -> None:
     flats = [
         (life, seed, "flat") for seed in seeds
     ]  # one price, that of the same seed's life by scarcity
-    found: dict[str, list[Record]] = {}
+    records: dict[str, list[Record]] = {}
     with ProcessPoolExecutor(arguments.processes, multiprocessing.get_context("spawn")) as pool:
         for stage in (jobs, flats):
             for job, record in zip(stage, pool.map(partial(kept, folder), stage), strict=True):
-                found.setdefault(job[0].__name__, []).append(record)
+                records.setdefault(job[0].__name__, []).append(record)
     RESULT.write_text(
-        json.dumps({"seeds": arguments.seeds, "year": YEAR, **found}) + "\n", encoding="utf-8"
+        json.dumps({"seeds": arguments.seeds, "year": YEAR, **records}) + "\n", encoding="utf-8"
     )
 
 
@@ -197,7 +197,7 @@ def life(folder: Path, seed: int, prices: str) -> Record:
         "births": dict(births),
         "deaths": sum(taxon.died is not None for taxon in history.taxa.values()),
         "activity": {name: rounded(curve[::STEP], 1) for name, curve in asdict(course).items()},
-        "potentials": [asdict(one) for one in potentials(history, INTERVAL)],
+        "potentials": [asdict(snapshot) for snapshot in potentials(history, INTERVAL)],
     }
 
 
@@ -223,10 +223,10 @@ def invasions(folder: Path, seed: int) -> Record:
     )
     lived(apart, folder / "bred")
     bred = checkpoint.load_state(folder / "bred").population.values()
-    types = sorted(bred, key=lambda one: one.genome.traits["niche"])
-    around = [(one, (one + 1) % len(types)) for one in range(len(types))]
+    types = sorted(bred, key=lambda organelle: organelle.genome.traits["niche"])
+    around = [(number, (number + 1) % len(types)) for number in range(len(types))]
     trials: list[Record] = []
-    for resident, newcomer in [*around, *((other, one) for one, other in around)]:
+    for resident, newcomer in [*around, *((after, number) for number, after in around)]:
         trials += invaded(folder, seed, types, resident, newcomer)
     return {"seed": seed, "trials": trials}
 
@@ -236,10 +236,10 @@ def invaded(
 ) -> list[Record]:
     """A community of one type in a world of both families, and what becomes of a few of the other
     type."""
-    families = [configured(seed).tasks.families[one] for one in (resident, newcomer)]
+    families = [configured(seed).tasks.families[index] for index in (resident, newcomer)]
     world = (f"seed={seed}", f"tasks.families=[{','.join(families)}]")
     alone = load_config(PAIRS, (*world, f"run.generations={ARRIVAL}"))
-    removals = [Retire(one.id, "removed") for one in types]
+    removals = [Retire(organelle.id, "removed") for organelle in types]
     settlers = [founder(types[resident], "resident")] * RESIDENTS
     before = forked(folder / "bred", folder / "community", alone, [*removals, *settlers])
     success = checkpoint.load_state(folder / "community").success
@@ -280,10 +280,10 @@ def forked(
     return lived(config, to)
 
 
-def founder(one: Organelle, operator: str) -> Found:
+def founder(organelle: Organelle, operator: str) -> Found:
     """The same weights, as someone whom nobody knows."""
-    traits = {"learning_rate": one.genome.traits["learning_rate"]}
-    return Found(traits, one.genome.rank, one.genome.weights, operator=operator)
+    traits = {"learning_rate": organelle.genome.traits["learning_rate"]}
+    return Found(traits, organelle.genome.rank, organelle.genome.weights, operator=operator)
 
 
 def invasion(history: History, generator: np.random.Generator) -> Record:
@@ -293,12 +293,12 @@ def invasion(history: History, generator: np.random.Generator) -> Record:
     The neutral expectation is how often as many residents, marked at random, double their share of
     them.
     """
-    came = [one.id for one in history.taxa.values() if one.operator == "newcomer"]
-    line = {organelle_id for one in came for organelle_id in history.line(one)}
+    came = [taxon.id for taxon in history.taxa.values() if taxon.operator == "newcomer"]
+    line = {organelle_id for newcomer in came for organelle_id in history.line(newcomer)}
     asked, right = Counter[bool](), Counter[bool]()
-    for one in (one for works in history.work[ARRIVAL:] for one in works):
-        asked[one.organelle_id in line] += one.asked
-        right[one.organelle_id in line] += one.right
+    for work in (work for works in history.work[ARRIVAL:] for work in works):
+        asked[work.organelle_id in line] += work.asked
+        right[work.organelle_id in line] += work.right
     residents = sorted(history.alive[ARRIVAL] - line)
     # The lines begin at the marking: a resident's child that lives by then has a line of its own.
     later = {

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from symbiont_ecology.analysis.life import longest
+from life_history import longest
 from symbiont_ecology.statistics import paired_interval
 
 ROOT = Path(__file__).parents[1]
@@ -60,43 +60,43 @@ def filled(text: str, result: Record) -> str:
 
 def lives(result: Record, prices: str) -> list[Record]:
     """The long lives with one kind of prices."""
-    return [one for one in result["life"] if one["prices"] == prices]
+    return [life for life in result["life"] if life["prices"] == prices]
 
 
 def over_seeds(values: Sequence[float], form: str = ".1f") -> str:
     """Mean with a 95 % t interval over seeds."""
-    found = paired_interval(values, [0.0] * len(values))
-    return f"{found.estimate:{form}} [{found.low:{form}}, {found.high:{form}}]"
+    interval = paired_interval(values, [0.0] * len(values))
+    return f"{interval.estimate:{form}} [{interval.low:{form}}, {interval.high:{form}}]"
 
 
-def stretch(one: Record) -> int:
+def stretch(life: Record) -> int:
     """The longest time without a judgement that found too few groups held, in generations."""
-    step = int(one["stops"][1] - one["stops"][0])
-    return max(longest([held >= SHARE * one["groups"] for held in one["held"]]) - 1, 0) * step
+    step = int(life["stops"][1] - life["stops"][0])
+    return max(longest([held >= SHARE * life["groups"] for held in life["held"]]) - 1, 0) * step
 
 
-def span(name: str, one: Record, start: int, stop: int) -> np.ndarray:
+def span(name: str, life: Record, start: int, stop: int) -> np.ndarray:
     """A curve of a life between two generations; judgements begin when there is a window to
     judge."""
-    values, (first, second) = np.array(one[name]), one["stops"][:2]
+    values, (first, second) = np.array(life[name]), life["stops"][:2]
     at = (first if name in ("held", "effective") else 0) + (second - first) * np.arange(len(values))
     return values[(start < at) & (at <= stop)]
 
 
 def coexistence(result: Record) -> Iterable[str]:
     """Specialists through a long life, and at one price while that was lived."""
-    found, flat = lives(result, "scarcity"), lives(result, "flat")
-    groups, end, common = found[0]["groups"], found[0]["stops"][-1], flat[0]["stops"][-1]
+    scarce, flat = lives(result, "scarcity"), lives(result, "flat")
+    groups, end, common = scarce[0]["groups"], scarce[0]["stops"][-1], flat[0]["stops"][-1]
     least = math.ceil(SHARE * groups)
-    times = [stretch(one) for one in found]
+    times = [stretch(record) for record in scarce]
     yield (
-        f"In {len(found)} lives of {end:,} generations, specialists of {least} or more of the {groups} groups lived side "
+        f"In {len(scarce)} lives of {end:,} generations, specialists of {least} or more of the {groups} groups lived side "
         f"by side for **{over_seeds(times, '.0f')}** generations on end, {min(times)} in the worst seed. "
         f"At one price the longest such time in {common} generations was "
-        f"{over_seeds([stretch(one) for one in flat], '.0f')}."
+        f"{over_seeds([stretch(record) for record in flat], '.0f')}."
     )
     yield ""
-    columns = ((found, end // 2, end), (found, common // 2, common), (flat, common // 2, common))
+    columns = ((scarce, end // 2, end), (scarce, common // 2, common), (flat, common // 2, common))
     heads = [
         f"{'one price' if life is flat else 'scarcity'}, {start} to {stop}"
         for life, start, stop in columns
@@ -114,20 +114,21 @@ def coexistence(result: Record) -> Iterable[str]:
     }
     for label, value in rows.items():
         cells = [
-            over_seeds([value(one, start, stop) for one in life]) for life, start, stop in columns
+            over_seeds([value(record, start, stop) for record in life])
+            for life, start, stop in columns
         ]
         yield f"| {label} | {' | '.join(cells)} |"
-    kin = [100 * one["inheritance"]["same"] for one in found]
-    chance = [100 * one["inheritance"]["chance"] for one in found]
-    by_price = sorted(flat, key=lambda one: -float(one["price"]))
+    kin = [100 * record["inheritance"]["same"] for record in scarce]
+    chance = [100 * record["inheritance"]["chance"] for record in scarce]
+    by_price = sorted(flat, key=lambda record: -float(record["price"]))
     yield ""
     yield (
         f"Trades run in families: {over_seeds(kin, '.0f')} % of children earned most in the group in which their "
         f"parent did, where {over_seeds(chance, '.0f')} % would by chance. "
-        f"{sum(one['deaths'] for one in found)} organelles died, and a verified answer paid "
-        f"{over_seeds([one['price'] for one in found], '.0f')} mATP in the end, which is the one price: at "
-        f"{listed([one['price'] for one in by_price], '.0f')} mATP it held specialists of "
-        f"{listed([span('held', one, common // 2, common).mean() for one in by_price], '.1f')} groups."
+        f"{sum(record['deaths'] for record in scarce)} organelles died, and a verified answer paid "
+        f"{over_seeds([record['price'] for record in scarce], '.0f')} mATP in the end, which is the one price: at "
+        f"{listed([record['price'] for record in by_price], '.0f')} mATP it held specialists of "
+        f"{listed([span('held', record, common // 2, common).mean() for record in by_price], '.1f')} groups."
     )
 
 
@@ -138,32 +139,35 @@ def listed(values: Iterable[float], form: str) -> str:
 
 def activities(result: Record) -> Iterable[str]:
     """Evolutionary activity beside the neutral shadow."""
-    found = [one["activity"] for one in lives(result, "scarcity")]
-    ratio = [one["mean"][-1] / one["shadow"][-1] for one in found]
-    above = sum(one["mean"][-1] > one["high"][-1] for one in found)
-    half = len(found[0]["mean"]) // 2
+    courses = [course["activity"] for course in lives(result, "scarcity")]
+    ratio = [course["mean"][-1] / course["shadow"][-1] for course in courses]
+    above = sum(course["mean"][-1] > course["high"][-1] for course in courses)
+    half = len(courses[0]["mean"]) // 2
     slopes = [
-        (one["mean"][-1] - one["mean"][half]) / (one["shadow"][-1] - one["shadow"][half])
-        for one in found
+        (course["mean"][-1] - course["mean"][half])
+        / (course["shadow"][-1] - course["shadow"][half])
+        for course in courses
     ]
     yield (
         f"At the end mean activity is **{over_seeds(ratio, '.2f')}** times that of the shadow, above 97.5 % of the "
-        f"shadows in {above} of {len(found)} seeds; over the second half it grew "
+        f"shadows in {above} of {len(courses)} seeds; over the second half it grew "
         f"{over_seeds(slopes, '.2f')} times as fast as the shadow's."
     )
 
 
 def novelties(result: Record) -> Iterable[str]:
     """Change, novelty and diversity, a row per quarter of a life."""
-    found = [one["potentials"] for one in lives(result, "scarcity")]
+    series = [record["potentials"] for record in lives(result, "scarcity")]
     yield "| generations | change, kinds per snapshot | novelty, kinds per snapshot | diversity, nats | lines that persist |"
     yield "|---|---|---|---|---|"
-    count = len(found[0])
+    count = len(series[0])
     for part in range(4):
         rows = slice(part * count // 4, (part + 1) * count // 4)
-        first, last = (found[0][rows][end]["generation"] for end in (0, -1))
+        first, last = (series[0][rows][end]["generation"] for end in (0, -1))
         cells = [
-            over_seeds([float(np.mean([one[name] for one in life[rows]])) for life in found], ".2f")
+            over_seeds(
+                [float(np.mean([record[name] for record in life[rows]])) for life in series], ".2f"
+            )
             for name in ("change", "novelty", "diversity", "lines")
         ]
         yield f"| {first} to {last} | {' | '.join(cells)} |"
@@ -178,20 +182,22 @@ def invasions(result: Record) -> Iterable[str]:
     yield "|---|---|---|---|---|"
     for arm, label in INVASIONS.items():
         by_seed = [
-            [one for one in seed["trials"] if one["arm"] == arm] for seed in result["invasions"]
+            [trial for trial in seed["trials"] if trial["arm"] == arm]
+            for seed in result["invasions"]
         ]
-        doubled = sum(doubles(one) for trials in by_seed for one in trials)
+        doubled = sum(doubles(trial) for trials in by_seed for trial in trials)
         count, pairs = (
             sum(map(len, by_seed)),
             [pair for trials in by_seed for pair in mutual(trials)],
         )
         cells = [
             over_seeds(
-                [100 * float(np.mean([value(one) for one in trials])) for trials in by_seed], form
+                [100 * float(np.mean([value(trial) for trial in trials])) for trials in by_seed],
+                form,
             )
             for value, form in (
                 (doubles, ".0f"),
-                (lambda one: one["neutral"], ".0f"),
+                (lambda trial: trial["neutral"], ".0f"),
                 (growth, "+.1f"),
             )
         ]
@@ -200,13 +206,16 @@ def invasions(result: Record) -> Iterable[str]:
         )
     yield ""
     every = {
-        arm: [one for seed in result["invasions"] for one in seed["trials"] if one["arm"] == arm]
+        arm: [
+            trial for seed in result["invasions"] for trial in seed["trials"] if trial["arm"] == arm
+        ]
         for arm in INVASIONS
     }
-    less = {arm: [one for one in trials if lead(one) < 0] for arm, trials in every.items()}
-    failed = [one for one in every["scarcity"] if not doubles(one)]
+    less = {arm: [trial for trial in trials if lead(trial) < 0] for arm, trials in every.items()}
+    failed = [trial for trial in every["scarcity"] if not doubles(trial)]
     skills = [
-        100 * float(np.mean([one[name] for one in failed])) for name in ("skill", "resident skill")
+        100 * float(np.mean([trial[name] for trial in failed]))
+        for name in ("skill", "resident skill")
     ]
     yield (
         f"Of newcomers that were right less often than the residents, {sum(map(doubles, less['scarcity']))} of "
@@ -216,32 +225,32 @@ def invasions(result: Record) -> Iterable[str]:
     )
 
 
-def doubles(one: Record) -> bool:
+def doubles(trial: Record) -> bool:
     """Whether newcomers had twice their share in the end."""
     return bool(
-        one["line"][-1] * one["population"][0] >= 2 * one["line"][0] * one["population"][-1]
+        trial["line"][-1] * trial["population"][0] >= 2 * trial["line"][0] * trial["population"][-1]
     )
 
 
 def mutual(trials: Sequence[Record]) -> list[bool]:
     """For each pair of types whether each invaded the other."""
-    spread = {(one["resident"], one["newcomer"]): doubles(one) for one in trials}
+    spread = {(trial["resident"], trial["newcomer"]): doubles(trial) for trial in trials}
     return [spread[pair] and spread[pair[::-1]] for pair in spread if pair < pair[::-1]]
 
 
-def growth(one: Record) -> float:
+def growth(trial: Record) -> float:
     """Of newcomers beyond that of residents, per generation while they are rare: the slope of their
     log odds."""
     early, late = (
-        math.log((one["line"][at] + 0.5) / (one["population"][at] - one["line"][at] + 0.5))
+        math.log((trial["line"][at] + 0.5) / (trial["population"][at] - trial["line"][at] + 0.5))
         for at in (0, EARLY)
     )
     return (late - early) / EARLY
 
 
-def lead(one: Record) -> float:
+def lead(trial: Record) -> float:
     """By how much newcomers were right more often than residents, in all that either was asked."""
-    return float(one["skill"] - one["resident skill"])
+    return float(trial["skill"] - trial["resident skill"])
 
 
 def catastrophes(result: Record) -> Iterable[str]:
@@ -250,23 +259,27 @@ def catastrophes(result: Record) -> Iterable[str]:
     yield "|---|---|---|---|---|---|"
     controls = {"independent": lives(result, "scarcity")[0]["groups"], "single": 1}  # how many live
     for arm, toll in strikes(result):
-        found = [one for one in result["catastrophe"] if (one["arm"], one["toll"]) == (arm, toll)]
-        back = [one["recovery"] for one in found]
-        times = sorted(math.inf if one["time"] is None else one["time"] for one in back)
+        hit = [
+            strike
+            for strike in result["catastrophe"]
+            if (strike["arm"], strike["toll"]) == (arm, toll)
+        ]
+        back = [strike["recovery"] for strike in hit]
+        times = sorted(math.inf if strike["time"] is None else strike["time"] for strike in back)
         when = ", ".join("never" if math.isinf(time) else str(time) for time in times)
-        lost = [one["lost"] / one["before"] for one in back]
-        killed = sorted({one["killed"] for one in found})
+        lost = [strike["lost"] / strike["before"] for strike in back]
+        killed = sorted({strike["killed"] for strike in hit})
         toll_text = f"{killed[0]} to {killed[-1]}" if len(killed) > 1 else f"{killed[0]}"
         toll_text += f" of {controls[arm]}" if arm in controls else ""
         yield (
-            f"| {arm}, {100 * toll:.0f} % | {toll_text} | {over_seeds([100 * one['before'] for one in back])} "
-            f"| {over_seeds([100 * one['drop'] for one in back])} | {when} | {over_seeds(lost)} |"
+            f"| {arm}, {100 * toll:.0f} % | {toll_text} | {over_seeds([100 * strike['before'] for strike in back])} "
+            f"| {over_seeds([100 * strike['drop'] for strike in back])} | {when} | {over_seeds(lost)} |"
         )
 
 
 def strikes(result: Record) -> list[tuple[str, float]]:
     """Arms and tolls, in order."""
-    return list(dict.fromkeys((one["arm"], one["toll"]) for one in result["catastrophe"]))
+    return list(dict.fromkeys((strike["arm"], strike["toll"]) for strike in result["catastrophe"]))
 
 
 def winters(result: Record) -> Iterable[str]:
@@ -278,8 +291,8 @@ def winters(result: Record) -> Iterable[str]:
         scale = 100 if name == "served" else 1
         ends = {
             season: [
-                scale * float(np.mean(ends_of(one[name], result["year"], season)))
-                for one in result["seasons"]
+                scale * float(np.mean(ends_of(year[name], result["year"], season)))
+                for year in result["seasons"]
             ]
             for season in ("summer", "winter")
         }
@@ -313,24 +326,24 @@ def draw_life(result: Record) -> Figure:
     (held, effective, active), below = figure.subplots(2, 3)
     for prices, (colour, label) in PRICES.items():
         for axis, name in ((held, "held"), (effective, "effective")):
-            curves = np.array([one[name] for one in lives(result, prices)])
+            curves = np.array([record[name] for record in lives(result, prices)])
             stops = lives(result, prices)[0]["stops"]
             axis.plot(stops, curves.T, color=colour, alpha=0.2, lw=0.7)
             axis.plot(stops, curves.mean(axis=0), color=colour, lw=2.2, label=label)
-    found = lives(result, "scarcity")
-    held.axhline(SHARE * found[0]["groups"], color="black", ls=":", lw=1)
-    held.set(title="groups with a specialist", ylim=(0, found[0]["groups"] + 0.4))
-    effective.set(title="effective number of specialists", ylim=(1, found[0]["groups"]))
+    scarce = lives(result, "scarcity")
+    held.axhline(SHARE * scarce[0]["groups"], color="black", ls=":", lw=1)
+    held.set(title="groups with a specialist", ylim=(0, scarce[0]["groups"] + 0.4))
+    effective.set(title="effective number of specialists", ylim=(1, scarce[0]["groups"]))
     effective.legend(fontsize=8, loc="lower right")
-    for one in found:
-        course = one["activity"]
-        xs = np.linspace(0, one["stops"][-1], len(course["mean"]))
+    for record in scarce:
+        course = record["activity"]
+        xs = np.linspace(0, record["stops"][-1], len(course["mean"]))
         active.plot(xs, course["mean"], color=GREEN, alpha=0.8, lw=1)
         active.fill_between(xs, course["low"], course["high"], color=GREY, alpha=0.4, lw=0)
     active.set(title="mean activity (grey: neutral shadows)", ylim=(0, None))
     for axis, name in zip(below, ("change", "novelty", "diversity"), strict=True):
-        moments = [point["generation"] for point in found[0]["potentials"]]
-        curves = np.array([[point[name] for point in one["potentials"]] for one in found])
+        moments = [point["generation"] for point in scarce[0]["potentials"]]
+        curves = np.array([[point[name] for point in record["potentials"]] for record in scarce])
         axis.plot(moments, curves.T, color=GREEN, alpha=0.35, lw=1)
         axis.plot(moments, curves.mean(axis=0), color=GREEN, lw=2.2)
         axis.set(
@@ -348,16 +361,19 @@ def draw_invasion(result: Record) -> Figure:
         axes, INVASIONS.items(), (GREEN, GREY, BLUE), strict=True
     ):
         trials = [
-            one for seed in result["invasions"] for one in seed["trials"] if one["arm"] == arm
+            trial for seed in result["invasions"] for trial in seed["trials"] if trial["arm"] == arm
         ]
-        shares = np.array([np.divide(one["line"], one["population"]) for one in trials])
+        shares = np.array([np.divide(trial["line"], trial["population"]) for trial in trials])
         axis.plot(100 * shares.T, color=colour, alpha=0.3, lw=0.7)
         axis.plot(100 * shares.mean(axis=0), color="black", lw=2)
         axis.set(
             title=label.replace(", ", ",\n"), ylim=(0, 100), xlabel="generations after they came"
         )
         if arm != "suited":
-            xs, ys = [100 * lead(one) for one in trials], [100 * growth(one) for one in trials]
+            xs, ys = (
+                [100 * lead(trial) for trial in trials],
+                [100 * growth(trial) for trial in trials],
+            )
             slopes.scatter(xs, ys, s=9, color=colour, label=label)
     axes[0].set_ylabel("newcomers among the living, %")
     slopes.axhline(0, color="black", lw=0.8)
@@ -378,9 +394,9 @@ def draw_shocks(result: Record) -> Figure:
     for axis, toll in zip(axes, tolls, strict=False):
         for arm, colour in ARMS.items():
             curves = [
-                smoothed(one["served"])
-                for one in result["catastrophe"]
-                if (one["arm"], one["toll"]) == (arm, toll)
+                smoothed(record["served"])
+                for record in result["catastrophe"]
+                if (record["arm"], record["toll"]) == (arm, toll)
             ]
             if not curves:
                 continue
@@ -398,8 +414,8 @@ def draw_shocks(result: Record) -> Figure:
         )
     axes[0].legend(fontsize=8, loc="lower right")
     year = axes[-1]
-    for one in result["seasons"]:
-        year.plot(one["energy"], color=GREEN, alpha=0.7, lw=1)
+    for record in result["seasons"]:
+        year.plot(record["energy"], color=GREEN, alpha=0.7, lw=1)
     for start in range(result["year"] // 2, len(result["seasons"][0]["energy"]), result["year"]):
         year.axvspan(start, start + result["year"] // 2, color=BLUE, alpha=0.1, lw=0)
     year.set(title="winters (shaded)", ylabel="energy of all living, ATP", ylim=(0, None))

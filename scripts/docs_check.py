@@ -1,8 +1,8 @@
 """Compares what pages say of paper packs with the packs, and the packs and the ablations with their
 numbers.
 
-    python scripts/docs_check.py # a line for every mismatch, and exit code 1 if there is one python
-    scripts/docs_check.py --fill # writes the packs' values into the pages
+    python scripts/docs_check.py         # a line for every mismatch; exit code 1 if there is one
+    python scripts/docs_check.py --fill  # writes the packs' values into the pages
 
 In README.md and docs/*.md, outside code blocks, a quotation is
 
@@ -64,12 +64,12 @@ def check_packs(home: Path) -> Iterator[str]:
 def differences(path: Path, again: Path) -> Iterator[str]:
     """The first line of a file that is not as it was made again, if there is one."""
     texts = [
-        one.read_text(encoding="utf-8").splitlines() if one.exists() else []
-        for one in (again, path)
+        file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        for file in (again, path)
     ]
-    for number, (expected, found) in enumerate(zip_longest(*texts, fillvalue="the end"), start=1):
-        if expected != found:
-            yield f"{path}:{number}: expected {expected.strip():.70}, found {found.strip():.70}"
+    for number, (expected, line) in enumerate(zip_longest(*texts, fillvalue="the end"), start=1):
+        if expected != line:
+            yield f"{path}:{number}: expected {expected.strip():.70}, found {line.strip():.70}"
             return
 
 
@@ -79,15 +79,17 @@ def check_files(folder: Path, again: Path) -> Iterator[str]:
 
     They are not compared with those made again: another version of matplotlib draws other bytes.
     """
-    drawn, there = (sorted(path.name for path in one.glob("*.png")) for one in (again, folder))
+    drawn, there = (sorted(path.name for path in place.glob("*.png")) for place in (again, folder))
     if drawn != there:
-        yield f"{folder}: expected the figures {', '.join(drawn)}, found {', '.join(there) or 'none'}"
+        shown = ", ".join(there) or "none"
+        yield f"{folder}: expected the figures {', '.join(drawn)}, found {shown}"
     manifest = folder / pack.MANIFEST
     hashes = json.loads(manifest.read_text(encoding="utf-8"))["files"] if manifest.exists() else {}
     for name in (*sorted(SOURCES), *there):
-        said, found = hashes.get(name), hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        if said != found:
-            yield f"{manifest}: expected the hash {found:.16} for {name}, found {said or 'none':.16}"
+        said, digest = hashes.get(name), hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        if said != digest:
+            shown = said or "none"
+            yield f"{manifest}: expected the hash {digest:.16} for {name}, found {shown:.16}"
 
 
 def check_ablations(page: Path) -> Iterator[str]:
@@ -99,10 +101,8 @@ def check_ablations(page: Path) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory() as elsewhere:
         again = Path(elsewhere) / page.name
-        again.write_text(
-            ablation.render_ablation(json.loads(numbers.read_text(encoding="utf-8"))),
-            encoding="utf-8",
-        )
+        results = ablation.AblationResults.model_validate_json(numbers.read_text(encoding="utf-8"))
+        again.write_text(ablation.render_ablation(results), encoding="utf-8")
         yield from differences(page, again)
 
 
@@ -145,7 +145,8 @@ def check_page(page: Path, home: Path, text: list[str]) -> Iterator[str]:
             try:
                 expected = quoted(home / mark[1] / pack.SUMMARY, mark[2])
             except (LookupError, ValueError, TypeError) as error:
-                yield f"{page}:{number}: expected a value of {mark[1]}: {mark[2]}, found none ({error})"
+                place = f"{page}:{number}"
+                yield f"{place}: expected a value of {mark[1]}: {mark[2]}, found none ({error})"
                 continue
             if expected != mark[3]:
                 was = mark[3] or "nothing"
@@ -202,11 +203,11 @@ def main() -> None:
             if arguments.fill:
                 page.write_text(whole, encoding="utf-8")
         text: list[str] = []
-        found = list(check_page(page, home, text))
-        if found and arguments.fill:
+        mismatches = list(check_page(page, home, text))
+        if mismatches and arguments.fill:
             page.write_text("".join(text), encoding="utf-8")
-            found = list(check_page(page, home, []))
-        wrong += found
+            mismatches = list(check_page(page, home, []))
+        wrong += mismatches
     print(*wrong, sep="\n", end="\n" * bool(wrong), file=sys.stderr)
     print(f"{len(wrong)} mismatches")
     sys.exit(bool(wrong))

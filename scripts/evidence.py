@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.analysis.learning_curve import draw
+from learning_curve import draw
 from symbiont_ecology.engine.run import source
 from symbiont_ecology.statistics import Interval, paired_interval, wilson
 

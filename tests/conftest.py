@@ -1,11 +1,15 @@
-"""Ground of all tests: this folder is importable (``toy``, ``hosts``), properties repeat their
-examples."""
+"""Ground of all tests: this folder is importable (``toy``, ``hosts``), and so are the benchmarks
+(``life_history``, ``fork``); properties repeat their examples."""
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
 

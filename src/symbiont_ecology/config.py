@@ -193,9 +193,9 @@ def compose(names: Sequence[str | Path], overrides: Sequence[str], where: str) -
         ConfigError: as ``load_config``; ``where`` begins the line.
     """
     data = _default_components()
-    layers = [*map(read_layers, names), *map(parse_override, overrides)]
-    for layer in layers:
-        data = merge(data, _with_new_names(layer, where))
+    changes = [_with_new_names(parse_override(override), where) for override in overrides]
+    for layer in (*map(read_layers, names), *changes):
+        data = merge(data, layer)
     config = validate(RunConfig, _with_sources(data, where), where)
     for plugin in config.plugins:
         load_plugin(Path(plugin))
@@ -358,7 +358,7 @@ def _compose(path: Path, within: tuple[Path, ...]) -> dict[str, object]:
     if path in within:
         chain = " -> ".join(file.name for file in (*within[within.index(path) :], path))
         raise ConfigError(f"config {path}: extends itself: {chain}")
-    data = _read(path)
+    data = _with_new_names(_read(path), f"config {path}")
     parents = data.pop("extends", [])
     if isinstance(parents, str):
         parents = [parents]

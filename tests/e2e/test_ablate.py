@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from said import Symbiont
-from symbiont_ecology.analysis.ablation import render_ablation
+from symbiont_ecology.analysis.ablation import AblationResults, render_ablation
 
 COMMAND = [sys.executable, "-m", "symbiont_ecology.cli", "ablate"]
 TINY = """
@@ -48,7 +48,7 @@ def place(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_page_has_a_row_for_every_mechanism_and_is_what_its_numbers_make(place: Path) -> None:
     page = (place / "docs" / "tiny.md").read_text()
     results = json.loads((place / "docs" / "results" / "tiny.json").read_text())
-    assert page == render_ablation(results)
+    assert page == render_ablation(AblationResults.model_validate(results))
     assert "| upheaval | resilience |" in page
     assert "| rent | what is held costs energy | yes | `economy.rent=0` |" in page
     assert "never acted in these runs" in page

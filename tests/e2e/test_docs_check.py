@@ -14,7 +14,7 @@ import pytest
 
 from ablated import made_up
 from said import Said
-from symbiont_ecology.analysis.ablation import render_ablation, results_file
+from symbiont_ecology.analysis.ablation import AblationResults, render_ablation, results_file
 from symbiont_ecology.analysis.pack import write_index, write_pack
 from symbiont_ecology.engine.build import build_host
 from symbiont_ecology.experiments.jobs import run_job
@@ -212,7 +212,7 @@ def test_the_page_of_the_ablations_is_what_its_numbers_make(tmp_path: Path, chec
     (tmp_path / "README.md").write_text("# It is\n")
     page, results = tmp_path / "docs" / "ablations.md", made_up({"helps": {"accuracy": 0.05}})
     results_file(page).parent.mkdir(parents=True)
-    page.write_text(render_ablation(results))
+    page.write_text(render_ablation(AblationResults.model_validate(results)))
     assert "expected its numbers in " in check().err
     results_file(page).write_text(json.dumps(results))
     assert check().code == 0

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from fork import fork
 from symbiont_ecology.ecology import RULE, Found, Retire
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Prices
-from symbiont_ecology.engine.fork import fork
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import Born, Retired, Settled, read_events

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from symbiont_ecology.analysis.life import read_history
+from fork import fork
+from life_history import read_history
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import Found, Organelle, Retire
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Prices
-from symbiont_ecology.engine.fork import fork
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.events import read_events
 from symbiont_ecology.weights.blobs import BlobStore

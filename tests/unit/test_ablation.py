@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,14 @@ import pytest
 
 from ablated import made_up
 from symbiont_ecology.analysis.ablation import (
-    Effects,
-    effects,
+    AblationResults,
     readings,
     render_ablation,
     results_of,
     smallest_q,
 )
-from symbiont_ecology.analysis.outcomes import Outcomes
+from symbiont_ecology.analysis.results import Results
+from symbiont_ecology.analysis.summary import AdjustedDifference
 from symbiont_ecology.config import config_folder
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.experiments.ablation import check_ablation, load_ablation
@@ -33,31 +32,31 @@ TRUTH = {
 }
 
 
-def concluded(results: dict[str, Any]) -> Effects:
-    return effects(results["measured"], results["protocol"], results["rows"])
+def concluded(results: dict[str, Any]) -> dict[str, dict[str, AdjustedDifference]]:
+    return AblationResults.model_validate(results).effects
 
 
 def test_an_effect_that_is_there_holds_and_one_that_is_not_does_not() -> None:
     found = concluded(made_up(TRUTH))
     held = {
-        (arm, name) for arm, own in found.items() for name, one in own.items() if one["is_claimed"]
+        (arm, name) for arm, own in found.items() for name, one in own.items() if one.is_claimed
     }
     assert held == {(arm, name) for arm, added in TRUTH.items() for name in added}
     for arm, added in TRUTH.items():
         for name, true in added.items():
-            assert found[arm][name]["low"] < true < found[arm][name]["high"]
+            assert found[arm][name].low < true < found[arm][name].high
 
 
 def test_worlds_in_which_nothing_matters_are_seldom_said_to_matter() -> None:
     claims = 0
     for world in range(100):
         found = concluded(made_up({"one": {}, "two": {}, "three": {}}, seeds=9, world=world))
-        claims += any(one["is_claimed"] for own in found.values() for one in own.values())
+        claims += any(one.is_claimed for own in found.values() for one in own.values())
     assert claims <= 10  # of a binomial with 100 tries at .05 more are had once in ninety times
 
 
 def test_what_holds_is_read_out_in_plain_words() -> None:
-    assert readings(made_up(TRUTH)) == {
+    assert readings(AblationResults.model_validate(made_up(TRUTH))) == {
         "helps": "adds accuracy",
         "idles": "nothing that 12 seeds can see",
         "harms": "costs accuracy and resilience where it stays",
@@ -66,8 +65,9 @@ def test_what_holds_is_read_out_in_plain_words() -> None:
 
 
 def test_a_mechanism_that_never_acted_is_not_said_to_have_done_nothing() -> None:
-    results = made_up(TRUTH)
-    results["measured"]["idles"] = results["measured"]["ecology"]
+    numbers = made_up(TRUTH)
+    numbers["measured"]["idles"] = numbers["measured"]["ecology"]
+    results = AblationResults.model_validate(numbers)
     assert readings(results)["idles"] == "never acted in these runs"
     assert "| idles | q =" not in render_ablation(results)
     assert "| helps | q =" in render_ablation(results)
@@ -77,8 +77,9 @@ def test_the_smallest_q_is_what_an_effect_that_stands_alone_gets() -> None:
     results = made_up(
         {"all": {"accuracy": 9.0}, **{name: {} for name in "abcdefg"}}, seeds=10, world=1
     )
-    assert concluded(results)["all"]["accuracy"]["p_adjusted"] == pytest.approx(smallest_q(56, 10))
-    assert not concluded(results)["all"]["accuracy"]["is_claimed"]
+    effect = concluded(results)["all"]["accuracy"]
+    assert effect.p_adjusted == pytest.approx(smallest_q(56, 10))
+    assert not effect.is_claimed
     assert smallest_q(56, 12) < 0.05
 
 
@@ -93,9 +94,13 @@ def answers(right: str) -> dict[str, Any]:
 
 def lived(arm: str, seed: int) -> Iterator[dict[str, Any]]:
     """What a run left; family a flips, and nobody is right there until it flips back."""
-    head = {"source": "4567", "arm": arm, "seed": seed, "budget": 1.0}
-    life = {"solved": 3.0, "train": {"flops": 99}}
-    yield {**head, "kind": "main", **life, "systems": answers(RIGHT[arm])}
+    head = {"source": "4567", "protocol": "0123", "arm": arm, "seed": seed, "budget": 1.0}
+    counts = dict.fromkeys(
+        ("rollouts", "births", "merges", "deaths", "alive", "earned", "spent"), 0
+    )
+    life = {"solved": 3.0, "train": {"flops": 99, "executed": 99}, "life": counts}
+    rest = {"option": 0, "selection_flops": 0, "systems": answers(RIGHT[arm])}
+    yield {**head, "kind": "main", **life, **rest}
     legs = [
         {"phase": phase, "extra": extra, "train_flops": extra, "systems": answers(right)}
         for phase, right in (("flipped", "0000"), ("back", RIGHT[arm]))
@@ -111,19 +116,26 @@ def test_everything_is_measured_by_seed_from_what_the_runs_left() -> None:
     plan = Protocol(**fields, budgets=(1,), seeds=(0, 1), arms=arms, flip=flip).model_dump(
         mode="json"
     )
-    host = {"kind": "host", "arm": "host", "host": "89ab", "versions": {}, "source": "4567"}
+    host = {
+        "kind": "host",
+        "arm": "host",
+        "seed": 0,
+        "host": "89ab",
+        "versions": {},
+        "source": "4567",
+    }
     runs = [row for seed in (0, 1) for arm in RIGHT for row in lived(arm, seed)]
-    found = results_of(Outcomes(plan, [{**host, "protocol": "0123"}, *runs]), [])
+    found = results_of(Results.of(plan, [{**host, "protocol": "0123"}, *runs]), [])
     same = {"coverage": [2.0, 2.0], "energy": [33.0, 33.0], "kept": [1.0, 1.0]}
     full = {"accuracy": [1.0, 1.0], "flops": [300.0, 300.0], "flipped": [0.5, 0.5], **same}
     half = {"accuracy": [0.75, 0.75], "flops": [400.0, 400.0], "flipped": [0.25, 0.25], **same}
-    assert found["measured"] == {"ecology": full, "less": half}
-    assert found["off_budget"] == pytest.approx(0.01)
+    assert found.measured == {"ecology": full, "less": half}
+    assert found.off_budget == pytest.approx(0.01)
 
 
 def test_the_page_is_made_from_the_numbers_alone() -> None:
-    results = made_up(TRUTH)
-    page = render_ablation(json.loads(json.dumps(results)))
+    results = AblationResults.model_validate(made_up(TRUTH))
+    page = render_ablation(AblationResults.model_validate_json(results.model_dump_json()))
     assert page == render_ablation(results)
     assert "| helps | accuracy | **+" in page
     assert "| adds accuracy |" in page

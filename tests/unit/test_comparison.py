@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,10 @@ from rich.console import Console
 
 from symbiont_ecology.analysis.comparison import area, summarise
 from symbiont_ecology.analysis.figures import draw_all
-from symbiont_ecology.analysis.outcomes import Outcomes
 from symbiont_ecology.analysis.page import excerpt, render_pack
+from symbiont_ecology.analysis.records import TuningRecord
+from symbiont_ecology.analysis.results import Results
+from symbiont_ecology.analysis.summary import Summary
 from symbiont_ecology.analysis.terminal import tell_comparison
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.experiments.protocol import Protocol
@@ -98,48 +101,50 @@ def rows(seeds: int) -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def whole() -> Outcomes:
-    return Outcomes(protocol(8), list(rows(8)))
+def left() -> list[dict[str, Any]]:
+    """What eight seeds left."""
+    return list(rows(8))
 
 
 @pytest.fixture(scope="module")
-def summary(whole: Outcomes) -> dict[str, Any]:
+def whole(left: list[dict[str, Any]]) -> Results:
+    return Results.of(protocol(8), left)
+
+
+@pytest.fixture(scope="module")
+def summary(whole: Results) -> Summary:
     return summarise(whole)
 
 
-def test_a_difference_that_is_there_is_claimed_and_one_that_is_not_is_not(
-    summary: dict[str, Any],
-) -> None:
+def test_a_difference_that_is_there_is_claimed_and_one_that_is_not_is_not(summary: Summary) -> None:
     for budget in ("1", "4"):
-        found = summary["differences"][budget]["in-distribution"]
+        found = summary.differences[budget]["in-distribution"]
         for arm, points in {"single": 0.2, "sft": -0.2, "routed": 0.2, "host": 0.5}.items():
-            assert found[arm]["estimate"] == pytest.approx(points, abs=0.04)
-            assert found[arm]["low"] < points < found[arm]["high"]
-        assert found["single"]["is_claimed"]
-        assert found["twin"]["low"] < 0 < found["twin"]["high"]
-        assert not found["twin"]["is_claimed"]
-    flip = summary["flip"]["differences"]["area"]
-    assert flip["single"]["estimate"] == pytest.approx(0.2, abs=0.04)
-    assert flip["single"]["is_claimed"]
-    assert not flip["twin"]["is_claimed"]
+            assert found[arm].estimate == pytest.approx(points, abs=0.04)
+            assert found[arm].low < points < found[arm].high
+        assert found["single"].is_claimed
+        assert found["twin"].low < 0 < found["twin"].high
+        assert not found["twin"].is_claimed
+    flip = summary.flip.differences["area"]
+    assert flip["single"].estimate == pytest.approx(0.2, abs=0.04)
+    assert flip["single"].is_claimed
+    assert not flip["twin"].is_claimed
 
 
-def test_what_needs_more_seeds_is_not_claimed_from_fewer(summary: dict[str, Any]) -> None:
-    depth = summary["differences"]["4"]["depth"]["single"]
-    assert depth["p_adjusted"] < 0.05
-    assert not depth["is_claimed"]
-    several = summarise(Outcomes(protocol(16), list(rows(16))))
-    assert several["differences"]["4"]["depth"]["single"]["is_claimed"]
+def test_what_needs_more_seeds_is_not_claimed_from_fewer(summary: Summary) -> None:
+    depth = summary.differences["4"]["depth"]["single"]
+    assert depth.p_adjusted < 0.05
+    assert not depth.is_claimed
+    several = summarise(Results.of(protocol(16), rows(16)))
+    assert several.differences["4"]["depth"]["single"].is_claimed
 
 
-def test_retention_is_of_what_the_host_could_do(whole: Outcomes, summary: dict[str, Any]) -> None:
-    assert summary["accuracy"]["4"]["retention"]["host"]["estimate"] == 1.0
-    assert 0.75 < whole.could.mean() < 0.85
+def test_retention_is_of_what_the_host_could_do(whole: Results, summary: Summary) -> None:
+    assert summary.accuracy["4"]["retention"]["host"].estimate == 1.0
+    assert 0.75 < whole.known.mean() < 0.85
     for arm, share in TRUE.items():
-        kept = [point[1] for point in summary["retention"]["arms"][arm]["points"]["4"]]
-        assert np.mean(kept) == pytest.approx(
-            summary["accuracy"]["4"]["retention"][arm]["estimate"]
-        )
+        kept = [point[1] for point in summary.retention.arms[arm].points["4"]]
+        assert np.mean(kept) == pytest.approx(summary.accuracy["4"]["retention"][arm].estimate)
         assert np.mean(kept) == pytest.approx(share, abs=0.03)
 
 
@@ -148,20 +153,18 @@ def test_retention_alone_of_a_host_that_could_do_nothing_says_nothing() -> None:
     found = list(rows(2))
     answers = found[0]["systems"]["host"]["bits"]["retention"]
     answers |= dict.fromkeys(answers, "0" * PER_CELL)
-    summary = summarise(Outcomes(made, found))
-    assert "retention" not in summary["accuracy"]["4"]
-    assert summary["retention"]["arms"] == {}
+    summary = summarise(Results.of(made, found))
+    assert "retention" not in summary.accuracy["4"]
+    assert summary.retention.arms == {}
 
 
-def test_a_seed_that_lacks_a_budget_is_not_compared_in_area(whole: Outcomes) -> None:
+def test_a_seed_that_lacks_a_budget_is_not_compared_in_area(left: list[dict[str, Any]]) -> None:
     late = (
-        row
-        for row in whole.rows
-        if (row["arm"], row.get("budget"), row["seed"]) == ("ecology", 4, 0)
+        row for row in left if (row["arm"], row.get("budget"), row["seed"]) == ("ecology", 4, 0)
     )
     without = next(row for row in late if row["kind"] == "main")
-    found = summarise(Outcomes(whole.protocol, [row for row in whole.rows if row is not without]))
-    assert len(found["retention"]["differences"]["single"]["seeds"]) == 7
+    found = summarise(Results.of(protocol(8), [row for row in left if row is not without]))
+    assert len(found.retention.differences["single"].seeds) == 7
 
 
 def test_nothing_is_claimed_of_families_in_general_from_one_of_them() -> None:
@@ -173,55 +176,85 @@ def test_nothing_is_claimed_of_families_in_general_from_one_of_them() -> None:
             cells |= {
                 cell: "1" * PER_CELL if cell[0] == "a" else "10" * (PER_CELL // 2) for cell in cells
             }
-    apart = summarise(Outcomes(protocol(8), found))["differences"]["4"]["in-distribution"]["single"]
-    assert apart["p_adjusted"] < 0.05
-    assert apart["low"] < 0 < apart["high"]
-    assert not apart["is_claimed"]
+    summary = summarise(Results.of(protocol(8), found))
+    apart = summary.differences["4"]["in-distribution"]["single"]
+    assert apart.p_adjusted < 0.05
+    assert apart.low < 0 < apart.high
+    assert not apart.is_claimed
 
 
-def test_the_peer_is_held_against_its_ceiling(summary: dict[str, Any]) -> None:
-    peer = summary["peer"]
-    assert peer["ceiling"] == pytest.approx(0.95, abs=0.02)
-    assert peer["sft_minus_ceiling"] == pytest.approx(-0.05, abs=0.03)
-    assert max(peer["share_of_best"].values()) == 1
-    assert len(summary["cells"]["elicitation"]) + len(summary["cells"]["capability"]) == 12
+def test_the_peer_is_held_against_its_ceiling(summary: Summary) -> None:
+    peer = summary.peer
+    assert peer is not None
+    assert peer.ceiling == pytest.approx(0.95, abs=0.02)
+    assert peer.sft_minus_ceiling == pytest.approx(-0.05, abs=0.03)
+    assert max(peer.share_of_best.values()) == 1
+    assert sum(len(cells) for cells in summary.cells.values()) == 12
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 9, 13, 14, 20, 31])
-def test_every_part_of_a_suite_makes_a_page(whole: Outcomes, tmp_path: Path, count: int) -> None:
+def test_every_part_of_a_suite_makes_a_page(
+    left: list[dict[str, Any]], tmp_path: Path, count: int
+) -> None:
     """Seed by seed, as a suite does its jobs: whatever is finished when somebody looks."""
-    tuned = {"chosen": {arm: {"1": 0, "4": 0} for arm in TRUE}, "sweep": []}
-    some = Outcomes(whole.protocol, whole.rows[:count])
-    found = summarise(some)
-    page = render_pack(some, found, tuned, draw_all(some, found, tmp_path))
+    chosen = {arm: {"1": 0, "4": 0} for arm in TRUE}
+    tuning = TuningRecord.model_validate({"chosen": chosen, "sweep": []})
+    results = Results.of(protocol(8), left[:count])
+    summary = summarise(results)
+    page = render_pack(summary, tuning, draw_all(results, summary, tmp_path), "0123")
     assert page.startswith("# made-up")
     assert "nan" not in page
-    assert "| ecology |" in excerpt(some, found)
-    tell_comparison(some, found, Console(file=io.StringIO(), width=200))
+    assert "| ecology |" in excerpt(summary)
+    tell_comparison(summary, Console(file=io.StringIO(), width=200))
 
 
-def test_steps_too_short_for_a_question_leave_no_gap(whole: Outcomes) -> None:
-    row = next(row for row in whole.rows if row["kind"] == "flip")
-    still = {**row, "legs": [{**leg, "train_flops": 4e9} for leg in row["legs"]]}
-    assert 0 < area(still, "learned") < 1
+def test_names_cannot_break_a_table(left: list[dict[str, Any]], tmp_path: Path) -> None:
+    odd = protocol(8)
+    odd["arms"]["twin"]["about"] = "alike | or not\nat all"
+    summary = summarise(Results.of(odd, left))
+    page = render_pack(summary, TuningRecord(chosen={}, sweep=[]), [], "0123")
+    assert "| twin | alike \\| or not at all | verdicts |" in page
 
 
-def test_what_cannot_be_compared_is_said_in_words(whole: Outcomes) -> None:
+def test_answers_are_one_tidy_table(left: list[dict[str, Any]], whole: Results) -> None:
+    run = next(row for row in left if row["kind"] == "main" and row["arm"] == "sft")
+    answers = whole.answers.query("arm == 'sft' and seed == 0 and budget == 1 and phase == 'run'")
+    asked = answers.query("routing == 'learned' and shift == 'depth' and cell == 'c/short'")
+    bits = run["systems"]["learned"]["bits"]["depth"]["c/short"]
+    assert asked.right.tolist() == [int(bit) for bit in bits]
+    assert asked.item.tolist() == list(range(PER_CELL))
+    shifts = answers.groupby(["routing", "shift"], observed=True).flops.sum()
+    assert (shifts == 1e6).all()
+    assert set(whole.answers.query("phase == 'back'").train_flops) == {8e9, 9e9}
+
+
+def test_steps_too_short_for_a_question_leave_no_gap(whole: Results) -> None:
+    legs = whole.legs_of("sft")
+    assert 0 < area(legs[legs.seed == 0].assign(train_flops=4e9)) < 1
+
+
+def test_what_cannot_be_compared_is_said_in_words(left: list[dict[str, Any]]) -> None:
     with pytest.raises(DataError, match="bare host"):
-        summarise(Outcomes(whole.protocol, whole.rows[1:]))
+        summarise(Results.of(protocol(8), left[1:]))
     others = [
         row
-        for row in whole.rows
+        for row in left
         if row["arm"] == "host" or (row["arm"] == "ecology") == (row["seed"] == 0)
     ]
     with pytest.raises(DataError, match="seeds in common"):
-        summarise(Outcomes(whole.protocol, others))
+        summarise(Results.of(protocol(8), others))
+    with pytest.raises(DataError, match="expected outcomes of a suite, but 1"):
+        Results.of(protocol(8), [left[0], {**left[1], "kind": "mane"}])
+    short = copy.deepcopy(left)
+    del short[-2]["systems"]["learned"]["bits"]["depth"]["c/short"]
+    with pytest.raises(DataError, match="arm 'sft', seed 7: answered other questions"):
+        summarise(Results.of(protocol(8), short))
 
 
 def test_tasks_without_a_convention_have_no_ceiling_and_no_kinds() -> None:
     found = list(rows(2))
     del found[0]["systems"]["host"]["bits"]["ceiling"]
-    summary = summarise(Outcomes(protocol(2), found))
-    assert summary["peer"] == {}
-    assert summary["cells"] == {"elicitation": [], "capability": []}
-    assert set(summary["accuracy"]["1"]) == set(shifts)
+    summary = summarise(Results.of(protocol(2), found))
+    assert summary.dump()["peer"] == {}
+    assert summary.cells == {"elicitation": [], "capability": []}
+    assert set(summary.accuracy["1"]) == set(shifts)

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symbiont_ecology.analysis.activity import Course, activity, course_of, shadow
-from symbiont_ecology.analysis.life import (
+from life_activity import Course, activity, course_of, shadow
+from life_history import (
     effective_specialists,
     group_of,
     inheritance,
@@ -23,7 +23,7 @@ from symbiont_ecology.analysis.life import (
     recovery,
     specialists,
 )
-from symbiont_ecology.analysis.modes import potentials
+from life_modes import potentials
 from symbiont_ecology.events import Acted, Born, Event, Retired, Settled
 
 GROUPS = {

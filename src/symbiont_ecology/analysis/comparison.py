@@ -1,4 +1,4 @@
-"""The comparison: every number of a paper pack, from outcomes alone.
+"""The comparison: every number of a paper pack, from results alone.
 
 Everything is paired on the same questions and, between arms, on seeds. Intervals are 95 %, by
 bootstrap over seeds and questions, clustered by family; p-values are those of exact sign flips over
@@ -8,416 +8,321 @@ chance but the seeded bootstrap: the same outcomes give the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
+import pandas as pd
 
-from symbiont_ecology.analysis.outcomes import BARE_HOST, NO_SEED, Outcomes, Verdicts, array_of
-from symbiont_ecology.statistics import (
-    Interval,
-    area_under,
-    crossed_bootstrap,
-    detectable,
-    false_discovery,
-    hypervolume,
-    interquartile_mean,
-    paired_interval,
-    sign_flip,
-)
+from symbiont_ecology import statistics
+from symbiont_ecology.analysis import summary
+from symbiont_ecology.analysis.results import BARE_HOST, NO_SEED, SIDES, Results, Verdicts
+from symbiont_ecology.analysis.summary import AdjustedDifference, Difference, Summary, Views
 
 RESAMPLES = 1000
-CELL_KINDS = ("elicitation", "capability")
-
-SIDES = {"all": (True, False), "flipped": (True,), "kept": (False,)}
-"""Families of a flip, by whether they are flipped."""
 SEEDS_NEEDED = {"depth": 16, "shared-families": 16, "unrelated-families": 16}
 """Views whose spread over seeds is too wide for a claim from fewer."""
 POINTS_NEEDED = {"retention": 0.10}
 """Differences in a view below which nothing is claimed, whatever the test says."""
+Key = TypeVar("Key", bound=Hashable)
 
 
-def summarise(outcomes: Outcomes) -> dict[str, Any]:
-    """All numbers as plain values: what ``summary.json`` of a pack holds."""
-    return {
-        "protocol": {
-            key: outcomes.protocol[key]
-            for key in ("name", "question", "unit_flops", "main", "level")
-        },
-        "host": {"fingerprint": outcomes.host["host"], "versions": outcomes.host["versions"]},
-        "sources": sorted({row["source"] for row in outcomes.rows}),
-        "cells": {kind: outcomes.cells(kind) for kind in CELL_KINDS},
-        "seeds": {arm: len(outcomes.main(arm, outcomes.budgets[-1])) for arm in outcomes.arms},
-        "arms": {arm: dict(_course(outcomes, arm)) for arm in outcomes.arms},
-        "accuracy": dict(_accuracies(outcomes)),
-        "differences": dict(
-            _differences(outcomes, outcomes.protocol["main"], _all_but_second(outcomes))
-        ),
-        "second": dict(_differences(outcomes, outcomes.protocol["second"], _with_gold(outcomes))),
-        "peer": _peer(outcomes),
-        "retention": _retention(outcomes),
-        "routing": dict(_routing(outcomes)),
-        "flip": _flip(outcomes),
-    }
-
-
-def _course(outcomes: Outcomes, arm: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What an arm did and spent, by budget: the columns of the classic table."""
-    routing, shift = outcomes.routing(arm), outcomes.shifts[0]
-    for budget in outcomes.budgets:
-        rows, skill = outcomes.main(arm, budget), outcomes.verdicts(arm, budget, shift)
-        if skill is None:
-            continue
-        life, target = [row["life"] for row in rows], budget * outcomes.protocol["unit_flops"]
-        own = [row["systems"][routing] for row in rows]
-        cost = _mean([per_solved(one, shift) for one in own])
-        saved = per_solved(outcomes.host["systems"][BARE_HOST], shift) - cost
-        counts = ("rollouts", "births", "merges", "deaths", "alive")
-        net = [(one["earned"] - one["spent"]) / max(one["rollouts"], 1) for one in life]
-        found = {
-            **{key: _mean([one[key] for one in life]) for key in counts},
-            "net_per_episode": _mean(net),
-            "roi": _mean([one["earned"] / one["spent"] if one["spent"] else 0.0 for one in life]),
-            "coverage": _mean(covered(skill)),
-            "train_flops": _mean(_flops(rows)),
-            "executed_flops": _mean([row["train"]["executed"] for row in rows]),
-            "off_budget": max(abs(one / target - 1) for one in _flops(rows)),
-            "select_flops": _mean([row["selection_flops"] for row in rows]),
-            "flops_per_solved": cost,
-            "break_even_solved": _mean(_flops(rows)) / saved if saved > 0 else None,
-            "organelles_asked": _mean([one["organelles"] for one in own]),
-            "option": rows[0]["option"],
-        }
-        yield f"{budget:g}", found
-
-
-def _accuracies(outcomes: Outcomes) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
-    """By budget, view (a shift, or the cells of a kind) and arm: accuracy, interval, interquartile
-    mean."""
-    for budget in outcomes.budgets:
-        views: dict[str, dict[str, Any]] = {}
-        for view in views_of(outcomes):
-            for arm in (BARE_HOST, *outcomes.arms):
-                found = view_of(outcomes, arm, budget, view)
-                if found is not None:
-                    views.setdefault(view, {})[arm] = {
-                        **asdict(interval_of(found)),
-                        "iqm": interquartile_mean(found.by_seed()),
-                        "seeds": found.by_seed(),
-                    }
-        yield f"{budget:g}", views
-
-
-def _all_but_second(outcomes: Outcomes) -> list[str]:
-    """What the main arm, which sees verdicts, is compared with."""
-    return [BARE_HOST, *(arm for arm in outcomes.arms if arm != outcomes.protocol["second"])]
-
-
-def _with_gold(outcomes: Outcomes) -> list[str]:
-    """What the arm that sees gold answers is compared with."""
-    return [
-        BARE_HOST,
-        *(arm for arm, sides in outcomes.protocol["arms"].items() if "gold" in sides["sees"]),
-    ]
-
-
-def _differences(
-    outcomes: Outcomes, main: str | None, arms: Sequence[str]
-) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
-    """By budget and view: an arm minus the others. The arms of a view are a family of tests."""
-    for budget in outcomes.budgets if main else ():
-        views: dict[str, dict[str, Any]] = {}
-        for view in views_of(outcomes):
-            mine = view_of(outcomes, str(main), budget, view)
-            for arm in arms:
-                theirs = view_of(outcomes, arm, budget, view)
-                if arm == main or mine is None or theirs is None:
-                    continue
-                views.setdefault(view, {})[arm] = difference_of(mine.minus(theirs))
-            adjust(views.get(view, {}), outcomes.protocol["level"], view)
-        yield f"{budget:g}", views
-
-
-def _peer(outcomes: Outcomes) -> dict[str, Any]:
-    """Is SFT a strong peer? Its accuracy against the mean cue ceiling, and its course over the
-    budgets."""
-    ceiling = outcomes.verdicts(BARE_HOST, 0, "ceiling")
-    if "sft" not in outcomes.arms or ceiling is None:
-        return {}
-    by_budget = {}
-    for budget in outcomes.budgets:
-        found = outcomes.verdicts("sft", budget, "in-distribution")
-        if found is not None:
-            by_budget[f"{budget:g}"] = _mean(found.by_seed())
-    if not by_budget:
-        return {}
-    told, best = _mean(ceiling.by_seed()), max(by_budget.values())
-    largest, last = list(by_budget.items())[-1]
-    return {
-        "ceiling": told,
-        "sft": by_budget,
-        "largest": largest,
-        "sft_minus_ceiling": last - told,
-        "share_of_best": {
-            budget: value / best if best else 0.0 for budget, value in by_budget.items()
-        },
-    }
-
-
-def _retention(outcomes: Outcomes) -> dict[str, Any]:
-    """Skill against retention of what the bare host could do; the area of the frontier over the
-    budgets."""
-    arms = dict[str, Any]()
-    areas: dict[str, dict[int, float]] = {}
-    for arm in outcomes.arms:
-        points: dict[str, list[list[float]]] = {}
-        by_seed: dict[int, list[tuple[float, float]]] = {}
-        for budget in outcomes.budgets:
-            kept = view_of(outcomes, arm, budget, "retention")
-            skill = outcomes.verdicts(arm, budget, "in-distribution")
-            if kept is None or skill is None:
-                continue
-            pairs = list(zip(skill.by_seed(), kept.by_seed(), strict=True))
-            points[f"{budget:g}"] = [list(pair) for pair in pairs]
-            for seed, pair in zip(skill.seeds, pairs, strict=True):
-                by_seed.setdefault(seed, []).append(pair)
-        if points:  # a seed that lacks a budget has another frontier
-            most = max(map(len, by_seed.values()))
-            areas[arm] = {
-                seed: hypervolume(found) for seed, found in by_seed.items() if len(found) == most
-            }
-            volumes = list(areas[arm].values())
-            arms[arm] = {"points": points, "hypervolume": volumes, "mean": _mean(volumes)}
-    return {"arms": arms, "differences": _against_main(outcomes, areas)}
-
-
-def _routing(outcomes: Outcomes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """At the largest budget: the other routings of an arm, what oracles would gain, what abstaining
-    does."""
-    budget = outcomes.budgets[-1]
-    for arm in outcomes.arms:
-        sides = outcomes.protocol["arms"][arm]
-        shifts: dict[str, Any] = {}
-        for shift in outcomes.shifts:
-            found = {
-                routing: outcomes.verdicts(arm, budget, shift, routing)
-                for routing in (sides["routing"], *sides["also"])
-            }
-            known = {routing: one for routing, one in found.items() if one is not None}
-            if len(known) < 2:
-                continue
-            first, rows = known[sides["routing"]], outcomes.main(arm, budget)
-            system = [row["systems"][sides["routing"]] for row in rows]
-            shifts[shift] = {
-                "accuracy": {routing: asdict(interval_of(one)) for routing, one in known.items()},
-                "minus": {
-                    routing: difference_of(first.minus(one))
-                    for routing, one in known.items()
-                    if routing != sides["routing"]
-                },
-                "abstained": _mean([one["abstained"][shift] for one in system]) / len(first.cells),
-                "flops": {
-                    routing: _mean([row["systems"][routing]["flops"][shift] for row in rows])
-                    / len(first.cells)
-                    for routing in known
-                },
-            }
-        if shifts:
-            yield arm, shifts
-
-
-def _flip(outcomes: Outcomes) -> dict[str, Any]:
-    """Accuracy through the flip and back: curves, their areas, and what is right before anything is
-    spent."""
-    arms: dict[str, Any] = {}
-    areas: dict[str, dict[str, dict[int, float]]] = {}
-    for arm in outcomes.arms:
-        rows, routing = outcomes.flips(arm), outcomes.routing(arm)
-        if not rows:
-            continue
-        curves = {
-            name: [_legs(row, routing, sides) for row in rows] for name, sides in SIDES.items()
-        }
-        arms[arm] = {
-            "curves": {name: _curve(legs) for name, legs in curves.items()},
-            "area": [area(row, routing) for row in rows],
-            "at_zero": [_at_zero(row, routing) for row in rows],
-            "seeds": [row["seed"] for row in rows],
-        }
-        arms[arm]["mean"] = {name: _mean(arms[arm][name]) for name in ("area", "at_zero")}
-        for name in ("area", "at_zero"):
-            areas.setdefault(name, {})[arm] = dict(
-                zip(arms[arm]["seeds"], arms[arm][name], strict=True)
-            )
-    return {
-        "arms": arms,
-        "differences": {name: _against_main(outcomes, found) for name, found in areas.items()},
-    }
-
-
-def _legs(
-    row: Mapping[str, Any], routing: str, sides: Sequence[bool]
-) -> list[tuple[str, float, float]]:
-    """``(phase, extra, accuracy)`` over the families of those sides."""
-    return [(leg["phase"], leg["extra"], _height(row, leg, routing, sides)) for leg in row["legs"]]
-
-
-def _curve(legs: Sequence[Sequence[tuple[str, float, float]]]) -> list[dict[str, Any]]:
-    """Mean, lowest and highest over the seeds at every leg."""
-    found = []
-    for same in zip(*legs, strict=True):
-        values = [one[2] for one in same]
-        phase, extra = same[0][:2]
-        found.append(
-            {
-                "phase": phase,
-                "extra": extra,
-                "mean": _mean(values),
-                "low": min(values),
-                "high": max(values),
-            }
-        )
-    return found
-
-
-def _height(
-    row: Mapping[str, Any],
-    leg: Mapping[str, Any],
-    routing: str,
-    sides: Sequence[bool] = SIDES["all"],
-) -> float:
-    """Accuracy at a leg over the families that are flipped (True), kept (False), or either."""
-    bits = leg["systems"][routing]["bits"]["in-distribution"].items()
-    chosen = {
-        cell: text for cell, text in bits if (cell.rpartition("/")[0] in row["families"]) in sides
-    }
-    return float(array_of(chosen).mean())
-
-
-def area(row: Mapping[str, Any], routing: str, sides: Sequence[bool] = SIDES["all"]) -> float:
-    """Mean height over both phases of the accuracy, by the FLOPs that were really spent.
-
-    ``sides`` says over which families: those that flipped (True), those that did not (False), or
-    all.
-    """
-    heights = []
-    for phase in ("flipped", "back"):
-        legs = {leg["train_flops"]: leg for leg in row["legs"] if leg["phase"] == phase}
-        values = [_height(row, leg, routing, sides) for leg in legs.values()]
-        # In a trial the steps may be too short for a single question.
-        heights.append(area_under(list(legs), values) if len(legs) > 1 else values[0])
-    return _mean(heights)
-
-
-def _at_zero(row: Mapping[str, Any], routing: str) -> float:
-    legs = [leg for leg in row["legs"] if leg["phase"] != "before" and leg["extra"] == 0]
-    return _mean([_height(row, leg, routing) for leg in legs])
-
-
-def views_of(outcomes: Outcomes) -> list[str]:
-    """The rows of the tables: shifts, with in-distribution cells of each kind apart."""
-    kinds = [kind for kind in CELL_KINDS if outcomes.cells(kind)]
-    return [*outcomes.shifts[:1], *kinds, *outcomes.shifts[1:]]
-
-
-def view_of(outcomes: Outcomes, arm: str, budget: float, view: str) -> Verdicts | None:
-    """An arm's verdicts in a view. Retention asks only for what the bare host could do, if
-    anything."""
-    found = outcomes.verdicts(arm, budget, "in-distribution" if view in CELL_KINDS else view)
-    if found is None or (view == "retention" and not outcomes.could.any()):
-        return None
-    if view in CELL_KINDS:
-        return found.only(outcomes.cells(view))
-    return found.where(outcomes.could) if view == "retention" else found
-
-
-def interval_of(found: Verdicts) -> Interval:
-    """Mean over cells with its interval; a single seed stands for all, so that questions alone are
-    drawn."""
-    cells = list(dict.fromkeys(found.cells))
-    families = list(dict.fromkeys(found.families))
-    return crossed_bootstrap(
-        found.values,
-        [cells.index(cell) for cell in found.cells],
-        [families.index(family) for family in found.families],
-        seed=0,
-        resamples=RESAMPLES,
-        is_clustered=len(families) > 1,
+def summarise(results: Results) -> Summary:
+    """All numbers of a comparison."""
+    protocol, arms = results.protocol, results.protocol.arms
+    peers = [arm for arm in arms if arm != protocol.second]
+    gold = [arm for arm, side in arms.items() if "gold" in side.sees]
+    return Summary(
+        protocol=protocol,
+        host=summary.Source(results.host.host, results.host.versions),
+        sources=sorted({outcome.source for outcome in results.outcomes}),
+        cells=results.cells,
+        seeds={arm: len(results.runs(arm, results.largest)) for arm in arms},
+        arms={arm: dict(_spending(results, arm)) for arm in arms},
+        accuracy=dict(_accuracies(results)),
+        differences=dict(_differences(results, protocol.main, peers)),
+        second=dict(_differences(results, protocol.second, gold)) if protocol.second else {},
+        peer=_peer(results),
+        retention=_retention(results),
+        routing={arm: shifts for arm in arms if (shifts := dict(_routing(results, arm)))},
+        flip=_flip(results),
     )
 
 
-def difference_of(found: Verdicts) -> dict[str, Any]:
+def _spending(results: Results, arm: str) -> Iterator[tuple[str, summary.Spending]]:
+    """What an arm did and spent, by budget: the columns of the classic table."""
+    routing, shift = results.protocol.arms[arm].routing, results.protocol.shifts[0]
+    for budget in results.protocol.budgets:
+        runs, skill = results.runs(arm, budget), results.verdicts(arm, budget, shift)
+        if skill is None:
+            continue
+        lives = pd.DataFrame([run.life.model_dump() for run in runs])
+        trained = np.array([run.train.flops for run in runs])
+        cost = mean(results.flops_per_right(arm, budget, shift))
+        saved = mean(results.flops_per_right(BARE_HOST, 0, shift)) - cost
+        spending = summary.Spending(
+            **{name: mean(lives[name]) for name in summary.COUNTS},
+            net_per_episode=mean((lives.earned - lives.spent) / lives.rollouts.clip(lower=1)),
+            roi=mean((lives.earned / lives.spent).where(lives.spent > 0, 0.0)),
+            coverage=mean(skill.covered()),
+            train_flops=mean(trained),
+            executed_flops=mean([run.train.executed for run in runs]),
+            off_budget=float(abs(trained / (budget * results.protocol.unit_flops) - 1).max()),
+            select_flops=mean([run.selection_flops for run in runs]),
+            flops_per_solved=cost,
+            break_even_solved=mean(trained) / saved if saved > 0 else None,
+            organelles_asked=mean([run.systems[routing].organelles for run in runs]),
+            option=runs[0].option,
+        )
+        yield f"{budget:g}", spending
+
+
+def _accuracies(results: Results) -> Iterator[tuple[str, Views[summary.Accuracy]]]:
+    """By budget, view (a shift, or the cells of a kind) and arm."""
+    for budget in results.protocol.budgets:
+        views: Views[summary.Accuracy] = {}
+        for view in views_of(results):
+            for arm in (BARE_HOST, *results.protocol.arms):
+                if (verdicts := view_of(results, arm, budget, view)) is not None:
+                    interval, seeds = asdict(interval_of(verdicts)), verdicts.by_seed()
+                    iqm = statistics.interquartile_mean(seeds)
+                    accuracy = summary.Accuracy(**interval, iqm=iqm, seeds=seeds)
+                    views.setdefault(view, {})[arm] = accuracy
+        yield f"{budget:g}", views
+
+
+def _differences(
+    results: Results, main: str, others: Iterable[str]
+) -> Iterator[tuple[str, Views[AdjustedDifference]]]:
+    """By budget and view: an arm minus the host and the others. The arms of a view are a family of
+    tests."""
+    for budget in results.protocol.budgets:
+        views: Views[AdjustedDifference] = {}
+        for view in views_of(results):
+            mine, tests = view_of(results, main, budget, view), dict[str, Difference]()
+            for arm in (BARE_HOST, *others):
+                theirs = view_of(results, arm, budget, view)
+                if arm != main and mine is not None and theirs is not None:
+                    tests[arm] = difference_of(mine.minus(theirs))
+            if tests:
+                views[view] = adjusted(tests, results.protocol.level, view)
+        yield f"{budget:g}", views
+
+
+def _peer(results: Results) -> summary.Peer | None:
+    """Is SFT a strong peer? Its accuracy against the mean cue ceiling, and its course over the
+    budgets."""
+    ceiling = results.verdicts(BARE_HOST, 0, "ceiling")
+    if "sft" not in results.protocol.arms or ceiling is None:
+        return None
+    by_budget = {
+        f"{budget:g}": mean(verdicts.by_seed())
+        for budget in results.protocol.budgets
+        if (verdicts := results.verdicts("sft", budget, "in-distribution")) is not None
+    }
+    if not by_budget:
+        return None
+    told, best = mean(ceiling.by_seed()), max(by_budget.values())
+    largest, last = list(by_budget.items())[-1]
+    shares = {budget: value / best if best else 0.0 for budget, value in by_budget.items()}
+    return summary.Peer(told, by_budget, largest, last - told, shares)
+
+
+def _retention(results: Results) -> summary.RetentionSummary:
+    """Skill against retention of what the bare host could do; the area of the frontier over the
+    budgets."""
+    frontiers: dict[str, summary.Frontier] = {}
+    areas: dict[str, dict[int, float]] = {}
+    for arm in results.protocol.arms:
+        points: dict[str, list[tuple[float, float]]] = {}
+        by_seed: dict[int, list[tuple[float, float]]] = {}
+        for budget in results.protocol.budgets:
+            kept = view_of(results, arm, budget, "retention")
+            skill = results.verdicts(arm, budget, "in-distribution")
+            if kept is not None and skill is not None:
+                pairs = list(zip(skill.by_seed(), kept.by_seed(), strict=True))
+                points[f"{budget:g}"] = pairs
+                for seed, pair in zip(skill.seeds, pairs, strict=True):
+                    by_seed.setdefault(seed, []).append(pair)
+        if points:  # a seed that lacks a budget has another frontier
+            most = max(map(len, by_seed.values()))
+            whole = {seed: pairs for seed, pairs in by_seed.items() if len(pairs) == most}
+            areas[arm] = {seed: statistics.hypervolume(pairs) for seed, pairs in whole.items()}
+            volumes = list(areas[arm].values())
+            frontiers[arm] = summary.Frontier(points, volumes, mean(volumes))
+    return summary.RetentionSummary(frontiers, _against_main(results, areas))
+
+
+def _routing(results: Results, arm: str) -> Iterator[tuple[str, summary.RoutedShift]]:
+    """At the largest budget: the other routings of an arm, what oracles would gain, what abstaining
+    does."""
+    side, runs = results.protocol.arms[arm], results.runs(arm, results.largest)
+    for shift in results.protocol.shifts:
+        asked = {
+            routing: verdicts
+            for routing in (side.routing, *side.also)
+            if (verdicts := results.verdicts(arm, results.largest, shift, routing)) is not None
+        }
+        if len(asked) < 2:
+            continue
+        first, *others = asked
+        count = len(asked[first].cells)
+        yield (
+            shift,
+            summary.RoutedShift(
+                {routing: interval_of(verdicts) for routing, verdicts in asked.items()},
+                {routing: difference_of(asked[first].minus(asked[routing])) for routing in others},
+                mean([run.systems[first].abstained[shift] for run in runs]) / count,
+                {
+                    routing: mean([run.systems[routing].flops[shift] for run in runs]) / count
+                    for routing in asked
+                },
+            ),
+        )
+
+
+def _flip(results: Results) -> summary.FlipSummary:
+    """Accuracy through the flip and back: curves, their areas, and what is right before anything is
+    spent."""
+    arms: dict[str, summary.FlipCurves] = {}
+    measures = {"area": area, "at_zero": _at_zero}
+    numbers: dict[str, dict[str, dict[int, float]]] = {}
+    for arm in results.protocol.arms:
+        runs = dict(list(results.legs_of(arm).groupby("seed", sort=False)))
+        if not runs:
+            continue
+        for name, measure in measures.items():
+            by_seed = {int(seed): measure(run) for seed, run in runs.items()}
+            numbers.setdefault(name, {})[arm] = by_seed
+        areas, at_zero = ([*by_arm[arm].values()] for by_arm in numbers.values())
+        means = summary.FlipMeans(mean(areas), mean(at_zero))
+        curves = {side: list(_curve(results.legs_of(arm), side)) for side in SIDES}
+        arms[arm] = summary.FlipCurves(curves, areas, at_zero, [*map(int, runs)], means)
+    against = {name: _against_main(results, by_arm) for name, by_arm in numbers.items()}
+    return summary.FlipSummary(arms, against)
+
+
+def _curve(legs: pd.DataFrame, side: str) -> Iterator[summary.LegMean]:
+    """Mean, lowest and highest over the seeds at every leg."""
+    for (phase, extra), same in legs.groupby(["phase", "extra"], sort=False):
+        shares = same[side].to_list()
+        yield summary.LegMean(phase, float(extra), mean(shares), min(shares), max(shares))
+
+
+def area(legs: pd.DataFrame, side: str = "all") -> float:
+    """Mean height over both phases of a run's accuracy, by the FLOPs that were really spent.
+
+    ``side`` says over which families: those that flipped, those that were kept, or all.
+    """
+    heights = []
+    for phase in ("flipped", "back"):
+        # In a trial the steps may be too short for a single question.
+        points = legs[legs.phase == phase].drop_duplicates("train_flops", keep="last")
+        xs, ys = points.train_flops.to_list(), points[side].to_list()
+        heights.append(statistics.area_under(xs, ys) if len(xs) > 1 else ys[0])
+    return mean(heights)
+
+
+def _at_zero(legs: pd.DataFrame) -> float:
+    return mean(legs[(legs.phase != "before") & (legs.extra == 0)][SIDES[0]].to_list())
+
+
+def views_of(results: Results) -> list[str]:
+    """The rows of the tables: shifts, with in-distribution cells of each kind apart."""
+    first, *others = results.protocol.shifts
+    return [first, *(kind for kind, cells in results.cells.items() if cells), *others]
+
+
+def view_of(results: Results, arm: str, budget: float, view: str) -> Verdicts | None:
+    """An arm's verdicts in a view. Retention asks only for what the bare host could do, if
+    anything."""
+    cells = results.cells.get(view)
+    verdicts = results.verdicts(arm, budget, view if cells is None else "in-distribution")
+    if verdicts is None or (view == "retention" and not results.known.any()):
+        return None
+    if cells is not None:
+        return verdicts.where(np.isin(verdicts.cells, cells))
+    return verdicts.where(results.known) if view == "retention" else verdicts
+
+
+def interval_of(verdicts: Verdicts) -> statistics.Interval:
+    """Mean over cells with its interval; a single seed stands for all, so that questions alone are
+    drawn."""
+    names = verdicts.cells, verdicts.families
+    cells, families = (pd.factorize(np.array(part, dtype=object))[0] for part in names)
+    return statistics.crossed_bootstrap(
+        verdicts.values,
+        cells,
+        families,
+        seed=0,
+        resamples=RESAMPLES,
+        is_clustered=bool(families.any()),
+    )
+
+
+def difference_of(verdicts: Verdicts) -> Difference:
     """A difference with interval, p-value over seeds, and the effect that so many seeds would
     find."""
-    by_seed = found.by_seed()
-    several = len(by_seed) > 1 and found.seeds != NO_SEED
-    return {
-        **asdict(interval_of(found)),
-        "p": sign_flip(by_seed) if several else 1.0,
-        "detectable": detectable(by_seed) if several else None,
-        "seeds": by_seed,
-    }
+    seeds = verdicts.by_seed()
+    several = len(seeds) > 1 and verdicts.seeds != NO_SEED
+    return Difference(
+        **asdict(interval_of(verdicts)),
+        p=statistics.sign_flip(seeds) if several else 1.0,
+        detectable=statistics.detectable(seeds) if several else None,
+        seeds=seeds,
+    )
 
 
-def _against_main(outcomes: Outcomes, values: Mapping[str, Mapping[int, float]]) -> dict[str, Any]:
+def _against_main(
+    results: Results, values: Mapping[str, Mapping[int, float]]
+) -> dict[str, AdjustedDifference]:
     """The main arm's numbers, by seed, minus every other's on the seeds that both have."""
-    main, found = outcomes.protocol["main"], dict[str, Any]()
+    main, differences = results.protocol.main, {}
     for arm, others in values.items():
         shared = sorted(set(others) & set(values.get(main, {})))
         if arm == main or len(shared) < 2:
             continue
         mine, theirs = ([numbers[seed] for seed in shared] for numbers in (values[main], others))
-        found[arm] = paired(mine, theirs)
-    adjust(found, outcomes.protocol["level"])
-    return found
+        differences[arm] = paired(mine, theirs)
+    return adjusted(differences, results.protocol.level)
 
 
-def paired(mine: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
+def paired(mine: Sequence[float], theirs: Sequence[float]) -> Difference:
     """A difference of numbers by seed, as ``difference_of`` gives one of verdicts; its interval is
     Student's.
 
     Raises:
         ValueError: less than two seeds, or not the same number of both.
     """
-    differences = [one - other for one, other in zip(mine, theirs, strict=True)]
+    seeds = [number - other for number, other in zip(mine, theirs, strict=True)]
+    return Difference(
+        **asdict(statistics.paired_interval(mine, theirs)),
+        p=statistics.sign_flip(seeds),
+        detectable=statistics.detectable(seeds),
+        seeds=seeds,
+    )
+
+
+def adjusted(
+    tests: Mapping[Key, Difference], level: float, view: str = ""
+) -> dict[Key, AdjustedDifference]:
+    """Controls the false discoveries of one family of tests, and says which differences are
+    claimed."""
+    q_values = statistics.false_discovery([test.p for test in tests.values()])
     return {
-        **asdict(paired_interval(mine, theirs)),
-        "p": sign_flip(differences),
-        "detectable": detectable(differences),
-        "seeds": differences,
+        key: AdjustedDifference(
+            **vars(test),
+            p_adjusted=q,
+            is_claimed=q < level
+            and len(test.seeds) >= SEEDS_NEEDED.get(view, 2)
+            and abs(test.estimate) >= POINTS_NEEDED.get(view, 0.0)
+            and not test.low <= 0 <= test.high,
+        )
+        for (key, test), q in zip(tests.items(), q_values, strict=True)
     }
 
 
-def adjust(tests: Mapping[Any, dict[str, Any]], level: float, view: str = "") -> None:
-    """Controls the false discoveries of one family of tests, and says which differences are
-    claimed."""
-    for one, adjusted in zip(
-        tests.values(), false_discovery([t["p"] for t in tests.values()]), strict=True
-    ):
-        one["p_adjusted"] = adjusted
-        one["is_claimed"] = (
-            adjusted < level
-            and len(one["seeds"]) >= SEEDS_NEEDED.get(view, 2)
-            and abs(one["estimate"]) >= POINTS_NEEDED.get(view, 0.0)
-            and not one["low"] <= 0 <= one["high"]
-        )
-
-
-def covered(verdicts: Verdicts) -> list[float]:
-    """How many cells have at least half of their answers right, for each seed."""
-    return [float(count) for count in (verdicts.by_cell() >= 0.5).sum(axis=0)]
-
-
-def per_solved(system: Mapping[str, Any], shift: str) -> float:
-    """Useful FLOPs of answering, for every right answer."""
-    right = sum(text.count("1") for text in system["bits"][shift].values())
-    return float(system["flops"][shift] / max(right, 1))
-
-
-def _flops(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    return [row["train"]["flops"] for row in rows]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values))
+def mean(values: Sequence[float] | pd.Series | np.ndarray) -> float:
+    """The mean as a plain number; always numpy's, so that equal values give equal digits."""
+    return float(np.mean(np.asarray(values)))

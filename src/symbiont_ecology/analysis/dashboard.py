@@ -57,7 +57,7 @@ class Narrator:
         done = self._plan.fraction(state.generation, summary.train_flops)
         self._console.print(
             f"generation {summary.generation:4d}  {done:4.0%}  {summary.population:3d} alive "
-            f"+{summary.births} -{summary.deaths}  right {summary.accuracy:4.0%}  "
+            f"+{summary.births} -{summary.deaths}  right {_percent(summary.accuracy):>4}  "
             f"cells {summary.coverage:2d}  FLOPs {summary.train_flops:.3g}  {seconds:.2f} s",
             highlight=False,
             soft_wrap=True,
@@ -112,21 +112,16 @@ class Dashboard:
         self, state: EcologyState, summary: GenerationEnded, seconds: float
     ) -> RenderableType:
         done = self._plan.fraction(state.generation, summary.train_flops)
-        line = Text.assemble(
-            ("generation ", "dim"),
-            f"{summary.generation}",
-            ("   right ", "dim"),
-            f"{summary.accuracy:.0%}",
-            ("   cells ", "dim"),
-            f"{summary.coverage}",
-            ("   energy ", "dim"),
-            f"{summary.energy_total / 1000:.0f} ATP",
-            ("   FLOPs ", "dim"),
-            f"{summary.train_flops:.2e}",
-            ("   ", ""),
-            f"{seconds:.2f} s",
-            ("   left ", "dim"),
-            self._left(done),
+        facts = {
+            "generation": f"{summary.generation}",
+            "right": _percent(summary.accuracy),
+            "cells": f"{summary.coverage}",
+            "energy": f"{summary.energy_total / 1000:.0f} ATP",
+            "FLOPs": f"{summary.train_flops:.2e}   {seconds:.2f} s",
+            "left": self._left(done),
+        }
+        line = Text("   ").join(
+            Text.assemble((f"{label} ", "dim"), value) for label, value in facts.items()
         )
         return Group(line, ProgressBar(total=1.0, completed=done))
 
@@ -163,15 +158,17 @@ def population_table(state: EcologyState, rows: int, cells: int = 2) -> Table:
     for column, width in (("id", 4), ("age", 3), ("ATP", 5), ("step", 6)):
         table.add_column(column, justify="right", no_wrap=True, min_width=width)
     table.add_column("best at", no_wrap=True)
-    richest = sorted(state.population.values(), key=lambda one: -state.ledger.balance(one.id))
-    for one in richest[:rows]:
-        rate = one.genome.traits.get("learning_rate")
+    richest = sorted(
+        state.population.values(), key=lambda organelle: -state.ledger.balance(organelle.id)
+    )
+    for organelle in richest[:rows]:
+        rate = organelle.genome.traits.get("learning_rate")
         table.add_row(
-            one.id,
-            str(state.generation - one.born),
-            f"{state.ledger.balance(one.id) / 1000:.1f}",
+            organelle.id,
+            str(state.generation - organelle.born),
+            f"{state.ledger.balance(organelle.id) / 1000:.1f}",
             "-" if rate is None else f"{rate:.4f}",
-            best_cells(state.posteriors.get(one.id, {}), cells),
+            best_cells(state.posteriors.get(organelle.id, {}), cells),
         )
     if len(richest) > rows:
         table.add_row("…", "", "", "", f"and {len(richest) - rows} more")
@@ -201,3 +198,8 @@ def cell_table(success: Mapping[str, float]) -> Table:
 def _coloured(share: float) -> Text:
     colour = "red" if share < 0.33 else "yellow" if share < 0.67 else "green"
     return Text(f"{share:.0%}", style=colour)
+
+
+def _percent(share: float | None) -> str:
+    """A share in per cent; a dash where nobody was asked."""
+    return "–" if share is None else f"{share:.0%}"

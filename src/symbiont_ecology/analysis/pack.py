@@ -1,8 +1,8 @@
 """A paper pack: outcomes in, and out comes everything that is claimed of them.
 
-    protocol.json outcomes.jsonl.gz tuned.json what the suite left: enough to make the rest again
-    summary.json README.md excerpt.md *.png numbers, tables, what other pages quote, figures
-    manifest.json hashes of all of them, and of the protocol
+    protocol.json outcomes.jsonl.gz tuned.json  what the suite left: enough to make the rest again
+    summary.json README.md excerpt.md *.png     numbers, tables, what other pages quote, figures
+    manifest.json                               hashes of all of them, and of the protocol
 
 The same outcomes give the same files, byte for byte (with the same versions of numpy, scipy and
 matplotlib).
@@ -16,12 +16,14 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel
 
 from symbiont_ecology.analysis.comparison import summarise
 from symbiont_ecology.analysis.figures import draw_all
-from symbiont_ecology.analysis.outcomes import Outcomes
-from symbiont_ecology.analysis.page import excerpt, render_pack
+from symbiont_ecology.analysis.page import excerpt, render, render_pack
+from symbiont_ecology.analysis.records import TuningRecord
+from symbiont_ecology.analysis.results import Results
 from symbiont_ecology.errors import DataError
 
 PROTOCOL, OUTCOMES, TUNED = "protocol.json", "outcomes.jsonl.gz", "tuned.json"
@@ -32,13 +34,20 @@ LARGEST = 5_000_000
 """Bytes that the outcomes of a pack may take, compressed."""
 
 
+class Manifest(BaseModel):
+    """Hash of the protocol, and of every file of a pack."""
+
+    protocol: str | None
+    files: dict[str, str]
+
+
 def write_pack(
     folder: Path,
-    protocol: Mapping[str, Any],
-    rows: Iterable[Mapping[str, Any]],
-    tuned: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Writes a pack from a suite's outcomes and returns its summary.
+    protocol: Mapping[str, object],
+    rows: Iterable[Mapping[str, object]],
+    tuned: Mapping[str, object],
+) -> None:
+    """Writes a pack from a suite's outcomes.
 
     Raises:
         DataError: the outcomes are larger than a repository should hold.
@@ -56,65 +65,67 @@ def write_pack(
     (folder / OUTCOMES).write_bytes(buffer.getvalue())
     _write(folder / PROTOCOL, protocol)
     _write(folder / TUNED, tuned)
-    return rebuild(folder)
+    rebuild(folder)
 
 
-def rebuild(folder: Path) -> dict[str, Any]:
+def rebuild(folder: Path) -> None:
     """Makes summary, page, figures and manifest of a pack again, from its own outcomes.
 
     Raises:
         DataError: there are none, or they are damaged.
     """
     _check_inputs(folder)
-    outcomes, tuned = read_pack(folder)
-    if len({row["protocol"] for row in outcomes.rows}) > 1:
+    results, tuning = read_pack(folder)
+    digests = sorted({outcome.protocol for outcome in results.outcomes})
+    if len(digests) > 1:
         raise DataError(f"{folder}: outcomes of more than one protocol do not mix")
-    summary = summarise(outcomes)
-    _write(folder / SUMMARY, summary)
-    figures = draw_all(outcomes, summary, folder)
-    (folder / PAGE).write_text(render_pack(outcomes, summary, tuned, figures), encoding="utf-8")
-    (folder / EXCERPT).write_text(excerpt(outcomes, summary), encoding="utf-8")
-    files = sorted(
-        path.name for path in folder.iterdir() if path.is_file() and path.name != MANIFEST
+    summary = summarise(results)
+    _write(folder / SUMMARY, summary.dump())
+    figures = draw_all(results, summary, folder)
+    page = render_pack(summary, tuning, figures, digests[0])
+    (folder / PAGE).write_text(page, encoding="utf-8")
+    (folder / EXCERPT).write_text(excerpt(summary), encoding="utf-8")
+    names = (path.name for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
+    manifest = Manifest(
+        protocol=digests[0], files={name: _hash(folder / name) for name in sorted(names)}
     )
-    hashes = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files}
-    digest = outcomes.rows[0]["protocol"] if outcomes.rows else None
-    _write(folder / MANIFEST, {"protocol": digest, "files": hashes})
-    return summary
+    _write(folder / MANIFEST, manifest.model_dump())
 
 
-def read_pack(folder: Path) -> tuple[Outcomes, dict[str, Any]]:
-    """The outcomes of a pack, and how its arms were tuned.
+def read_pack(folder: Path) -> tuple[Results, TuningRecord]:
+    """The results of a pack, and how its arms were tuned.
 
     Raises:
         DataError: there is no pack, or it is damaged.
     """
     try:
         lines = gzip.decompress((folder / OUTCOMES).read_bytes()).decode().splitlines()
-        protocol, tuned = (
-            json.loads((folder / name).read_text(encoding="utf-8")) for name in (PROTOCOL, TUNED)
-        )
-        return Outcomes(protocol, [json.loads(line) for line in lines]), tuned
+        protocol = json.loads((folder / PROTOCOL).read_bytes())
+        tuning = TuningRecord.model_validate_json((folder / TUNED).read_bytes())
+        return Results.of(protocol, map(json.loads, lines)), tuning
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"no paper pack can be read from {folder}: {error}") from error
 
 
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a pack, if it has one.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    path = folder / MANIFEST
+    try:
+        return Manifest.model_validate_json(path.read_bytes()) if path.exists() else None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is damaged: {error}") from error
+
+
 def _check_inputs(folder: Path) -> None:
     """Refuses outcomes, protocol or tuning that are not those of the manifest."""
-    path = folder / MANIFEST
-    if not path.exists():
-        return
-    try:
-        hashes = dict(json.loads(path.read_text(encoding="utf-8"))["files"])
-        for name in (PROTOCOL, OUTCOMES, TUNED):
-            if hashlib.sha256((folder / name).read_bytes()).hexdigest() != hashes.get(name):
-                raise DataError(
-                    f"{folder / name} is not the file that {MANIFEST} names: bring it back"
-                )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path} is damaged: {error}") from error
+    if (manifest := read_manifest(folder)) is not None:
+        for file in (folder / name for name in (PROTOCOL, OUTCOMES, TUNED)):
+            if not file.exists() or _hash(file) != manifest.files.get(file.name):
+                raise DataError(f"{file} is not the file that {MANIFEST} names: bring it back")
 
 
 def write_index(folder: Path) -> None:
@@ -122,17 +133,16 @@ def write_index(folder: Path) -> None:
     page = folder / INDEX
     if page.exists() and not page.read_text(encoding="utf-8").startswith(TITLE):
         return
-    lines = [TITLE, "", "| pack | question | seeds | protocol |", "|---|---|---|---|"]
-    for path in sorted(folder.glob(f"*/{SUMMARY}")):
-        summary = json.loads(path.read_text(encoding="utf-8"))
-        manifest = json.loads((path.parent / MANIFEST).read_text(encoding="utf-8"))
-        name, seeds = path.parent.name, max(summary["seeds"].values(), default=0)
-        question = summary["protocol"]["question"]
-        lines.append(
-            f"| [{name}]({name}/README.md) | {question} | {seeds} | `{manifest['protocol']}` |"
-        )
-    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    packs = {
+        path.parent.name: (json.loads(path.read_bytes()), read_manifest(path.parent))
+        for path in sorted(folder.glob(f"*/{SUMMARY}"))
+    }
+    page.write_text(render("index.md.j2", title=TITLE, packs=packs), encoding="utf-8")
 
 
-def _write(path: Path, data: Mapping[str, Any]) -> None:
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _write(path: Path, data: Mapping[str, object]) -> None:
     path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

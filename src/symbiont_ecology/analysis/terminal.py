@@ -3,52 +3,43 @@ differ."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from symbiont_ecology.analysis.outcomes import BARE_HOST, Outcomes
+from symbiont_ecology.analysis.page import spread
+from symbiont_ecology.analysis.results import BARE_HOST
+from symbiont_ecology.analysis.summary import AdjustedDifference, Summary
+from symbiont_ecology.statistics import Interval
 
 
-def tell_comparison(
-    outcomes: Outcomes, summary: Mapping[str, Any], console: Console | None = None
-) -> None:
-    """Two tables, of the largest budget."""
-    console, largest = console or Console(), f"{outcomes.budgets[-1]:g}"
-    did = _table("", "runs", "train FLOPs", "rollouts", "ROI", "births", "deaths", "coverage")
-    for arm in outcomes.arms:
-        if (one := summary["arms"][arm].get(largest)) is None:
-            continue
-        counts = (f"{one[key]:.0f}" for key in ("births", "deaths", "coverage"))
-        did.add_row(
-            arm,
-            str(summary["seeds"][arm]),
-            f"{one['train_flops']:.3g}",
-            f"{one['rollouts']:.0f}",
-            f"{one['roi']:.2f}",
-            *counts,
-        )
-    console.print(did)
-    arms = [BARE_HOST, *outcomes.arms]
-    right = _table("right, %", *arms)
-    for view, found in summary["accuracy"][largest].items():
-        right.add_row(view, *(_interval(found.get(arm)) for arm in arms))
-    console.print(right)
-    main = summary["protocol"]["main"]
+def tell_comparison(summary: Summary, console: Console) -> None:
+    """Three tables, of the largest budget."""
+    largest, main = summary.largest, summary.protocol.main
+    did = _table("", ["runs", "train FLOPs", "rollouts", "ROI", "births", "deaths", "coverage"])
+    for arm, spent in summary.arms.items():
+        if (means := spent.get(largest)) is not None:
+            counts = (f"{count:.0f}" for count in (means.births, means.deaths, means.coverage))
+            flops, rollouts = f"{means.train_flops:.3g}", f"{means.rollouts:.0f}"
+            did.add_row(arm, str(summary.seeds[arm]), flops, rollouts, f"{means.roi:.2f}", *counts)
+    arms = [BARE_HOST, *summary.arms]
+    right = _table("right, %", arms)
+    for view, shares in summary.accuracy[largest].items():
+        right.add_row(view, *(_share(shares.get(arm)) for arm in arms))
     others = [arm for arm in arms if arm != main]
-    apart = _table(f"{main} minus, points", *others)
-    for view, found in summary["differences"][largest].items():
-        apart.add_row(view, *(_difference(found.get(arm)) for arm in others))
-    console.print(apart)
-    if min(summary["seeds"].values()) < 2:
+    apart = _table(f"{main} minus, points", others)
+    for view, tests in summary.differences[largest].items():
+        apart.add_row(view, *(_difference(tests.get(arm)) for arm in others))
+    for table in (did, right, apart):
+        console.print(table)
+    if min(summary.seeds.values()) < 2:
         console.print(
-            "one seed of an arm says nothing about its other seeds: intervals are over questions alone"
+            "one seed of an arm says nothing about its other seeds: intervals are over questions "
+            "alone"
         )
 
 
-def _table(first: str, *others: str) -> Table:
+def _table(first: str, others: list[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(first, no_wrap=True)
     for name in others:
@@ -56,14 +47,10 @@ def _table(first: str, *others: str) -> Table:
     return table
 
 
-def _interval(found: Mapping[str, float] | None) -> str:
-    if found is None:
-        return "–"
-    return f"{100 * found['estimate']:.1f} \\[{100 * found['low']:.0f}, {100 * found['high']:.0f}]"
+def _share(share: Interval | None) -> Text:
+    return Text(spread(share, ends=".0f"))
 
 
-def _difference(found: Mapping[str, float] | None) -> str:
-    if found is None:
-        return "–"
-    mid, low, high = (100 * found[key] for key in ("estimate", "low", "high"))
-    return f"{mid:+.1f} \\[{low:+.0f}, {high:+.0f}] q={found['p_adjusted']:.2g}"
+def _difference(test: AdjustedDifference | None) -> Text:
+    text = spread(test, form="+.1f", ends="+.0f")
+    return Text(text if test is None else f"{text} q={test.p_adjusted:.2g}")

@@ -56,7 +56,7 @@ def ablate(
         results_file,
         results_of,
     )
-    from symbiont_ecology.analysis.outcomes import Outcomes
+    from symbiont_ecology.analysis.results import Results
     from symbiont_ecology.config import config_folder
     from symbiont_ecology.experiments.ablation import check_ablation, load_ablation
     from symbiont_ecology.experiments.suite import claim_folder, outcomes
@@ -84,9 +84,9 @@ def ablate(
         print("the ablations are fine; nothing was done")
         return
     work_through(plan, folder, count, sys.stdout)
-    found = Outcomes(plan.model_dump(mode="json"), as_rows(outcomes(plan, folder)))
-    results = results_of(found, [row.model_dump(mode="json") for row in ablation.rows])
-    write_json(results_file(target), results)
+    answers = Results.of(plan.model_dump(mode="json"), as_rows(outcomes(plan, folder)))
+    results = results_of(answers, [row.model_dump(mode="json") for row in ablation.rows])
+    write_json(results_file(target), results.model_dump(mode="json"))
     write_whole(target, render_ablation(results))
     for mechanism, said in readings(results).items():
         print(f"{mechanism:15s} {said}")

@@ -118,7 +118,7 @@ def compare(
     from rich.console import Console
 
     from symbiont_ecology.analysis.comparison import summarise
-    from symbiont_ecology.analysis.outcomes import Outcomes
+    from symbiont_ecology.analysis.results import Results
     from symbiont_ecology.analysis.terminal import tell_comparison
     from symbiont_ecology.experiments.adhoc_comparison import adhoc_comparison
 
@@ -130,11 +130,11 @@ def compare(
         return
     if json_file is not None:
         prepare(json_file)
-    outcomes = Outcomes(gathered.protocol.model_dump(mode="json"), as_rows(_asked(gathered)))
-    summary = summarise(outcomes)
-    tell_comparison(outcomes, summary, Console(file=stream))
+    plan = gathered.protocol.model_dump(mode="json")
+    summary = summarise(Results.of(plan, as_rows(_asked(gathered))))
+    tell_comparison(summary, Console(file=stream))
     if json_file is not None:
-        write_json(json_file, summary)
+        write_json(json_file, summary.dump())
 
 
 def pack(
@@ -172,7 +172,9 @@ def pack(
         )
     if is_pack:
         if dry_run:
-            print(f"{len(read_pack(first)[0].rows)} outcomes in {first} are fine; nothing was done")
+            print(
+                f"{len(read_pack(first)[0].outcomes)} outcomes in {first} are fine; nothing was done"
+            )
             return
         rebuild(first)
         print(f"made again from its own outcomes: {first}")
@@ -289,17 +291,17 @@ def _tell_result(
     from rich.console import Console
 
     from symbiont_ecology.analysis.comparison import summarise
-    from symbiont_ecology.analysis.outcomes import Outcomes
+    from symbiont_ecology.analysis.results import Results
     from symbiont_ecology.analysis.terminal import tell_comparison
     from symbiont_ecology.experiments.suite import outcomes
 
     if is_ci or json_file is not None:
-        found = Outcomes(plan.model_dump(mode="json"), as_rows(outcomes(plan, folder)))
-        summary = summarise(found)
+        answers = as_rows(outcomes(plan, folder))
+        summary = summarise(Results.of(plan.model_dump(mode="json"), answers))
         if is_ci:
-            tell_comparison(found, summary, Console(file=stream))
+            tell_comparison(summary, Console(file=stream))
         if json_file is not None:
-            write_json(json_file, summary)
+            write_json(json_file, summary.dump())
     print(f"complete: {folder}\nnext:     {typed()} pack {folder}", file=stream)
 
 

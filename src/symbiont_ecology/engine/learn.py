@@ -84,10 +84,9 @@ def learn(
     for outcome in outcomes:
         if outcome.assignment.purpose == "practice":
             practice[outcome.assignment.organelle_id].append(outcome)
-    scoring = dict[OrganelleId, Cost]()
+    scoring = dict[OrganelleId, Mapping[str, Cost]]()
     if runtime.learning_rule.needs_host_log_probabilities:
-        practice, scoring = _with_host_log_probabilities(practice, runtime)
-        state.spent += sum(scoring.values(), Cost(calls=1))
+        practice, scoring = _with_host_log_probabilities(practice, state, runtime)
     slots_of_waves = list(waves(set(practice), runtime.host.slots))
     learners = [
         [
@@ -155,9 +154,12 @@ def _learn_wave(
     *,
     state: EcologyState,
     runtime: Runtime,
-    scoring: Mapping[OrganelleId, Cost],
+    scoring: Mapping[OrganelleId, Mapping[str, Cost]],
 ) -> list[Update]:
-    """One step of all learners that share a wave of slots."""
+    """One step of all learners that share a wave of slots.
+
+    ``scoring`` says what the host's log-probabilities took, by learner and cell; it is spent.
+    """
     weights = {slots[one.organelle_id]: one.weights for one in learners}
     states = {slots[one.organelle_id]: one.optimizer_state for one in learners}
     rates = {slots[one.organelle_id]: one.rate for one in learners}
@@ -177,7 +179,8 @@ def _learn_wave(
         own = [lesson for lesson in lessons if lesson.organelle_id == learner.organelle_id]
         cost = _cost_together(own, runtime.lora_parameters(learner.rank), runtime)
         state.spent += cost
-        flops = Counter[str]()
+        scored = scoring.get(learner.organelle_id, {})
+        flops = Counter({cell: taken.flops for cell, taken in scored.items()})
         for lesson in own:
             flops[lesson.cell] += lesson.cost.flops
         is_sick = slot in statistics.sick
@@ -186,7 +189,7 @@ def _learn_wave(
                 learner.organelle_id,
                 runtime.store.put_weights(weights[slot]),
                 runtime.store.put_optimizer_state(states[slot]),
-                cost=cost + scoring.get(learner.organelle_id, Cost()),
+                cost=sum(scored.values(), cost),
                 flops=flops,
                 lessons=len(own),
                 tokens=statistics.tokens.get(slot, 0),
@@ -252,15 +255,23 @@ def _reference_ids(outcomes: Sequence[Outcome], runtime: Runtime) -> Mapping[str
 
 
 def _with_host_log_probabilities(
-    practice: Mapping[OrganelleId, list[Outcome]], runtime: Runtime
-) -> tuple[dict[OrganelleId, list[Outcome]], dict[OrganelleId, Cost]]:
+    practice: Mapping[OrganelleId, list[Outcome]], state: EcologyState, runtime: Runtime
+) -> tuple[dict[OrganelleId, list[Outcome]], dict[OrganelleId, Mapping[str, Cost]]]:
     """The same practice, each rollout with the bare host's log-probabilities of its tokens.
 
-    One call scores the answers of everyone. Also says what the scoring took, by organelle.
+    One call scores the answers of everyone who learns. Also says what that took, by organelle and
+    cell.
     """
+    learners = {
+        organelle_id: own
+        for organelle_id, own in practice.items()
+        if step_size(state.genome(organelle_id).traits, 0)
+    }
     rollouts = [
-        rollout for own in practice.values() for outcome in own for rollout in outcome.rollouts
+        rollout for own in learners.values() for outcome in own for rollout in outcome.rollouts
     ]
+    if not rollouts:
+        return dict(practice), {}
     scores = runtime.host.score(
         [rollout.item.prompt for rollout in rollouts],
         [rollout.token_ids for rollout in rollouts],
@@ -270,15 +281,19 @@ def _with_host_log_probabilities(
         replace(rollout, host_log_probabilities=np.asarray(values))
         for rollout, values in zip(rollouts, scores, strict=True)
     )
-    costs = dict.fromkeys(practice, Cost())
+    costs: dict[OrganelleId, dict[str, Cost]] = {organelle_id: {} for organelle_id in learners}
+    state.spent += Cost(calls=1)
     for rollout in rollouts:
         read, written = rollout.cost.tokens_in, rollout.cost.tokens_out
         flops = scoring_flops(runtime.host.shape, 0, read, written)
-        costs[rollout.organelle_id] += Cost(read, written, flops=flops, executed=flops)
-    return {
+        cost = Cost(read, written, flops=flops, executed=flops)
+        by_cell, cell = costs[rollout.organelle_id], cell_name(rollout.item.cell)
+        by_cell[cell] = by_cell.get(cell, Cost()) + cost
+        state.spent += cost
+    return dict(practice) | {
         organelle_id: [
             replace(outcome, rollouts=tuple(next(scored) for _ in outcome.rollouts))
             for outcome in own
         ]
-        for organelle_id, own in practice.items()
+        for organelle_id, own in learners.items()
     }, costs

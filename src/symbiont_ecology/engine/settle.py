@@ -23,7 +23,7 @@ def settle(
     for outcome in outcomes:
         if outcome.assignment.purpose == "practice":
             practice[outcome.assignment.organelle_id].append(outcome)
-    learned = {update.organelle_id: update for update in updates if update.lessons}
+    learned = {update.organelle_id: update for update in updates if update.cost.flops}
     probation = _probation_flops(state, outcomes)
     for organelle_id, organelle in list(state.population.items()):
         revenue, flops = 0, probation[organelle_id]

@@ -44,7 +44,7 @@ def _judge(item: Item, reply: str, is_armed: bool) -> Judgement:
                 signal.setitimer(signal.ITIMER_REAL, 0)
     except _TimeUpError:
         return Judgement(0.0, f"took longer than {SECONDS:g} s")
-    except Exception as error:  # a verifier is foreign code, and may fail in any way
+    except (Exception, SystemExit) as error:  # a verifier is foreign code, and may fail in any way
         return Judgement(0.0, f"raised {type(error).__name__}: {str(error)[:200]}")
     if isinstance(verdict, bool | int | float) and 0 <= verdict <= 1:
         return Judgement(float(verdict))

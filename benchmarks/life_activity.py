@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.analysis.life import History
+from life_history import History
 from symbiont_ecology.types import OrganelleId
 
 
@@ -40,7 +40,9 @@ class Course:
         for uses in self.uses:
             for organelle_id in uses.keys() - standing.keys():
                 inherited = [
-                    standing[one] for one in self.ancestors.get(organelle_id, ()) if one in standing
+                    standing[ancestor]
+                    for ancestor in self.ancestors.get(organelle_id, ())
+                    if ancestor in standing
                 ]
                 standing[organelle_id] = sum(inherited) / len(inherited) if inherited else 0.0
             for organelle_id, use in uses.items():
@@ -59,9 +61,9 @@ def course_of(history: History) -> Course:
     uses = []
     for works, alive in zip(history.work, history.alive, strict=True):
         now = dict.fromkeys(sorted(alive), 0)
-        for one in works:
-            if one.organelle_id in now:
-                now[one.organelle_id] += one.right
+        for work in works:
+            if work.organelle_id in now:
+                now[work.organelle_id] += work.right
         uses.append(now)
     return Course(
         uses, {organelle_id: taxon.ancestors for organelle_id, taxon in history.taxa.items()}

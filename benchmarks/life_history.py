@@ -51,26 +51,26 @@ class History:
     def earned(self, start: int, stop: int) -> dict[OrganelleId, Counter[str]]:
         """Verified answers of the generations from ``start`` to before ``stop``, by organelle and
         cell."""
-        found: dict[OrganelleId, Counter[str]] = defaultdict(Counter)
+        answers: dict[OrganelleId, Counter[str]] = defaultdict(Counter)
         for works in self.work[max(start, 0) : stop]:
-            for one in works:
-                found[one.organelle_id][one.cell] += one.right
-        return found
+            for work in works:
+                answers[work.organelle_id][work.cell] += work.right
+        return answers
 
     def served(self, demand: int) -> np.ndarray:
         """Verified answers of each generation, as parts of the rollouts that the world asked for.
 
         Questions that nobody could pay for count as not answered. Shape ``(generations,)``.
         """
-        return np.array([sum(one.right for one in works) / demand for works in self.work])
+        return np.array([sum(work.right for work in works) / demand for works in self.work])
 
     def line(self, organelle_id: OrganelleId) -> set[OrganelleId]:
         """An organelle and all that descend from it."""
-        found = {organelle_id}
-        for one, taxon in self.taxa.items():  # in the order of birth
-            if found.intersection(taxon.ancestors):
-                found.add(one)
-        return found
+        members = {organelle_id}
+        for other, taxon in self.taxa.items():  # in the order of birth
+            if members.intersection(taxon.ancestors):
+                members.add(other)
+        return members
 
 
 def read_history(events: Iterable[Event]) -> History:
@@ -97,11 +97,11 @@ def group_of(cell: str) -> str:
 
 def by_group(earned: Mapping[OrganelleId, Counter[str]]) -> dict[OrganelleId, Counter[str]]:
     """The same by convention group instead of by cell."""
-    found: dict[OrganelleId, Counter[str]] = defaultdict(Counter)
+    groups: dict[OrganelleId, Counter[str]] = defaultdict(Counter)
     for organelle_id, cells in earned.items():
         for cell, count in cells.items():
-            found[organelle_id][group_of(cell)] += count
-    return found
+            groups[organelle_id][group_of(cell)] += count
+    return groups
 
 
 def specialists(
@@ -115,9 +115,9 @@ def specialists(
     start = max(stop - window, 0)
     asked: Counter[tuple[OrganelleId, str]] = Counter()
     for works in history.work[start:stop]:
-        for one in works:
-            asked[one.organelle_id, group_of(one.cell)] += one.asked
-    found = {}
+        for work in works:
+            asked[work.organelle_id, group_of(work.cell)] += work.asked
+    trades = {}
     for organelle_id, groups in by_group(history.earned(start, stop)).items():
         (group, right), total = groups.most_common(1)[0], groups.total()
         is_sure = (
@@ -125,8 +125,8 @@ def specialists(
             and right > MAJORITY * asked[organelle_id, group]
         )
         if is_sure and organelle_id in history.alive[stop - 1]:
-            found[organelle_id] = group
-    return found
+            trades[organelle_id] = group
+    return trades
 
 
 @dataclass(frozen=True)
@@ -154,10 +154,10 @@ def inheritance(history: History, least: int = 10) -> TraitInheritance:
     ]
     if not pairs:
         return TraitInheritance(0, math.nan, math.nan)
-    own, parents = (Counter(side) for side in zip(*pairs, strict=True))
-    chance = sum(own[group] * parents[group] for group in own) / len(pairs) ** 2
+    children, parents = (Counter(side) for side in zip(*pairs, strict=True))
+    chance = sum(children[group] * parents[group] for group in children) / len(pairs) ** 2
     return TraitInheritance(
-        len(pairs), sum(one == other for one, other in pairs) / len(pairs), chance
+        len(pairs), sum(child == parent for child, parent in pairs) / len(pairs), chance
     )
 
 
@@ -184,8 +184,8 @@ def effective_specialists(earned: Mapping[OrganelleId, Counter[str]]) -> float:
 def longest(is_so: Sequence[bool]) -> int:
     """The most entries in a row that are true."""
     best = now = 0
-    for one in is_so:
-        now = now + 1 if one else 0
+    for holds in is_so:
+        now = now + 1 if holds else 0
         best = max(best, now)
     return best
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from symbiont_ecology.analysis.life import History
+from life_history import History
 from symbiont_ecology.analysis.phylogeny import Taxon
 from symbiont_ecology.types import OrganelleId
 
@@ -42,7 +42,7 @@ def potentials(history: History, interval: int) -> list[Potential]:
     """
     if interval < 1:
         raise ValueError(f"expected an interval of 1 or more generations, got {interval}")
-    found: list[Potential] = []
+    snapshots: list[Potential] = []
     ever: set[frozenset[str]] = set()
     last: set[frozenset[str]] = set()
     for now in range(interval, history.generations - interval + 1, interval):
@@ -57,9 +57,9 @@ def potentials(history: History, interval: int) -> list[Potential]:
         shares = [count / kinds.total() for count in kinds.values()]
         diversity = sum(-share * math.log(share) for share in shares)
         change, novelty = len(there - last), len(there - ever)
-        found.append(Potential(now, change, novelty, diversity, len(there), kinds.total()))
+        snapshots.append(Potential(now, change, novelty, diversity, len(there), kinds.total()))
         ever, last = ever | there, there
-    return found
+    return snapshots
 
 
 def _kind(cells: Counter[str]) -> frozenset[str]:
@@ -72,11 +72,11 @@ def _forebears(
     living: frozenset[OrganelleId], taxa: Mapping[OrganelleId, Taxon]
 ) -> set[OrganelleId]:
     """The living and everyone whom they descend from."""
-    found: set[OrganelleId] = set()
+    forebears: set[OrganelleId] = set()
     left = list(living)
     while left:
         organelle_id = left.pop()
-        if organelle_id not in found:
-            found.add(organelle_id)
+        if organelle_id not in forebears:
+            forebears.add(organelle_id)
             left += taxa[organelle_id].ancestors
-    return found
+    return forebears

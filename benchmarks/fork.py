@@ -55,8 +55,8 @@ def fork(
             write_whole(half_made / CONFIG_FILE, dump_config(config))
             runtime, log = build_runtime(config, host, half_made), EventLog(half_made / EVENTS_FILE)
             state.seed = config.seed
-            for one in weights:
-                runtime.store.put_weights(one)
+            for adapter in weights:
+                runtime.store.put_weights(adapter)
             if config.strategy != read_config(folder).strategy:  # others may judge, or nobody
                 leaving = [Judge(one, "reject") for one in state.challengers.values()]
                 decisions = [*leaving, *decisions]
