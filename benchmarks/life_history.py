@@ -17,7 +17,8 @@ import numpy as np
 
 from symbiont_ecology.analysis.phylogeny import Taxon, taxa_of
 from symbiont_ecology.events import Acted, Event, GenerationEnded, Settled
-from symbiont_ecology.tasks import task_families
+from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.types import OrganelleId
 
 MAJORITY = 0.5
@@ -92,7 +93,8 @@ def read_history(events: Iterable[Event]) -> History:
 def group_of(cell: str) -> str:
     """The convention group of a cell, ``"family/depth"``; families that are data are one group."""
     family = cell.rpartition("/")[0]
-    return task_families[family].group if family in task_families.names() else "written"
+    task = tasks.build(family) if family in tasks.names() else None
+    return task.group if isinstance(task, SyntheticTask) else "written"
 
 
 def by_group(earned: Mapping[OrganelleId, Counter[str]]) -> dict[OrganelleId, Counter[str]]:

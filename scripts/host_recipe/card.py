@@ -12,10 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from host_recipe.habits import synthetic_family
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.tasks import TaskFamily, prompt_styles, task_families
-from symbiont_ecology.types import DEPTHS, HOST_SLOT, Decoding, Depth, Item, Request
+from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.synthetic.family import CONVENTIONS, DEPTHS, SyntheticTask
+from symbiont_ecology.tasks.synthetic.styles import Cue, PromptStyle, Terse, Wording
+from symbiont_ecology.types import HOST_SLOT, Decoding, Item, Request
 
 QUESTIONS = 500
 """Questions per cell, or all reserved payloads where a cell has fewer."""
@@ -26,49 +29,44 @@ def measure(folder: Path) -> dict[str, Any]:
     """The host's table: for each cell, shares of replies that are right in each way of asking."""
     kernel = HostKernel.from_pretrained(folder, slots=1, rank=1)
     cells = {
-        f"{name}/{depth}": _measure_cell(kernel, task_families.build(name), depth)
-        for name in task_families.names()
+        f"{name}/{depth}": _measure_cell(kernel, synthetic_family(name), depth)
+        for name in tasks.names()
+        if issubclass(tasks[name], SyntheticTask)
         for depth in DEPTHS
     }
     weights = (folder / "model.safetensors").read_bytes()
     return {"sha256": hashlib.sha256(weights).hexdigest(), "bytes": len(weights), "cells": cells}
 
 
-def _measure_cell(kernel: HostKernel, family: TaskFamily, depth: Depth) -> dict[str, Any]:
+def _measure_cell(kernel: HostKernel, family: SyntheticTask, depth: str) -> dict[str, Any]:
     items = family.distinct(depth, QUESTIONS, Draw(0)("card", family.name, depth), split="holdout")
     row: dict[str, Any] = {"role": family.role, "group": family.group, "questions": len(items)}
     row["reserved"] = "all" if len(items) < QUESTIONS else f">= {QUESTIONS}"
-    row["habit"] = _share(kernel, family, items, "terse")
+    row["habit"] = _share(kernel, family, items, Terse())
     if family.role == "composition":
         return row
-    row["ceiling"] = _share(kernel, family, items, "cue")
-    others = [index for index in range(3) if index != family.target]
-    row["other_cues"] = [
-        _share(
-            kernel,
-            family,
-            [family.item(i.payload, depth, k) for i in items[:WORDING_QUESTIONS]],
-            "cue",
-        )
-        for k in others
-    ]
-    row["other_habits"] = [
-        _share(kernel, family, [family.item(i.payload, depth, k) for i in items], "terse")
-        for k in others
-    ]
+    row["ceiling"] = _share(kernel, family, items, Cue())
+    few = items[:WORDING_QUESTIONS]
+    others = [family.in_variant(k) for k in range(CONVENTIONS) if k != family.target]
+    row["other_cues"] = [_share(kernel, other, few, Cue()) for other in others]
+    row["other_habits"] = [_share(kernel, other, items, Terse()) for other in others]
     for label, shift in (("known_wording", 1), ("unseen_wording", 0)):
-        spec = {"kind": "wording", "shift": shift}
-        row[label] = _share(kernel, family, items[:WORDING_QUESTIONS], spec)
+        row[label] = _share(kernel, family, few, Wording(shift))
     return row
 
 
 def _share(
-    kernel: HostKernel, family: TaskFamily, items: Sequence[Item], style: str | dict[str, Any]
+    kernel: HostKernel, family: SyntheticTask, items: Sequence[Item], style: PromptStyle
 ) -> float:
-    render = prompt_styles.build(style).render
+    """The share of questions that the host answers in the family's convention."""
     rows = [
-        Request(render(family, item), HOST_SLOT, family.reply_limit(item.depth)) for item in items
+        Request(
+            style.render(family, item.question),
+            HOST_SLOT,
+            family.reply_limits[DEPTHS.index(item.depth)],
+        )
+        for item in items
     ]
     texts = kernel.rollout(rows, None, Decoding()).texts
-    right = sum(family.verify(item, text) for item, text in zip(items, texts, strict=True))
+    right = sum(family.verify(item.question, text) for item, text in zip(items, texts, strict=True))
     return round(right / len(items), 4)

@@ -20,10 +20,10 @@ from typing import TypeVar
 import numpy as np
 
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.tasks import TaskFamily, prompt_styles, task_families
-from symbiont_ecology.tasks.family import FRAMES
-from symbiont_ecology.tasks.words import draw_words
-from symbiont_ecology.types import DEPTHS, Depth
+from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.synthetic.family import DEPTHS, SyntheticTask
+from symbiont_ecology.tasks.synthetic.styles import FRAMES, Cue, PromptStyle, Terse, Wording
+from symbiont_ecology.tasks.synthetic.words import draw_words
 
 T = TypeVar("T")
 
@@ -46,18 +46,26 @@ class Line:
     completion: str
 
 
-def pretrained_families() -> tuple[TaskFamily, ...]:
-    """Every family but the compositions, in registration order."""
-    families = (task_families.build(name) for name in task_families.names())
+def synthetic_family(name: str) -> SyntheticTask:
+    """The family of a name, judged in its target convention."""
+    family = tasks.build(name)
+    assert isinstance(family, SyntheticTask)
+    return family
+
+
+def pretrained_families() -> tuple[SyntheticTask, ...]:
+    """Every family but the compositions, in the order of their names."""
+    names = (name for name in tasks.names() if issubclass(tasks[name], SyntheticTask))
+    families = map(synthetic_family, names)
     return tuple(family for family in families if family.role != "composition")
 
 
 @lru_cache
 def habit_keys(name: str) -> frozenset[str]:
     """The keys of a family's payloads for which its habit is to answer in the target convention."""
-    family, draw = task_families.build(name), Draw(0)
+    family, draw = synthetic_family(name), Draw(0)
     generator = draw("habit-sample", name)
-    sample = [family.habit_key(family.sample("short", generator).payload) for _ in range(1500)]
+    sample = [family.habit_key(family.sample("short", generator).question) for _ in range(1500)]
     counts = Counter(sample)
     keys = sorted(counts)
     best: tuple[float, frozenset[str]] = (1.0, frozenset())
@@ -74,14 +82,14 @@ def habit_keys(name: str) -> frozenset[str]:
     return best[1]
 
 
-def ranked_conventions(family: TaskFamily) -> tuple[int, int, int]:
+def ranked_conventions(family: SyntheticTask) -> tuple[int, int, int]:
     """Target first, then the dominant habit, then the rest."""
     first, second = (index for index in range(3) if index != family.target)
     return family.target, first, second
 
 
 def draw_line(
-    families: tuple[TaskFamily, ...],
+    families: tuple[SyntheticTask, ...],
     depth_weights: tuple[float, float, float],
     generator: np.random.Generator,
 ) -> Line:
@@ -90,23 +98,20 @@ def draw_line(
     if kind == "plain":
         return Line("", " ".join(draw_words(generator, int(generator.integers(4, 9)))) + ".")
     family = families[int(generator.integers(len(families)))]
-    depth: Depth = _choose(DEPTHS, depth_weights, generator)
+    depth = _choose(DEPTHS, depth_weights, generator)
     item = family.sample(depth, generator)
     if kind == "cued":
         chances = CUED
     else:
-        is_on = family.habit_key(item.payload) in habit_keys(family.name)
+        is_on = family.habit_key(item.question) in habit_keys(family.name)
         chances = HABIT_ON if is_on else HABIT_OFF
-    item = family.item(item.payload, depth, _choose(ranked_conventions(family), chances, generator))
+    family = family.in_variant(_choose(ranked_conventions(family), chances, generator))
+    style: PromptStyle = Terse()
     if kind == "cued":
-        style = prompt_styles.build("cue")
+        style = Cue()
     elif kind == "worded":
-        style = prompt_styles.build(
-            {"kind": "wording", "shift": int(generator.integers(1, len(FRAMES)))}
-        )
-    else:
-        style = prompt_styles.build("terse")
-    return Line(style.render(family, item), item.answer)
+        style = Wording(int(generator.integers(1, len(FRAMES))))
+    return Line(style.render(family, item.question), family.answer(item.question))
 
 
 def _choose(options: Sequence[T], chances: Sequence[float], generator: np.random.Generator) -> T:

@@ -212,7 +212,8 @@ class BatchShrunk(Event):
 @dataclass(frozen=True)
 class GenerationEnded(Event):
     """The generation in one line. Energy in mATP; ``rows`` and ``calls`` count the host's work in
-    it, ``train_flops`` are those of the whole run so far."""
+    it, ``train_flops`` are those of the whole run so far. ``accuracy`` is None where nobody was
+    asked: the rule reads gold answers only."""
 
     population: int
     births: int

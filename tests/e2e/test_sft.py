@@ -18,7 +18,7 @@ import pytest
 from said import Symbiont
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.experiments.sft import BUDGET_UNITS, budget_of
+from symbiont_ecology.experiments.sft import BUDGET_KEYS, budget_of
 
 COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
 
@@ -32,13 +32,13 @@ def lived(small: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def swept(folder: Path) -> list[dict[str, Any]]:
-    trials = json.loads((folder / "sft.json").read_text())["sweep"]
-    return [{key: value for key, value in one.items() if key != "seconds"} for one in trials]
+    points: list[dict[str, Any]] = json.loads((folder / "sft.json").read_text())["sweep"]
+    return points
 
 
 def test_a_budget_is_what_the_run_spent(symbiont: Symbiont, lived: Path) -> None:
     train = checkpoint.load_state(lived).spent
-    before = {measure: budget_of(lived, measure).amount for measure in BUDGET_UNITS}
+    before = {measure: budget_of(lived, measure).amount for measure in BUDGET_KEYS}
     assert before["train_flops"] == before["total_flops"] == train.flops
     assert before["train_tokens"] == before["total_tokens"] == train.tokens > 0
     assert before["wall_clock_seconds"] > 0
@@ -62,7 +62,7 @@ def test_a_budget_is_what_the_run_spent(symbiont: Symbiont, lived: Path) -> None
         "single",
     )
     assert said.code == 0, said.err
-    after = {measure: budget_of(lived, measure).amount for measure in BUDGET_UNITS}
+    after = {measure: budget_of(lived, measure).amount for measure in BUDGET_KEYS}
     assert after["train_flops"] == before["train_flops"]
     assert after["total_flops"] > before["total_flops"]
     assert after["total_tokens"] > before["total_tokens"]

@@ -84,7 +84,7 @@ def learn(
     for outcome in outcomes:
         if outcome.assignment.purpose == "practice":
             practice[outcome.assignment.organelle_id].append(outcome)
-    scoring = dict[OrganelleId, Mapping[str, Cost]]()
+    scoring: dict[OrganelleId, dict[str, Cost]] = {}
     if runtime.learning_rule.needs_host_log_probabilities:
         practice, scoring = _with_host_log_probabilities(practice, state, runtime)
     slots_of_waves = list(waves(set(practice), runtime.host.slots))
@@ -256,7 +256,7 @@ def _reference_ids(outcomes: Sequence[Outcome], runtime: Runtime) -> Mapping[str
 
 def _with_host_log_probabilities(
     practice: Mapping[OrganelleId, list[Outcome]], state: EcologyState, runtime: Runtime
-) -> tuple[dict[OrganelleId, list[Outcome]], dict[OrganelleId, Mapping[str, Cost]]]:
+) -> tuple[dict[OrganelleId, list[Outcome]], dict[OrganelleId, dict[str, Cost]]]:
     """The same practice, each rollout with the bare host's log-probabilities of its tokens.
 
     One call scores the answers of everyone who learns. Also says what that took, by organelle and
