@@ -4,10 +4,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from symbiont_ecology.learning import learning_rules
+from symbiont_ecology.operators import operators
+from symbiont_ecology.registry import Registry
+from symbiont_ecology.tasks import tasks
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -25,3 +32,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def kills(request: pytest.FixtureRequest) -> int:
     """How often to kill."""
     return int(request.config.getoption("--kills"))
+
+
+@pytest.fixture
+def own_parts() -> Iterator[None]:
+    """Tasks, operators and learning rules that a test registers are gone after it."""
+    registries: tuple[Registry[Any], ...] = (tasks, operators, learning_rules)
+    before = [set(registry.names()) for registry in registries]
+    yield
+    for registry, names in zip(registries, before, strict=True):
+        for name in set(registry.names()) - names:
+            del registry._entries[name]

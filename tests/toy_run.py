@@ -41,7 +41,7 @@ def main(folder: Path, generations: int, pause: float) -> None:
     )
     host = SlowHost(pause=pause)
     print("ready", flush=True)
-    if (folder / "config.yaml").exists():
+    if (folder / "state.json").exists():
         resume(folder, host=host)
     else:
         start(config, folder, host=host)

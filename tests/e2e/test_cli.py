@@ -311,7 +311,7 @@ def test_json_on_stdout_is_nothing_but_json(
 
 @pytest.mark.parametrize("command", ["evaluate", "transfer", "compare"])
 def test_help_names_every_shift(symbiont: Symbiont, command: str) -> None:
-    assert set(shifts) <= set(re.findall(r"[a-z-]+", symbiont(command, "--help").out))
+    assert set(shifts.names()) <= set(re.findall(r"[a-z-]+", symbiont(command, "--help").out))
 
 
 def test_a_run_ends_with_its_final_holdout(
@@ -341,7 +341,9 @@ def test_evaluate_refuses_another_host_and_another_word(
     said = symbiont("evaluate", lived, "--host", other)
     assert said.code == 2
     assert "was founded on host" in said.error
-    assert "expected one of host, single" in symbiont("evaluate", lived, "--routing", "best").error
+    said = symbiont("evaluate", lived, "--routing", "best")
+    assert "no routing 'best';" in said.error
+    assert "known: cascade, cell, committed, family, host, learned, single" in said.error
 
 
 def test_a_holdout_line_without_target_is_named(
@@ -351,7 +353,9 @@ def test_a_holdout_line_without_target_is_named(
         file.write('{"prompt": "x", "family": "math.add", "depth": "short"}\n')
     said = symbiont("evaluate", lived, "--holdout", holdout)
     assert said.code == 2
-    assert f"{holdout} line 3: expected text under 'target'" in said.error
+    assert (
+        f"{holdout} line 3: expected text, a number or a list of these under 'target'" in said.error
+    )
 
 
 def test_export_writes_adapters_that_can_be_evaluated(

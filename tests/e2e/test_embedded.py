@@ -84,7 +84,7 @@ def test_an_ecology_learns_from_verdicts_alone_and_wastes_few_calls(
     words = ["run.train_flops=3e11", "seed=11", "strategy.mechanisms.thrift=false"]
     start(load_config("demo", words), folder, host=kernel)
     candidates = LoadedRun.of_run(folder)
-    questions = candidates.questions(15)
+    questions = candidates.items(15)
 
     def accuracy(routing: str) -> float:
         return candidates.evaluate(questions, kernel, routing).accuracy().estimate

@@ -143,7 +143,7 @@ def test_a_wider_sft_adapter_can_be_compared_with_a_run(
         "--per-cell",
         2,
         "--amount",
-        "2e9",
+        "4e9",
     ]
     assert symbiont(*words, "--out", tmp_path / "sft").code == 0
     run = tmp_path / "run"
@@ -167,7 +167,7 @@ def test_sft_learns_from_a_file(
         "base",
         f"host.model={host}",
         "--amount",
-        "2e9",
+        "4e9",
         "--data",
         data,
         "--rates",
@@ -243,7 +243,7 @@ def test_a_folder_of_another_sweep_is_refused(
         "--out",
         tmp_path / "sft",
     ]
-    assert symbiont(*words, "--amount", "1e9").code == 0
-    said = symbiont(*words, "--amount", "2e9")
+    assert symbiont(*words, "--amount", "4e9").code == 0
+    said = symbiont(*words, "--amount", "5e9")
     assert said.code == 1
     assert "another base, budget or plan" in said.err

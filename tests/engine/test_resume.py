@@ -15,7 +15,7 @@ import pytest
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.run import read_config, resume, start
+from symbiont_ecology.engine.run import generations, read_config, resume, start
 from symbiont_ecology.errors import ConfigError, HostError, RunError
 from symbiont_ecology.events import read_events
 from toy import Crash, ToyHost, toy_config, toy_ecology
@@ -83,6 +83,58 @@ def test_a_run_stopped_at_every_generation_resumes_exactly(
     while not resume(tmp_path / "run", host=ToyHost(), should_stop=lambda: True).is_complete:
         pass
     assert trace(tmp_path / "run") == whole
+
+
+@pytest.mark.parametrize("count", range(1, GENERATIONS + 1))
+def test_whoever_breaks_out_of_the_generations_leaves_a_checkpoint(
+    count: int, tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    folder = tmp_path / "run"
+    for generation in generations(config(), folder, ToyHost(), is_new=True):
+        assert generation.state.generation == generation.summary.generation + 1
+        if generation.state.generation == count:
+            break
+    assert checkpoint.load_state(folder) == generation.state
+    assert generation.state.generation == count
+    assert finish(folder) == whole
+
+
+def test_a_run_can_be_iterated_piece_by_piece(tmp_path: Path, whole: dict[str, bytes]) -> None:
+    folder, lived = tmp_path / "run", list[int]()
+    while len(lived) < GENERATIONS:
+        for generation in generations(config(), folder, ToyHost()):
+            lived.append(generation.summary.generation)
+            if len(lived) % 3 == 2:
+                break
+    assert lived == list(range(GENERATIONS))
+    assert list(generations(config(), folder, ToyHost())) == []
+    assert trace(folder) == whole
+
+
+def test_an_error_of_whoever_iterates_loses_nothing(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    def iterate() -> None:
+        for generation in generations(config(), tmp_path / "run", ToyHost(), is_new=True):
+            if generation.state.generation == 5:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        iterate()
+    assert finish(tmp_path / "run") == whole
+
+
+def test_who_iterates_keeps_others_out_and_founds_nothing_twice(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    lived = generations(config(), tmp_path / "run", ToyHost(), is_new=True)
+    next(lived)
+    with pytest.raises(RunError, match="another process is writing"):
+        next(generations(config(), tmp_path / "run", ToyHost()))
+    lived.close()
+    with pytest.raises(RunError, match="holds a run already"):
+        next(generations(config(), tmp_path / "run", ToyHost(), is_new=True))
+    assert finish(tmp_path / "run") == whole
 
 
 @pytest.mark.parametrize("call", range(2 * GENERATIONS + 1))

@@ -120,9 +120,7 @@ def test_a_prompt_in_two_splits_is_refused() -> None:
 
 def test_another_style_keeps_its_reply_limits(tmp_path: Path) -> None:
     data(["math.add", "tasks.style=natural"], tmp_path, "2")
-    assert {question.reply_limit for question in read_items(tmp_path / "holdout.jsonl")} == {
-        7 + 24
-    }
+    assert {question.reply_limit for question in read_items(tmp_path / "holdout.jsonl")} == {7 + 24}
 
 
 # Data sets that are shipped.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import math
 import platform
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -310,7 +311,9 @@ def _founded(config: RunConfig, folder: Path, runtime: Runtime, log: EventLog) -
     found_population(state, runtime, log)
     if config.run.generations and is_complete(config, state):
         keys = " and ".join(f"run.{key}" for key in config.train_budgets)
-        enough = LEAST_GENERATIONS * len(runtime.context.tasks.cells) * ROLLOUT_WITH_LESSON
+        strategy, cells = runtime.strategy, runtime.context.tasks.cells
+        rollouts = LEAST_GENERATIONS * len(cells) * strategy.questions * max(strategy.samples, 1)
+        enough = math.ceil(rollouts * ROLLOUT_WITH_LESSON)
         raise RunError(
             f"{keys}: the budget is spent before anybody learned. Founding took "
             f"{state.spent.flops:.3g} FLOPs, and a rollout of this host takes "

@@ -1,0 +1,125 @@
+"""Founding: what fails before the first checkpoint leaves no run behind, and budgets are checked
+there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
+from symbiont_ecology.engine.run import check_start, resume, start
+from symbiont_ecology.errors import HostError, RunError
+from symbiont_ecology.types import Completions, Decoding, Request
+from toy import ToyHost, toy_config
+
+SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
+
+
+@dataclass
+class ShortHost(ToyHost):
+    """A host that takes prompts of so many characters."""
+
+    most: int = 18
+
+    def rollout(
+        self,
+        rows: Sequence[Request],
+        draws: Sequence[np.random.Generator | None] | None,
+        decoding: Decoding,
+    ) -> Completions:
+        """As the toy, if the prompts are short enough."""
+        longest = max(len(row.prompt) for row in rows)
+        if longest > self.most:
+            raise HostError(f"expected prompts of at most {self.most} tokens, got {longest}")
+        return super().rollout(rows, draws, decoding)
+
+
+def with_loop(config: RunConfig, **changes: Any) -> RunConfig:
+    return config.model_copy(update={"run": config.run.model_copy(update=changes)})
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """What a run consists of."""
+    names = ("config.yaml", "provenance.json", "state.json", "events.jsonl")
+    paths = [*(folder / name for name in names), *sorted((folder / "blobs").iterdir())]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_start_that_failed_can_be_mended_in_the_same_folder(
+    is_resumed: bool, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    long = toy_config(generations=4, families=("math.add", "string.reverse"))
+    mended = toy_config(generations=4, families=("math.add",))
+    for _ in range(2):  # trying it again is no worse
+        with pytest.raises(HostError, match="at most 18 tokens"):
+            start(long, folder, host=ShortHost())
+        assert not (folder / "state.json").exists()
+    if is_resumed:  # before it was ever founded
+        with pytest.raises(HostError, match="at most 18 tokens"):
+            resume(folder, host=ShortHost())
+    check_start(mended, folder)
+    assert start(mended, folder, host=ShortHost()).is_complete
+    start(mended, tmp_path / "other", host=ShortHost())
+    assert files(folder) == files(tmp_path / "other")
+    with pytest.raises(RunError, match="holds a run already"):
+        check_start(mended, folder)
+
+
+def test_a_budget_that_founding_spends_is_refused_and_can_be_mended(tmp_path: Path) -> None:
+    folder, plan = tmp_path / "run", toy_config(generations=50, strategy=SINGLE)
+    with pytest.raises(RunError, match=r"run\.train_flops: the budget is spent") as refused:
+        start(with_loop(plan, train_flops=10.0), folder, host=ToyHost())
+    message = str(refused.value)
+    assert "\n" not in message
+    assert not (folder / "state.json").exists()
+    said = re.search(r"set run\.train_flops=null run\.train_rollouts=(\d+) or more", message)
+    assert said is not None
+    assert int(said[1]) == 10 * (3 * 3 * 3) * ROLLOUT_WITH_LESSON  # cells, questions, samples
+    mended = with_loop(plan, train_rollouts=float(said[1]))
+    finished = start(mended, folder, host=ToyHost())
+    assert finished.is_complete
+    assert 8 <= finished.state.generation <= 20  # some lessons are left out, so it may be more
+    start(mended, tmp_path / "other", host=ToyHost())
+    assert files(folder) == files(tmp_path / "other")
+
+
+def test_too_few_rollouts_are_refused_by_their_key(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"^run\.train_rollouts: the budget is spent"):
+        start(with_loop(toy_config(), train_rollouts=0.5), tmp_path / "run", host=ToyHost())
+
+
+@pytest.mark.parametrize("rollouts", [150, 600])
+def test_a_budget_in_rollouts_counts_mean_rollouts_of_the_bare_host(
+    rollouts: int, tmp_path: Path
+) -> None:
+    plan = toy_config(generations=100_000, strategy=SINGLE)
+    finished = start(with_loop(plan, train_rollouts=rollouts), tmp_path / "run", host=ToyHost())
+    assert finished.is_complete
+    state = finished.state
+    assert 0.98 * rollouts <= state.spent.flops / state.mean_rollout_flops <= 1.02 * rollouts
+    flops = with_loop(plan, train_flops=float(rollouts * state.mean_rollout_flops))
+    same = start(flops, tmp_path / "flops", host=ToyHost()).state
+    assert same == state
+
+
+def test_the_smaller_of_two_budgets_ends_a_run(tmp_path: Path) -> None:
+    plan = toy_config(generations=100_000, strategy=SINGLE)
+    one = start(with_loop(plan, train_rollouts=200), tmp_path / "one", host=ToyHost()).state
+    both = with_loop(plan, train_rollouts=200, train_flops=1e12)
+    assert start(both, tmp_path / "both", host=ToyHost()).state == one
+
+
+def test_a_budget_in_rollouts_may_grow(tmp_path: Path) -> None:
+    plan = with_loop(toy_config(generations=100_000, strategy=SINGLE), train_rollouts=150)
+    start(plan, tmp_path / "run", host=ToyHost())
+    state = resume(tmp_path / "run", overrides=["run.train_rollouts=300"], host=ToyHost()).state
+    assert 0.98 * 300 <= state.spent.flops / state.mean_rollout_flops <= 1.02 * 300

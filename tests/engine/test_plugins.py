@@ -1,0 +1,148 @@
+"""What a config may name beside the parts of the package: files of one's own, and old keys."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+from symbiont_ecology.config import dump_config, load_config
+from symbiont_ecology.engine.run import read_config, resume, start
+from symbiont_ecology.errors import ConfigError, EcologyWarning
+from symbiont_ecology.events import Born, read_events
+from symbiont_ecology.operators import operators
+from symbiont_ecology.registry import load_plugin
+from toy import ToyHost, toy_config, toy_ecology
+
+PLUGIN = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+from symbiont_ecology.operators import operators
+from symbiont_ecology.weights import AdapterWeights
+
+
+@operators.register("mine")
+@dataclass(frozen=True)
+class Mine:
+    """Scales a parent."""
+
+    factor: float = 0.5  # of the parent
+    arity: ClassVar[int] = 1
+
+    def __call__(self, parents, generator):
+        (parent,) = parents
+        return AdapterWeights(
+            parent.layout, parent.rank, self.factor * parent.scaling, parent.vector
+        )
+'''
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_parts: None) -> Path:
+    """A current folder of one's own, with a plug-in and a config that names it."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / "mine.py").write_text(PLUGIN)
+    (folder / "own.yaml").write_text("extends: [base]\nplugins: [mine.py]\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_a_plug_in_of_the_current_folder_registers_its_parts(here: Path) -> None:
+    config = load_config("own.yaml")
+    assert config.plugins == ("mine.py",)
+    assert "mine" in operators.names()
+    assert operators.describe("mine").knobs[0].comment == "of the parent"
+    assert load_config("own.yaml") == config  # loaded once: no clash with itself
+
+
+def test_a_run_uses_the_part_and_resumes(here: Path) -> None:
+    load_plugin(Path("mine.py"))
+    breeding = {"at": 20_000, "mutation": "mine"}
+    strategy = toy_ecology(mechanisms={"breeding": breeding, "refounding": {"least": 4}})
+    plan = toy_config(generations=12, strategy=strategy)
+    plan = plan.model_copy(update={"plugins": ("mine.py",)})
+    start(plan, here / "run", host=ToyHost())
+    assert read_config(here / "run") == plan
+    provenance = json.loads((here / "run/provenance.json").read_text())
+    assert list(provenance["plugins"]) == ["mine.py"]
+    children = [
+        event
+        for event in read_events(here / "run/events.jsonl")
+        if isinstance(event, Born) and event.parents
+    ]
+    assert children
+    assert {child.operator for child in children} == {"mine"}
+    assert resume(here / "run", overrides=["run.generations=14"], host=ToyHost()).is_complete
+
+
+@pytest.mark.parametrize("path", ["../outside.py", "{outside}", "link.py"])
+def test_a_plug_in_outside_of_the_current_folder_is_refused(path: str, here: Path) -> None:
+    outside = here.parent / "outside.py"
+    outside.write_text("raise SystemError('this must not run')\n")
+    (here / "link.py").symlink_to(outside)
+    (here / "bad.yaml").write_text(
+        f"extends: [base]\nplugins: [{path.format(outside=outside)!r}]\n"
+    )
+    with pytest.raises(ConfigError, match="expected a file below") as refused:
+        load_config("bad.yaml")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "expected a Python file, found none at gone.py"),
+        ("1 +", "plug-in gone.py failed: SyntaxError"),
+        ("import no_such_module", "plug-in gone.py failed: ModuleNotFoundError"),
+        (PLUGIN.replace("(frozen=True)", ""), "failed: TypeError: operator 'mine': Mine must be"),
+        (PLUGIN.replace('"mine"', '"svd"'), "operator 'svd' is already"),
+    ],
+)
+def test_a_plug_in_that_does_not_work_is_one_line(text: str | None, said: str, here: Path) -> None:
+    if text is not None:
+        (here / "gone.py").write_text(text)
+    (here / "bad.yaml").write_text("extends: [base]\nplugins: [gone.py]\n")
+    with pytest.raises(ConfigError) as refused:
+        load_config("bad.yaml")
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+# A key under its old name.
+
+
+def test_the_key_plasticity_is_read_with_a_warning(here: Path) -> None:
+    (here / "old.yaml").write_text("extends: [base]\nplasticity: {kind: hebbian, group: 0.5}\n")
+    with pytest.warns(EcologyWarning, match="'plasticity' is called 'learning_rule' now") as said:
+        config = load_config("old.yaml")
+    assert len(said) == 1
+    assert "\n" not in str(said[0].message)
+    assert config.learning_rule == {"kind": "hebbian", "group": 0.5}
+    (here / "new.yaml").write_text(dump_config(config))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_config("new.yaml") == config
+
+
+def test_an_old_key_changes_the_fields_of_what_the_file_extends(here: Path) -> None:
+    (here / "below.yaml").write_text(
+        "extends: [base]\nlearning_rule: {kind: policy_gradient, group: 0.3}\n"
+    )
+    (here / "above.yaml").write_text("extends: [below.yaml]\nplasticity: {group: 0.4}\n")
+    with pytest.warns(EcologyWarning, match=r"above\.yaml: the key 'plasticity'"):
+        config = load_config("above.yaml")
+    assert config.learning_rule == {"kind": "policy_gradient", "group": 0.4}
+
+
+def test_a_new_key_changes_what_an_old_file_says(here: Path) -> None:
+    (here / "below.yaml").write_text(
+        "extends: [base]\nplasticity: {kind: policy_gradient, group: 0.3}\n"
+    )
+    (here / "above.yaml").write_text("extends: [below.yaml]\nlearning_rule: {group: 0.4}\n")
+    with pytest.warns(EcologyWarning, match=r"below\.yaml: the key 'plasticity'"):
+        config = load_config("above.yaml")
+    assert config.learning_rule == {"kind": "policy_gradient", "group": 0.4}
