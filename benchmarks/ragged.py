@@ -82,7 +82,8 @@ def ragged(folder: Path, turns: int) -> Result:
         ratios.append(
             Ratio(f"{name} alone ÷ rectangle", seconds[name] / seconds[RECTANGLE], at_most=True)
         )
-    title = f"embedded host, {SLOTS} slots, {count} rows, {sum(lengths)} prompt and {sum(limits)} new tokens"
+    tokens = f"{sum(lengths)} prompt and {sum(limits)} new tokens"
+    title = f"embedded host, {SLOTS} slots, {count} rows, {tokens}"
     return Result(title, ratios, seconds)
 
 

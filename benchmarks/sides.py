@@ -214,9 +214,8 @@ def show(result: Result, console: Console) -> None:
         told = ", ".join(f"{name} {1e3 * value:.4g}" for name, value in result.seconds.items())
         console.print(f"[dim]ms: {told}[/dim]")
     if result.numbers:
-        console.print(
-            f"[dim]{', '.join(f'{name} {value:.4g}' for name, value in result.numbers.items())}[/dim]"
-        )
+        told = ", ".join(f"{name} {value:.4g}" for name, value in result.numbers.items())
+        console.print(f"[dim]{told}[/dim]")
     for note in result.notes:
         console.print(f"[dim]{note}[/dim]")
     console.print()

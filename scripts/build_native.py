@@ -1,5 +1,6 @@
-"""Compiles what the kernel does between its large products, ``host/backend/cpu_kernels.c``, beside its
-source.
+"""Compiles what the kernel does between its large products: ``host/backend/cpu_kernels.c``.
+
+The library is written beside its source.
 
     python scripts/build_native.py
 
@@ -56,8 +57,8 @@ def compilers() -> list[list[str]]:
     """``$CC`` if it is set; otherwise Python's own compiler and the usual names."""
     if os.environ.get("CC"):
         return [shlex.split(os.environ["CC"])]
-    own = shlex.split(sysconfig.get_config_var("CC") or "")[:1]
-    return [[name] for name in dict.fromkeys([*own, "cc", "gcc", "clang"])]
+    python = shlex.split(sysconfig.get_config_var("CC") or "")[:1]
+    return [[name] for name in dict.fromkeys([*python, "cc", "gcc", "clang"])]
 
 
 try:
@@ -89,9 +90,9 @@ else:
 
 
 if __name__ == "__main__":
-    found = build()
-    if found:
-        sys.exit(f"error: {SOURCE.name} was not compiled: {found}")
+    obstacle = build()
+    if obstacle:
+        sys.exit(f"error: {SOURCE.name} was not compiled: {obstacle}")
     print(
         f"{BUILT.relative_to(Path.cwd()) if BUILT.is_relative_to(Path.cwd()) else BUILT} is built"
     )

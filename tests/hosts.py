@@ -189,8 +189,10 @@ class PeftHost:
         terms = self.log_probabilities(
             [one.prompt for one in lessons], [one.completion for one in lessons], slot
         )
-        weighted = [lesson.weight * term.sum() for lesson, term in zip(lessons, terms, strict=True)]
-        loss = -torch.stack(weighted).sum() / sum(len(one.completion) for one in lessons)
+        weighted = [
+            torch.tensor(lesson.weight) * term for lesson, term in zip(lessons, terms, strict=True)
+        ]
+        loss = -torch.cat(weighted).sum() / sum(len(one.completion) for one in lessons)
         with self._as(slot):
             loss.backward()
         parameters = dict(self._model.named_parameters())

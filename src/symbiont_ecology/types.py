@@ -165,10 +165,10 @@ class LearningBatch:
     """One gradient step for many slots at once.
 
     The loss of a slot is −Σ weightₜ · log p(tokenₜ | prompt, earlier tokens) ÷ Σ completion tokens
-    of that slot, so gradients of slots never mix. ``learning_rates`` maps slot to Adam step size; ``clip`` bounds
-    the gradient norm of each slot apart. ``dropout`` is the share of inputs that adapters do not
-    see (LoRA dropout); ``dropout_seeds`` (64-bit, one per slot) draw the masks, which do not depend
-    on neighbours.
+    of that slot, so gradients of slots never mix. ``learning_rates`` maps slot to Adam step size;
+    ``clip`` bounds the gradient norm of each slot apart. ``dropout`` is the share of inputs that
+    adapters do not see (LoRA dropout); ``dropout_seeds`` (64-bit, one per slot) draw the masks,
+    which do not depend on neighbours.
     """
 
     lessons: tuple[Lesson, ...]

@@ -81,8 +81,9 @@ class HostKernel:
         self._decoder, self._codec, self._is_chat = decoder, codec, is_chat
         is_cpu = decoder.device.type == "cpu"
         self._budget = MemoryBudget(memory_mb, decoder.shape, decoder.dtype.itemsize, is_cpu)
+        arrangement = Arrangement(decoder.sites, self.layout, rank)
         backend = backend_for(decoder.device, decoder.dtype)
-        self._bank = backend.bank(Arrangement(decoder.sites, self.layout, rank), slots)
+        self._bank = backend.bank(arrangement, slots, decoder.device, decoder.dtype)
 
     @classmethod
     def from_pretrained(

@@ -50,8 +50,7 @@ class LlamaDecoder:
         self._host, self._is_checkpointing = host, is_checkpointing
         self.device, self.dtype, self.fan_in_fan_out = host.device, host.dtype, False
         self.sites, self.shape, plan = host.sites, host.shape, host.plan
-        self._backend = backend_for(host.device, host.dtype)
-        self._learning_backend = TorchBackend(host.device, host.dtype)
+        self._backend, self._learning = backend_for(host.device, host.dtype), TorchBackend()
         # Rounded as the weights are: half precision makes 55.5 of 55.43.
         self._embedding_scale = torch.tensor(plan.embedding_scale, dtype=host.dtype).item()
         self._attention_scale = (plan.query_scalar or self.shape.head_dim) ** -0.5
@@ -125,7 +124,7 @@ class LlamaDecoder:
         The last layer works for the ends alone: a sixth of all products in a host of five layers.
         """
         sights, backend = self._sights(packing.longest), self._current()
-        line = backend.line(packing, sights, states, is_everywhere=is_everywhere)
+        line = backend.line(packing, sights, states, is_everywhere)
         ends = None if is_everywhere else packing
         forward = _Forward(backend, adapters, packing.counts, line.attend, ends)
         x, is_learning = self._embedded(packing.ids), torch.is_grad_enabled()
@@ -179,7 +178,7 @@ class LlamaDecoder:
 
     def _current(self) -> TorchBackend:
         """The fastest back end, or the one that knows gradients where they are wanted."""
-        return self._learning_backend if torch.is_grad_enabled() else self._backend
+        return self._learning if torch.is_grad_enabled() else self._backend
 
 
 class LlamaSession:

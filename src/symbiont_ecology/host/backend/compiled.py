@@ -21,13 +21,12 @@ from symbiont_ecology.host.backend.lowrank import Adapters, LowRankTerm, Shares,
 from symbiont_ecology.host.backend.passes import Pointers
 from symbiont_ecology.host.backend.torch_backend import (
     Activation,
-    Attention,
     Cache,
+    Line,
     Norm,
     Sight,
     TorchBackend,
 )
-from symbiont_ecology.host.packing import Packing
 from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
@@ -35,56 +34,19 @@ from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 def backend_for(device: torch.device, dtype: torch.dtype) -> TorchBackend:
     """The fastest back end for a host with such weights, as long as no gradients are wanted."""
     can_compile = device.type == "cpu" and dtype == torch.float32 and passes.library() is not None
-    return CompiledBackend(device, dtype) if can_compile else TorchBackend(device, dtype)
+    return CompiledBackend() if can_compile else TorchBackend()
 
 
-class CompiledBackend(TorchBackend):
-    """What the compiled passes do instead of torch (see ``TorchBackend``)."""
-
-    def bank(self, arrangement: Arrangement, slots: int) -> SlotBank:
-        """As ``TorchBackend``."""
-        return AddressBank(arrangement, slots, self.device, self.dtype)
-
-    def cache(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> Cache:
-        """As ``TorchBackend``."""
-        return RaggedCache(sights, states, lengths)
-
-    def line(
-        self,
-        packing: Packing,
-        sights: Sequence[Sight],
-        states: Tensor | None,
-        *,
-        is_everywhere: bool,
-    ) -> Attention:
-        """As ``TorchBackend``."""
-        return RaggedAttention(packing, sights, states, is_everywhere=is_everywhere)
-
-    def normalize(self, x: Tensor, norm: Norm) -> Tensor:
-        """As ``TorchBackend``."""
-        return passes.normalize(x, norm)
-
-    def gated(
-        self, y: Tensor, activation: Activation, term: LowRankTerm | None, x: Tensor, shares: Shares
-    ) -> Tensor:
-        """As ``TorchBackend``; one pass where it can be."""
-        if activation is not F.silu:
-            return super().gated(y, activation, term, x, shares)
-        if isinstance(term, Pointers) and isinstance(shares, Sequence):
-            return passes.add_low_rank(x, y, term, shares, is_gated=True)
-        return passes.gate(y if term is None else term.add_to(y, x, shares))
-
-
-class RaggedCache:
-    """Every row at its own length, in the entry that it got first (see ``Cache``)."""
+class RaggedCache(Cache):
+    """Every row at its own length, in the entry that it got first."""
 
     def __init__(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> None:
-        self.states, self._sights = states, sights
+        super().__init__(sights, states, lengths)
         self._lengths, self._entries = lengths.astype(np.int64), np.arange(len(lengths))
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
         """As ``Cache``."""
-        sight, states = self._sights[layer], self.states[layer]
+        sight, states = self.sights[layer], self.states[layer]
         return passes.attend(heads, sight, states, self._entries, self._lengths)
 
     def advance(self) -> None:
@@ -97,35 +59,29 @@ class RaggedCache:
         self._lengths, self._entries = self._lengths[kept], self._entries[kept]
 
 
-class RaggedAttention:
-    """Attention straight on a packed line, every row as long as it is (see ``Attention``)."""
-
-    def __init__(
-        self,
-        packing: Packing,
-        sights: Sequence[Sight],
-        states: Tensor | None,
-        *,
-        is_everywhere: bool,
-    ) -> None:
-        self._packing, self._sights, self._states = packing, sights, states
-        self._ends_in = None if is_everywhere else len(sights) - 1
-        self._starts, self._lengths = packing.prompt_starts, packing.prompt_lengths
+class RaggedLine(Line):
+    """Straight on the line, every row as long as it is."""
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
-        """As ``Attention``."""
-        sight, both = self._sights[layer], heads.shape[1] - self._sights[layer].kv_heads
-        turned = passes.rotate(heads[:, :both], sight, self._packing.positions)
+        """As ``Line``."""
+        sight, packing = self.sights[layer], self.packing
+        both = heads.shape[1] - sight.kv_heads
+        turned = passes.rotate(heads[:, :both], sight, packing.positions)
         values = heads[:, both:]
-        if self._states is not None:
-            passes.fill(self._states[layer], turned, values, self._starts, self._lengths)
-        is_last = layer == self._ends_in
-        stretches = self._packing.stretches(is_ends=True) if is_last else self._stretches
+        if self.states is not None:
+            starts, lengths = self._prompts
+            passes.fill(self.states[layer], turned, values, starts, lengths)
+        is_last = self.is_narrow(layer)
+        stretches = packing.stretches(is_ends=True) if is_last else self._stretches
         return passes.look(turned, values, stretches, sight)
 
     @cached_property
+    def _prompts(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.packing.prompt_starts, self.packing.prompt_lengths
+
+    @cached_property
     def _stretches(self) -> np.ndarray:
-        return self._packing.stretches()
+        return self.packing.stretches()
 
 
 class AddressBank(SlotBank):
@@ -212,3 +168,23 @@ class Addresses:
                 sites.append(None)
             first += count
         return Adapters(tuple(sites))
+
+
+class CompiledBackend(TorchBackend):
+    """What the compiled passes do instead of torch (see ``TorchBackend``)."""
+
+    bank, cache, line = AddressBank, RaggedCache, RaggedLine
+
+    def normalize(self, x: Tensor, norm: Norm) -> Tensor:
+        """As ``TorchBackend``."""
+        return passes.normalize(x, norm)
+
+    def gated(
+        self, y: Tensor, activation: Activation, term: LowRankTerm | None, x: Tensor, shares: Shares
+    ) -> Tensor:
+        """As ``TorchBackend``; one pass where it can be."""
+        if activation is not F.silu:
+            return super().gated(y, activation, term, x, shares)
+        if isinstance(term, Pointers) and isinstance(shares, Sequence):
+            return passes.add_low_rank(x, y, term, shares, is_gated=True)
+        return passes.gate(y if term is None else term.add_to(y, x, shares))

@@ -8,19 +8,21 @@ this in rectangles, which is what torch wants. It is the only back end that can 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from symbiont_ecology.host.backend.bank import Arrangement, SlotBank
+from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.lowrank import LowRankTerm, Shares
 from symbiont_ecology.host.backend.rectangles import Rectangles
-from symbiont_ecology.host.backend.sliding_window import masks_of, windowed
+from symbiont_ecology.host.backend.sliding_window import Masks, masks_of, windowed
 from symbiont_ecology.host.packing import Packing, taken
 
 Activation = Callable[[Tensor], Tensor]
@@ -66,88 +68,54 @@ class Sight:
     kv_heads: int
 
 
-class Attention(Protocol):
-    """The attention of all layers in one forward."""
+class Cache(ABC):
+    """Keys and values of rows that are being written.
 
-    def attend(self, layer: int, heads: Tensor) -> Tensor:
-        """What the tokens see in a layer, ``(tokens, all query heads · head_dim)``.
-
-        ``heads`` is ``(tokens, heads + 2 · kv_heads, head_dim)``, as the layer's products made
-        them.
-        """
-        ...
-
-
-class Cache(Attention, Protocol):
-    """Rows that are being written; ``attend`` takes one token of each row and keeps it.
-
-    ``states`` is ``(layers, 2, rows, kv_heads, room, head_dim)``.
+    ``states`` is ``(layers, 2, rows, kv_heads, room, head_dim)``; ``lengths`` are those of the
+    prompts, which a ``Line`` puts there.
     """
 
-    states: Tensor
+    def __init__(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> None:
+        self.sights, self.states = sights, states
 
+    @abstractmethod
+    def attend(self, layer: int, heads: Tensor) -> Tensor:
+        """Adds the newest tokens' keys and values to a layer; what their queries see,
+        ``(rows, all query heads · head_dim)``.
+
+        ``heads`` is ``(rows, heads + 2 · kv_heads, head_dim)``, as the layer's products made them.
+        """
+
+    @abstractmethod
     def advance(self) -> None:
         """The newest tokens have been seen by all layers."""
-        ...
 
+    @abstractmethod
     def keep(self, rows: Tensor) -> None:
         """Goes on with these rows only, in this order."""
-        ...
 
 
 @dataclass(frozen=True)
-class TorchBackend:
-    """What a decoder asks of a back end, computed by torch.
+class Line(ABC):
+    """Attention on a packed line. Keys and values of the prompts go into ``states``, those of a
+    cache, if they are given. In the last layer the ends alone look, unless ``is_everywhere``."""
 
-    ``device`` and ``dtype`` are those of the host's weights.
-    """
+    packing: Packing
+    sights: Sequence[Sight]
+    states: Tensor | None
+    is_everywhere: bool
 
-    device: torch.device
-    dtype: torch.dtype
+    def is_narrow(self, layer: int) -> bool:
+        """Whether the ends alone look in this layer."""
+        return layer == len(self.sights) - 1 and not self.is_everywhere
 
-    def bank(self, arrangement: Arrangement, slots: int) -> SlotBank:
-        """Places for adapters."""
-        return SlotBank(arrangement, slots, self.device, self.dtype)
-
-    def cache(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> Cache:
-        """A cache for rows with prompts of these lengths, which a line fills."""
-        return PaddedCache(sights, states, lengths)
-
-    def line(
-        self,
-        packing: Packing,
-        sights: Sequence[Sight],
-        states: Tensor | None,
-        *,
-        is_everywhere: bool,
-    ) -> Attention:
-        """Attention on a packed line; in the last layer the ends alone look, unless
-        ``is_everywhere``.
-
-        Keys and values of the prompts go into ``states``, those of a cache, if they are given.
-        """
-        return RectangleAttention(packing, sights, states, is_everywhere=is_everywhere)
-
-    def normalize(self, x: Tensor, norm: Norm) -> Tensor:
-        """``x (tokens, width)`` normed."""
-        return norm(x)
-
-    def gated(
-        self, y: Tensor, activation: Activation, term: LowRankTerm | None, x: Tensor, shares: Shares
-    ) -> Tensor:
-        """``activation(gate) · up`` (arXiv:2002.05202), ``(tokens, width)``.
-
-        Gate and up stand side by side in ``y (tokens, 2 · width)``, once the low-rank term for
-        ``x`` has been added to it.
-        """
-        if term is not None:
-            y = term.add_to(y, x, shares)
-        gate, up = y.chunk(2, dim=-1)
-        gate = activation(gate)
-        return gate * up if torch.is_grad_enabled() else gate.mul_(up)
+    @abstractmethod
+    def attend(self, layer: int, heads: Tensor) -> Tensor:
+        """What tokens see in a layer, ``(tokens or ends, all query heads · head_dim)``; ``heads``
+        as in ``Cache``."""
 
 
-class PaddedCache:
+class PaddedCache(Cache):
     """All rows as long as the longest: short prompts leave a gap before the first new token.
 
     All rows write to the same place behind the longest prompt, a mask hides the gap, and rows that
@@ -155,7 +123,7 @@ class PaddedCache:
     """
 
     def __init__(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> None:
-        self.states, self._sights = states, sights
+        super().__init__(sights, states, lengths)
         self._lengths = torch.from_numpy(lengths).to(states.device)
         self._longest, self._written = int(lengths.max()), 0
         kv_heads, room = states.shape[3:5]
@@ -170,7 +138,7 @@ class PaddedCache:
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
         """As ``Cache``."""
-        sight, end = self._sights[layer], self._longest + self._written + 1
+        sight, end = self.sights[layer], self._longest + self._written + 1
         both, size = heads.shape[1] - sight.kv_heads, heads.shape[2]
         queries = both - sight.kv_heads
         turned = apply_rotary(heads[:, :both], sight, self._lengths + self._written)
@@ -203,39 +171,22 @@ class PaddedCache:
         return self._masks[window]
 
 
-class RectangleAttention:
-    """Attention on a packed line, by torch's own attention in rectangles (see ``Attention``)."""
-
-    def __init__(
-        self,
-        packing: Packing,
-        sights: Sequence[Sight],
-        states: Tensor | None,
-        *,
-        is_everywhere: bool,
-    ) -> None:
-        self._packing, self._sights, self._states = packing, sights, states
-        self._rectangles = Rectangles.of(packing)
-        self._ends_in = None if is_everywhere else len(sights) - 1
-        groups, dtype = self._rectangles.groups, sights[0].table.dtype
-        self._masks = {
-            window: [masks_of(group, dtype, window) for group in groups]
-            for window in {sight.window for sight in sights}
-        }
+class RectangleLine(Line):
+    """By torch's own attention, in rectangles."""
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
-        """As ``Attention``."""
-        sight, is_last = self._sights[layer], layer == self._ends_in
+        """As ``Line``."""
+        sight, is_last = self.sights[layer], self.is_narrow(layer)
         kv_heads, rectangles = sight.kv_heads, self._rectangles
         both = heads.shape[1] - kv_heads
         sizes = [both - kv_heads, kv_heads, kv_heads]
-        turned = apply_rotary(heads[:, :both], sight, self._packing.positions)
+        turned = apply_rotary(heads[:, :both], sight, self.packing.positions)
         line = turned.flatten(1), heads[:, both:].flatten(1)
         seen = []
         for group, masks in zip(rectangles.groups, self._masks[sight.window], strict=True):
             q, k, v = _rows(line, group.prompts, sizes)
-            if self._states is not None:
-                for target, prompts in zip(self._states[layer], (k, v), strict=True):
+            if self.states is not None:
+                for target, prompts in zip(self.states[layer], (k, v), strict=True):
                     target[group.rows, :, : k.shape[2]] = group.by_row(prompts)
             if is_last:
                 q = q[torch.arange(len(q), device=q.device), :, group.lengths - 1, None]
@@ -249,6 +200,43 @@ class RectangleAttention:
                 )
                 seen.append(_attention(q, k, v, masks.answers, sight.scale))
         return rectangles.packed_ends(seen) if is_last else rectangles.packed(seen)
+
+    @cached_property
+    def _rectangles(self) -> Rectangles:
+        return Rectangles.of(self.packing)
+
+    @cached_property
+    def _masks(self) -> dict[int | None, list[Masks]]:
+        """By window, of each group."""
+        groups, dtype = self._rectangles.groups, self.sights[0].table.dtype
+        windows = {sight.window for sight in self.sights}
+        return {window: [masks_of(group, dtype, window) for group in groups] for window in windows}
+
+
+class TorchBackend:
+    """What a decoder asks of a back end, computed by torch."""
+
+    bank: ClassVar[type[SlotBank]] = SlotBank
+    cache: ClassVar[type[Cache]] = PaddedCache
+    line: ClassVar[type[Line]] = RectangleLine
+
+    def normalize(self, x: Tensor, norm: Norm) -> Tensor:
+        """``x (tokens, width)`` normed."""
+        return norm(x)
+
+    def gated(
+        self, y: Tensor, activation: Activation, term: LowRankTerm | None, x: Tensor, shares: Shares
+    ) -> Tensor:
+        """``activation(gate) · up`` (arXiv:2002.05202), ``(tokens, width)``.
+
+        Gate and up stand side by side in ``y (tokens, 2 · width)``, once the low-rank term for
+        ``x`` has been added to it.
+        """
+        if term is not None:
+            y = term.add_to(y, x, shares)
+        gate, up = y.chunk(2, dim=-1)
+        gate = activation(gate)
+        return gate * up if torch.is_grad_enabled() else gate.mul_(up)
 
 
 def apply_rotary(x: Tensor, sight: Sight, positions: Tensor) -> Tensor:
