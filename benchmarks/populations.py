@@ -301,7 +301,7 @@ class PeftPopulation:
         """Share of the asked adapters' rows on which two sides wrote the same tokens."""
         rows = [row for slot in self.asked for row in self.population.rows_of(slot)]
         same = [
-            ours.completion(row) == answer.tokens for row, answer in zip(rows, theirs, strict=True)
+            ours[row].token_ids == answer.tokens for row, answer in zip(rows, theirs, strict=True)
         ]
         return float(np.mean(same))
 

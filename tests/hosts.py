@@ -119,7 +119,8 @@ def make_host(
 def add_chat_template(folder: Path) -> Path:
     """Gives a host's tokenizer a chat template, such as models have that can be talked with."""
     path = folder / "tokenizer_config.json"
-    template = "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}{% if add_generation_prompt %}>{% endif %}"
+    template = "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}"
+    template += "{% if add_generation_prompt %}>{% endif %}"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template}))
     return folder
 

@@ -87,7 +87,7 @@ def company(
 
 
 def test_log_probabilities_of_every_slot_equal_peft(company: Company) -> None:
-    completions = [company.rollout().completion(row) for row in range(len(PROMPTS))]
+    completions = [company.rollout()[row].token_ids for row in range(len(PROMPTS))]
     scores = company.kernel.score(PROMPTS, completions, SLOTS)
     for prompt, completion, slot, ours in zip(PROMPTS, completions, SLOTS, scores, strict=True):
         with torch.no_grad():
@@ -316,7 +316,7 @@ def test_bare_host_rows_equal_the_host_without_adapters(company: Company) -> Non
 
 def test_log_probabilities_of_a_rollout_are_those_of_score(company: Company) -> None:
     rollouts = sampled(company, range(len(PROMPTS)))
-    completions = [rollouts.completion(row) for row in range(len(PROMPTS))]
+    completions = [rollouts[row].token_ids for row in range(len(PROMPTS))]
     for row, score in enumerate(company.kernel.score(PROMPTS, completions, SLOTS)):
         np.testing.assert_allclose(
             rollouts.log_probabilities[row, : len(score)], score.numpy(), atol=1e-4
@@ -359,8 +359,8 @@ def test_min_new_tokens_holds_the_end_back(host_folders: dict[str, Path]) -> Non
     assert (free.lengths < 200).any()
     assert free.lengths.min() < 60
     for row in np.flatnonzero(free.lengths < 200):
-        assert free.completion(row)[-1] == kernel.end_token_id
-        assert kernel.end_token_id not in free.completion(row)[:-1]
+        assert free[row].token_ids[-1] == kernel.end_token_id
+        assert kernel.end_token_id not in free[row].token_ids[:-1]
     held = kernel.rollout(
         rows, [Draw(1)("ends", row) for row in range(len(rows))], Decoding(2.0, 1.0, 60)
     )
@@ -385,7 +385,7 @@ def test_rows_that_end_early_leave_and_change_nothing(company: Company) -> None:
     full = company.rollout(tokens=30)
     assert (ragged.lengths <= limits).all()
     for row, limit in enumerate(limits):
-        assert ragged.completion(row) == full.completion(row)[:limit]
+        assert ragged[row].token_ids == full[row].token_ids[:limit]
     assert ragged.texts[-1] == ""
 
 
@@ -435,7 +435,7 @@ def some_lessons(company: Company, clip: float = 100.0) -> tuple[tuple[Lesson, .
     lessons = tuple(
         Lesson(
             PROMPTS[row % 8],
-            written.completion(row % 8)[: row % 8 + 2],
+            written[row % 8].token_ids[: row % 8 + 2],
             row % 4,
             (1.0, 0.5, -0.3)[row % 3],
         )

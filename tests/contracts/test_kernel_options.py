@@ -48,7 +48,7 @@ def lessons(kernel: HostKernel, **settings: Any) -> LearningBatch:
         Decoding(),
     )
     made = tuple(
-        Lesson(prompt, replies.completion(index), index % 4, (1.0, -0.5, 0.25)[index % 3])
+        Lesson(prompt, replies[index].token_ids, index % 4, (1.0, -0.5, 0.25)[index % 3])
         for index, prompt in enumerate(PROMPTS * 2)
     )
     return LearningBatch(made, dict.fromkeys(range(4), 1e-3), 100.0, **settings)
@@ -80,7 +80,7 @@ def test_a_stop_text_ends_an_answer_and_is_cut_off(load: Load, prefer_fused: boo
     assert found.texts[0] == free.texts[0][: free.texts[0].index(stop)]
     for row, text in enumerate(free.texts):
         assert found.texts[row] == text.split(stop)[0]
-        assert found.completion(row) == free.completion(row)[: found.lengths[row]]
+        assert found[row].token_ids == free[row].token_ids[: found.lengths[row]]
         # It ends with the very token that completes the stop text.
         assert (found.lengths[row] < 24) or stop not in text[:-2]
     shortest = kernel.rollout(
