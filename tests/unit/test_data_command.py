@@ -13,9 +13,10 @@ from symbiont_ecology.cli.data import SFT_FILE, check_apart, data
 from symbiont_ecology.config import config_folder, find_data, load_config
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.errors import ConfigError, DataError
-from symbiont_ecology.tasks import prompt_styles, tasks
+from symbiont_ecology.evaluation.items import draw_items, read_items
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
-from symbiont_ecology.types import Item, draw_items, read_items
+from symbiont_ecology.types import Item
 
 # Data sets that are written.
 
@@ -110,7 +111,7 @@ def test_what_was_written_is_not_written_over(tmp_path: Path) -> None:
 
 
 def test_a_prompt_in_two_splits_is_refused() -> None:
-    same = Item("q", "p\n", "t", "one", "short", 9)
+    same = Item("q", "one", "short", "p", prompt="p\n", reply_limit=9, verifier=bool)
     check_apart({"train": [same, same], "holdout": []})
     with pytest.raises(
         DataError, match=r"the prompt 'p\\n' is in train \(one\) and in holdout \(one\)"
@@ -148,20 +149,15 @@ def test_every_shipped_question_is_won_by_its_target(name: str) -> None:
         load_config("tasks/trained").tasks.families
     )
     for question in questions:
-        assert question.item is not None
-        assert [question.verdict(reply) for reply in (question.target, "", "what?")] == [
-            1.0,
-            0.0,
-            0.0,
-        ]
+        replies = (question.answer, "", "what?")
+        assert [question.verifier(reply) for reply in replies] == [1.0, 0.0, 0.0]
 
 
 def test_every_shipped_lesson_ends_in_the_right_answer() -> None:
-    style = prompt_styles.build("terse")
     for row in read(config_folder() / "training/paper_sft.jsonl"):
         name, _, payload = row["prompt"].removesuffix("\n").partition(": ")
         judge = tasks.build(name)
         item = judge.item(payload, "short")
-        assert style.render(judge, item) == row["prompt"]
-        assert judge.verify(item, row["completion"]) == 1.0
+        assert item.prompt == row["prompt"]
+        assert judge.verify(payload, row["completion"]) == 1.0
         assert split_of(name, judge.split_key(payload)) == "train"

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from symbiont_ecology.ecology import Assignment, Outcome
+from symbiont_ecology.ecology import Assignment, Outcome, Rollout
 from symbiont_ecology.economics import Cost, tracing_flops
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.learning import Experience, learning_rules
 from symbiont_ecology.learning.hebbian import Hebbian
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.tasks import prompt_styles, tasks
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.deltas import grown
@@ -44,29 +44,38 @@ def practice(traces: Traces | None, first: int) -> Outcome:
     """Two sums, three answers each."""
     family, generator = tasks.build("math.add"), np.random.default_rng(0)
     items = (family.sample("short", generator), family.sample("short", generator))
-    said = tuple((5 + place, 1) for place in range(6))
     rewards = (1.0, 0.0, 0.0, 1.0, 1.0, 1.0)
-    return Outcome(
-        Assignment("o1", items, 3), ("",) * 6, said, rewards, Cost(rows=6), traces, first
+    rollouts = tuple(
+        Rollout(
+            items[place // 3],
+            "o1",
+            token_ids=(5 + place, 1),
+            log_probabilities=np.zeros(2),
+            text="",
+            verdict=reward,
+            reward=reward,
+            cost=Cost(rows=1),
+            trace=traces[first + place] if traces else None,
+        )
+        for place, reward in enumerate(rewards)
     )
+    return Outcome(Assignment("o1", items, 3), rollouts)
 
 
 def test_a_lesson_is_the_advantage_of_a_rollout_and_the_trace_of_that_very_rollout() -> None:
     traces = Traces(LAYOUT, 1.0, {})
-    outcome = practice(traces, 10)
-    teachings, notes = HEBBIAN.learn(Experience((outcome,), (outcome.verdicts,), {}))
+    targets, notes = HEBBIAN.learn(Experience((practice(traces, 10),), {}))
     # Of three answers the others are the baseline; where all are right there is nothing to learn.
-    assert [one.weight for one in teachings] == [1.0, -0.5, -0.5]
-    assert [one.trace and one.trace.row for one in teachings] == [10, 11, 12]
-    assert all(one.trace and one.trace.traces is traces for one in teachings)
+    assert [target.weight for target in targets] == [1.0, -0.5, -0.5]
+    assert [target.trace and target.trace.row for target in targets] == [10, 11, 12]
+    assert all(target.trace and target.trace.traces is traces for target in targets)
     assert notes == {"baseline:math.add/short": pytest.approx(4 / 6)}
 
 
 def test_without_traces_it_teaches_what_policy_gradient_teaches() -> None:
-    outcome = practice(None, 0)
-    lived = Experience((outcome,), (outcome.verdicts,), {"baseline:math.add/short": 0.2})
+    lived = Experience((practice(None, 0),), {"baseline:math.add/short": 0.2})
     other = learning_rules.build({"kind": "policy_gradient", "group": 1.0})
-    assert HEBBIAN.targets(lived) == other.targets(lived)
+    assert HEBBIAN.learn(lived)[0] == other.learn(lived)[0]
 
 
 # The step.
@@ -152,14 +161,9 @@ def test_the_mean_update_turns_towards_the_policy_gradient_as_samples_are_added(
     kernel = HostKernel.from_pretrained("embedded", slots=1, rank=2, targets=targets)
     weights = awoken(founder(kernel.layout, 2), np.random.default_rng(1))
     kernel.place(0, weights)
-    family, style, questions, samples = (
-        tasks.build("logic.bool"),
-        prompt_styles.build("terse"),
-        16,
-        256,
-    )
+    family, questions, samples = tasks.build("logic.bool"), 16, 256
     items = family.distinct("short", questions, Draw(0)("items"), split="train")
-    prompts = [style.render(family, item) for item in items]
+    prompts = [item.prompt for item in items]
     right = [ids[0] for ids in kernel.encode_answers([item.answer for item in items])]
 
     chances = [float(one.exp()) for one in kernel.score(prompts, [(token,) for token in right], 0)]

@@ -105,7 +105,7 @@ class Contains:
 
 @graders.register("number")
 @dataclass(frozen=True)
-class Number:
+class NumericAnswer:
     """The last number of the reply equals the reference, to a relative ``tolerance``."""
 
     tolerance: NonNegativeFloat = 0.0  # relative error that is still right
