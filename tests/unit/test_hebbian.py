@@ -64,7 +64,7 @@ def practice(traces: Traces | None, first: int) -> Outcome:
 
 def test_a_lesson_is_the_advantage_of_a_rollout_and_the_trace_of_that_very_rollout() -> None:
     traces = Traces(LAYOUT, 1.0, {})
-    targets, notes = HEBBIAN.learn(Experience((practice(traces, 10),), {}))
+    targets, notes = HEBBIAN.targets(Experience((practice(traces, 10),), {}))
     # Of three answers the others are the baseline; where all are right there is nothing to learn.
     assert [target.weight for target in targets] == [1.0, -0.5, -0.5]
     assert [target.trace and target.trace.row for target in targets] == [10, 11, 12]
@@ -75,7 +75,7 @@ def test_a_lesson_is_the_advantage_of_a_rollout_and_the_trace_of_that_very_rollo
 def test_without_traces_it_teaches_what_policy_gradient_teaches() -> None:
     lived = Experience((practice(None, 0),), {"baseline:math.add/short": 0.2})
     other = learning_rules.build({"kind": "policy_gradient", "group": 1.0})
-    assert HEBBIAN.learn(lived)[0] == other.learn(lived)[0]
+    assert HEBBIAN.targets(lived)[0] == other.targets(lived)[0]
 
 
 # The step.

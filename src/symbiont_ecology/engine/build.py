@@ -99,7 +99,7 @@ def _tasks(config: RunConfig) -> tuple[Task, ...]:
                 f"tasks.families: {name!r} is kept for evaluation ({task.role}), choose among "
                 f"{', '.join(trainable)}"
             )
-        chosen.append(task.in_style(style) if isinstance(task, SyntheticTask) else task)
+        chosen.append(task.in_style(style) if isinstance(task, SyntheticTask | DataTask) else task)
     return tuple(chosen)
 
 
