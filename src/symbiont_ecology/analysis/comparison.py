@@ -64,7 +64,7 @@ def _spending(results: Results, arm: str) -> Iterator[tuple[str, summary.Spendin
         spending = summary.Spending(
             **{name: mean(lives[name]) for name in summary.COUNTS},
             net_per_episode=mean((lives.earned - lives.spent) / lives.rollouts.clip(lower=1)),
-            roi=mean((lives.earned / lives.spent).where(lives.spent > 0, 0.0)),
+            roi=mean((lives.earned / lives.spent).where(lives.spent != 0, 0.0)),
             coverage=mean(skill.covered()),
             train_flops=mean(trained),
             executed_flops=mean([run.train.executed for run in runs]),

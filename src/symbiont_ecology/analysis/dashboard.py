@@ -7,9 +7,8 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
@@ -76,17 +75,11 @@ class Dashboard:
 
     def __enter__(self) -> Dashboard:
         self._live.start()
-        self._live.update(
-            Text(f"{self._title}: loading the host and founding the population …"), refresh=True
-        )
+        news = Text(f"{self._title}: loading the host and founding the population …")
+        self._live.update(news, refresh=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def __call__(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> None:
@@ -94,23 +87,17 @@ class Dashboard:
         self._notice(state, summary)
         self._live.update(self.screen(state, summary, seconds), refresh=True)
 
-    def screen(
-        self, state: EcologyState, summary: GenerationEnded, seconds: float
-    ) -> RenderableType:
+    def screen(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> Panel:
         """Head line, population and cells, births and deaths."""
         body = Table.grid(padding=(0, 2))
         rows = max(4, self._console.height - SCREEN_LINES)
         shown = 2 if self._console.width >= WIDE else 1
         body.add_row(population_table(state, rows, shown), cell_table(state.success))
         news = Text("\n".join(self._ticker) or "nobody was born or died yet", style="dim")
-        return Panel(
-            Group(self._head(state, summary, seconds), Text(), body, Text(), news),
-            title=self._title,
-        )
+        head = self._head(state, summary, seconds)
+        return Panel(Group(head, Text(), body, Text(), news), title=self._title)
 
-    def _head(
-        self, state: EcologyState, summary: GenerationEnded, seconds: float
-    ) -> RenderableType:
+    def _head(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> Group:
         done = self._plan.fraction(state.generation, summary.train_flops)
         facts = {
             "generation": f"{summary.generation}",
@@ -120,10 +107,8 @@ class Dashboard:
             "FLOPs": f"{summary.train_flops:.2e}   {seconds:.2f} s",
             "left": self._left(done),
         }
-        line = Text("   ").join(
-            Text.assemble((f"{label} ", "dim"), value) for label, value in facts.items()
-        )
-        return Group(line, ProgressBar(total=1.0, completed=done))
+        parts = (Text.assemble((f"{label} ", "dim"), value) for label, value in facts.items())
+        return Group(Text("   ").join(parts), ProgressBar(total=1.0, completed=done))
 
     def _left(self, done: float) -> str:
         """Time to go at the pace of this sitting."""

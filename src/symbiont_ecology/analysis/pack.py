@@ -86,10 +86,8 @@ def rebuild(folder: Path) -> None:
     (folder / PAGE).write_text(page, encoding="utf-8")
     (folder / EXCERPT).write_text(excerpt(summary), encoding="utf-8")
     names = (path.name for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
-    manifest = Manifest(
-        protocol=digests[0], files={name: _hash(folder / name) for name in sorted(names)}
-    )
-    _write(folder / MANIFEST, manifest.model_dump())
+    hashes = {name: _hash(folder / name) for name in sorted(names)}
+    _write(folder / MANIFEST, Manifest(protocol=digests[0], files=hashes).model_dump())
 
 
 def read_pack(folder: Path) -> tuple[Results, TuningRecord]:
@@ -104,7 +102,8 @@ def read_pack(folder: Path) -> tuple[Results, TuningRecord]:
         tuning = TuningRecord.model_validate_json((folder / TUNED).read_bytes())
         return Results.of(protocol, map(json.loads, lines)), tuning
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"no paper pack can be read from {folder}: {error}") from error
+        what = " ".join(str(error).split())
+        raise DataError(f"no paper pack can be read from {folder}: {what}") from error
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -117,7 +116,8 @@ def read_manifest(folder: Path) -> Manifest | None:
     try:
         return Manifest.model_validate_json(path.read_bytes()) if path.exists() else None
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} is damaged: {error}") from error
+        what = " ".join(str(error).split())
+        raise DataError(f"{path} is damaged: {what}") from error
 
 
 def _check_inputs(folder: Path) -> None:

@@ -194,7 +194,9 @@ class Results:
                 )
         values = answers.right.to_numpy(float).reshape(len(starts), -1)
         names = tuple(answers.cell.cat.categories.to_numpy()[first])
-        return Verdicts(values, names, NO_SEED if arm == BARE_HOST else tuple(seeds[starts]))
+        return Verdicts(
+            values, names, NO_SEED if arm == BARE_HOST else tuple(seeds[starts].tolist())
+        )
 
     def flops_per_right(self, arm: str, budget: float, shift: str) -> list[float]:
         """Useful FLOPs of answering for every right answer, by seed."""

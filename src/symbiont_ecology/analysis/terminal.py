@@ -19,9 +19,10 @@ def tell_comparison(summary: Summary, console: Console) -> None:
     did = _table("", ["runs", "train FLOPs", "rollouts", "ROI", "births", "deaths", "coverage"])
     for arm, spent in summary.arms.items():
         if (means := spent.get(largest)) is not None:
-            counts = (f"{count:.0f}" for count in (means.births, means.deaths, means.coverage))
-            flops, rollouts = f"{means.train_flops:.3g}", f"{means.rollouts:.0f}"
-            did.add_row(arm, str(summary.seeds[arm]), flops, rollouts, f"{means.roi:.2f}", *counts)
+            shown = [arm, f"{summary.seeds[arm]}", f"{means.train_flops:.3g}"]
+            shown += [f"{means.rollouts:.0f}", f"{means.roi:.2f}"]
+            counts = (means.births, means.deaths, means.coverage)
+            did.add_row(*shown, *(f"{count:.0f}" for count in counts))
     arms = [BARE_HOST, *summary.arms]
     right = _table("right, %", arms)
     for view, shares in summary.accuracy[largest].items():
