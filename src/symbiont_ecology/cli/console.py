@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.evaluation.baselines import BaselineComparison
     from symbiont_ecology.evaluation.evaluator import Progress
-    from symbiont_ecology.evaluation.measure import Difference, Evaluation
+    from symbiont_ecology.evaluation.measure import Evaluation, EvaluationDifference
     from symbiont_ecology.statistics import Interval
 
 MOST_ANSWERERS = 8
@@ -63,7 +63,7 @@ def percent(interval: Interval) -> str:
     return f"{100 * interval.estimate:.0f} % [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
 
 
-def points(difference: Difference) -> str:
+def points(difference: EvaluationDifference) -> str:
     """A difference of shares in points: ``+1.2 points [-0.3, +2.7]``."""
     estimate, low, high = (
         100 * value for value in (difference.estimate, difference.low, difference.high)

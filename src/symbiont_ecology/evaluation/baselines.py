@@ -15,8 +15,8 @@ from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.evaluation.measure import (
-    Difference,
     Evaluation,
+    EvaluationDifference,
     LoadedRun,
     Record,
     difference,
@@ -53,7 +53,7 @@ class BaselineComparison:
     train_flops: int
 
     @property
-    def differences(self) -> dict[str, Difference]:
+    def differences(self) -> dict[str, EvaluationDifference]:
         """The main system minus each other one."""
         main = self.systems[self.main]
         others = {name: one for name, one in self.systems.items() if name != self.main}
@@ -105,6 +105,7 @@ def compare_with_baselines(
     """Asks everyone; ``selection`` items judge the candidates anew, beside practice."""
 
     def changed(source: EvaluationSpec, **changes: str | int | None) -> EvaluationSpec:
+        """The same question, asked in another way."""
         return source.model_copy(update=changes)
 
     by_practice = changed(spec, selection=None, most=None)

@@ -326,7 +326,7 @@ def evaluate_adapter(
 
 
 @dataclass(frozen=True)
-class Difference:
+class EvaluationDifference:
     """Accuracy of one system minus another's, with a 95 % interval and McNemar's exact test."""
 
     estimate: float
@@ -335,7 +335,7 @@ class Difference:
     mcnemar_p: float
 
 
-def difference(better: Evaluation, worse: Evaluation) -> Difference:
+def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
     """Accuracy of one minus that of the other on the same items. Each subject counts once.
 
     Raises:
@@ -350,7 +350,9 @@ def difference(better: Evaluation, worse: Evaluation) -> Difference:
     part = len(by_subject) / max(len(gaps), 1)
     interval = share_difference(part * gaps.count(1.0), part * gaps.count(-1.0), len(by_subject))
     wins, losses = (sum(sign * gap > 0 for gap in by_subject.values()) for sign in (1, -1))
-    return Difference(interval.estimate, interval.low, interval.high, mcnemar(wins, losses))
+    return EvaluationDifference(
+        interval.estimate, interval.low, interval.high, mcnemar(wins, losses)
+    )
 
 
 def interval_values(interval: Interval) -> dict[str, float]:

@@ -161,6 +161,7 @@ def _tune(context: JobContext) -> JobOutcome:
     run = context.live(context.config)
 
     def share(shift: str) -> float:
+        """The share of selection items of a shift that is right."""
         items = draw_shifts(tasks, [shift], per_cell, split="selection")
         return run.evaluate(items, context.host, context.arm.routing).accuracy().estimate
 

@@ -193,8 +193,9 @@ def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> Chosen:
     sweep = [outcome for outcome in outcomes if outcome is not None]
 
     def best(arm: str, budget: float) -> int:
-        own = [one for one in sweep if (one.arm, one.budget) == (arm, budget)]
-        return choose(own, protocol.tie)
+        """The option that an arm's own tuning chooses at a budget."""
+        tried = [outcome for outcome in sweep if (outcome.arm, outcome.budget) == (arm, budget)]
+        return choose(tried, protocol.tie)
 
     chosen = {
         arm: {f"{budget:g}": best(arm, budget) for budget in protocol.budgets}
