@@ -281,7 +281,7 @@ def shape() -> ModuleType:
 
 
 SHAPE = shape()
-AMBIGUOUS = {"Difference"}
+AMBIGUOUS: set[str] = set()
 """Public names that two modules still define, each in its own way. This set may only shrink: take a
 name out when one of its two meanings has another name; put none in."""
 
