@@ -35,14 +35,14 @@ def fork(
 
     ``weights`` are adapters from elsewhere, for decisions that found organelles with them. The
     config may differ from the run's in all that its state does not depend on: prices, climate,
-    length, learning_rule, an ecology's knobs; another seed makes another future. Another strategy has
-    to know the traits of those who live, and lets go of whoever is on probation. The log keeps the
-    common past. The run may be going on meanwhile, and a fork that fails leaves nothing behind.
+    length, learning rule, an ecology's knobs. Another seed makes another future. Another strategy
+    has to know the traits of those who live, and lets go of whoever is on probation. The log keeps
+    the common past. The run may be going on meanwhile. A fork that fails leaves nothing behind.
 
     Raises:
-        ConfigError: the config does not fit together. RunError: no run in the folder, ``to`` is
-        taken or cannot be written, or a decision is about an
-            organelle that is not there.
+        ConfigError: the config does not fit together.
+        RunError: no run in the folder, ``to`` is taken or cannot be written, or a decision is about
+            an organelle that is not there.
     """
     check(config)
     if to.exists():

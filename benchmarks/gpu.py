@@ -303,7 +303,8 @@ def peft_answers(bench: Bench) -> Result:
     floors = {"PEFT, one by one": bench.plan.bounds(30)}
     same = peft.agreement(timing.outputs["ours"], timing.outputs["PEFT, one by one"])
     notes = [
-        f"sequential sides: {len(peft.asked)} of {some.organelles} adapters, {peft.loaded} loaded; scaled"
+        f"sequential sides: {len(peft.asked)} of {some.organelles} adapters, {peft.loaded} "
+        "loaded; scaled"
     ]
     if "PEFT, mixed batch" not in sides:
         notes.append("mixed batch left out: not all adapters were loaded in time")

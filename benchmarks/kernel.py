@@ -263,7 +263,8 @@ def scaled(peft: PeftPopulation) -> list[str]:
     if peft.scale == 1:
         return []
     return [
-        f"PEFT's sequential sides: timed on {len(peft.asked)} of {peft.population.organelles} adapters, "
+        f"PEFT's sequential sides: timed on {len(peft.asked)} of {peft.population.organelles} "
+        "adapters, "
         "all of them loaded, and scaled"
     ]
 

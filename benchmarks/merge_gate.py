@@ -190,8 +190,10 @@ def naive(gate: Gate, children: int) -> Row:
 def told(result: dict[str, Any]) -> str:
     """The block of the page."""
     lines = [
-        f"{result['children']:,} simulated children of each kind, {result['gate']['most']} paired questions "
-        f"at most in a comparison, a look after every {result['questions_per_look']}. In a cell: admitted, "
+        f"{result['children']:,} simulated children of each kind, {result['gate']['most']} paired "
+        "questions "
+        f"at most in a comparison, a look after every {result['questions_per_look']}. In a cell: "
+        "admitted, "
         "and mean number of paired questions until the verdict.",
         "",
     ]

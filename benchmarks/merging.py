@@ -185,7 +185,8 @@ def told(result: dict[str, Any]) -> str:
     seeds = len({one["seed"] for one in children})
     lines = [
         f"{result['seeds']} worlds of {result['generations']} generations: {len(children)} of "
-        f"{sum(result['proposed'].values())} proposed children were admitted, in {seeds} of the worlds; "
+        f"{sum(result['proposed'].values())} proposed children were admitted, in {seeds} of the "
+        "worlds; "
         f"{result['per_cell']} held-out questions per cell.",
         "",
         "| on fresh questions of both parents' homes | |",
@@ -198,10 +199,13 @@ def told(result: dict[str, Any]) -> str:
         f"[{100 * gain['low']:+.1f}, {100 * gain['high']:+.1f}] |",
         f"| children below their better parent | {worse} of {len(children)} |",
         f"| least share of answers that differ from a parent's | {100 * changed:.0f} % |",
-        f"| generations that a child lived | median {np.median(ages):.0f}, {min(ages)} to {max(ages)} |",
-        f"| generations that the {len(bred)} children of one parent lived | median {np.median(bred):.0f}, "
+        f"| generations that a child lived | median {np.median(ages):.0f}, {min(ages)} to "
+        f"{max(ages)} |",
+        f"| generations that the {len(bred)} children of one parent lived | median "
+        f"{np.median(bred):.0f}, "
         f"{min(bred)} to {max(bred)} |",
-        f"| alive at the end of the world | {sum(one['is_alive'] for one in children)} of {len(children)} |",
+        f"| alive at the end of the world | {sum(one['is_alive'] for one in children)} of "
+        f"{len(children)} |",
     ]
     return "\n".join(lines)
 

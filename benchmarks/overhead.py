@@ -102,7 +102,7 @@ def measure(seed: int, *extra: str) -> dict[str, Any]:
         for (owner, name), part in PARTS.items():
             patch.object(owner, name, clocks.around(part, getattr(owner, name))).start()
         try:
-            run.start(config, Path(folder) / "run", host=TimedHost(host, clocks), progress=progress)
+            run.start(config, Path(folder) / "run", host=TimedHost(host, clocks), watch=watch)
         finally:
             patch.stopall()
     count, total = len(marks) - 1, sum(seconds for seconds, _ in marks[1:])  # the first warms up

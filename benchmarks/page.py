@@ -38,7 +38,8 @@ def table(cases: dict[str, Any]) -> list[str]:
         for one in case["ratios"]:
             bounds = (bound(one[name], one["at_most"]) for name in ("floor", "goal"))
             lines.append(
-                f"| {one['what']} | {' | '.join(bounds)} | {number(one['measured'])} | {verdict(one)} |"
+                f"| {one['what']} | {' | '.join(bounds)} | {number(one['measured'])} | "
+                f"{verdict(one)} |"
             )
     return lines
 
@@ -60,7 +61,8 @@ def count(cases: dict[str, Any]) -> list[str]:
     ]
     missed = [(name, one) for name, one in bounded if not one["holds"]]
     lines = [
-        f"{len(bounded) - len(missed)} of {len(bounded)} floors hold{'; missed:' if missed else '.'}",
+        f"{len(bounded) - len(missed)} of {len(bounded)} floors "
+        f"hold{'; missed:' if missed else '.'}",
         "",
     ]
     for name, one in missed:
@@ -121,7 +123,8 @@ def growth(report: dict[str, Any]) -> str:
 def breakdown(report: dict[str, Any]) -> str:
     """Milliseconds by kind of operation and the matmul rate reached, for every host."""
     lines = [
-        f"One thread multiplies float32 matrices at {report['matmul_rate'] / 1e9:.0f} GFLOP/s here.",
+        f"One thread multiplies float32 matrices at {report['matmul_rate'] / 1e9:.0f} GFLOP/s "
+        "here.",
         "",
     ]
     for host, phases in report["hosts"].items():
@@ -137,7 +140,8 @@ def breakdown(report: dict[str, Any]) -> str:
         ]
         lines.append(f"| **all** | {' | '.join(totals)} |")
         lines.append(
-            f"| share of the matmul rate | {' | '.join(_rates(phases[one], report) for one in PHASES)} |"
+            "| share of the matmul rate | "
+            f"{' | '.join(_rates(phases[one], report) for one in PHASES)} |"
         )
         within = [_rates(phases[one], report, BASE) for one in PHASES]
         lines.append(f"| the same within base products | {' | '.join(within)} |")

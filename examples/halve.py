@@ -1,7 +1,7 @@
 """An operator of one's own: a child starts with half of what its parent learned."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np

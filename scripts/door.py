@@ -13,7 +13,8 @@ def pass_on(*command: str) -> None:
         from symbiont_ecology import cli
     except ModuleNotFoundError as error:
         sys.exit(
-            f"error: {error.name} is not installed: make setup, then .venv/bin/python {sys.argv[0]} …"
+            f"error: {error.name} is not installed: make setup, "
+            f"then .venv/bin/python {sys.argv[0]} …"
         )
     sys.argv = ["symbiont", *command, *sys.argv[1:]]
     print(f"this is: {shlex.join(sys.argv)}", file=sys.stderr, flush=True)

@@ -89,7 +89,8 @@ def demo_tables(result: dict[str, Any]) -> str:
     lines = [
         f"{result['seeds']} seeds, {result['questions']} holdout questions drawn anew for each, "
         "equal useful FLOPs; "
-        "percent right, pooled over seeds with 95 % Wilson intervals. Differences are paired over seeds, "
+        "percent right, pooled over seeds with 95 % Wilson intervals. Differences are paired over "
+        "seeds, "
         "95 % t intervals.",
         "",
         "| family | " + " | ".join(ARMS.values()) + " |",
@@ -128,7 +129,8 @@ def demo_tables(result: dict[str, Any]) -> str:
     lines.append(f"| useful training FLOPs | {flops[0]:.3e} | {flops[1]:.3e} |")
     ratios = result["rollouts per learning rollout"]
     lines.append(
-        f"| rollouts ÷ rollouts whose verdict is learned from, worst seed | {ratios['single']:.3f} | "
+        "| rollouts ÷ rollouts whose verdict is learned from, worst seed | "
+        f"{ratios['single']:.3f} | "
         f"{ratios['ecology']:.3f} |"
     )
     seconds = result["seconds"]

@@ -181,7 +181,7 @@ def load_config(name_or_path: str | Path, overrides: Sequence[str] = ()) -> RunC
 
     Raises:
         ConfigError: one line with the dotted key, what was expected, what came and the nearest
-        known key.
+            known key.
     """
     return compose((name_or_path,), overrides, f"config {str(name_or_path)!r}")
 

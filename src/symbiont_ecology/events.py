@@ -275,7 +275,7 @@ class EventLog:
 
         Raises:
             RunError: the log holds fewer than ``seq`` whole events, so the state is not of this
-            log.
+                log.
         """
         with self.path.open("r+b") as file:
             for line in range(seq + 1):  # the header, then seq events
@@ -291,7 +291,7 @@ def read_events(path: Path) -> Iterator[Event]:
 
     Raises:
         RunError: no such log, another schema, an unknown kind, a damaged line, or a gap in the
-        numbers.
+            numbers.
     """
     try:
         file = path.open("rb")

@@ -188,7 +188,8 @@ def load_plugin(path: Path) -> None:
     if name in sys.modules:
         return
     spec = importlib.util.spec_from_file_location(name, place)
-    assert spec is not None and spec.loader is not None, "a .py file has a loader"
+    assert spec is not None
+    assert spec.loader is not None
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -327,7 +328,7 @@ def _path(data: object, error: ErrorDetails) -> list[str | int]:
     path: list[str | int] = []
     last = len(error["loc"]) - 1
     for position, key in enumerate(error["loc"]):
-        if isinstance(data, Mapping) and key in data:
+        if isinstance(data, Mapping) and key in data:  # noqa: SIM114 (types are narrowed apart)
             data = data[key]
         elif isinstance(data, list | tuple) and isinstance(key, int):
             data = data[key]

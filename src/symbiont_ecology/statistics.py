@@ -96,11 +96,8 @@ def crossed_bootstrap(
 
     Raises:
         ValueError: less than two families to draw from; lists that do not fit; or a cell with items
-        of two
-            families.
+            of two families.
     """
-    from scipy import stats
-
     data = np.asarray(values, dtype=float)
     if data.ndim != 2 or data.shape[0] < 1 or not 0 < data.shape[1] == len(cells) == len(families):
         raise ValueError(
@@ -117,13 +114,10 @@ def crossed_bootstrap(
             "expected at least two families to draw from, got one: set is_clustered=False"
         )
     draw, seeds = Draw(seed), len(data)
-    seed_weights = (
-        draw("crossed seeds").multinomial(seeds, np.full(seeds, 1 / seeds), resamples) / seeds
-    )
+    seed_weights = _multinomial(draw("crossed seeds"), seeds, resamples) / seeds
     cell_weights = np.ones((resamples, len(first)))
     if is_clustered:
-        even = np.full(len(names), 1 / len(names))
-        counts = draw("crossed families").multinomial(len(names), even, resamples)
+        counts = _multinomial(draw("crossed families"), len(names), resamples)
         cell_weights = counts[:, family_of_cell].astype(float)
     means, totals = [], np.zeros(resamples)
     for cell in range(len(first)):  # one at a time: bounds memory
@@ -135,17 +129,31 @@ def crossed_bootstrap(
     drawn, mean = totals / cell_weights.sum(axis=1), float(np.mean(means))
     few = [len(names)] * is_clustered + [seeds] * (seeds > 1)  # what is drawn, and may be few
     units = min(few, default=data.shape[1])
+    low, high = _widened(drawn, mean, units, level)
+    if 2 <= units < FEW:
+        low, high = max(low, float(data.min())), min(high, float(data.max()))
+    return Interval(mean, low, high)
+
+
+def _multinomial(generator: np.random.Generator, count: int, resamples: int) -> np.ndarray:
+    """How often each of ``count`` things is drawn in as many draws, (resamples, count)."""
+    return generator.multinomial(count, np.full(count, 1 / count), resamples)
+
+
+def _widened(drawn: np.ndarray, mean: float, units: int, level: float) -> tuple[float, float]:
+    """Percentiles of resampled means, widened by how few units were drawn; below ``FEW`` a t
+    interval, as the percentiles would lie beyond the resamples."""
+    from scipy import stats
+
     if units < 2:  # one answer bounds nothing
-        return Interval(mean, -1.0, 1.0)
+        return -1.0, 1.0
     wider = math.sqrt(units / (units - 1)) * float(stats.t.ppf((1 + level) / 2, units - 1))
-    if units < FEW:  # the percentiles would lie beyond the resamples
+    if units < FEW:
         half = wider * float(drawn.std())
-        return Interval(
-            mean, max(mean - half, float(data.min())), min(mean + half, float(data.max()))
-        )
+        return mean - half, mean + half
     tail = stats.norm.cdf(-wider)
     low, high = np.quantile(drawn, [tail, 1 - tail])
-    return Interval(mean, float(low), float(high))
+    return float(low), float(high)
 
 
 def paired_interval(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Interval:

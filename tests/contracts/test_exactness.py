@@ -134,7 +134,7 @@ class Reference:
                 self.kernels[name] = with_adapters(kernel)
                 self.written[name] = kernel.rollout(path.rows, None, Decoding())
         self.peft = PeftHost(folder, self.kernels["fused"], list(LORA), exports)
-        self.rollouts: dict[tuple[str, int], tuple[int, ...]] = {}
+        self.answers: dict[tuple[str, int], tuple[int, ...]] = {}
         self.log_probabilities: dict[tuple[str, int], torch.Tensor] = {}
         for owner in OWNERS:
             answers = self.peft.generate(PROMPTS, owner, LIMIT)

@@ -18,7 +18,11 @@ TINY = """
 name: tiny
 question: does the machinery hold?
 base: [base]
-set: [host.rank=2, "tasks.families=[math.add, logic.bool]", "tasks.depths=[short]", strategy.samples=2]
+set:
+- host.rank=2
+- tasks.families=[math.add, logic.bool]
+- tasks.depths=[short]
+- strategy.samples=2
 unit_flops: 2.0e+9
 budgets: [1]
 seeds: [0, 1]

@@ -178,7 +178,10 @@ def row_of(row: str, folder: Path) -> Path:
     purpose = "" if "purpose" in row else ", purpose: accuracy"
     path = folder / "mine.yaml"
     path.write_text(f"extends: plain\nrows: [{{{row}{purpose}, about: it}}]\n")
-    plain = "name: mine\nquestion: what?\nbase: [base]\nunit_flops: 1.0e+9\nbudgets: [1]\nseeds: [0, 1]\n"
+    plain = (
+        "name: mine\nquestion: what?\nbase: [base]\n"
+        "unit_flops: 1.0e+9\nbudgets: [1]\nseeds: [0, 1]\n"
+    )
     (folder / "plain.yaml").write_text(plain)
     return path
 

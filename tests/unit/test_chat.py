@@ -9,7 +9,10 @@ from hosts import make_host
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.kernel import HostKernel
 
-TEMPLATE = "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}{% if add_generation_prompt %}>{% endif %}"
+TEMPLATE = (
+    "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}"
+    "{% if add_generation_prompt %}>{% endif %}"
+)
 
 
 def test_a_chat_host_is_asked_through_its_template(tmp_path: Path) -> None:

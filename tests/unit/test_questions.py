@@ -128,7 +128,8 @@ def test_any_text_survives_a_round_trip_through_a_file(
             "convention",
         ),
         (
-            '{"prompt":"p","target":"8","family":"countdown","depth":"long","payload":"1 2","convention":0}',
+            '{"prompt":"p","target":"8","family":"countdown","depth":"long","payload":"1 2",'
+            '"convention":0}',
             "payload",
         ),
         (

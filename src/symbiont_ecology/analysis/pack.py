@@ -1,8 +1,8 @@
 """A paper pack: outcomes in, and out comes everything that is claimed of them.
 
-    protocol.json outcomes.jsonl.gz tuned.json  what the suite left: enough to make the rest again
-    summary.json README.md excerpt.md *.png     numbers, tables, what other pages quote, figures
-    manifest.json                               hashes of all of them, and of the protocol
+    protocol.json  outcomes.jsonl.gz  tuned.json  what the suite left: enough to make the rest again
+    summary.json  README.md  excerpt.md  *.png    numbers, tables, what other pages quote, figures
+    manifest.json                                 hashes of all of them, and of the protocol
 
 The same outcomes give the same files, byte for byte (with the same versions of numpy, scipy and
 matplotlib).

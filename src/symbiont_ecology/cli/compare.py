@@ -48,7 +48,8 @@ def suite(
         list[str] | None,
         typer.Argument(
             metavar="PROTOCOL [KEY=VALUE]…",
-            help="A protocol (symbiont list protocols) or a YAML file; changes of it, such as seeds=[0].",
+            help="A protocol (symbiont list protocols) or a YAML file; changes of it, such as "
+            "seeds=[0].",
             show_default=False,
         ),
     ] = None,
@@ -173,7 +174,8 @@ def pack(
     if is_pack:
         if dry_run:
             print(
-                f"{len(read_pack(first)[0].outcomes)} outcomes in {first} are fine; nothing was done"
+                f"{len(read_pack(first)[0].outcomes)} outcomes in {first} are fine; nothing was "
+                "done"
             )
             return
         rebuild(first)

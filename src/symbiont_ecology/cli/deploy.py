@@ -144,17 +144,26 @@ def _card(organelle: Organelle, state: EcologyState, folder: Path, model: str) -
         [
             f"# Organelle {organelle.id}",
             "",
-            f"A LoRA adapter of rank {organelle.genome.rank}, bred by symbiont-ecology on `{model}`.",
+            (
+                f"A LoRA adapter of rank {organelle.genome.rank}, bred by symbiont-ecology on "
+                f"`{model}`."
+            ),
             "",
             f"- run: `{folder.name}`, seed {state.seed}, after {state.generation} generations",
-            f"- lineage: born in generation {organelle.born} by `{organelle.operator}`; parents: {parents}",
+            (
+                f"- lineage: born in generation {organelle.born} by `{organelle.operator}`; "
+                f"parents: {parents}"
+            ),
             f"- balance: {state.ledger.balance(organelle.id) / 1000:.1f} ATP",
             "",
             "## Where it is good",
             "",
             *(good or [f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}."]),
             "",
-            "Believed success comes from the verdicts on its own practice; it is not a holdout accuracy.",
+            (
+                "Believed success comes from the verdicts on its own practice; it is not a holdout "
+                "accuracy."
+            ),
             "",
         ]
     )

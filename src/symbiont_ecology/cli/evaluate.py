@@ -103,9 +103,7 @@ def evaluate(
         main = comparison.systems[comparison.main]
         write_json(json_file, main.record() | comparison.summary())
     elif adapter is not None and dry_run:
-        items, rank = _adapter_items(adapter, spec)
-        lines = {"host": host or "embedded", "asked": f"{adapter} of rank {rank}"}
-        _tell_rehearsal({**lines, "questions": f"{len(items)} ({spec.holdout})"}, stream)
+        _rehearse_adapter(adapter, spec, host, stream)
     elif adapter is not None:
         evaluation = _evaluate_adapter(adapter, spec, host, chat)
         tell_evaluation(evaluation, stream)
@@ -248,6 +246,18 @@ def _rehearse(
         "asked": f"{', '.join(systems)} of {folder}, generation {run.pool.state.generation}",
         "candidates": f"{len(run.pool.elites)}, judged by {judges}",
         "questions": f"{len(items)} ({source})",
+    }
+    _tell_rehearsal(lines, stream)
+
+
+def _rehearse_adapter(
+    adapter: Path, spec: EvaluationSpec, host: str | None, stream: TextIO
+) -> None:
+    items, rank = _adapter_items(adapter, spec)
+    lines = {
+        "host": host or "embedded",
+        "asked": f"{adapter} of rank {rank}",
+        "questions": f"{len(items)} ({spec.holdout})",
     }
     _tell_rehearsal(lines, stream)
 

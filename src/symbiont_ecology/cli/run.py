@@ -187,7 +187,8 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
     families = " ".join(mix.names)
     depths = " ".join(dict.fromkeys(depth for _, depth in cells))
     print(
-        f"host        {host.model} on {host.device} in {host.dtype}, {host.slots} slots of rank {host.rank}"
+        f"host        {host.model} on {host.device} in {host.dtype}, {host.slots} slots of rank "
+        f"{host.rank}"
     )
     print(f"tasks       {len(cells)} cells: {families}, each {depths}")
     print(f"strategy    {kind}: {', '.join(f'{name}={getattr(strategy, name)}' for name in names)}")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from symbiont_ecology.experiments.protocol import Protocol
     from symbiont_ecology.experiments.sft import Budget, SweepPlan, SweepPoint
 
-ADAPTER = "adapter"
-"""Folder of the chosen adapter."""
+ADAPTER, REPORT_FILE = "adapter", "sft.json"
+"""Folder of the chosen adapter, and what was swept."""
 RATES = (0.003, 0.006, 0.012)
 """Learning rates that suit the embedded host."""
 _Number = TypeVar("_Number", int, float)
@@ -78,15 +78,13 @@ def sft(
     dry_run: DryRunOption = False,
 ) -> None:
     """Fine-tune one adapter on gold answers with a run's compute. With --out it goes on."""
-    from symbiont_ecology.experiments.sft import SweepPlan, sft_protocol, sweep_jobs
-    from symbiont_ecology.experiments.suite import check_protocol, claim_folder
+    from symbiont_ecology.experiments.sft import SweepPlan, sft_protocol
+    from symbiont_ecology.experiments.suite import check_protocol
 
     if config is not None and "=" in config:  # with --match the first change stands there
         overrides, config = [config, *(overrides or [])], None
-    if (config is None) == (match is None):
-        raise ConfigError("sft: expected either a config or --match RUN")
+    base = _base(config, match)
     changes = [*(overrides or []), *(_data_tasks(data) if data is not None else [])]
-    base = str(config) if match is None else str(match / "config.yaml")
     resolved, spend = _resolved(base, changes, match, budget, amount)
     learning_rates = _numbers(rates, float) if rates else usual_rates(resolved)
     plan = SweepPlan(
@@ -99,14 +97,18 @@ def sft(
     if dry_run:
         print("everything is fine; nothing was done")
         return
-    prepare(folder / "sft.json")
-    claim_folder(protocol, folder)
-    count = workers or usual_workers(protocol)
-    work_through(protocol, folder, count, sys.stdout, sweep_jobs(protocol))
+    _sweep(protocol, folder, workers)
     _export_best(protocol, spend, plan, folder)
-    print(f"next:   {typed()} evaluate --adapter {folder / ADAPTER} --holdout FILE")
-    if match is not None:
-        print(f"        {typed()} evaluate {match} --sft {folder / ADAPTER}")
+    _tell_next(folder, match)
+
+
+def _base(config: str | None, match: Path | None) -> str:
+    """What the sweep's config extends: a preset or file, or the config of a run."""
+    from symbiont_ecology.engine.run import CONFIG_FILE
+
+    if (config is None) == (match is None):
+        raise ConfigError("sft: expected either a config or --match RUN")
+    return str(config) if match is None else str(match / CONFIG_FILE)
 
 
 def usual_rates(config: RunConfig) -> list[float]:
@@ -149,6 +151,17 @@ def _data_tasks(data: Path) -> list[str]:
     return [f"tasks={{families: [{source}], depths: null, flip: null}}"]
 
 
+def _sweep(protocol: Protocol, folder: Path, workers: int | None) -> None:
+    """Trains every option that is not yet trained."""
+    from symbiont_ecology.experiments.sft import sweep_jobs
+    from symbiont_ecology.experiments.suite import claim_folder
+
+    prepare(folder / REPORT_FILE)
+    claim_folder(protocol, folder)
+    count = workers or usual_workers(protocol)
+    work_through(protocol, folder, count, sys.stdout, sweep_jobs(protocol))
+
+
 def _export_best(protocol: Protocol, spend: Budget, plan: SweepPlan, folder: Path) -> None:
     """Writes the adapter that the sweep chose, and what was swept."""
     from symbiont_ecology.engine.build import build_host
@@ -177,7 +190,7 @@ def _export_best(protocol: Protocol, spend: Budget, plan: SweepPlan, folder: Pat
         "chosen": asdict(chosen),
         "sweep": [asdict(point) for point in points],
     }
-    write_json(folder / "sft.json", report)
+    write_json(folder / REPORT_FILE, report)
     print(f"chosen: {chosen.folder}, {chosen.accuracy:.1%} of the selection questions right")
 
 
@@ -211,6 +224,12 @@ def _tell_plan(base: RunConfig, spend: Budget, plan: SweepPlan, folder: Path) ->
         print("           seconds depend on the machine: this cannot be repeated exactly")
     print(f"selection  {plan.per_cell} questions per cell")
     print(f"folder     {folder}")
+
+
+def _tell_next(folder: Path, match: Path | None) -> None:
+    print(f"next:   {typed()} evaluate --adapter {folder / ADAPTER} --holdout FILE")
+    if match is not None:
+        print(f"        {typed()} evaluate {match} --sft {folder / ADAPTER}")
 
 
 def _tell_point(point: SweepPoint) -> None:

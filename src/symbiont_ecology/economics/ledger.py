@@ -31,7 +31,8 @@ class Ledger:
         """What ``who`` owns, in mATP; LedgerError when there is no such account."""
         if organelle_id not in self.balances:
             raise LedgerError(
-                f"no account {organelle_id!r}: open it before energy moves, and not after it was closed"
+                f"no account {organelle_id!r}: open it before energy moves, and not after it was "
+                "closed"
             )
         return self.balances[organelle_id]
 

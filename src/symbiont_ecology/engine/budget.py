@@ -1,8 +1,8 @@
 """Where a run ends, or the runtime changes: a generation asks and learns no more than what is left
 pays for.
 
-Arms whose generations differ in size then stop at one budget, and meet a change of the runtime at one
-moment. What a question will take is estimated, from the run itself (``state.effort``); what a
+Arms whose generations differ in size then stop at one budget, and meet a change of the runtime at
+one moment. What a question will take is estimated, from the run itself (``state.effort``). What a
 lesson takes is known before it is learned. So the questions that seem too many are left out, and
 then the lessons that are.
 """
@@ -64,8 +64,10 @@ def budget_phase(state: EcologyState, milestones: Sequence[float]) -> tuple[floa
 def affordable_assignments(
     assignments: Sequence[Assignment], state: EcologyState, runtime: Runtime, draw: Draw
 ) -> Sequence[Assignment]:
-    """All assignments while there is plenty; else the questions that can be paid for, by draw, at least
-    one."""
+    """All assignments while there is plenty; else as many questions as can be paid for, by draw.
+
+    At least one question is left.
+    """
     left = runtime.until - state.spent.flops
     efforts = [_effort(assignment, state, runtime) for assignment in assignments]
     costs = [

@@ -1,9 +1,12 @@
 """A run: a folder that holds everything, founded once, continued any number of times, always the
 same.
 
-    config.yaml resolved config, written first provenance.json versions, host, seed events.jsonl
-    what happened timings.jsonl how long it took (not state) state.json the last checkpoint blobs/
-    weights and memories
+    config.yaml      resolved config, written first
+    provenance.json  versions, host, seed
+    events.jsonl     what happened
+    timings.jsonl    how long it took (not state)
+    state.json       the last checkpoint
+    blobs/           weights and optimizer states
 
 A checkpoint is: events to disk, new blobs, then ``state.json`` by atomic rename, then blobs that
 nothing names any more are deleted. So a run that is killed anywhere and resumed ends with the same
@@ -82,8 +85,12 @@ def start(
     watch: GenerationCallback | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     host: Host | None = None,
+    may_learn_nothing: bool = False,
 ) -> Finished:
     """Founds a run in a new folder and lives it.
+
+    Where founding spends the whole budget, the run has no generations. That is a mistake, unless
+    ``may_learn_nothing``.
 
     Raises:
         ConfigError: the config does not fit together; no model was loaded.
@@ -92,7 +99,8 @@ def start(
     """
     check_start(config, folder)
     host = host or build_host(config)  # before the folder: a missing model leaves no half-made run
-    return _live(generations(config, folder, host, is_new=True), config, folder, watch, should_stop)
+    lived = generations(config, folder, host, is_new=True, may_learn_nothing=may_learn_nothing)
+    return _live(lived, config, folder, watch, should_stop)
 
 
 def resume(
@@ -134,7 +142,12 @@ def check_start(config: RunConfig, folder: Path) -> None:
 
 
 def generations(
-    config: RunConfig, folder: Path, host: Host, *, is_new: bool = False
+    config: RunConfig,
+    folder: Path,
+    host: Host,
+    *,
+    is_new: bool = False,
+    may_learn_nothing: bool = False,
 ) -> Generator[Generation, None, None]:
     """Lives a run, generation by generation, from its last checkpoint or from its founding.
 
@@ -146,7 +159,9 @@ def generations(
             _check_free(folder)  # again: another process may have founded a run while this loaded
         write_whole(folder / CONFIG_FILE, dump_config(config))
         runtime, log = build_runtime(config, host, folder), EventLog(folder / EVENTS_FILE)
-        state = _restored(config, folder, runtime, log) or _founded(config, folder, runtime, log)
+        state = _restored(config, folder, runtime, log)
+        if state is None:
+            state = _founded(config, folder, runtime, log, may_learn_nothing)
         budgets = milestones(config, state.mean_rollout_flops)
         runtime = replace(runtime, milestones=budgets)
         elapsed = lived_seconds(folder)
@@ -208,7 +223,8 @@ def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
     for override in overrides:
         if override.partition("=")[0].strip() not in EXTENDABLE:
             raise ConfigError(
-                f"override {override!r}: a run that exists can only change {', '.join(EXTENDABLE)}; "
+                f"override {override!r}: a run that exists can only change "
+                f"{', '.join(EXTENDABLE)}; "
                 "start a new run for anything else"
             )
     config = read_config(folder, overrides)
@@ -216,7 +232,8 @@ def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
         lived = checkpoint.load_state(folder).generation
         if config.run.generations < lived:
             raise ConfigError(
-                f"run.generations: expected at least {lived}, which were lived, got {config.run.generations}"
+                f"run.generations: expected at least {lived}, which were lived, got "
+                f"{config.run.generations}"
             )
     return config
 
@@ -302,26 +319,32 @@ def _restored(
     return state
 
 
-def _founded(config: RunConfig, folder: Path, runtime: Runtime, log: EventLog) -> EcologyState:
+def _founded(
+    config: RunConfig, folder: Path, runtime: Runtime, log: EventLog, may_learn_nothing: bool
+) -> EcologyState:
     """A new run. Until its first checkpoint the folder holds no run, whatever happens."""
     _write_provenance(config, folder, runtime.host)
     state = EcologyState(config.seed)
     log.rewind(0)
     runtime.store.collect(())
     found_population(state, runtime, log)
-    if config.run.generations and is_complete(config, state):
-        keys = " and ".join(f"run.{key}" for key in config.train_budgets)
-        strategy, cells = runtime.strategy, runtime.context.tasks.cells
-        rollouts = LEAST_GENERATIONS * len(cells) * strategy.questions * max(strategy.samples, 1)
-        enough = math.ceil(rollouts * ROLLOUT_WITH_LESSON)
-        raise RunError(
-            f"{keys}: the budget is spent before anybody learned. Founding took "
-            f"{state.spent.flops:.3g} FLOPs, and a rollout of this host takes "
-            f"{state.mean_rollout_flops:.3g}: set run.train_flops=null "
-            f"run.train_rollouts={enough} or more"
-        )
+    if config.run.generations and not may_learn_nothing and is_complete(config, state):
+        raise _too_small(config, state, runtime)
     _checkpoint(state, runtime, log, folder)
     return state
+
+
+def _too_small(config: RunConfig, state: EcologyState, runtime: Runtime) -> RunError:
+    """What is wrong with a budget that founding spends, and one that is enough."""
+    keys = " and ".join(f"run.{key}" for key in config.train_budgets)
+    strategy, cells = runtime.strategy, runtime.context.tasks.cells
+    rollouts = LEAST_GENERATIONS * len(cells) * strategy.questions * max(strategy.samples, 1)
+    return RunError(
+        f"{keys}: the budget is spent before anybody learned. Founding took "
+        f"{state.spent.flops:.3g} FLOPs, and a rollout of this host takes "
+        f"{state.mean_rollout_flops:.3g}: set run.train_flops=null "
+        f"run.train_rollouts={math.ceil(rollouts * ROLLOUT_WITH_LESSON)} or more"
+    )
 
 
 def _checkpoint(state: EcologyState, runtime: Runtime, log: EventLog, folder: Path) -> None:

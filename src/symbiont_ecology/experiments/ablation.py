@@ -3,8 +3,9 @@
     name: ablations
     base: [tasks/trained]              # and all else that a protocol says, but no arms
     rows:
-      - {mechanism: breeding, purpose: accuracy, about: who is rich has children} - {mechanism:
-      prices, change: [economy.slope=0], purpose: coverage, about: what is scarce pays more}
+      - {mechanism: breeding, purpose: accuracy, about: who is rich has children}
+      - {mechanism: prices, change: [economy.slope=0], purpose: coverage,
+         about: what is scarce pays more}
 
 The arm of a row is the ecology with ``change`` on top; without one, the mechanism of that name is
 left out. What the ecology is without has ``add`` instead, and its arm is the ecology with it. Where
@@ -121,7 +122,7 @@ def check_ablation(ablation: Ablation) -> None:
 
     Raises:
         ConfigError: one line that says which row and what is wrong, such as a mechanism that is not
-        there.
+            there.
     """
     protocol = ablation.protocol
     if len(protocol.seeds) < 2:
@@ -129,13 +130,15 @@ def check_ablation(ablation: Ablation) -> None:
             f"seeds: expected two or more, which effects are paired over, got {protocol.seeds}"
         )
     default = protocol.config(DEFAULT, 1.0, 0)
-    ways = getattr(strategies.build(default.strategy), "ways", ())
+    present = strategies.build(default.strategy).mechanism_names
     for row in ablation.rows:
         where = f"rows.{row.mechanism}"
-        if not (row.change or row.add) and mechanisms[row.mechanism] not in map(type, ways):
-            raise ConfigError(
-                f"{where}: the ecology is without it already, so it cannot be left out"
-            )
+        if not (row.change or row.add):
+            _ = mechanisms[row.mechanism]  # an unknown name is told with the nearest one
+            if row.mechanism not in present:
+                raise ConfigError(
+                    f"{where}: the ecology is without it already, so it cannot be left out"
+                )
         if _parts(protocol.config(row.mechanism, 1.0, 0)) == _parts(default):
             raise ConfigError(f"{where}: {', '.join(row.set)} is what the ecology has already")
         if row.purpose == "resilience" and protocol.flip is None:

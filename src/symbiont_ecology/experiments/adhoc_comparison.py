@@ -47,8 +47,7 @@ def adhoc_comparison(
 
     Raises:
         ConfigError: the runs have different task mixes or hosts, one seed of an arm is there twice,
-        or there
-            is no such shift.
+            or there is no such shift.
         RunError: a folder holds no run.
     """
     for shift in shifts:
@@ -61,7 +60,8 @@ def adhoc_comparison(
             or one.config.host.model != first.config.host.model
         ):
             raise ConfigError(
-                f"{folder} was run on other tasks or another host than {folders[0]}: only runs that can be "
+                f"{folder} was run on other tasks or another host than {folders[0]}: only runs "
+                "that can be "
                 "asked the same questions can be compared"
             )
     arms = _arms(runs)

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 
 from symbiont_ecology.config import HostConfig, RunConfig, TasksConfig, dump_config
 from symbiont_ecology.ecology import HOST
+from symbiont_ecology.ecology.state import STATE_FILE
 from symbiont_ecology.engine import run as runs
 from symbiont_ecology.engine.build import build_host, mixture
 from symbiont_ecology.engine.runtime import Host
@@ -107,15 +108,20 @@ class JobContext:
         return self.protocol.arms[self.job.arm]
 
     def live(self, config: RunConfig) -> LoadedRun:
-        """Founds the run or goes on with it, to the end of the config's budget."""
+        """Founds the run or goes on with it, to the end of the config's budget.
+
+        A budget that founding spends is a point of the curve like any other: nothing was learned.
+        """
         host = self.host
-        if (self.place / runs.CONFIG_FILE).exists():
+        if (self.place / STATE_FILE).exists():
             budget = [f"run.train_flops={config.run.train_flops or 'null'}"]
             finished = runs.resume(
                 self.place, overrides=budget, should_stop=self.should_stop, host=host
             )
         else:
-            finished = runs.start(config, self.place, should_stop=self.should_stop, host=host)
+            finished = runs.start(
+                config, self.place, should_stop=self.should_stop, host=host, may_learn_nothing=True
+            )
         if not finished.is_complete:
             raise Stopped
         # Answers are shared by the whole suite: arms may leave the same item to the same host.

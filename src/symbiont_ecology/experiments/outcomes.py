@@ -23,8 +23,8 @@ class SystemAnswers(BaseModel):
     """The answers of one routing.
 
     ``bits`` are verdicts as text of 0 and 1, by shift and cell, in the order of the items.
-    ``flops`` are useful FLOPs of answering by shift, ``abstained`` how many items the host answered,
-    ``organelles`` how many others answered any.
+    ``flops`` are useful FLOPs of answering by shift, ``abstained`` how many items the host
+    answered, ``organelles`` how many others answered any.
     """
 
     model_config = _Schema
@@ -73,8 +73,8 @@ class JobOutcome(BaseModel):
 
     A *tune* job has ``accuracy`` (and ``retention``) on selection items. A *main* job has what the
     run answered (``systems``), did (``life``, ``course``, ``solved``) and spent (``train``,
-    ``selection_flops``). A *flip* job has ``families`` and ``legs``. The *host* job has ``systems``,
-    the fingerprint ``host`` and ``versions``.
+    ``selection_flops``). A *flip* job has ``families`` and ``legs``. The *host* job has
+    ``systems``, the fingerprint ``host`` and ``versions``.
     """
 
     model_config = _Schema

@@ -5,8 +5,10 @@ anything runs.
     base: [demo, tasks/trained]        # presets that every arm extends
     unit_flops: 2.0e+11                # budgets are multiples of this
     arms:
-      single: {about: one adapter, set: [strategy.kind=single], tune:
-      [[strategy.learning_rate=0.002], …]}
+      single:
+        about: one adapter
+        set: [strategy.kind=single]
+        tune: [[strategy.learning_rate=0.002], …]
 
 Everything that a comparison chooses (arms, budgets, seeds, shifts, levels) is in it, and results
 name it by its hash: a protocol that was changed afterwards has another one. What it takes to claim
@@ -146,7 +148,8 @@ class Protocol(BaseModel):
                 raise ValueError(f"arms.{name}.tune: expected one config or more")
             if arm.of is not None and (arm.of not in self.own_arms or arm.set or len(arm.tune) > 1):
                 raise ValueError(
-                    f"arms.{name}: of names an arm with runs of its own, and leaves set and tune out"
+                    f"arms.{name}: of names an arm with runs of its own, and leaves set and tune "
+                    "out"
                 )
         return self
 

@@ -104,7 +104,7 @@ def sft_protocol(
     """The sweep as a protocol with one arm. ``base`` is a preset or file, ``config`` what it makes
     with the overrides."""
     limit = BUDGET_KEYS[budget.measure]
-    none = {key: "null" for key in sorted(set(BUDGET_KEYS.values()))}
+    none = dict.fromkeys(sorted(set(BUDGET_KEYS.values())), "null")
     tune = [
         [
             f"strategy.learning_rate={rate}",

@@ -129,12 +129,12 @@ def reported_jobs(protocol: Protocol, tuned: Chosen) -> tuple[Job, ...]:
                 for arm in protocol.own_arms
             ]
         if protocol.flip is not None:
-            # The flip comes when each arm has learned as with the budget that is nearest to its
-            # moment.
-            near = min(protocol.budgets, key=lambda budget: abs(budget - protocol.flip.at))  # type: ignore[union-attr]
+            moment = protocol.flip.at
+            # The flip meets each arm as it was tuned for the budget nearest to the flip's moment.
+            distances = {abs(budget - moment): budget for budget in reversed(protocol.budgets)}
+            near = distances[min(distances)]
             found += [
-                Job("flip", arm, seed, protocol.flip.at, tuned[arm][f"{near:g}"])
-                for arm in protocol.own_arms
+                Job("flip", arm, seed, moment, tuned[arm][f"{near:g}"]) for arm in protocol.own_arms
             ]
     return tuple(found)
 

@@ -236,7 +236,7 @@ class HostKernel:
 
         Raises:
             AdapterError: the folder cannot be used (see ``weights.peft_files``), or no slot is
-            free.
+                free.
         """
         free = [slot for slot in range(self.slots) if self._bank.held(slot) is None]
         if not free:

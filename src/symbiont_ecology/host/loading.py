@@ -70,7 +70,7 @@ def find_folder(name_or_path: str | Path) -> Path:
 
     Raises:
         HostError: there is no such folder and no such model on the hub (or the hub is out of
-        reach).
+            reach).
     """
     name = str(name_or_path)
     folder = EMBEDDED_FOLDER if name == EMBEDDED else Path(name).expanduser()
@@ -133,7 +133,7 @@ def load_decoder(
 
     Raises:
         HostError: the weights are damaged or incomplete, or no causal language model can be made of
-        them.
+            them.
     """
     files = sorted(folder.glob("*.safetensors"))
     if prefer_fused and files and read_blueprint(config) is not None:

@@ -1,4 +1,4 @@
-"""Control: one adapter learns everything, with the ecology's learning_rule, questions and rewards."""
+"""Control: one adapter learns everything, with the ecology's learning rule and rewards."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
 
     Raises:
         AdapterError: no such folder or file, damaged files, a kind of adapter that is not
-        supported, modules
-            that the host lacks, shapes that do not fit, values that are not finite.
+            supported, modules that the host lacks, shapes that do not fit, values that are not
+            finite.
     """
     folder = Path(folder)
     config = _read_config(folder)
@@ -76,7 +76,8 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
     for module, (a, b) in found.items():
         if module not in sizes:
             raise AdapterError(
-                f"expected modules of this host, got {module!r} in {folder}: attach it to the model that "
+                f"expected modules of this host, got {module!r} in {folder}: attach it to the "
+                "model that "
                 "it was made for, or load the host without narrowing its targets"
             )
         d_in, d_out = sizes[module]
@@ -88,7 +89,8 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
             or not len(a)
         ):
             raise AdapterError(
-                f"expected A (r, {d_in}) and B ({d_out}, r) for {module}, got {a.shape} and {b.shape} "
+                f"expected A (r, {d_in}) and B ({d_out}, r) for {module}, got {a.shape} and "
+                f"{b.shape} "
                 f"in {folder}: it was made for a host of another size"
             )
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
@@ -97,7 +99,8 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
             )
         if len(a) != _patterned(config, "rank_pattern", module, config["r"]):
             raise AdapterError(
-                f"expected the rank that {PEFT_CONFIG_FILE} states, got {len(a)} for {module} in {folder}"
+                f"expected the rank that {PEFT_CONFIG_FILE} states, got {len(a)} for {module} in "
+                f"{folder}"
             )
         ratio = _scaling(config, module, len(a)) / scaling
         factors[module] = (a, b if ratio == 1.0 else (b * ratio).astype(np.float32))
@@ -186,7 +189,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
         )
     if not path.is_file():
         raise AdapterError(
-            f"expected {PEFT_CONFIG_FILE} in {folder}, found none: is this a whole PEFT adapter folder?"
+            f"expected {PEFT_CONFIG_FILE} in {folder}, found none: is this a whole PEFT adapter "
+            "folder?"
         )
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -197,7 +201,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else type(config).__name__
         raise AdapterError(
-            f"expected a LORA adapter, got peft_type {kind!r} in {folder}: only LoRA can be attached"
+            f"expected a LORA adapter, got peft_type {kind!r} in {folder}: only LoRA can be "
+            "attached"
         )
     for field, meaning in _REFUSED.items():
         if config.get(field):
@@ -211,7 +216,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
     start = config.get("init_lora_weights")
     if isinstance(start, str) and start.lower().startswith(_BASE_CHANGING_STARTS):
         raise AdapterError(
-            f"expected factors for the plain host, got {start!r} in {folder}: convert it to plain LoRA"
+            f"expected factors for the plain host, got {start!r} in {folder}: convert it to plain "
+            "LoRA"
         )
     if (
         not _is_number(config.get("r"))
@@ -237,7 +243,8 @@ def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         if any(folder.glob("*.bin")):
             raise AdapterError(
-                f"expected {WEIGHTS_FILE} in {folder}, found pickled weights (.bin), which can run code: "
+                f"expected {WEIGHTS_FILE} in {folder}, found pickled weights (.bin), which can "
+                "run code: "
                 "save the adapter again with safe_serialization=True"
             )
         raise AdapterError(
@@ -300,7 +307,8 @@ def _patterned(config: PeftConfig, field: str, module: str, default: float) -> f
     for pattern, value in (config.get(field) or {}).items():
         if _SLOW.search(pattern):  # a stranger's pattern could keep the matcher busy for years
             raise AdapterError(
-                f"expected plain module names in {field}, got {pattern!r}: write the names out one by one"
+                f"expected plain module names in {field}, got {pattern!r}: write the names out "
+                "one by one"
             )
         try:
             match = re.match(rf"(.*\.)?({pattern})$", module)
