@@ -94,9 +94,10 @@ def test_sft_spends_what_it_is_matched_with_and_exports_its_best(
     report = json.loads((out / "sft.json").read_text())
     assert len(report["sweep"]) == 2 * 3
     assert report["is_exactly_resumable"] == (measure != "wall_clock_seconds")
-    spent = max(one["train_flops"] for one in report["sweep"])
-    if measure == "train_flops":
-        assert spent == pytest.approx(report["budget"]["amount"], rel=0.05)
+    if measure == "train_flops":  # the budget, but for what pays for no further lesson
+        longest = max(report["sweep"], key=lambda one: one["train_flops"])
+        lesson = min(checkpoint.load_state(out / longest["folder"]).effort.values())
+        assert 0 <= report["budget"]["amount"] - longest["train_flops"] < lesson
     best = max(report["sweep"], key=lambda one: one["accuracy"])
     assert report["chosen"]["accuracy"] == best["accuracy"]
     asked = symbiont(

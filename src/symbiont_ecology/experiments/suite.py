@@ -181,7 +181,10 @@ def claim_folder(protocol: Protocol, folder: Path) -> None:
         if path.exists() and path.read_text(encoding="utf-8") == text:
             return
         if path.exists():
-            raise RunError(f"{folder} holds a suite of another protocol: choose another --out")
+            raise RunError(
+                f"{folder} holds a suite of another protocol, that is of another base, budget or "
+                "plan: choose another --out"
+            )
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from error
     write_whole(path, text)
