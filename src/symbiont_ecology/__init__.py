@@ -4,18 +4,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["HostKernel", "Run", "Task", "__version__", "graders", "load_config"]
+__all__ = [
+    "Comparison",
+    "HostKernel",
+    "Run",
+    "Suite",
+    "Task",
+    "__version__",
+    "graders",
+    "load_config",
+]
 
 if TYPE_CHECKING:
     from symbiont_ecology.config import load_config
     from symbiont_ecology.host.kernel import HostKernel
     from symbiont_ecology.run import Run
+    from symbiont_ecology.suite import Comparison, Suite
     from symbiont_ecology.tasks import Task
     from symbiont_ecology.tasks.grading import graders
 
 _HOMES = {
+    "Comparison": "symbiont_ecology.suite",
     "HostKernel": "symbiont_ecology.host.kernel",
     "Run": "symbiont_ecology.run",
+    "Suite": "symbiont_ecology.suite",
     "Task": "symbiont_ecology.tasks",
     "graders": "symbiont_ecology.tasks.grading",
     "load_config": "symbiont_ecology.config",

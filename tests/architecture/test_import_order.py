@@ -38,6 +38,7 @@ ORDER = (
     ("run",),
     ("experiments",),
     ("analysis",),
+    ("suite",),
     ("cli",),
 )
 """A package may import itself and those on lines above it; those on the first line may use each

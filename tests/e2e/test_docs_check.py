@@ -16,9 +16,9 @@ from ablated import made_up
 from said import Said
 from symbiont_ecology.analysis.ablation import AblationResults, render_ablation, results_file
 from symbiont_ecology.analysis.pack import write_index, write_pack
-from symbiont_ecology.cli.compare import as_rows
 from symbiont_ecology.engine.build import build_host
 from symbiont_ecology.experiments.jobs import JobContext, run_job
+from symbiont_ecology.experiments.outcomes import as_rows
 from symbiont_ecology.experiments.protocol import Arm, Protocol
 from symbiont_ecology.experiments.suite import reported_jobs
 

@@ -16,12 +16,12 @@ import pytest
 
 from hosts import add_chat_template, make_host
 from said import Symbiont
-from symbiont_ecology.cli.compare import usual_workers
+from symbiont_ecology import Comparison, Suite
 from symbiont_ecology.cli.progress import PARTS, print_lines
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.experiments.jobs import Job
 from symbiont_ecology.experiments.protocol import load_protocol, protocols
-from symbiont_ecology.experiments.suite import check_protocol, claim_folder
+from symbiont_ecology.experiments.suite import check_protocol, claim_folder, usual_workers
 
 COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
 TINY = """
@@ -458,3 +458,44 @@ def test_protocols_are_listed_and_explained(symbiont: Symbiont) -> None:
     assert "protocols:\n  ci  " in symbiont("list").out
     assert symbiont("explain", "protocol", "ci").out.startswith("# The three controls")
     assert "did you mean 'ci'?" in symbiont("explain", "protocols", "cii").error
+
+
+def test_a_suite_and_its_comparison_are_objects(
+    suite: Path, protocol: Path, symbiont: Symbiont, tmp_path: Path
+) -> None:
+    opened = Suite.open(suite)
+    assert opened.is_complete
+    assert Suite.start(protocol, folder=suite).finish().protocol == opened.protocol
+    comparison = opened.comparison
+    assert {"arm", "seed", "budget", "shift", "cell", "item", "right", "flops"} <= {
+        *comparison.answers.columns
+    }
+    assert set(comparison.answers.arm) == {"host", "single", "sft"}
+    pack = comparison.save_pack(tmp_path / "packs" / "tiny")
+    assert symbiont("pack", suite, "--out", tmp_path / "other" / "tiny").code == 0
+    for file in pack.iterdir():
+        assert file.read_bytes() == (tmp_path / "other" / "tiny" / file.name).read_bytes()
+    shares = comparison.summary.accuracy[comparison.summary.largest]["in-distribution"]
+    assert 0 < shares["sft"].estimate <= 1
+    assert repr(opened).endswith("complete>")
+    assert "single-routed" in repr(comparison)
+    assert len(repr(comparison)) < 400
+
+
+def test_a_suite_that_is_not_there_or_not_run_says_so(protocol: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"no suite in .*: expected a protocol\.json"):
+        Suite.open(tmp_path)
+    begun = Suite.start(protocol, "seeds=[0]", folder=tmp_path / "new")
+    assert not begun.is_complete
+    assert repr(begun).endswith("not complete>")
+    with pytest.raises(RunError, match="no reported runs"):
+        _ = begun.comparison
+
+
+def test_runs_are_compared_as_an_object(suite: Path) -> None:
+    comparison = Comparison.of_runs(
+        *sorted(suite.glob("main/s*/x1/*/seed-*")), shifts=("retention",), per_cell=2
+    )
+    assert comparison.protocol.shifts == ("retention",)
+    assert len(comparison.outcomes) == 5
+    assert set(comparison.answers.arm) == {"host", "single", "single-2"}

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from symbiont_ecology.cli.compare import (
-    DryRun,
-    as_rows,
-    tell_suite_plan,
-    usual_workers,
-    work_through,
-)
+from symbiont_ecology.cli.compare import DryRun, tell_suite_plan, work_through
 from symbiont_ecology.cli.console import prepare, write_json
 from symbiont_ecology.errors import ConfigError
 
@@ -56,11 +50,11 @@ def ablate(
         results_file,
         results_of,
     )
-    from symbiont_ecology.analysis.results import Results
     from symbiont_ecology.config import config_folder
     from symbiont_ecology.experiments.ablation import check_ablation, load_ablation
-    from symbiont_ecology.experiments.suite import claim_folder, outcomes
+    from symbiont_ecology.experiments.suite import claim_folder, usual_workers
     from symbiont_ecology.files import write_whole
+    from symbiont_ecology.suite import Suite
 
     files, changes = (
         [word for word in words or [] if ("=" in word) == is_change] for is_change in (0, 1)
@@ -84,7 +78,7 @@ def ablate(
         print("the ablations are fine; nothing was done")
         return
     work_through(plan, folder, count, sys.stdout)
-    answers = Results.of(plan.model_dump(mode="json"), as_rows(outcomes(plan, folder)))
+    answers = Suite(plan, folder).comparison.results
     results = results_of(answers, [row.model_dump(mode="json") for row in ablation.rows])
     write_json(results_file(target), results.model_dump(mode="json"))
     write_whole(target, render_ablation(results))

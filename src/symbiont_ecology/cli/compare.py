@@ -11,7 +11,7 @@ import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -21,15 +21,13 @@ from symbiont_ecology.cli.run import INTERRUPTED, typed
 from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from multiprocessing.synchronize import Event
 
-    from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.engine.runtime import Host
     from symbiont_ecology.experiments.adhoc_comparison import AdhocComparison
     from symbiont_ecology.experiments.jobs import Job
-    from symbiont_ecology.experiments.outcomes import JobOutcome
     from symbiont_ecology.experiments.protocol import Protocol
+    from symbiont_ecology.suite import Comparison, Suite
 
 CI = "ci"
 """The protocol of ``--ci``."""
@@ -83,7 +81,8 @@ def suite(
 ) -> None:
     """Run the arms of a protocol over its seeds. Ctrl-C is safe, the same command goes on."""
     from symbiont_ecology.experiments.protocol import load_protocol
-    from symbiont_ecology.experiments.suite import check_protocol, claim_folder
+    from symbiont_ecology.experiments.suite import check_protocol, claim_folder, usual_workers
+    from symbiont_ecology.suite import Suite
 
     name, changes = _named(words or [], ci)
     plan = load_protocol(name, changes, additions or ())
@@ -99,7 +98,7 @@ def suite(
         print("the protocol is fine; nothing was done", file=stream)
         return
     work_through(plan, folder, count, stream)
-    _tell_result(plan, folder, ci, json_file, stream)
+    _tell_result(Suite(plan, folder), ci, json_file, stream)
 
 
 def compare(
@@ -118,8 +117,6 @@ def compare(
     """Ask any runs the same holdout questions and print what differs, with intervals and tests."""
     from rich.console import Console
 
-    from symbiont_ecology.analysis.comparison import summarise
-    from symbiont_ecology.analysis.results import Results
     from symbiont_ecology.analysis.terminal import tell_comparison
     from symbiont_ecology.experiments.adhoc_comparison import adhoc_comparison
 
@@ -131,11 +128,10 @@ def compare(
         return
     if json_file is not None:
         prepare(json_file)
-    plan = gathered.protocol.model_dump(mode="json")
-    summary = summarise(Results.of(plan, as_rows(_asked(gathered))))
-    tell_comparison(summary, Console(file=stream))
+    comparison = _asked(gathered)
+    tell_comparison(comparison.summary, Console(file=stream))
     if json_file is not None:
-        write_json(json_file, summary.dump())
+        write_json(json_file, comparison.summary.dump())
 
 
 def pack(
@@ -160,9 +156,10 @@ def pack(
 ) -> None:
     """Make a paper pack: tables, figures, outcomes and hashes. A pack is made again from its own
     outcomes."""
-    from symbiont_ecology.analysis.pack import OUTCOMES, read_pack, rebuild, write_index, write_pack
+    from symbiont_ecology.analysis.pack import OUTCOMES, read_pack, rebuild
     from symbiont_ecology.experiments.adhoc_comparison import adhoc_comparison
     from symbiont_ecology.experiments.suite import PROTOCOL_FILE
+    from symbiont_ecology.suite import Suite
 
     first = folders[0]
     is_pack, is_suite = (first / OUTCOMES).exists(), (first / PROTOCOL_FILE).exists()
@@ -182,30 +179,23 @@ def pack(
         print(f"made again from its own outcomes: {first}")
         return
     if is_suite:
-        protocol, rows, tuned = _of_suite(first)
+        comparison = Suite.open(first).comparison
+        protocol = comparison.protocol
     else:
         gathered = adhoc_comparison(folders, ALL_SHIFTS, per_cell, name or (out or first).name)
         protocol = gathered.protocol
-        tuned = {"chosen": {arm: {"1": 0} for arm in protocol.arms}, "sweep": []}
     target = out or Path("docs/paper_packs") / protocol.name
     _check_target(target, protocol)
     if dry_run:
         if is_suite:
-            print(
-                f"outcomes  {len(rows)} of protocol {protocol.name} ({protocol.digest}) in {first}"
-            )
+            count = len(comparison.outcomes)
+            print(f"outcomes  {count} of protocol {protocol.name} ({protocol.digest}) in {first}")
         else:
             tell_gathered(gathered, sys.stdout)
         print(f"pack      {target}\nnothing was done")
         return
     prepare(target / "summary.json")
-    write_pack(
-        target,
-        protocol.model_dump(mode="json"),
-        as_rows(rows if is_suite else _asked(gathered)),
-        tuned,
-    )
-    write_index(target.parent)
+    (comparison if is_suite else _asked(gathered)).save_pack(target)
     print(f"{target / 'README.md'} is written")
 
 
@@ -237,13 +227,6 @@ def work_through(
             f"all of it had been done before: to do it anew, choose another --out than {folder}",
             file=stream,
         )
-
-
-def usual_workers(plan: Protocol) -> int:
-    """Runs at a time: one per core, or one alone where the host takes a GPU."""
-    arm = plan.own_arms[0]
-    device = plan.config(arm, plan.budgets[0], 0, plan.arms[arm].tune[0]).host.device
-    return os.cpu_count() or 1 if device == "cpu" else 1
 
 
 def tell_suite_plan(plan: Protocol, folder: Path, workers: int, stream: TextIO) -> None:
@@ -286,44 +269,19 @@ def _named(words: Sequence[str], is_ci: bool) -> tuple[str, list[str]]:
     return names[0], [word for word in words if "=" in word]
 
 
-def _tell_result(
-    plan: Protocol, folder: Path, is_ci: bool, json_file: Path | None, stream: TextIO
-) -> None:
-    """Where a complete suite is, and what came of it as far as that was asked for."""
+def _tell_result(suite: Suite, is_ci: bool, json_file: Path | None, stream: TextIO) -> None:
+    """Where a complete suite is, and its summary as far as that was asked for."""
     from rich.console import Console
 
-    from symbiont_ecology.analysis.comparison import summarise
-    from symbiont_ecology.analysis.results import Results
     from symbiont_ecology.analysis.terminal import tell_comparison
-    from symbiont_ecology.experiments.suite import outcomes
 
     if is_ci or json_file is not None:
-        answers = as_rows(outcomes(plan, folder))
-        summary = summarise(Results.of(plan.model_dump(mode="json"), answers))
+        summary = suite.comparison.summary
         if is_ci:
             tell_comparison(summary, Console(file=stream))
         if json_file is not None:
             write_json(json_file, summary.dump())
-    print(f"complete: {folder}\nnext:     {typed()} pack {folder}", file=stream)
-
-
-def _of_suite(folder: Path) -> tuple[Protocol, list[JobOutcome], dict[str, Any]]:
-    """The protocol of a suite, its outcomes so far, and how its arms were tuned."""
-    from pydantic import ValidationError
-
-    from symbiont_ecology.experiments.protocol import Protocol
-    from symbiont_ecology.experiments.suite import PROTOCOL_FILE, TUNED_FILE, outcomes
-
-    try:
-        protocol = Protocol.model_validate_json(
-            (folder / PROTOCOL_FILE).read_text(encoding="utf-8")
-        )
-    except ValidationError as error:
-        raise RunError(
-            f"{folder / PROTOCOL_FILE}: not a protocol of this version: make the suite anew"
-        ) from error
-    rows = list(outcomes(protocol, folder))
-    return protocol, rows, json.loads((folder / TUNED_FILE).read_text(encoding="utf-8"))
+    print(f"complete: {suite.folder}\nnext:     {typed()} pack {suite.folder}", file=stream)
 
 
 def _check_target(target: Path, protocol: Protocol) -> None:
@@ -337,31 +295,15 @@ def _check_target(target: Path, protocol: Protocol) -> None:
         raise RunError(f"{target} holds the pack of another protocol: choose another --out")
 
 
-def _asked(gathered: AdhocComparison) -> list[JobOutcome]:
-    """The outcomes of the runs; one host for those that share its config."""
-    from symbiont_ecology.engine.build import build_host
+def _asked(gathered: AdhocComparison) -> Comparison:
+    """The runs, asked."""
     from symbiont_ecology.experiments.adhoc_comparison import ask_runs
-
-    hosts: dict[str, Host] = {}
-
-    def host_of(config: RunConfig) -> Host:
-        """A host of that config, loaded once."""
-        key = config.host.model_dump_json()
-        if key not in hosts:
-            hosts[key] = build_host(config)
-        return hosts[key]
+    from symbiont_ecology.experiments.suite import Tuning
+    from symbiont_ecology.suite import Comparison
 
     with asking() as progress:
-        return ask_runs(gathered, host_of, progress)
-
-
-def as_rows(outcomes: Iterable[JobOutcome]) -> list[dict[str, Any]]:
-    """Outcomes in the order of keys that a pack keeps: the same bootstrap draws, so the same
-    numbers."""
-    rows = (
-        outcome.model_dump(mode="json", exclude_none=True, by_alias=True) for outcome in outcomes
-    )
-    return [json.loads(json.dumps(row, sort_keys=True)) for row in rows]
+        outcomes = ask_runs(gathered, progress)
+    return Comparison(gathered.protocol, outcomes, Tuning.untuned(gathered.protocol))
 
 
 @contextmanager

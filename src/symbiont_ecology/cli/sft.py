@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from symbiont_ecology.cli.compare import usual_workers, work_through
+from symbiont_ecology.cli.compare import work_through
 from symbiont_ecology.cli.console import DryRunOption, prepare, write_json
 from symbiont_ecology.cli.run import typed
 from symbiont_ecology.errors import ConfigError
@@ -154,7 +154,7 @@ def _data_tasks(data: Path) -> list[str]:
 def _sweep(protocol: Protocol, folder: Path, workers: int | None) -> None:
     """Trains every option that is not yet trained."""
     from symbiont_ecology.experiments.sft import sweep_jobs
-    from symbiont_ecology.experiments.suite import claim_folder
+    from symbiont_ecology.experiments.suite import claim_folder, usual_workers
 
     prepare(folder / REPORT_FILE)
     claim_folder(protocol, folder)

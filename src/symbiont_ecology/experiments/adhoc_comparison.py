@@ -8,17 +8,16 @@ gives them one budget; here they are as they are, and the tables say what each o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from symbiont_ecology.config import RunConfig
-from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, LoadedRun
 from symbiont_ecology.evaluation.shifts import shifts as registered_shifts
-from symbiont_ecology.experiments.jobs import Job, bare_host, items_of, outcome_of_run
+from symbiont_ecology.experiments.jobs import Job, bare_host, host_of, items_of, outcome_of_run
 from symbiont_ecology.experiments.outcomes import JobOutcome
 from symbiont_ecology.experiments.protocol import Arm, Protocol
 from symbiont_ecology.learning import learning_rules, reward_rules
@@ -73,11 +72,7 @@ def adhoc_comparison(
     return AdhocComparison(protocol, runs, arms)
 
 
-def ask_runs(
-    comparison: AdhocComparison,
-    host_of: Callable[[RunConfig], Host],
-    progress: Progress = no_progress,
-) -> list[JobOutcome]:
+def ask_runs(comparison: AdhocComparison, progress: Progress = no_progress) -> list[JobOutcome]:
     """Asks every run, and the bare host, the items of the protocol; returns the outcomes."""
     protocol, runs = comparison.protocol, comparison.runs
     first = runs[comparison.first].config

@@ -94,8 +94,7 @@ class JobContext:
     @property
     def host(self) -> Host:
         """The host of the job's run."""
-        config = self.config
-        return self.given_host or _host(config.host, json.dumps(config.tasks.style))
+        return self.given_host or host_of(self.config)
 
     @property
     def place(self) -> Path:
@@ -308,9 +307,14 @@ def _drawn(tasks: str, shifts: tuple[str, ...], per_cell: int) -> tuple[Item, ..
     return tuple(draw_shifts(mixture(config), shifts, per_cell))
 
 
+def host_of(config: RunConfig) -> Host:
+    """The host of a config. One per process, config and style: loading it takes longer than a small
+    run."""
+    return _host(config.host, json.dumps(config.tasks.style))
+
+
 @lru_cache(maxsize=2)
 def _host(config: HostConfig, style: str) -> Host:
-    """One host per process, config and style: loading it takes longer than a small run."""
     tasks = TasksConfig.model_construct(style=json.loads(style))
     return build_host(RunConfig.model_construct(host=config, tasks=tasks))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -115,3 +117,12 @@ class JobOutcome(BaseModel):
             return cls.model_validate_json(path.read_bytes())
         except (OSError, ValidationError) as error:
             raise RunError(f"{path} is damaged or of another version: delete it") from error
+
+
+def as_rows(outcomes: Iterable[JobOutcome]) -> list[dict[str, Any]]:
+    """Outcomes in the order of keys that a pack keeps: the same bootstrap draws, so the same
+    numbers."""
+    rows = (
+        outcome.model_dump(mode="json", exclude_none=True, by_alias=True) for outcome in outcomes
+    )
+    return [json.loads(json.dumps(row, sort_keys=True)) for row in rows]

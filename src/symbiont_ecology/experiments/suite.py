@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.errors import ConfigError, EcologyError, LockedError, RunError
@@ -54,6 +54,11 @@ class Tuning(BaseModel):
 
     chosen: Chosen
     sweep: list[dict[str, str | int | float]] = []
+
+    @classmethod
+    def untuned(cls, protocol: Protocol) -> Tuning:
+        """That of runs which exist: there was nothing to choose."""
+        return cls(chosen={arm: {"1": 0} for arm in protocol.arms})
 
 
 @dataclass(frozen=True)
@@ -159,13 +164,51 @@ def outcomes(protocol: Protocol, folder: Path) -> Iterator[JobOutcome]:
     Raises:
         RunError: no suite of this protocol has got that far in the folder.
     """
+    for job in reported_jobs(protocol, read_tuning(folder).chosen):
+        if (outcome := read_outcome(folder / job.name, protocol)) is not None:
+            yield outcome
+
+
+def is_complete(protocol: Protocol, folder: Path) -> bool:
+    """Whether all reported jobs are done."""
+    if not (folder / TUNED_FILE).exists():
+        return False
+    jobs = reported_jobs(protocol, read_tuning(folder).chosen)
+    return len(list(outcomes(protocol, folder))) == len(jobs)
+
+
+def read_tuning(folder: Path) -> Tuning:
+    """How the arms of a suite were tuned.
+
+    Raises:
+        RunError: they are not tuned yet.
+    """
     path = folder / TUNED_FILE
     if not path.exists():
         raise RunError(f"no reported runs in {folder} yet: symbiont suite goes on with it")
-    tuning = Tuning.model_validate_json(path.read_bytes())
-    for job in reported_jobs(protocol, tuning.chosen):
-        if (outcome := read_outcome(folder / job.name, protocol)) is not None:
-            yield outcome
+    return Tuning.model_validate_json(path.read_bytes())
+
+
+def read_protocol(folder: Path) -> Protocol:
+    """The protocol of the suite in a folder.
+
+    Raises:
+        RunError: there is no suite, or one of another version.
+    """
+    path = folder / PROTOCOL_FILE
+    if not path.exists():
+        raise RunError(f"no suite in {folder}: expected a {PROTOCOL_FILE} there")
+    try:
+        return Protocol.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise RunError(f"{path}: not a protocol of this version: make the suite anew") from error
+
+
+def usual_workers(protocol: Protocol) -> int:
+    """Runs at a time: one per core, or one alone where the host takes a GPU."""
+    arm = protocol.own_arms[0]
+    config = protocol.config(arm, protocol.budgets[0], 0, protocol.arms[arm].tune[0])
+    return os.cpu_count() or 1 if config.host.device == "cpu" else 1
 
 
 def claim_folder(protocol: Protocol, folder: Path) -> None:
