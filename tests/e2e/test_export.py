@@ -1,0 +1,31 @@
+"""What a run has bred goes elsewhere, however its host was opened."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hosts import add_chat_template, make_host
+from said import Symbiont
+
+
+@pytest.mark.parametrize(
+    "opened",
+    [
+        pytest.param(["tasks.style={kind: natural, is_chat: true}"], id="chat template"),
+        pytest.param(["host.dtype=bfloat16"], id="another dtype"),
+    ],
+)
+def test_a_run_is_exported_on_the_host_that_it_was_made_with(
+    opened: list[str], symbiont: Symbiont, tmp_path: Path
+) -> None:
+    host, run = add_chat_template(make_host(tmp_path / "host", layers=1)), tmp_path / "run"
+    words = [f"host.model={host}", "host.rank=2", "tasks.families=[math.add]", *opened]
+    said = symbiont("run", "base", *words, "run.generations=1", "--out", run, "--quiet")
+    assert said.code == 0, said.err
+    said = symbiont("export", run)
+    assert said.code == 0, said.err
+    index = json.loads((run / "export" / "index.json").read_text())
+    assert (run / "export" / index["best"] / "adapter_model.safetensors").is_file()
