@@ -129,11 +129,11 @@ def examined(folder: Path, config: RunConfig, host: Host) -> float:
     texts = host.rollout(
         [Request(one.prompt, 0, one.reply_limit) for one in questions], None, Decoding()
     ).texts
-    return float(np.mean([one.verdict(text) for one, text in zip(questions, texts, strict=True)]))
+    return float(np.mean([one.verifier(text) for one, text in zip(questions, texts, strict=True)]))
 
 
 def summary(lives: dict[str, list[Life]]) -> dict[str, Any]:
-    """Curves of all rules, and what the hebbian one gains on no plasticity at every budget."""
+    """Curves of all rules, and what the hebbian one gains on no learning at every budget."""
     curves = {
         rule: np.array([life.accuracy for life in rows]) for rule, rows in lives.items()
     }  # (seeds, budgets)

@@ -106,12 +106,10 @@ class Observer:
         family = {child.id: self.store.weights(child.inborn)}
         for parent in child.parents:
             family[parent] = self.store.weights(state.population[parent].genome.weights)
-        said = answers(self.host, self.tasks, items, family)
+        said = answers(self.host, items, family)
         right = {
             organelle_id: float(
-                np.mean(
-                    [self.tasks.verify(item, text) for item, text in zip(items, texts, strict=True)]
-                )
+                np.mean([item.verifier(text) for item, text in zip(items, texts, strict=True)])
             )
             for organelle_id, texts in said.items()
         }
@@ -128,16 +126,13 @@ class Observer:
 
 
 def answers(
-    host: Host,
-    tasks: TaskMixture,
-    items: Sequence[Item],
-    family: Mapping[OrganelleId, AdapterWeights],
+    host: Host, items: Sequence[Item], family: Mapping[OrganelleId, AdapterWeights]
 ) -> dict[OrganelleId, tuple[str, ...]]:
     """What each of them says to the same questions, greedily."""
     said = {}
     for slot, (organelle_id, weights) in enumerate(family.items()):
         host.place(slot, weights)
-        rows = [Request(tasks.prompt(item), slot, tasks.reply_limit(item)) for item in items]
+        rows = [Request(item.prompt, slot, item.reply_limit) for item in items]
         said[organelle_id] = host.rollout(rows, None, Decoding()).texts
     return said
 

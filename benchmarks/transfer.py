@@ -18,11 +18,10 @@ import numpy as np
 from symbiont_ecology import HostKernel
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.statistics import paired_interval
-from symbiont_ecology.tasks import SyntheticTask, prompt_styles, tasks
+from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
-
-TERSE = prompt_styles.build("terse")
 
 
 def teach(
@@ -48,9 +47,7 @@ def teach(
             for index in range(batch):
                 item = family.sample("short" if index % 2 else "medium", generator)
                 ids = kernel.tokenizer(item.answer, add_special_tokens=False)["input_ids"]
-                lessons.append(
-                    Lesson(TERSE.render(family, item), (*ids, kernel.end_token_id), slot)
-                )
+                lessons.append(Lesson(item.prompt, (*ids, kernel.end_token_id), slot))
         now = rate * min(1.0, (step + 1) / 5) * (1 - step / steps)
         weights, optimizer_state, _ = kernel.learn(
             LearningBatch(tuple(lessons), dict.fromkeys(weights, now)), weights, optimizer_state
@@ -69,14 +66,14 @@ def accuracy(
             "medium", questions, Draw(0)("transfer", family.name), split="holdout"
         ):
             for slot in slots:
-                rows.append(Request(TERSE.render(family, item), slot, family.reply_limit("medium")))
+                rows.append(Request(item.prompt, slot, item.reply_limit))
                 items.append((family, item, slot))
     texts = kernel.rollout(rows, None, Decoding()).texts
     right, asked = np.zeros((len(slots), len(families))), np.zeros((len(slots), len(families)))
     index = {family.name: column for column, family in enumerate(families)}
     for (family, item, slot), text in zip(items, texts, strict=True):
         place = slots.index(slot), index[family.name]
-        right[place] += family.verify(item, text)
+        right[place] += item.verifier(text)
         asked[place] += 1
     return right / asked
 
@@ -92,8 +89,10 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=60)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    families = [tasks.build(name) for name in tasks.names()]
-    families = [family for family in families if family.role != "composition"]
+    every = [tasks.build(name) for name in tasks.names()]
+    families = [
+        task for task in every if isinstance(task, SyntheticTask) and task.role != "composition"
+    ]
     kernel = HostKernel.from_pretrained(arguments.host, slots=len(families), rank=4)
     base = accuracy(kernel, families, [HOST_SLOT], arguments.questions)
     pairs: dict[str, list[float]] = {"own": [], "within": [], "across": []}

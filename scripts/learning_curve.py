@@ -25,7 +25,9 @@ def curve(events: Path, grid: np.ndarray) -> np.ndarray:
     # By rollouts: the last generations before a budget ends may be small.
     rows = np.array([event.rows for event in ended], dtype=float)
     window = np.ones(min(5, len(ended)))
-    right = np.convolve([event.accuracy * event.rows for event in ended], window, mode="valid")
+    right = np.convolve(
+        [(event.accuracy or 0.0) * event.rows for event in ended], window, mode="valid"
+    )
     smooth = right / np.maximum(np.convolve(rows, window, mode="valid"), 1)
     return np.asarray(np.interp(grid, flops[len(window) - 1 :], smooth))
 

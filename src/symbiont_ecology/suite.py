@@ -163,7 +163,7 @@ class Suite:
     @property
     def is_complete(self) -> bool:
         """Whether all runs that are reported are done."""
-        return experiments.is_complete(self.protocol, self.folder)
+        return experiments.all_done(self.protocol, self.folder)
 
     def __repr__(self) -> str:
         state = "complete" if self.is_complete else "not complete"

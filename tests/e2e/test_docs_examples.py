@@ -78,7 +78,7 @@ def test_the_extension_examples_live_a_run_together(tmp_path: Path) -> None:
 def test_the_library_examples_in_the_readme_run(
     host: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_example, kernel_example = blocks(ROOT / "README.md", "python")
+    run_example, suite_example, kernel_example = blocks(ROOT / "README.md", "python")
     monkeypatch.chdir(tmp_path)
     kernel = HostKernel.from_pretrained(host, slots=1, rank=2)
     kernel.place(0, random_weights(kernel.layout, seed=1, rank=2))

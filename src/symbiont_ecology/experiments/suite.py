@@ -169,7 +169,7 @@ def outcomes(protocol: Protocol, folder: Path) -> Iterator[JobOutcome]:
             yield outcome
 
 
-def is_complete(protocol: Protocol, folder: Path) -> bool:
+def all_done(protocol: Protocol, folder: Path) -> bool:
     """Whether all reported jobs are done."""
     if not (folder / TUNED_FILE).exists():
         return False
