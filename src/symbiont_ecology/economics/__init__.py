@@ -13,18 +13,3 @@ from symbiont_ecology.economics.flops import (
 from symbiont_ecology.economics.ledger import Ledger, LedgerError
 from symbiont_ecology.economics.prices import Prices
 from symbiont_ecology.economics.shape import HostShape
-
-__all__ = [
-    "ROLLOUT_WITH_LESSON",
-    "Cost",
-    "HostShape",
-    "Ledger",
-    "LedgerError",
-    "Prices",
-    "executed_flops",
-    "forward_flops",
-    "learning_flops",
-    "rollout_flops",
-    "scoring_flops",
-    "tracing_flops",
-]

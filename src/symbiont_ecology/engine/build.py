@@ -12,7 +12,7 @@ from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.inference.routers import routers
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.routing.allocators import allocators
-from symbiont_ecology.strategies import StrategyContext, strategies
+from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks import Task, task_sources, tasks
 from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.tasks.mixture import TaskMixture
@@ -166,11 +166,13 @@ def build_host(config: RunConfig) -> Host:
 
 def build_runtime(config: RunConfig, host: Host, folder: Path) -> Runtime:
     """All parts of a run around a host."""
-    allocator = allocators.build(config.allocator)
     return Runtime(
         host=host,
         store=BlobStore(folder / "blobs"),
-        context=StrategyContext(mixture(config), config.economy, allocator, config.host.rank),
+        tasks=mixture(config),
+        prices=config.economy,
+        allocator=allocators.build(config.allocator),
+        rank=config.host.rank,
         strategy=strategies.build(config.strategy),
         learning_rule=learning_rules.build(config.learning_rule),
         reward=reward_rules.build(config.reward),

@@ -337,7 +337,7 @@ def _founded(
 def _too_small(config: RunConfig, state: EcologyState, runtime: Runtime) -> RunError:
     """What is wrong with a budget that founding spends, and one that is enough."""
     keys = " and ".join(f"run.{key}" for key in config.train_budgets)
-    strategy, cells = runtime.strategy, runtime.context.tasks.cells
+    strategy, cells = runtime.strategy, runtime.tasks.cells
     rollouts = LEAST_GENERATIONS * len(cells) * strategy.questions * max(strategy.samples, 1)
     return RunError(
         f"{keys}: the budget is spent before anybody learned. Founding took "
