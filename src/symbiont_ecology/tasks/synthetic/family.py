@@ -22,6 +22,9 @@ from symbiont_ecology.tasks.synthetic.styles import PromptStyle, Terse
 from symbiont_ecology.types import Item
 
 FamilyClass = TypeVar("FamilyClass")
+Option = TypeVar("Option")
+Ranges = tuple[tuple[int, int], ...]
+"""Lowest and highest value of each of some integers."""
 Role = Literal["trained", "shared", "unrelated", "composition"]
 """Who meets a family. Adapters train on *trained* alone. *shared* and *unrelated* families are kept
 for family shift (a convention group known from training, or a group of their own); the host was
@@ -156,6 +159,11 @@ def integer(generator: np.random.Generator, low: int, high: int) -> int:
     return int(generator.integers(low, high + 1))
 
 
-def by_depth(depth: str, options: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """The ``(low, high)`` that belongs to a depth, from options for short, medium and long."""
+def integers(generator: np.random.Generator, ranges: Ranges) -> list[int]:
+    """A uniform integer of each range."""
+    return [integer(generator, low, high) for low, high in ranges]
+
+
+def by_depth(depth: str, options: Sequence[Option]) -> Option:
+    """What belongs to a depth, from options for short, medium and long."""
     return options[DEPTHS.index(depth)]
