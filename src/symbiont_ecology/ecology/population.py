@@ -9,17 +9,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from symbiont_ecology.ecology import decisions as decide
+from symbiont_ecology.ecology import trials
 from symbiont_ecology.ecology.births import Materials, found, give_birth
 from symbiont_ecology.ecology.deaths import retire
 from symbiont_ecology.ecology.decisions import Decision, Resize, Upheaval
 from symbiont_ecology.ecology.organelle import SuccessPosterior
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.ecology.trials import (
-    advance_trial,
-    propose_child,
-    propose_former_self,
-    propose_variant,
-)
 from symbiont_ecology.events import Event, Resized, Upheaved
 from symbiont_ecology.weights import OptimizerState
 from symbiont_ecology.weights.deltas import grown, grown_optimizer_state, shares, truncated
@@ -41,13 +36,13 @@ def _carry_out(decision: Decision, materials: Materials) -> list[Event]:
         case decide.Birth():
             return [give_birth(decision, materials)]
         case decide.ProposeChild():
-            return propose_child(decision, materials)
+            return trials.propose_child(decision, materials)
         case decide.ProposeVariant():
-            return propose_variant(decision, materials)
+            return trials.propose_variant(decision, materials)
         case decide.ProposeFormerSelf():
-            return propose_former_self(decision, materials)
+            return trials.propose_former_self(decision, materials)
         case decide.Judge():
-            return advance_trial(decision, materials)
+            return trials.advance_trial(decision, materials)
         case decide.KeepSelf(organelle_id):
             kept = state.population[organelle_id].noted(state.posteriors.get(organelle_id, {}))
             state.population[organelle_id] = kept

@@ -8,16 +8,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from symbiont_ecology.ecology import (
-    Assignment,
-    Challenger,
-    Decision,
-    EcologyState,
-    Outcome,
-    PairedCounts,
-    cell_name,
-)
+from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Outcome, cell_name
 from symbiont_ecology.ecology.decisions import Judge
+from symbiont_ecology.ecology.gate import Challenger, PairedCounts
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room
 from symbiont_ecology.types import Item, OrganelleId

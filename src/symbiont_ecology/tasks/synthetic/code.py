@@ -6,9 +6,9 @@ import json
 
 import numpy as np
 
-from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family, integer
+from symbiont_ecology.tasks.synthetic.draws import draw_letters, integer
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
 from symbiont_ecology.tasks.synthetic.text import TextFamily
-from symbiont_ecology.tasks.synthetic.words import draw_letters
 
 
 @family("code.format")

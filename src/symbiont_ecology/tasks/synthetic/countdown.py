@@ -12,13 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from symbiont_ecology.tasks.synthetic.family import (
-    SyntheticTask,
-    by_depth,
-    family,
-    integer,
-    integers,
-)
+from symbiont_ecology.tasks.synthetic.draws import integer, integers
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
 
 _EXPRESSION = re.compile(r"[0-9+\-*/() ]{1,60}")
 

@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, TypeVar
 
-import numpy as np
-
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.grading import answer_lines
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle, Terse
@@ -23,8 +21,6 @@ from symbiont_ecology.types import Item
 
 FamilyClass = TypeVar("FamilyClass")
 Option = TypeVar("Option")
-Ranges = tuple[tuple[int, int], ...]
-"""Lowest and highest value of each of some integers."""
 Role = Literal["trained", "shared", "unrelated", "composition"]
 """Who meets a family. Adapters train on *trained* alone. *shared* and *unrelated* families are kept
 for family shift (a convention group known from training, or a group of their own); the host was
@@ -152,16 +148,6 @@ class SyntheticTask(Task):
         if variant is not None and variant != self.convention:
             return self.in_variant(variant).item(question, depth)
         return super().item(question, depth, self.convention)
-
-
-def integer(generator: np.random.Generator, low: int, high: int) -> int:
-    """A uniform integer in ``[low, high]``, both ends included."""
-    return int(generator.integers(low, high + 1))
-
-
-def integers(generator: np.random.Generator, ranges: Ranges) -> list[int]:
-    """A uniform integer of each range."""
-    return [integer(generator, low, high) for low, high in ranges]
 
 
 def by_depth(depth: str, options: Sequence[Option]) -> Option:

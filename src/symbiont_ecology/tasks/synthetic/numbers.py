@@ -9,15 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from symbiont_ecology.tasks.synthetic.family import (
-    Ranges,
-    SyntheticTask,
-    by_depth,
-    family,
-    integer,
-    integers,
-)
-from symbiont_ecology.tasks.synthetic.words import draw_words
+from symbiont_ecology.tasks.synthetic.draws import Ranges, draw_words, integer, integers
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family, integer
-from symbiont_ecology.tasks.synthetic.words import draw_letters, draw_words
+from symbiont_ecology.tasks.synthetic.draws import draw_letters, draw_words, integer
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family, integer
+from symbiont_ecology.tasks.synthetic.draws import integer
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
 
 
 @dataclass(frozen=True)
