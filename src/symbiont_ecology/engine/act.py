@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout
-from symbiont_ecology.economics import Cost, executed_flops, rollout_flops
+from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.runtime import Host, Turn
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import judge
@@ -115,8 +115,8 @@ def completion_cost(completion: Completion, host: Host, rank: int) -> Cost:
     """What one answer took, by an adapter of that rank (0: the bare host)."""
     shape, parameters = host.shape, host.layout.size(rank)
     read, written = completion.prompt_tokens, len(completion.token_ids)
-    useful = rollout_flops(shape, parameters, read, written)
-    executed = executed_flops(shape, parameters, read, completion.tokens_read, completion.steps)
+    useful = shape.rollout_flops(parameters, read, written)
+    executed = shape.executed_flops(parameters, read, completion.tokens_read, completion.steps)
     return Cost(read, written, rows=1, flops=useful, executed=executed)
 
 

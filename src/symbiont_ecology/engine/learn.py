@@ -15,7 +15,7 @@ from itertools import islice
 import numpy as np
 
 from symbiont_ecology.ecology import Outcome, cell_name, practice_of
-from symbiont_ecology.economics import Cost, learning_flops, scoring_flops, tracing_flops
+from symbiont_ecology.economics import Cost, tracing_flops
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.budget import affordable
 from symbiont_ecology.engine.runtime import Turn
@@ -191,7 +191,7 @@ def _priced(
         read, written = lengths[target.item.prompt], len(target.token_ids)
         lesson = Lesson(target.item.prompt, target.token_ids, learner.slot, target.weight)
         if target.trace is None:
-            flops = learning_flops(turn.host.shape, layout.size(rank), read, written)
+            flops = turn.host.shape.learning_flops(layout.size(rank), read, written)
             cost = Cost(read, written, flops=flops, executed=flops)
         else:  # nothing is read or written again
             read_parameters = rank * sum(d_in for _, d_in, _ in layout.modules)
@@ -208,7 +208,7 @@ def _cost_together(learner: _Learner, turn: Turn) -> Cost:
         total += lesson.cost
         if lesson.lesson.prompt in prompts:
             read = lesson.cost.tokens_in
-            total += Cost(executed=-learning_flops(turn.host.shape, parameters, read, 0))
+            total += Cost(executed=-turn.host.shape.learning_flops(parameters, read, 0))
         prompts.add(lesson.lesson.prompt)
     return total
 
@@ -261,6 +261,6 @@ def _scoring_costs(outcomes: Sequence[Outcome], turn: Turn) -> dict[str, Cost]:
     for rollout in (rollout for outcome in outcomes for rollout in outcome.rollouts):
         if rollout.host_log_probabilities is not None:
             read, written = rollout.cost.tokens_in, rollout.cost.tokens_out
-            flops = scoring_flops(turn.host.shape, 0, read, written)
+            flops = turn.host.shape.scoring_flops(0, read, written)
             costs[cell_name(rollout.item.cell)] += Cost(read, written, flops=flops, executed=flops)
     return costs
