@@ -14,7 +14,7 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import build_runtime, check
 from symbiont_ecology.engine.generation import execute
 from symbiont_ecology.engine.run import CONFIG_FILE, EVENTS_FILE, PROVENANCE_FILE, read_config
-from symbiont_ecology.engine.runtime import Host, Runtime
+from symbiont_ecology.engine.runtime import Host, Runtime, Turn
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import Event, EventLog
 from symbiont_ecology.files import write_whole
@@ -86,7 +86,8 @@ def _carried_out(
     decisions: Sequence[Decision], state: EcologyState, runtime: Runtime
 ) -> list[Event]:
     try:
-        return execute(decisions, state, runtime, Draw(state.seed, state.generation))
+        draw = Draw(state.seed, state.generation)
+        return execute(decisions, Turn(**vars(runtime), state=state, draw=draw))
     except KeyError as error:
         raise RunError(
             f"cannot carry out the decisions: expected an organelle that is there, got {error}: "

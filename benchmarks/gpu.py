@@ -29,7 +29,6 @@ from torch.profiler import ProfilerActivity, profile
 
 from populations import RANK, PeftPopulation, Population, host_folder
 from sides import Ratio, Result, Side, all_hold, matmul_rate, save, settle, show, timed
-from symbiont_ecology.economics.flops import learning_flops, rollout_flops
 from symbiont_ecology.host.machine import describe
 
 STEPS = 48
@@ -225,8 +224,7 @@ def reading(bench: Bench) -> Result:
     seconds = bench.timed({"ours": lambda: some.ours(ones), "bare": lambda: some.bare(ones)})
     tokens = [len(prompt) + 1 for prompt in some.prompts]
     flops = sum(
-        rollout_flops(some.kernel.shape, some.kernel.layout.size(RANK), count, 1)
-        for count in tokens
+        some.kernel.shape.rollout_flops(some.kernel.layout.size(RANK), count, 1) for count in tokens
     )
     return Result(
         f"reading, {sum(tokens)} prompt tokens",
@@ -245,7 +243,7 @@ def learning(bench: Bench) -> Result:
     seconds = bench.timed({"ours": some.learn, "bare": some.bare_learn}, turns=3)
     lora = some.kernel.layout.size(RANK)
     flops = sum(
-        learning_flops(some.kernel.shape, lora, 9, len(prompt) - 8) for prompt in some.prompts
+        some.kernel.shape.learning_flops(lora, 9, len(prompt) - 8) for prompt in some.prompts
     )
     return Result(
         f"learning, {len(some.slots)} rows",

@@ -28,7 +28,7 @@ from rich.progress import track
 
 from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import EcologyState, Organelle, cell_name
-from symbiont_ecology.ecology.challengers import Challenger
+from symbiont_ecology.ecology.gate import Challenger
 from symbiont_ecology.engine.build import build_host, mixture
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.engine.runtime import Host

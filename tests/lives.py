@@ -11,7 +11,7 @@ import numpy as np
 from symbiont_ecology.config import Flip, RunConfig
 from symbiont_ecology.ecology import Elite, Genome, Organelle, population
 from symbiont_ecology.ecology.births import Materials
-from symbiont_ecology.ecology.posterior import SuccessPosterior
+from symbiont_ecology.ecology.organelle import SuccessPosterior
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.generation import run_generation
 from symbiont_ecology.engine.run import start
@@ -100,8 +100,9 @@ def adapter(seed: int, rank: int = 4, b_std: float = 0.5) -> AdapterWeights:
 
 
 def carry_out(decision: Any, state: EcologyState, world: Runtime) -> list[Event]:
-    prices, draw = world.context.prices, Draw(0, state.generation)
-    return population.carry_out([decision], state, Materials(world.store, LAYOUT, prices, draw))
+    draw = Draw(0, state.generation)
+    materials = Materials(state, world.store, LAYOUT, world.prices, draw)
+    return population.carry_out([decision], materials)
 
 
 def specialist(folder: Path, family: str) -> AdapterWeights:

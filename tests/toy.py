@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from symbiont_ecology.config import LoopConfig, RunConfig, TasksConfig
-from symbiont_ecology.economics import Prices
+from symbiont_ecology.economics import HostShape, Prices
 from symbiont_ecology.engine.build import build_runtime
 from symbiont_ecology.engine.runtime import Runtime
 from symbiont_ecology.rng import Draw
@@ -44,7 +44,7 @@ class Crash(BaseException):
 
 
 @dataclass(frozen=True)
-class ToyShape:
+class ToyShape(HostShape):
     """The toy's sizes, as far as costs depend on them."""
 
     layers: int = 1
@@ -52,8 +52,11 @@ class ToyShape:
     heads: int = 2
     kv_heads: int = 2
     head_dim: int = 6
+    feed_forward: int = 0
     vocab: int = 128
+    max_positions: int = 1 << 30
     linear_parameters: int = 2000
+    parameters: int = 0
 
 
 @dataclass

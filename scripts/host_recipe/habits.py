@@ -21,9 +21,9 @@ import numpy as np
 
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.synthetic.draws import draw_words
 from symbiont_ecology.tasks.synthetic.family import DEPTHS, SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import FRAMES, Cue, PromptStyle, Terse, Wording
-from symbiont_ecology.tasks.synthetic.words import draw_words
 
 T = TypeVar("T")
 

@@ -19,6 +19,7 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Cost, Prices
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.events import Acted, Born, Learned, read_events
@@ -294,21 +295,22 @@ def test_a_strategy_asks_and_tells_without_a_trace(strategy: Any, tmp_path: Path
     start(config, tmp_path / "run", host=ToyHost())
     state, world = checkpoint.load_state(tmp_path / "run"), toy_runtime(tmp_path / "run", config)
     before, draw = checkpoint.load_state(tmp_path / "run"), Draw(state.seed, state.generation)
-    asked = list(world.strategy.ask(state, world.context, draw))
-    assert asked == list(world.strategy.ask(state, world.context, draw))
+    context = Turn(**vars(world), state=state, draw=draw).context
+    asked = list(world.strategy.ask(context))
+    assert asked == list(world.strategy.ask(context))
     assert asked
     for trial in asked:
         assert trial.organelle_id == HOST or trial.organelle_id in state.population
         assert {item.cell for item in trial.items} == {trial.cell}
-        assert trial.cell in world.context.tasks.cells
+        assert trial.cell in world.tasks.cells
     keys = [
         (trial.organelle_id, trial.cell, trial.purpose)
         for trial in asked
         if trial.purpose == "practice"
     ]
     assert len(set(keys)) == len(keys)  # else two trials would share their draws
-    told = list(world.strategy.tell(state, [], world.context, draw))
-    assert told == list(world.strategy.tell(state, [], world.context, draw))
+    told = list(world.strategy.tell(context))
+    assert told == list(world.strategy.tell(context))
     assert state == before
 
 
@@ -318,11 +320,10 @@ def test_a_strategy_goes_on_when_everybody_is_gone(strategy: Any, tmp_path: Path
     config, state = toy_config(strategy=strategy), checkpoint.load_state(tmp_path / "run")
     world = toy_runtime(tmp_path / "run", config)
     state = replace(state, population={}, posteriors={})
-    practice = [
-        t for t in world.strategy.ask(state, world.context, Draw(0, 9)) if t.purpose == "practice"
-    ]
+    context = Turn(**vars(world), state=state, draw=Draw(0, 9)).context
+    practice = [t for t in world.strategy.ask(context) if t.purpose == "practice"]
     assert practice == []
-    world.strategy.tell(state, [], world.context, Draw(0, 9))
+    world.strategy.tell(context)
 
 
 def test_frozen_founders_differ_from_the_host_and_stay_as_they_were_born(tmp_path: Path) -> None:

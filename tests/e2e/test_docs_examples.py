@@ -87,9 +87,14 @@ def test_the_library_examples_in_the_readme_run(
     assert Path("copy/adapter_model.safetensors").is_file()
     Path("my-adapter/adapter_model.safetensors").unlink()
     short = f'run.generations=1", "host.model={host}", "host.rank=2'
-    exec(run_example.replace("run.generations=40", short), {})
+    names: dict[str, object] = {}
+    exec(run_example.replace("run.generations=40", short), names)
     assert Path("artifacts/demo-1/state.json").is_file()
     assert Path("my-adapter/adapter_model.safetensors").is_file()
+    small = '"ci", "seeds=[0]", "per_cell=1", "unit_flops=4.0e+9", "tuning_seeds=[1]"'
+    shorter = suite_example.replace("run.generations=40", short).replace('"ci"', small)
+    exec(shorter, names)
+    assert Path("my-pack/README.md").is_file()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -60,7 +60,7 @@ def scaled(weights: AdapterWeights, share: float) -> AdapterWeights:
 def skill(weights: AdapterWeights, world: Runtime) -> float:
     """Share of 300 new questions that are right, answered greedily."""
     host = ToyHost()
-    items = world.context.tasks.draw(("math.add", "short"), 300, np.random.default_rng(5))
+    items = world.tasks.draw(("math.add", "short"), 300, np.random.default_rng(5))
     host.place(0, weights)
     said = host.rollout([Request(item.prompt, 0, 20) for item in items], None, Decoding())
     return float(
@@ -178,7 +178,7 @@ def test_who_tries_to_be_leaner_pays_for_both_of_its_selves(
     assert exams == {"o1": 17, proposed.id: 17}  # all generations after the one of the proposal
     for event in events:
         if isinstance(event, Settled):
-            cost = world.context.prices.cost(flops[event.generation], state.mean_rollout_flops)
+            cost = world.prices.cost(flops[event.generation], state.mean_rollout_flops)
             assert (event.id, event.cost) == ("o1", cost)
     assert set(state.ledger.balances) == {"o1"}
     assert state.ledger.total == 0

@@ -79,7 +79,8 @@ class Life:
     @property
     def materials(self) -> Materials:
         """What decisions need to be carried out."""
-        return Materials(self.world.store, LAYOUT, PLENTY, Draw(0, self.state.generation))
+        draw = Draw(0, self.state.generation)
+        return Materials(self.state, self.world.store, LAYOUT, PLENTY, draw)
 
     def damage(self) -> None:
         """Replaces the weights of the only organelle by noise."""
@@ -174,7 +175,7 @@ def test_an_upheaval_makes_nobody_suspect(tmp_path: Path) -> None:
     assert former is not None
     assert skill(former.posteriors) > 2  # it has something to lose
     cells = tuple(former.posteriors)[:2]
-    carry_out([Upheaval(cells)], life.state, life.materials)
+    carry_out([Upheaval(cells)], life.materials)
     voided = life.state.population[organelle_id].former
     assert voided is not None
     assert all(
@@ -195,7 +196,7 @@ def test_who_comes_back_as_the_world_changes_is_not_believed_where_it_changed(
     assert child.former is not None
     cells = tuple(child.former.posteriors)[:2]
     (organelle_id,) = life.state.population
-    carry_out([Upheaval(cells), Judge(child, "admit")], life.state, life.materials)
+    carry_out([Upheaval(cells), Judge(child, "admit")], life.materials)
     assert {life.state.posteriors[organelle_id][cell] for cell in cells} == {FALLEN}
 
 

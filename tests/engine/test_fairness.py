@@ -41,13 +41,12 @@ def lines(
     world = toy_runtime(folder, toy_config(seed, 1, FAMILIES, prices, **parts))
     state, log = EcologyState(seed, mean_rollout_flops=100_000), EventLog(folder / "events.jsonl")
     state.success = {f"{family}/short": 0.5 for family in FAMILIES}
-    materials = Materials(world.store, LAYOUT, world.context.prices, Draw(seed))
+    materials = Materials(state, world.store, LAYOUT, world.prices, Draw(seed))
     events = carry_out(
         [
             Found({"learning_rate": 0.1}, weights.rank, world.store.put_weights(weights))
             for weights in founders
         ],
-        state,
         materials,
     )
     state.next_seq = log.emit(0, *events)

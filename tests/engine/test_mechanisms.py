@@ -46,10 +46,12 @@ from symbiont_ecology.ecology import (
 from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import check
+from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.engine.update_posteriors import update_posteriors
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.events import Acted, Born, Gated, GenerationEnded, Proposed, Upheaved
 from symbiont_ecology.operators import operators
+from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.strategies.probation import with_new_counts
 from symbiont_ecology.types import Item
@@ -198,7 +200,7 @@ def test_a_childs_dowry_is_put_aside_before_probation_leaves_its_parents_poor(
 ) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
-    dowry = world.context.prices.dowry
+    dowry = world.prices.dowry
     before = dict(state.ledger.balances)
 
     carry_out(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
@@ -218,7 +220,7 @@ def test_a_childs_dowry_is_put_aside_before_probation_leaves_its_parents_poor(
 def test_nothing_comes_of_a_child_whose_dowry_is_not_there(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
-    state.ledger.charge("o2", state.ledger.balance("o2") - world.context.prices.dowry // 2 + 1)
+    state.ledger.charge("o2", state.ledger.balance("o2") - world.prices.dowry // 2 + 1)
     before = dict(state.ledger.balances)
     assert (
         carry_out(
@@ -243,7 +245,7 @@ def test_a_mechanism_of_ones_own_may_put_a_child_of_one_parent_on_probation(tmp_
     generations(3, state, world, tmp_path / "events.jsonl")
     (child,) = (one for one in state.challengers.values() if one.by == "mine")
     carry_out(Judge(child, "admit"), state, world)
-    assert state.ledger.balance(child.id) == world.context.prices.dowry
+    assert state.ledger.balance(child.id) == world.prices.dowry
     assert state.population[child.id].genome == child.genome
 
 
@@ -252,7 +254,7 @@ def test_pairs_stay_pairs_when_a_budget_leaves_out_a_question(tmp_path: Path) ->
     homes = {"o1": ("math.add/short",), "o2": ("math.add/short",)}
     carry_out(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (child,) = state.challengers.values()
-    items = world.context.tasks.draw(("math.add", "short"), 4, np.random.default_rng(0))
+    items = world.tasks.draw(("math.add", "short"), 4, np.random.default_rng(0))
     items = (*items, items[1])  # a question that comes twice
 
     def outcome(organelle_id: str, asked: Sequence[Item], verdict: float) -> Outcome:
@@ -387,14 +389,15 @@ def test_a_world_in_which_everybody_is_broke_for_ever_tries_on_and_comes_to_its_
 
 def test_one_lucky_answer_takes_no_cell_from_who_is_known(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)], FAMILIES[:1])
-    (cell,) = world.context.tasks.cells
-    items = world.context.tasks.draw(cell, 1, np.random.default_rng(0))
+    (cell,) = world.tasks.cells
+    items = world.tasks.draw(cell, 1, np.random.default_rng(0))
 
     def answered(organelle_id: str, right: int, wrong: int) -> None:
         verdicts = (1.0,) * right + (0.0,) * wrong
         rollouts = tuple(judged(items[0], organelle_id, verdict) for verdict in verdicts)
         assignment = Assignment(organelle_id, items, len(verdicts))
-        update_posteriors(state, [Outcome(assignment, rollouts)], [], world)
+        turn = Turn(**vars(world), state=state, draw=Draw(0))
+        update_posteriors([Outcome(assignment, rollouts)], [], turn)
 
     state.posteriors.clear()
     state.archive.elites.clear()

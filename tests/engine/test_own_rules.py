@@ -12,7 +12,6 @@ import pytest
 
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.economics import scoring_flops
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.events import Acted, Born, Learned, Settled, read_events
 from symbiont_ecology.learning import (
@@ -154,7 +153,7 @@ def test_who_is_scored_pays_for_it_and_the_log_says_so(rule: str, tmp_path: Path
             assert event.cost == plan.economy.cost(paid, rate)
     assert not flops
     scoring = sum(
-        scoring_flops(host.shape, 0, len(rollout.item.prompt) + 1, len(rollout.token_ids))
+        host.shape.scoring_flops(0, len(rollout.item.prompt) + 1, len(rollout.token_ids))
         for rollout in NearHost.met
     )
     learned = [event for event in events if isinstance(event, Learned)]

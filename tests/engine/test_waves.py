@@ -17,6 +17,7 @@ from symbiont_ecology.ecology import HOST, Assignment, EcologyState, Outcome
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.act import act, waves
 from symbiont_ecology.engine.run import start
+from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.events import BatchShrunk, GenerationEnded, read_events
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT
@@ -86,12 +87,8 @@ def outcomes_of(
     lived: tuple[Path, EcologyState], trials: list[Assignment], slots: int = 32
 ) -> list[Outcome]:
     folder, _ = lived
-    return act(
-        trials,
-        checkpoint.load_state(folder),
-        toy_runtime(folder, host=ToyHost(slots=slots)),
-        Draw(4, 2),
-    )
+    world, state = toy_runtime(folder, host=ToyHost(slots=slots)), checkpoint.load_state(folder)
+    return act(trials, Turn(**vars(world), state=state, draw=Draw(4, 2)))
 
 
 def contents(outcome: Outcome) -> tuple[Assignment, list[tuple[object, ...]]]:
@@ -101,8 +98,8 @@ def contents(outcome: Outcome) -> tuple[Assignment, list[tuple[object, ...]]]:
 
 def asked(lived: tuple[Path, EcologyState]) -> list[Assignment]:
     folder, state = lived
-    world = toy_runtime(folder)
-    return list(world.strategy.ask(state, world.context, Draw(4, 2)))
+    turn = Turn(**vars(toy_runtime(folder)), state=state, draw=Draw(4, 2))
+    return list(turn.strategy.ask(turn.context))
 
 
 @given(seed=st.integers(0, 2**16), slots=st.integers(1, 8))

@@ -13,13 +13,6 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from hosts import make_host
 from symbiont_ecology.economics import HostShape
-from symbiont_ecology.economics.flops import (
-    executed_flops,
-    forward_flops,
-    learning_flops,
-    rollout_flops,
-    scoring_flops,
-)
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.loading import EMBEDDED_FOLDER
 
@@ -82,7 +75,7 @@ def test_a_forward_pass_costs_what_torch_counts(
 ) -> None:
     model, shape = host
     with torch.no_grad():
-        assert scoring_flops(shape, 0, prompt, completion) == pytest.approx(
+        assert shape.scoring_flops(0, prompt, completion) == pytest.approx(
             counted(model, prompt, completion), rel=0.01
         )
 
@@ -95,8 +88,8 @@ def test_an_update_through_lora_costs_what_torch_counts(
     lora_config = LoraConfig(r=4, target_modules=modules, exclude_modules=["lm_head"])
     adapted = get_peft_model(deepcopy(model), lora_config)
     lora = sum(weight.numel() for weight in adapted.parameters() if weight.requires_grad)
-    assert scoring_flops(shape, lora, 40, 8) == pytest.approx(counted(adapted, 40, 8), rel=0.01)
-    assert learning_flops(shape, lora, 40, 8) == pytest.approx(
+    assert shape.scoring_flops(lora, 40, 8) == pytest.approx(counted(adapted, 40, 8), rel=0.01)
+    assert shape.learning_flops(lora, 40, 8) == pytest.approx(
         counted(adapted, 40, 8, backward=True), rel=0.01
     )
 
@@ -109,7 +102,7 @@ def test_a_rollout_with_a_cache_costs_what_torch_counts(
         cache = model(tokens(30), logits_to_keep=1, use_cache=True).past_key_values
         for _ in range(5):
             cache = model(tokens(1), past_key_values=cache, use_cache=True).past_key_values
-    assert rollout_flops(shape, 0, 30, 6) == pytest.approx(counter.get_total_flops(), rel=0.01)
+    assert shape.rollout_flops(0, 30, 6) == pytest.approx(counter.get_total_flops(), rel=0.01)
 
 
 COUNT = st.integers(0, 300)
@@ -117,12 +110,12 @@ COUNT = st.integers(0, 300)
 
 @given(COUNT, st.integers(1, 50), COUNT)
 def test_a_rollout_is_its_passes_one_by_one(prompt: int, new: int, lora: int) -> None:
-    passes = [forward_flops(SHAPE, lora, prompt, head_positions=1)]
+    passes = [SHAPE.forward_flops(lora, prompt, head_positions=1)]
     passes += [
-        forward_flops(SHAPE, lora, 1, context=prompt + done, head_positions=1)
+        SHAPE.forward_flops(lora, 1, context=prompt + done, head_positions=1)
         for done in range(new - 1)
     ]
-    assert rollout_flops(SHAPE, lora, prompt, new) == sum(passes)
-    spared = forward_flops(SHAPE, lora, prompt)
-    assert executed_flops(SHAPE, lora, prompt, 0, new - 1) == sum(passes) - spared
-    assert rollout_flops(SHAPE, lora, prompt, 0) == forward_flops(SHAPE, lora, prompt)
+    assert SHAPE.rollout_flops(lora, prompt, new) == sum(passes)
+    spared = SHAPE.forward_flops(lora, prompt)
+    assert SHAPE.executed_flops(lora, prompt, 0, new - 1) == sum(passes) - spared
+    assert SHAPE.rollout_flops(lora, prompt, 0) == SHAPE.forward_flops(lora, prompt)

@@ -13,7 +13,7 @@ import pytest
 from phylotrackpy.systematics import Systematics
 
 from symbiont_ecology.analysis.phylogeny import COLUMNS, Taxon, taxa_of, write_phylogeny
-from symbiont_ecology.ecology import Birth, Decision, EcologyState, Outcome
+from symbiont_ecology.ecology import Birth, Decision, EcologyState
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import (
@@ -27,7 +27,6 @@ from symbiont_ecology.events import (
 )
 from symbiont_ecology.operators import operators
 from symbiont_ecology.registry import validate
-from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.ecology import Ecology
 from toy import toy_config, toy_ecology, toy_runtime
@@ -37,12 +36,11 @@ from toy import toy_config, toy_ecology, toy_runtime
 class Wedding(Ecology):
     """An ecology in which the two richest merge, where there is room."""
 
-    def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], scene: StrategyContext, draw: Draw
-    ) -> Sequence[Decision]:
+    def tell(self, context: StrategyContext) -> list[Decision]:
         """What an ecology decides, or a merge in every third generation."""
+        state = context.state
         if state.generation % 3 or not 2 <= len(state.population) < self.capacity:
-            return super().tell(state, outcomes, scene, draw)
+            return super().tell(context)
         rich = sorted(state.population.values(), key=lambda one: -state.ledger.balance(one.id))[:2]
         parents = tuple(one.id for one in rich)
         return [Birth(parents, operators.build("slerp"), "slerp", rich[0].genome.traits)]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symbiont_ecology.economics import HostShape, Prices, rollout_flops
+from symbiont_ecology.economics import HostShape, Prices
 from symbiont_ecology.economics.prices import TARGET
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.registry import validate
@@ -17,7 +17,7 @@ def test_the_bare_hosts_mean_rollout_costs_a_quarter_of_an_atp_on_any_host() -> 
         shape = HostShape(
             4, hidden, 4, 4, hidden // 4, 4 * hidden, 1000, 512, 12 * hidden * hidden, 0
         )
-        mean = rollout_flops(shape, 0, 30, 6)
+        mean = shape.rollout_flops(0, 30, 6)
         assert Prices().cost(mean, mean) == 250
         assert Prices().cost(3 * mean, mean) == 750
         assert Prices().cost(mean - 1, mean) == 249  # rounded down, the rest stays with the world

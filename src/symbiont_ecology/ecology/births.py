@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,18 +24,51 @@ HEARSAY = 0.5
 
 @dataclass(frozen=True)
 class Materials:
-    """What a decision needs beside the state: weights, their layout, prices, and chance."""
+    """What decisions are carried out with: the state, weights and their layout, prices, chance."""
 
+    state: EcologyState
     store: BlobStore
     layout: AdapterLayout
     prices: Prices
     draw: Draw
 
+    def as_parent(self, organelle_id: OrganelleId, inheritance: Inheritance) -> Parent:
+        """What an organelle hands down: what it learned, or what it was born with."""
+        organelle, store = self.state.population[organelle_id], self.store
+        if inheritance == "darwinian":
+            return Parent(**vars(store.weights(organelle.inborn)))
+        weights = store.weights(organelle.genome.weights)
+        optimizer_state = store.optimizer_state(organelle.optimizer_state)
+        return Parent(**vars(weights), optimizer_state=optimizer_state)
+
+    def pay_dowry(self, child: OrganelleId, parents: Sequence[OrganelleId], part: int) -> None:
+        """Opens a child's account, with so much from each of its parents."""
+        self.state.ledger.open(child)
+        for parent in parents:
+            self.state.ledger.transfer(parent, child, part)
+
+    def enter(
+        self,
+        organelle_id: OrganelleId,
+        genome: Genome,
+        operator: str,
+        parents: tuple[OrganelleId, ...] = (),
+        optimizer_state: BlobRef | None = None,
+    ) -> Born:
+        """A newborn joins the population; without an optimiser state it gets an empty one."""
+        optimizer_state = optimizer_state or self.store.put_optimizer_state(OptimizerState())
+        born, weights = self.state.generation, genome.weights
+        self.state.population[organelle_id] = Organelle(
+            organelle_id, genome, optimizer_state, parents, operator, born=born, inborn=weights
+        )
+        return Born(born, organelle_id, operator, parents, weights, traits=genome.traits)
+
 
 def with_rule_traits(
-    decisions: Sequence[Decision], generator: np.random.Generator
+    decisions: Iterable[Decision], generator: np.random.Generator
 ) -> Iterator[Decision]:
     """Founders get a learning rule, as far as they bring none: evenly spread, from a random one."""
+    decisions = list(decisions)
     count = sum(isinstance(decision, Found) for decision in decisions)
     first = generator.random()
     shares = iter((first + place / max(count, 1)) % 1 for place in range(count))
@@ -46,94 +79,36 @@ def with_rule_traits(
             yield decision
 
 
-def found(decision: Found, state: EcologyState, materials: Materials) -> Born:
+def found(decision: Found, materials: Materials) -> Born:
     """Founds an organelle."""
-    organelle_id, store = state.new_id(), materials.store
-    weights = decision.weights
+    state, rank, weights = materials.state, decision.rank, decision.weights
+    organelle_id = state.new_id()
     if weights is None:
         # Scaling 1 keeps ΔW = B·A at every rank, so weights mean the same whatever rank holds them.
         generator = materials.draw("found", organelle_id)
-        weights = store.put_weights(
-            AdapterWeights.random(materials.layout, decision.rank, 1.0, generator, decision.b_std)
-        )
+        drawn = AdapterWeights.random(materials.layout, rank, 1.0, generator, decision.b_std)
+        weights = materials.store.put_weights(drawn)
     state.ledger.open(organelle_id)
     state.ledger.mint(organelle_id, materials.prices.dowry)
-    newborn = Organelle(
-        id=organelle_id,
-        genome=Genome(weights, decision.rank, decision.traits),
-        optimizer_state=store.put_optimizer_state(OptimizerState()),
-        parents=(),
-        operator=decision.operator,
-        born=state.generation,
-        inborn=weights,
-    )
-    return enter(newborn, state)
+    genome = Genome(weights, rank, decision.traits)
+    return materials.enter(organelle_id, genome, decision.operator)
 
 
-def give_birth(decision: Birth, state: EcologyState, materials: Materials) -> Born:
+def give_birth(decision: Birth, materials: Materials) -> Born:
     """A child of living parents."""
-    organelle_id, store = state.new_id(), materials.store
-    parents = [state.population[parent] for parent in decision.parents]
+    state, inheritance = materials.state, decision.inheritance
+    child, first = state.new_id(), state.population[decision.parents[0]]
     weights = decision.operator(
-        [as_parent(parent, store, decision.inheritance) for parent in parents],
-        materials.draw("breed", organelle_id),
+        [materials.as_parent(parent, inheritance) for parent in decision.parents],
+        materials.draw("breed", child),
     )
-    ref = store.put_weights(weights)
-    pay_dowry(organelle_id, decision.parents, materials.prices.dowry // len(parents), state)
-    inherited = state.posteriors.get(parents[0].id, {})
-    state.posteriors[organelle_id] = {
-        cell: posterior.discounted(HEARSAY) for cell, posterior in inherited.items()
+    part = materials.prices.dowry // len(decision.parents)
+    materials.pay_dowry(child, decision.parents, part)
+    state.posteriors[child] = {
+        cell: posterior.discounted(HEARSAY)
+        for cell, posterior in state.posteriors.get(first.id, {}).items()
     }
-    newborn = Organelle(
-        id=organelle_id,
-        genome=Genome(ref, weights.rank, decision.traits),
-        optimizer_state=_inherited_state(decision, parents, weights.rank, store),
-        parents=decision.parents,
-        operator=decision.name,
-        born=state.generation,
-        inborn=ref,
-    )
-    return enter(newborn, state)
-
-
-def enter(newborn: Organelle, state: EcologyState) -> Born:
-    """A newborn joins the population."""
-    state.population[newborn.id] = newborn
-    return Born(
-        newborn.born,
-        id=newborn.id,
-        operator=newborn.operator,
-        parents=newborn.parents,
-        weights=newborn.inborn,
-        traits=newborn.genome.traits,
-    )
-
-
-def pay_dowry(
-    child: OrganelleId, parents: Sequence[OrganelleId], part: int, state: EcologyState
-) -> None:
-    """Opens a child's account, with so much from each of its parents."""
-    state.ledger.open(child)
-    for parent in parents:
-        state.ledger.transfer(parent, child, part)
-
-
-def as_parent(
-    organelle: Organelle, store: BlobStore, inheritance: Inheritance = "lamarckian"
-) -> Parent:
-    """What an organelle hands down: what it learned, or what it was born with."""
-    if inheritance == "darwinian":
-        return Parent(**vars(store.weights(organelle.inborn)))
-    weights = store.weights(organelle.genome.weights)
-    return Parent(**vars(weights), optimizer_state=store.optimizer_state(organelle.optimizer_state))
-
-
-def _inherited_state(
-    decision: Birth, parents: Sequence[Organelle], rank: int, store: BlobStore
-) -> BlobRef:
-    """An only parent's optimiser state, if learning is inherited and the ranks agree."""
-    first, *others = parents
-    fits = rank == first.genome.rank and decision.inheritance == "lamarckian"
-    if fits and not others:
-        return first.optimizer_state
-    return store.put_optimizer_state(OptimizerState())
+    genome = Genome(materials.store.put_weights(weights), weights.rank, decision.traits)
+    keeps = len(decision.parents) == 1 and genome.rank == first.genome.rank
+    optimizer_state = first.optimizer_state if keeps and inheritance == "lamarckian" else None
+    return materials.enter(child, genome, decision.name, decision.parents, optimizer_state)

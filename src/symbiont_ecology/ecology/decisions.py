@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from symbiont_ecology.ecology.challengers import Challenger
-from symbiont_ecology.ecology.gate import GateDecision
+from symbiont_ecology.ecology.gate import Challenger, GateDecision
 from symbiont_ecology.ecology.organelle import FormerSelf
 from symbiont_ecology.operators import Operator
 from symbiont_ecology.types import BlobRef, OrganelleId

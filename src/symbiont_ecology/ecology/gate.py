@@ -1,7 +1,7 @@
-"""Whether a child may take over: proven better than its parents, and proven to keep what they can
-do.
+"""Challengers, and the gate: who takes over is proven better, and keeps what its parents can do.
 
-A child and a parent answer the same fresh questions, and at every look the gate says admit, reject
+A challenger is on probation: it answers questions beside its parents, and learns nothing. A child
+and a parent answer the same fresh questions, and at every look the gate says admit, reject
 or go on. Looking often is allowed: the tests are betting games whose wealth is evidence at any
 moment (safe testing, Grünwald et al. 2019, arXiv:1906.07801; Waudby-Smith & Ramdas 2023,
 arXiv:2010.09686).
@@ -9,16 +9,22 @@ arXiv:2010.09686).
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, PositiveInt
 
+from symbiont_ecology.ecology.organelle import FormerSelf, Genome
 from symbiont_ecology.statistics import evidence
+from symbiont_ecology.types import OrganelleId
 
 GateDecision: TypeAlias = Literal["admit", "reject", "go on"]
 OpenShare: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
+ChallengerKind = Literal["child", "variant", "former self"]
+"""A *child* is born when it is admitted, and owns its dowry from the start, since probation leaves
+its parents poor. A *variant* or a *former self* is what its only parent becomes, and owns nothing.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,35 @@ class PairedCounts:
         return PairedCounts(
             self.wins + other.wins, self.ties + other.ties, self.losses + other.losses
         )
+
+
+@dataclass(frozen=True)
+class Challenger:
+    """Something that has to prove itself against organelles, and is judged by the mechanism ``by``.
+
+    ``cells`` says where each parent is at home. ``counts[parent][home]`` are the paired answers
+    against that parent in the cells where the parent ``home`` is at home.
+    """
+
+    id: OrganelleId
+    genome: Genome
+    operator: str
+    by: str
+    kind: ChallengerKind
+    cells: Mapping[OrganelleId, tuple[str, ...]]
+    counts: Mapping[OrganelleId, Mapping[OrganelleId, PairedCounts]] = field(default_factory=dict)
+    former: FormerSelf | None = None
+
+    @property
+    def against_the_better(self) -> PairedCounts:
+        """All questions, against the parent that did best on them."""
+        sums = [sum(by_home.values(), PairedCounts()) for by_home in self.counts.values()]
+        return min(sums, key=lambda pairs: pairs.wins - pairs.losses, default=PairedCounts())
+
+    @property
+    def parents(self) -> tuple[OrganelleId, ...]:
+        """Who they are, the first of them first."""
+        return tuple(self.cells)
 
 
 @dataclass(frozen=True)

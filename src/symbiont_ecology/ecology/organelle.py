@@ -1,11 +1,11 @@
-"""An organelle: one adapter with a genome, a memory and a history."""
+"""An organelle: one adapter with a genome, a memory, a history, and what is believed of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from symbiont_ecology.ecology.posterior import SuccessPosterior
 from symbiont_ecology.types import BlobRef, OrganelleId
 
 HOST: OrganelleId = "host"
@@ -15,6 +15,44 @@ learns."""
 RULE = "rule"
 """The trait in [0, 1) that says by which of several rules an organelle learns (learning_rule
 ``heritable``)."""
+
+
+@dataclass(frozen=True)
+class SuccessPosterior:
+    """What is believed of an organelle in a cell: discounted counts of its successes and failures.
+
+    Old counts fade, since organelles learn.
+    """
+
+    successes: float = 0.0
+    failures: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """Posterior mean success rate under a uniform prior."""
+        return (self.successes + 1) / (self.successes + self.failures + 2)
+
+    @property
+    def std(self) -> float:
+        """Posterior standard deviation of the success rate."""
+        mean = self.mean
+        return math.sqrt(mean * (1 - mean) / (self.successes + self.failures + 3))
+
+    @property
+    def bound(self) -> float:
+        """A success rate that is probably exceeded: one standard deviation below the mean, > 0."""
+        return self.mean - self.std
+
+    def faded(self, fade: float, verdicts: Sequence[float]) -> SuccessPosterior:
+        """After news: old counts count ``fade`` as much, the new verdicts are added."""
+        wins = sum(verdicts)
+        return SuccessPosterior(
+            fade * self.successes + wins, fade * self.failures + len(verdicts) - wins
+        )
+
+    def discounted(self, share: float) -> SuccessPosterior:
+        """The same rate, on part of the evidence."""
+        return SuccessPosterior(share * self.successes, share * self.failures)
 
 
 @dataclass(frozen=True)
@@ -63,9 +101,7 @@ class Organelle:
         """The same, with what it is now as its former self unless more was once believed of it."""
         if self.former is not None and skill(posteriors) < skill(self.former.posteriors):
             return self
+        weights, rank = self.genome.weights, self.genome.rank
         return replace(
-            self,
-            former=FormerSelf(
-                self.genome.weights, self.genome.rank, self.optimizer_state, dict(posteriors)
-            ),
+            self, former=FormerSelf(weights, rank, self.optimizer_state, dict(posteriors))
         )

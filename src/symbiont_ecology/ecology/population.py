@@ -8,29 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from symbiont_ecology.ecology import decisions as decide
+from symbiont_ecology.ecology import trials
 from symbiont_ecology.ecology.births import Materials, found, give_birth
 from symbiont_ecology.ecology.deaths import retire
-from symbiont_ecology.ecology.decisions import (
-    Birth,
-    Decision,
-    Found,
-    Judge,
-    KeepSelf,
-    ProposeChild,
-    ProposeFormerSelf,
-    ProposeVariant,
-    Resize,
-    Retire,
-    Upheaval,
-)
-from symbiont_ecology.ecology.posterior import SuccessPosterior
+from symbiont_ecology.ecology.decisions import Decision, Resize, Upheaval
+from symbiont_ecology.ecology.organelle import SuccessPosterior
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.ecology.trials import (
-    advance_trial,
-    propose_child,
-    propose_former_self,
-    propose_variant,
-)
 from symbiont_ecology.events import Event, Resized, Upheaved
 from symbiont_ecology.weights import OptimizerState
 from symbiont_ecology.weights.deltas import grown, grown_optimizer_state, shares, truncated
@@ -39,41 +23,41 @@ FALLEN = SuccessPosterior(0.0, 4.0)
 """The posterior of everyone alive in cells where the world changed: they were just seen to fail."""
 
 
-def carry_out(
-    decisions: Iterable[Decision], state: EcologyState, materials: Materials
-) -> list[Event]:
+def carry_out(decisions: Iterable[Decision], materials: Materials) -> list[Event]:
     """Carries out the decisions in their order, and returns the events that record them."""
-    return [event for decision in decisions for event in _carry_out(decision, state, materials)]
+    return [event for decision in decisions for event in _carry_out(decision, materials)]
 
 
-def _carry_out(decision: Decision, state: EcologyState, materials: Materials) -> list[Event]:
+def _carry_out(decision: Decision, materials: Materials) -> list[Event]:
+    state = materials.state
     match decision:
-        case Found():
-            return [found(decision, state, materials)]
-        case Birth():
-            return [give_birth(decision, state, materials)]
-        case ProposeChild():
-            return propose_child(decision, state, materials)
-        case ProposeVariant():
-            return propose_variant(decision, state, materials)
-        case ProposeFormerSelf():
-            return propose_former_self(decision, state)
-        case Judge():
-            return advance_trial(decision, state, materials)
-        case KeepSelf(organelle_id):
+        case decide.Found():
+            return [found(decision, materials)]
+        case decide.Birth():
+            return [give_birth(decision, materials)]
+        case decide.ProposeChild():
+            return trials.propose_child(decision, materials)
+        case decide.ProposeVariant():
+            return trials.propose_variant(decision, materials)
+        case decide.ProposeFormerSelf():
+            return trials.propose_former_self(decision, materials)
+        case decide.Judge():
+            return trials.advance_trial(decision, materials)
+        case decide.KeepSelf(organelle_id):
             kept = state.population[organelle_id].noted(state.posteriors.get(organelle_id, {}))
             state.population[organelle_id] = kept
             return []
-        case Resize():
-            return _resize(decision, state, materials)
-        case Retire():
+        case decide.Resize():
+            return _resize(decision, materials)
+        case decide.Retire():
             return [retire(decision, state)]
-        case Upheaval():
+        case decide.Upheaval():
             return [_upheave(decision, state)]
 
 
-def _resize(decision: Resize, state: EcologyState, materials: Materials) -> list[Event]:
-    organelle, store = state.population[decision.organelle_id], materials.store
+def _resize(decision: Resize, materials: Materials) -> list[Event]:
+    state, store = materials.state, materials.store
+    organelle = state.population[decision.organelle_id]
     weights = store.weights(organelle.genome.weights)
     optimizer_state = store.optimizer_state(organelle.optimizer_state)
     carried = shares(weights)

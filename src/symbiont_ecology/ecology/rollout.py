@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -99,3 +100,12 @@ class Outcome:
     def accuracy(self) -> float:
         """Mean verdict over all rollouts."""
         return sum(self.verdicts) / len(self.verdicts)
+
+
+def practice_of(outcomes: Iterable[Outcome]) -> dict[OrganelleId, list[Outcome]]:
+    """The outcomes of practice, by organelle."""
+    practice: dict[OrganelleId, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        if outcome.assignment.purpose == "practice":
+            practice[outcome.assignment.organelle_id].append(outcome)
+    return dict(practice)

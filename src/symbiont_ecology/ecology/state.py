@@ -17,10 +17,9 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from symbiont_ecology.ecology.archive import Archive
-from symbiont_ecology.ecology.challengers import Challenger
 from symbiont_ecology.ecology.drift import DriftDetector
-from symbiont_ecology.ecology.organelle import Genome, Organelle
-from symbiont_ecology.ecology.posterior import SuccessPosterior
+from symbiont_ecology.ecology.gate import Challenger
+from symbiont_ecology.ecology.organelle import Genome, Organelle, SuccessPosterior
 from symbiont_ecology.economics import Cost, Ledger
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.types import BlobRef, OrganelleId
@@ -71,19 +70,13 @@ class EcologyState:
 
     def reachable(self) -> set[BlobRef]:
         """Every blob that must be kept."""
-        living = {
-            ref
-            for o in self.population.values()
-            for ref in (o.genome.weights, o.inborn, o.optimizer_state)
-        }
-        formers = [o.former for o in self.population.values()] + [
-            c.former for c in self.challengers.values()
-        ]
-        gone = {
-            ref for former in formers if former for ref in (former.weights, former.optimizer_state)
-        }
-        unborn = {child.genome.weights for child in self.challengers.values()}
-        return living | gone | unborn | {elite.weights for elite in self.archive.elites.values()}
+        living, elites = self.population.values(), self.archive.elites.values()
+        everyone: list[Organelle | Challenger] = [*living, *self.challengers.values()]
+        formers = [being.former for being in everyone if being.former]
+        weights = {being.genome.weights for being in everyone} | {elite.weights for elite in elites}
+        of_living = {ref for being in living for ref in (being.inborn, being.optimizer_state)}
+        gone = {ref for former in formers for ref in (former.weights, former.optimizer_state)}
+        return weights | of_living | gone
 
 
 _schema = TypeAdapter(EcologyState)

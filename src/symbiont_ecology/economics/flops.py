@@ -1,4 +1,4 @@
-"""What a rollout and an update cost in FLOPs, in closed form: cost is physics, not weather.
+"""The sizes of a host, and what its work costs in FLOPs, in closed form: cost is physics.
 
 A multiply-add is 2 FLOPs, as in ``torch.utils.flop_counter``, with which these formulas agree
 within 1 % (math attention back end, unpadded, no cache reuse). They count *useful* work, real
@@ -13,76 +13,126 @@ vector, 0 for the bare host.
 
 from __future__ import annotations
 
-from symbiont_ecology.economics.shape import HostShape
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from symbiont_ecology.errors import HostError
 
 ROLLOUT_WITH_LESSON = 4
 """What a rollout and its lesson take together, in rollouts of the bare host, about: a lesson takes
 three."""
 
 
-def forward_flops(
-    shape: HostShape, lora_parameters: int, tokens: int, context: int = 0, head_positions: int = 0
-) -> int:
-    """One forward pass over ``tokens`` new tokens behind ``context`` cached ones.
+@dataclass(frozen=True, slots=True)
+class HostShape:
+    """Sizes of a decoder-only transformer, in elements.
 
-    The LM head runs at ``head_positions`` positions.
+    ``linear_parameters`` counts the weights of all linear modules inside ONE decoder layer (biases
+    and norms left out): one token costs 2 · layers · linear_parameters FLOPs there, 2 · hidden ·
+    vocab in the output head, and 4 · layers · heads · head_dim · context in attention (Kaplan et
+    al. 2020, arXiv:2001.08361). ``parameters`` counts every base weight once, tied weights once.
     """
-    return _flops(shape, lora_parameters, tokens, tokens * (context + tokens), head_positions)
 
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    feed_forward: int
+    vocab: int
+    max_positions: int
+    linear_parameters: int
+    parameters: int
 
-def rollout_flops(
-    shape: HostShape, lora_parameters: int, prompt_tokens: int, new_tokens: int
-) -> int:
-    """Reads a prompt and writes ``new_tokens``, end-of-answer included, with a key-value cache.
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, object], *, linear_parameters: int, parameters: int
+    ) -> HostShape:
+        """Reads a Hugging Face ``config.json`` (Llama or GPT-2 field names).
 
-    The prompt's pass yields the first new token and the last one is never fed back, so
-    ``new_tokens`` cost one pass over the prompt and ``new_tokens − 1`` passes over one token each.
-    """
-    if new_tokens == 0:
-        return forward_flops(shape, lora_parameters, prompt_tokens)
-    return executed_flops(shape, lora_parameters, prompt_tokens, prompt_tokens, new_tokens - 1)
+        Raises:
+            HostError: a size is named by none of the known fields.
+        """
+        hidden = _first(config, "hidden_size", "n_embd", "d_model")
+        heads = _first(config, "num_attention_heads", "n_head")
+        return cls(
+            layers=_first(config, "num_hidden_layers", "n_layer"),
+            hidden=hidden,
+            heads=heads,
+            kv_heads=_first(config, "num_key_value_heads", default=heads),
+            head_dim=_first(config, "head_dim", default=hidden // heads),
+            feed_forward=_first(
+                config, "intermediate_size", "n_inner", "ffn_dim", default=4 * hidden
+            ),
+            vocab=_first(config, "vocab_size"),
+            max_positions=_first(config, "max_position_embeddings", "n_positions", default=1 << 30),
+            linear_parameters=linear_parameters,
+            parameters=parameters,
+        )
 
+    def forward_flops(
+        self, lora_parameters: int, tokens: int, context: int = 0, head_positions: int = 0
+    ) -> int:
+        """One forward pass over ``tokens`` new tokens behind ``context`` cached ones.
 
-def executed_flops(
-    shape: HostShape, lora_parameters: int, prompt_tokens: int, read_tokens: int, steps: int
-) -> int:
-    """What a row of a batch really took: as many of its prompt's tokens as were read for it (none,
-    where a neighbour had the same prompt), and ``steps`` passes over one token, those behind its
-    end included.
-    """
-    keys = (
-        steps * prompt_tokens + steps * (steps + 1) // 2
-    )  # prompt + 1, prompt + 2, … prompt + steps
-    return _flops(
-        shape, lora_parameters, read_tokens + steps, read_tokens * read_tokens + keys, steps + 1
-    )
+        The LM head runs at ``head_positions`` positions.
+        """
+        return self._flops(lora_parameters, tokens, tokens * (context + tokens), head_positions)
 
+    def rollout_flops(self, lora_parameters: int, prompt_tokens: int, new_tokens: int) -> int:
+        """Reads a prompt and writes ``new_tokens``, end-of-answer included, with a key-value cache.
 
-def scoring_flops(
-    shape: HostShape, lora_parameters: int, prompt_tokens: int, completion_tokens: int
-) -> int:
-    """Log-probabilities of a given completion: one pass, with the LM head on the completion
-    alone."""
-    tokens = prompt_tokens + completion_tokens
-    return forward_flops(shape, lora_parameters, tokens, head_positions=completion_tokens)
+        The prompt's pass yields the first new token and the last one is never fed back, so
+        ``new_tokens`` cost one pass over the prompt and ``new_tokens − 1`` passes over one token
+        each.
+        """
+        if new_tokens == 0:
+            return self.forward_flops(lora_parameters, prompt_tokens)
+        return self.executed_flops(lora_parameters, prompt_tokens, prompt_tokens, new_tokens - 1)
 
+    def executed_flops(
+        self, lora_parameters: int, prompt_tokens: int, read_tokens: int, steps: int
+    ) -> int:
+        """What a row of a batch really took: as many of its prompt's tokens as were read for it
+        (none, where a neighbour had the same prompt), and ``steps`` passes over one token, those
+        behind its end included.
+        """
+        # Keys of the passes: prompt + 1, prompt + 2, … prompt + steps.
+        pairs = read_tokens**2 + steps * prompt_tokens + steps * (steps + 1) // 2
+        return self._flops(lora_parameters, read_tokens + steps, pairs, steps + 1)
 
-def learning_flops(
-    shape: HostShape, lora_parameters: int, prompt_tokens: int, completion_tokens: int
-) -> int:
-    """One lesson, forward and backward through a frozen host with LoRA on every layer.
+    def scoring_flops(
+        self, lora_parameters: int, prompt_tokens: int, completion_tokens: int
+    ) -> int:
+        """Log-probabilities of a given completion: one pass, with the LM head on the completion
+        alone."""
+        tokens = prompt_tokens + completion_tokens
+        return self.forward_flops(lora_parameters, tokens, head_positions=completion_tokens)
 
-    Backward costs the frozen weights 1 × their forward (input gradients, no weight gradients), LoRA
-    2 × (both) and attention 2 × (two products per forward product). The first layer's query, key
-    and value projections need no input gradient, since nothing below them learns. An adapter that
-    leaves out the first layers, or some modules of the first, is charged for a little more than it
-    takes.
-    """
-    tokens = prompt_tokens + completion_tokens
-    first_inputs = shape.hidden * shape.head_dim * (shape.heads + 2 * shape.kv_heads)
-    own = 2 * lora_parameters - first_inputs
-    backward = _flops(shape, own, tokens, 2 * tokens * tokens, completion_tokens)
-    return scoring_flops(shape, lora_parameters, prompt_tokens, completion_tokens) + backward
+    def learning_flops(
+        self, lora_parameters: int, prompt_tokens: int, completion_tokens: int
+    ) -> int:
+        """One lesson, forward and backward through a frozen host with LoRA on every layer.
+
+        Backward costs the frozen weights 1 × their forward (input gradients, no weight gradients),
+        LoRA 2 × (both) and attention 2 × (two products per forward product). The first layer's
+        query, key and value projections need no input gradient, since nothing below them learns. An
+        adapter that leaves out the first layers, or some modules of the first, is charged for a
+        little more than it takes.
+        """
+        tokens = prompt_tokens + completion_tokens
+        first_inputs = self.hidden * self.head_dim * (self.heads + 2 * self.kv_heads)
+        own = 2 * lora_parameters - first_inputs
+        backward = self._flops(own, tokens, 2 * tokens * tokens, completion_tokens)
+        return self.scoring_flops(lora_parameters, prompt_tokens, completion_tokens) + backward
+
+    def _flops(self, lora_parameters: int, tokens: int, pairs: int, positions: int) -> int:
+        """Tokens through all linear modules; scores and weighted values of (query, key) pairs in
+        every head of every layer; the LM head at some positions.
+        """
+        linear = tokens * (self.layers * self.linear_parameters + lora_parameters)
+        attention = 2 * pairs * self.layers * self.heads * self.head_dim
+        return 2 * (linear + attention + positions * self.hidden * self.vocab)
 
 
 def tracing_flops(read_parameters: int, tokens: int) -> int:
@@ -95,10 +145,14 @@ def tracing_flops(read_parameters: int, tokens: int) -> int:
     return 2 * tokens * read_parameters
 
 
-def _flops(shape: HostShape, lora_parameters: int, tokens: int, pairs: int, positions: int) -> int:
-    """Tokens through all linear modules; scores and weighted values of (query, key) pairs in every
-    head of every layer; the LM head at some positions.
-    """
-    linear = tokens * (shape.layers * shape.linear_parameters + lora_parameters)
-    attention = 2 * pairs * shape.layers * shape.heads * shape.head_dim
-    return 2 * (linear + attention + positions * shape.hidden * shape.vocab)
+def _first(config: Mapping[str, object], *names: str, default: int | None = None) -> int:
+    """The first of the fields that is there and is not null."""
+    for name in names:
+        value = config.get(name)
+        if isinstance(value, int | float):
+            return int(value)
+    if default is None:
+        raise HostError(
+            f"expected one of {', '.join(names)} in the host's config, found none: is it a decoder?"
+        )
+    return default

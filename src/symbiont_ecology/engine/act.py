@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
-from symbiont_ecology.ecology import HOST, Assignment, EcologyState, Outcome, Rollout
-from symbiont_ecology.economics import Cost, executed_flops, rollout_flops
-from symbiont_ecology.engine.runtime import Host, Runtime
+from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout
+from symbiont_ecology.economics import Cost
+from symbiont_ecology.engine.runtime import Host, Turn
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import judge
 from symbiont_ecology.types import HOST_SLOT, Completion, Decoding, Item, OrganelleId, Request
@@ -43,20 +44,20 @@ def roll_out(
                 weights = weights_of(organelle_id)
                 host.place(slot, weights)
                 ranks[organelle_id] = weights.rank
-        wave = [index for index, one in enumerate(questions) if one.organelle_id in slots]
-        chosen = [questions[index] for index in wave]
+        wave = {
+            i: question for i, question in enumerate(questions) if question.organelle_id in slots
+        }
+        items = [question.item for question in wave.values()]
         requests = [
             Request(question.item.prompt, slots[question.organelle_id], question.item.reply_limit)
-            for question in chosen
+            for question in wave.values()
         ]
-        completions = host.rollout(requests, [question.generator for question in chosen], decoding)
+        generators = [question.generator for question in wave.values()]
+        completions = host.rollout(requests, generators, decoding)
         calls += 1
-        judgements = judge(
-            (question.item, text) for question, text in zip(chosen, completions.texts, strict=True)
-        )
-        for row, (index, question, judgement) in enumerate(
-            zip(wave, chosen, judgements, strict=True)
-        ):
+        judgements = judge(zip(items, completions.texts, strict=True))
+        judged = zip(wave.items(), judgements, strict=True)
+        for row, ((index, question), judgement) in enumerate(judged):
             completion = completions[row]
             rollouts[index] = Rollout(
                 item=question.item,
@@ -73,30 +74,26 @@ def roll_out(
     return [rollouts[index] for index in range(len(questions))], calls
 
 
-def act(
-    assignments: Sequence[Assignment], state: EcologyState, runtime: Runtime, draw: Draw
-) -> list[Outcome]:
+def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
     """Rolls out and judges every assignment, and charges the budget; outcomes in their order."""
     questions = [
         Question(item, assignment.organelle_id, generator)
         for assignment in assignments
-        for item, generator in _samples(assignment, draw)
+        for item, generator in _samples(assignment, turn.draw)
     ]
-    rollouts, calls = roll_out(
-        questions,
-        runtime.host,
-        lambda organelle_id: runtime.store.weights(state.genome(organelle_id).weights),
-        runtime.practice,
-    )
-    answers = iter(rollouts)
+
+    def weights_of(organelle_id: OrganelleId) -> AdapterWeights:
+        return turn.store.weights(turn.state.genome(organelle_id).weights)
+
+    answers, calls = roll_out(questions, turn.host, weights_of, turn.practice)
+    remaining = iter(answers)
     outcomes = []
     for assignment in assignments:
-        count = len(assignment.items) * assignment.samples
-        rollouts = [next(answers) for _ in range(count)]
+        rollouts = list(islice(remaining, len(assignment.items) * assignment.samples))
         if assignment.purpose == "practice":
-            rollouts = [replace(one, reward=runtime.reward(one)) for one in rollouts]
+            rollouts = [replace(rollout, reward=turn.reward(rollout)) for rollout in rollouts]
         outcomes.append(Outcome(assignment, tuple(rollouts)))
-    state.spent += sum((outcome.cost for outcome in outcomes), Cost(calls=calls))
+    turn.state.spent += sum((outcome.cost for outcome in outcomes), Cost(calls=calls))
     return outcomes
 
 
@@ -107,7 +104,7 @@ def waves(organelle_ids: set[OrganelleId], slots: int) -> Iterator[Mapping[Organ
     """
     organelles = sorted(organelle_ids - {HOST})
     for start in range(0, max(len(organelles), 1), slots):
-        wave = {one: slot for slot, one in enumerate(organelles[start : start + slots])}
+        wave = {name: slot for slot, name in enumerate(organelles[start : start + slots])}
         if start == 0 and HOST in organelle_ids:
             wave[HOST] = HOST_SLOT
         if wave:
@@ -118,8 +115,8 @@ def completion_cost(completion: Completion, host: Host, rank: int) -> Cost:
     """What one answer took, by an adapter of that rank (0: the bare host)."""
     shape, parameters = host.shape, host.layout.size(rank)
     read, written = completion.prompt_tokens, len(completion.token_ids)
-    useful = rollout_flops(shape, parameters, read, written)
-    executed = executed_flops(shape, parameters, read, completion.tokens_read, completion.steps)
+    useful = shape.rollout_flops(parameters, read, written)
+    executed = shape.executed_flops(parameters, read, completion.tokens_read, completion.steps)
     return Cost(read, written, rows=1, flops=useful, executed=executed)
 
 
@@ -130,8 +127,5 @@ def _samples(
     name, purpose = assignment.organelle_id, assignment.purpose
     for index, item in enumerate(assignment.items):
         for sample in range(assignment.samples):
-            is_practice = purpose == "practice"
-            yield (
-                item,
-                draw("rollout", name, purpose, item.id, index, sample) if is_practice else None,
-            )
+            key = ("rollout", name, purpose, item.id, index, sample)
+            yield item, draw(*key) if purpose == "practice" else None

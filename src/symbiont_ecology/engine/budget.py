@@ -17,7 +17,7 @@ from dataclasses import replace
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST, Assignment, EcologyState, cell_name
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
-from symbiont_ecology.engine.runtime import Runtime
+from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.rng import Draw
 
 NEAR = 0.01
@@ -61,42 +61,33 @@ def budget_phase(state: EcologyState, milestones: Sequence[float]) -> tuple[floa
     return reached, math.inf
 
 
-def affordable_assignments(
-    assignments: Sequence[Assignment], state: EcologyState, runtime: Runtime, draw: Draw
-) -> Sequence[Assignment]:
+def affordable_assignments(assignments: Sequence[Assignment], turn: Turn) -> Sequence[Assignment]:
     """All assignments while there is plenty; else as many questions as can be paid for, by draw.
 
     At least one question is left.
     """
-    left = runtime.until - state.spent.flops
-    efforts = [_effort(assignment, state, runtime) for assignment in assignments]
-    costs = [
-        effort * max(assignment.samples, 1)
-        for effort, assignment in zip(efforts, assignments, strict=True)
-    ]
+    left = turn.until - turn.state.spent.flops
+    efforts = [_effort(assignment, turn) for assignment in assignments]
+    samples = [assignment.samples for assignment in assignments]
     questions = [
         (place, index)
         for place, assignment in enumerate(assignments)
         for index in range(len(assignment.items))
     ]
-    chosen = affordable([costs[place] for place, _ in questions], left, draw, "ration")
+    costs = [efforts[place] * max(samples[place], 1) for place, _ in questions]
+    chosen = affordable(costs, left, turn.draw, "ration")
     if len(chosen) == len(questions):
         return assignments
     kept: dict[int, list[int]] = defaultdict(list)
     for place, index in (questions[number] for number in chosen):
         kept[place].append(index)
-    samples = [assignment.samples for assignment in assignments]
     if not kept:  # the cheapest, asked as often as it can be paid for
         place = min(range(len(assignments)), key=lambda place: efforts[place])
         samples[place] = min(samples[place], max(int(left // efforts[place]), 1))
         kept[place].append(0)
     return [
-        replace(
-            assignment,
-            items=tuple(assignment.items[index] for index in kept[place]),
-            samples=samples[place],
-        )
-        for place, assignment in enumerate(assignments)
+        replace(assignment, items=tuple(assignment.items[i] for i in kept[place]), samples=count)
+        for place, (assignment, count) in enumerate(zip(assignments, samples, strict=True))
         if place in kept
     ]
 
@@ -114,13 +105,14 @@ def affordable(costs: Sequence[float], left: float, draw: Draw, name: str) -> li
     return sorted(chosen)
 
 
-def _effort(assignment: Assignment, state: EcologyState, runtime: Runtime) -> float:
+def _effort(assignment: Assignment, turn: Turn) -> float:
     """FLOPs of a rollout with its lesson: what they were in the cell, or what is usual at the rank
     of who is asked."""
+    state, host = turn.state, turn.host
     if (known := state.effort.get(cell_name(assignment.cell))) is not None:
         return known
-    shape, usual = runtime.host.shape, ROLLOUT_WITH_LESSON * state.mean_rollout_flops
+    usual = ROLLOUT_WITH_LESSON * state.mean_rollout_flops
     if assignment.organelle_id == HOST:
         return usual
-    own = runtime.lora_parameters(state.genome(assignment.organelle_id).rank)
-    return usual * (1 + own / (shape.layers * shape.linear_parameters))
+    parameters = host.layout.size(state.genome(assignment.organelle_id).rank)
+    return usual * (1 + parameters / (host.shape.layers * host.shape.linear_parameters))

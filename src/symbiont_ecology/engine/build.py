@@ -12,7 +12,7 @@ from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.inference.routers import routers
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.routing.allocators import allocators
-from symbiont_ecology.strategies import StrategyContext, strategies
+from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks import Task, task_sources, tasks
 from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.tasks.mixture import TaskMixture
@@ -66,10 +66,10 @@ def mixture(config: RunConfig) -> TaskMixture:
         raise ConfigError(
             f"tasks.depths: no task has the depth {missing[0]!r}: choose among {', '.join(known)}"
         )
-    if empty := [task.name for task in chosen if not mix.depths_of(task)]:
+    if empty := [task for task in chosen if not mix.depths_of(task)]:
         raise ConfigError(
-            f"tasks.depths: {empty[0]!r} has none of {', '.join(depths or ())}: leave it out, or "
-            f"add one of {', '.join(tasks_by_name(chosen)[empty[0]].depths)}"
+            f"tasks.depths: {empty[0].name!r} has none of {', '.join(depths or ())}: leave it "
+            f"out, or add one of {', '.join(empty[0].depths)}"
         )
     _check_flip(config, chosen)
     data = tuple(task for task in chosen if isinstance(task, DataTask))
@@ -77,11 +77,6 @@ def mixture(config: RunConfig) -> TaskMixture:
         _check_splits(task, mix.depths_of(task))
     _check_apart(data)
     return mix
-
-
-def tasks_by_name(chosen: tuple[Task, ...]) -> dict[str, Task]:
-    """Tasks by their names."""
-    return {task.name: task for task in chosen}
 
 
 def _tasks(config: RunConfig) -> tuple[Task, ...]:
@@ -104,7 +99,7 @@ def _tasks(config: RunConfig) -> tuple[Task, ...]:
 
 
 def _check_flip(config: RunConfig, chosen: tuple[Task, ...]) -> None:
-    flip, known = config.tasks.flip, tasks_by_name(chosen)
+    flip, known = config.tasks.flip, {task.name: task for task in chosen}
     if flip is None:
         return
     if unknown := set(flip.families) - set(known):
@@ -151,26 +146,20 @@ def build_host(config: RunConfig) -> Host:
     from symbiont_ecology.host.kernel import HostKernel
 
     torch.set_num_threads(config.host.threads)
-    return HostKernel.from_pretrained(
-        config.host.model,
-        slots=config.host.slots,
-        rank=config.host.rank,
-        targets=config.host.targets,
-        device=config.host.device,
-        dtype=config.host.dtype,
-        memory_mb=config.host.memory_mb,
-        is_checkpointing=config.host.is_checkpointing,
-        is_chat=prompt_styles.build(config.tasks.style).is_chat,
-    )
+    knobs = config.host.model_dump(exclude={"model", "threads"})
+    is_chat = prompt_styles.build(config.tasks.style).is_chat
+    return HostKernel.from_pretrained(config.host.model, **knobs, is_chat=is_chat)
 
 
 def build_runtime(config: RunConfig, host: Host, folder: Path) -> Runtime:
     """All parts of a run around a host."""
-    allocator = allocators.build(config.allocator)
     return Runtime(
         host=host,
         store=BlobStore(folder / "blobs"),
-        context=StrategyContext(mixture(config), config.economy, allocator, config.host.rank),
+        tasks=mixture(config),
+        prices=config.economy,
+        allocator=allocators.build(config.allocator),
+        rank=config.host.rank,
         strategy=strategies.build(config.strategy),
         learning_rule=learning_rules.build(config.learning_rule),
         reward=reward_rules.build(config.reward),

@@ -10,6 +10,7 @@ and learn in another.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from symbiont_ecology.ecology import HOST, Assignment, Decision, EcologyState, Outcome, cell_name
 from symbiont_ecology.ecology.births import Materials, with_rule_traits
@@ -19,7 +20,7 @@ from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import act
 from symbiont_ecology.engine.budget import affordable_assignments, budget_phase
 from symbiont_ecology.engine.learn import learn
-from symbiont_ecology.engine.runtime import Runtime
+from symbiont_ecology.engine.runtime import Runtime, Turn
 from symbiont_ecology.engine.settle import settle
 from symbiont_ecology.engine.update_posteriors import install, update_posteriors
 from symbiont_ecology.events import BatchShrunk, Born, Event, EventLog, GenerationEnded, Retired
@@ -28,41 +29,38 @@ from symbiont_ecology.rng import Draw
 
 def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> GenerationEnded:
     """Advances the state by one generation, writes its events and returns the last of them."""
-    draw, before = Draw(state.seed, state.generation), state.spent
     # What counts as right may have changed, and what it pays: organelles see it in their verdicts.
-    runtime = runtime.at(*budget_phase(state, runtime.milestones), state.generation)
-    context, memory_mb = runtime.context, runtime.host.memory_mb
+    turn = runtime.at(state, *budget_phase(state, runtime.milestones))
+    strategy, before, memory_mb = turn.strategy, state.spent, turn.host.memory_mb
 
     # Retire first: the dead must not breed, and the newborn need their slots.
-    events = retire_the_bankrupt(state, context.prices) if runtime.strategy.is_mortal else []
-    events += strike(state, runtime.climate, draw)
+    events = retire_the_bankrupt(state, turn.prices) if strategy.is_mortal else []
+    events += strike(state, turn.climate, turn.draw)
 
     # Ask: the strategy says who faces which items, within what each can pay and the run may spend.
-    assignments = runtime.strategy.ask(state, context, draw)
-    assignments = affordable_assignments(assignments, state, runtime, draw)
+    assignments = affordable_assignments(strategy.ask(turn.context), turn)
 
     # Act: the population is the batch. Verifiers have the only say on what was right.
-    outcomes = act(assignments, state, runtime, draw)
+    outcomes = act(assignments, turn)
 
     # Learn: one step for everyone who practised. The new weights wait: the old ones earned the
     # verdicts.
-    updates = learn(outcomes, state, runtime, draw)
-    if runtime.host.memory_mb < memory_mb:
-        events.append(BatchShrunk(state.generation, runtime.host.memory_mb))
+    updates = learn(outcomes, turn)
+    if turn.host.memory_mb < memory_mb:
+        events.append(BatchShrunk(state.generation, turn.host.memory_mb))
 
     # Settle: verified answers are energy; compute, rent and tickets cost it.
-    events += settle(state, outcomes, updates, runtime)
+    events += settle(outcomes, updates, turn)
 
     # Update: posteriors, prices and the archive, which keeps the weights that acted.
-    events += update_posteriors(state, outcomes, updates, runtime)
+    events += update_posteriors(outcomes, updates, turn)
 
     # Install: what was learned takes the place of what acted.
-    events += install(state, updates)
+    events += install(updates, state)
 
     # Tell: the strategy sees the outcomes and decides. In an ecology its mechanisms do: who breeds,
     # who is founded anew, who tries to be leaner, whether the world has changed.
-    decisions = runtime.strategy.tell(state, outcomes, context, draw)
-    events += execute(decisions, state, runtime, draw)
+    events += execute(strategy.tell(replace(turn.context, outcomes=outcomes)), turn)
 
     summary = _summary(state, outcomes, events, before)
     state.next_seq = log.emit(state.next_seq, *events, summary)
@@ -70,28 +68,24 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
     return summary
 
 
-def execute(
-    decisions: Iterable[Decision], state: EcologyState, runtime: Runtime, draw: Draw
-) -> list[Event]:
+def execute(decisions: Iterable[Decision], turn: Turn) -> list[Event]:
     """Carries out what was decided, in that order."""
-    materials = Materials(runtime.store, runtime.host.layout, runtime.context.prices, draw)
-    if runtime.learning_rule.rule_count > 1:
-        decisions = with_rule_traits(list(decisions), draw("rules"))
-    return carry_out(decisions, state, materials)
+    materials = Materials(turn.state, turn.store, turn.host.layout, turn.prices, turn.draw)
+    if turn.learning_rule.rule_count > 1:
+        decisions = with_rule_traits(decisions, turn.draw("rules"))
+    return carry_out(decisions, materials)
 
 
 def found_population(state: EcologyState, runtime: Runtime, log: EventLog) -> None:
     """Generation 0 begins: measures the exchange rate on the bare host, founds the population."""
-    context, draw = runtime.context, Draw(state.seed, -1)
-    cells = context.tasks.cells
-    probes = [context.tasks.draw(cell, 2, draw("calibrate", *cell)) for cell in cells]
-    assignments = [Assignment(HOST, items, purpose="probe") for items in probes]
-    outcomes = act(assignments, state, runtime, draw)
+    turn = Turn(**vars(runtime), state=state, draw=Draw(state.seed, -1))
+    cells = turn.tasks.cells
+    probes = [turn.tasks.draw(cell, 2, turn.draw("calibrate", *cell)) for cell in cells]
+    outcomes = act([Assignment(HOST, items, purpose="probe") for items in probes], turn)
     state.mean_rollout_flops = state.spent.flops // state.spent.rows
     success = sum(outcome.accuracy for outcome in outcomes) / len(outcomes)
     state.success = {cell_name(cell): success for cell in cells}
-    events = settle(state, outcomes, [], runtime)
-    events += execute(runtime.strategy.found(context), state, runtime, draw)
+    events = settle(outcomes, [], turn) + execute(turn.strategy.found(turn.context), turn)
     state.next_seq = log.emit(state.next_seq, *events)
 
 

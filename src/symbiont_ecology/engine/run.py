@@ -261,12 +261,7 @@ def check_host(folder: Path, host: Host) -> str:
         HostError: the base weights differ.
         RunError: the run does not say what its host was.
     """
-    path = folder / PROVENANCE_FILE
-    try:
-        founded = json.loads(path.read_text(encoding="utf-8"))["host"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path} does not say which host the run was founded with") from error
-    fingerprint = host.fingerprint()
+    founded, fingerprint = _founded_with(folder, "host"), host.fingerprint()
     if founded != fingerprint:
         raise HostError(
             f"the run in {folder} was founded on host {founded}, this one is {fingerprint}: "
@@ -281,20 +276,25 @@ def check_data(config: RunConfig, folder: Path) -> None:
     Raises:
         RunError: lines changed, came or went.
     """
-    path = folder / PROVENANCE_FILE
     data = data_tasks(config)
-    if not data or not path.exists():
+    if not data or not (folder / PROVENANCE_FILE).exists():
         return
-    try:
-        founded = dict(json.loads(path.read_text(encoding="utf-8"))["data"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path} does not say which data the run was founded with") from error
+    founded = _founded_with(folder, "data")
     for task in data:
-        if founded.get(task.name) != task.digest:
+        if not isinstance(founded, dict) or founded.get(task.name) != task.digest:
             raise RunError(
                 f"{task.source} is not what the run in {folder} was founded with: bring the old "
                 "lines back, or start a new run"
             )
+
+
+def _founded_with(folder: Path, what: str) -> object:
+    """The host or the data of a run, as its provenance names them."""
+    path = folder / PROVENANCE_FILE
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))[what]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path} does not say which {what} the run was founded with") from error
 
 
 def _check_free(folder: Path) -> None:
@@ -337,7 +337,7 @@ def _founded(
 def _too_small(config: RunConfig, state: EcologyState, runtime: Runtime) -> RunError:
     """What is wrong with a budget that founding spends, and one that is enough."""
     keys = " and ".join(f"run.{key}" for key in config.train_budgets)
-    strategy, cells = runtime.strategy, runtime.context.tasks.cells
+    strategy, cells = runtime.strategy, runtime.tasks.cells
     rollouts = LEAST_GENERATIONS * len(cells) * strategy.questions * max(strategy.samples, 1)
     return RunError(
         f"{keys}: the budget is spent before anybody learned. Founding took "

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from symbiont_ecology.config import Climate
-from symbiont_ecology.economics import HostShape
+from symbiont_ecology.ecology import EcologyState
+from symbiont_ecology.economics import HostShape, Prices
 from symbiont_ecology.learning import LearningRule, RewardRule
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.routing.allocators import Allocator
 from symbiont_ecology.strategies import Strategy, StrategyContext
+from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Completions, Decoding, LearningBatch, LearningStatistics, Request
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.blobs import BlobStore
@@ -80,31 +84,33 @@ class Host(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Runtime:
-    """Everything that a generation works with beside the state."""
+    """The parts of a run: everything that a generation works with beside the state."""
 
     host: Host
     store: BlobStore
-    context: StrategyContext
+    tasks: TaskMixture
+    prices: Prices
+    allocator: Allocator
+    rank: int
+    """LoRA rank of the slots."""
     strategy: Strategy
     learning_rule: LearningRule
     reward: RewardRule
     milestones: tuple[float, ...] = ()
     """Training FLOPs at which the world changes or the run ends, rising (``engine.budget``)."""
-    until: float = math.inf
-    """The next of them."""
     climate: Climate = field(default_factory=Climate)
     """Catastrophes and seasons."""
 
     def __repr__(self) -> str:
         strategy, rule = type(self.strategy).__name__, type(self.learning_rule).__name__
-        return f"<{strategy} with {rule} on {len(self.context.tasks.cells)} cells>"
+        return f"<{strategy} with {rule} on {len(self.tasks.cells)} cells>"
 
-    def at(self, reached: float, until: float, generation: int) -> Runtime:
-        """The world between two milestones, in a generation: what counts as right may have changed
-        at the first, and what it pays depends on the season."""
-        prices = self.context.prices.times(self.climate.payment(generation))
-        context = replace(self.context, tasks=self.context.tasks.at(reached), prices=prices)
-        return replace(self, context=context, until=until)
+    def at(self, state: EcologyState, reached: float, until: float) -> Turn:
+        """The generation that comes next, between two milestones: what counts as right may have
+        changed at the first, and what it pays depends on the season."""
+        prices = self.prices.times(self.climate.payment(state.generation))
+        parts = vars(self) | {"tasks": self.tasks.at(reached), "prices": prices}
+        return Turn(**parts, state=state, draw=Draw(state.seed, state.generation), until=until)
 
     @property
     def practice(self) -> Decoding:
@@ -117,10 +123,20 @@ class Runtime:
         perturbation = self.learning_rule.perturbation
         return Decoding(perturbation=perturbation) if perturbation else Decoding(temperature=1.0)
 
-    def lora_parameters(self, rank: int) -> int:
-        """Parameters that an adapter of that rank holds."""
-        return self.host.layout.size(rank)
 
-    def read_parameters(self, rank: int) -> int:
-        """Those of them that read inputs: the sizes of all A."""
-        return rank * sum(d_in for _, d_in, _ in self.host.layout.modules)
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Turn(Runtime):
+    """One generation at work: the parts as they are in it, the state that they change, its
+    draws."""
+
+    state: EcologyState
+    draw: Draw
+    until: float = math.inf
+    """The next milestone."""
+
+    @property
+    def context(self) -> StrategyContext:
+        """What the strategy may look at."""
+        return StrategyContext(
+            self.state, self.tasks, self.prices, self.allocator, self.rank, draw=self.draw
+        )

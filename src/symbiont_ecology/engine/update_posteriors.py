@@ -7,25 +7,19 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from symbiont_ecology.ecology import (
-    DriftDetector,
-    EcologyState,
-    Elite,
-    Outcome,
-    SuccessPosterior,
-    cell_name,
-)
+from symbiont_ecology.ecology import DriftDetector, EcologyState, Elite, Outcome, cell_name
 from symbiont_ecology.ecology.deaths import quarantine
+from symbiont_ecology.ecology.organelle import SuccessPosterior
 from symbiont_ecology.engine.learn import Update
-from symbiont_ecology.engine.runtime import Runtime
+from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.events import Archived, Event
 
 
 def update_posteriors(
-    state: EcologyState, outcomes: Sequence[Outcome], updates: Sequence[Update], runtime: Runtime
+    outcomes: Sequence[Outcome], updates: Sequence[Update], turn: Turn
 ) -> list[Event]:
     """Updates what is known of everyone who practised, what cells pay, and who holds them."""
-    events: list[Event] = []
+    state, events = turn.state, list[Event]()
     verdicts: dict[str, list[float]] = defaultdict(list)
     practice = [outcome for outcome in outcomes if outcome.assignment.purpose == "practice"]
     for outcome in practice:
@@ -36,7 +30,7 @@ def update_posteriors(
         verdicts[name] += outcome.verdicts
         posteriors = state.posteriors.setdefault(organelle_id, {})
         posterior = posteriors.get(name, SuccessPosterior())
-        posteriors[name] = posterior.faded(runtime.context.allocator.fade, outcome.verdicts)
+        posteriors[name] = posterior.faded(turn.allocator.fade, outcome.verdicts)
         genome = state.population[organelle_id].genome
         score = posteriors[name].bound
         elite = Elite(organelle_id, genome.weights, genome.rank, score, state.generation)
@@ -45,9 +39,8 @@ def update_posteriors(
     for organelle_id in sorted({outcome.assignment.organelle_id for outcome in practice}):
         genome = state.population[organelle_id].genome
         state.archive.follow(organelle_id, genome, state.generation)
-    prices = runtime.context.prices
     for name, news in verdicts.items():
-        state.success[name] = prices.update_success(state.success[name], news)
+        state.success[name] = turn.prices.update_success(state.success[name], news)
         detector = state.drift_detectors.get(name, DriftDetector())
         state.drift_detectors[name] = detector.after(news)
     _update_effort(state, practice, updates)
@@ -70,7 +63,7 @@ def _update_effort(
         state.effort[name] = 0.5 * (state.effort.get(name, latest) + latest)
 
 
-def install(state: EcologyState, updates: Sequence[Update]) -> list[Event]:
+def install(updates: Sequence[Update], state: EcologyState) -> list[Event]:
     """Installs what was learned. Whoever met a number that is not finite is quarantined."""
     events: list[Event] = []
     for update in updates:
@@ -79,8 +72,6 @@ def install(state: EcologyState, updates: Sequence[Update]) -> list[Event]:
             events += quarantine(state, update.organelle_id, reason)
             continue
         organelle = state.population[update.organelle_id]
-        genome = replace(organelle.genome, weights=update.weights)
-        state.population[update.organelle_id] = replace(
-            organelle, genome=genome, optimizer_state=update.optimizer_state
-        )
+        genome, memory = replace(organelle.genome, weights=update.weights), update.optimizer_state
+        state.population[organelle.id] = replace(organelle, genome=genome, optimizer_state=memory)
     return events

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from symbiont_ecology.ecology import HOST, Rollout
-from symbiont_ecology.economics import Cost, rollout_flops
+from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import Question, roll_out
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.answer_cache import AnswerCache, CachedAnswer
@@ -80,7 +80,7 @@ class Evaluator:
     ) -> Rollout:
         rank = 0 if organelle_id == HOST else self.weights[organelle_id].rank
         read, written = answer.prompt_tokens, len(answer.token_ids)
-        flops = rollout_flops(self.host.shape, self.host.layout.size(rank), read, written)
+        flops = self.host.shape.rollout_flops(self.host.layout.size(rank), read, written)
         return Rollout(
             item,
             organelle_id,

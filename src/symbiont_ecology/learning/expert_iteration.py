@@ -5,13 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from symbiont_ecology.ecology import cell_name
-from symbiont_ecology.learning import (
-    Experience,
-    LearningRule,
-    Targets,
-    WeightedTarget,
-    learning_rules,
-)
+from symbiont_ecology.learning import LearningRule, learning_rules
+from symbiont_ecology.learning.experience import Experience, Targets, WeightedTarget
 from symbiont_ecology.registry import PositiveShare, Share
 
 RATE_WEIGHT = 0.2

@@ -5,13 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from symbiont_ecology.ecology import cell_name
-from symbiont_ecology.learning import (
-    Experience,
-    LearningRule,
-    Targets,
-    WeightedTarget,
-    learning_rules,
-)
+from symbiont_ecology.learning import LearningRule, learning_rules
+from symbiont_ecology.learning.experience import Experience, Targets, WeightedTarget
 from symbiont_ecology.registry import Share
 
 BASELINE_WEIGHT, LEAST_ADVANTAGE = 0.3, 0.02

@@ -5,13 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from symbiont_ecology.learning import (
-    Experience,
-    LearningRule,
-    Targets,
-    WeightedTarget,
-    learning_rules,
-)
+from symbiont_ecology.learning import LearningRule, learning_rules
+from symbiont_ecology.learning.experience import Experience, Targets, WeightedTarget
 
 
 @learning_rules.register("supervised")

@@ -1,10 +1,11 @@
 """Variation of adapter weights: one mutation, crossover or merge per file. Parents never change."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
-import numpy as np
+from numpy.random import Generator
 
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.registry import Registry, Spec, kind_of
@@ -19,14 +20,42 @@ class Parent(AdapterWeights):
     optimizer_state: OptimizerState = field(default_factory=OptimizerState)
 
 
+Parents = Sequence[Parent]
+
+
 class Operator(Protocol):
     """Parents' weights to a child's weights."""
 
     arity: ClassVar[int]
     """How many parents it takes."""
 
-    def __call__(self, parents: Sequence[Parent], generator: np.random.Generator) -> AdapterWeights:
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """The child; equal draws give equal children."""
+
+
+class Mutation(ABC):
+    """An operator of one parent. A subclass writes ``mutated``."""
+
+    arity: ClassVar[int] = 1
+
+    @abstractmethod
+    def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
+        """The child of this parent."""
+
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
+        """The child of the only parent."""
+        (parent,) = parents
+        return self.mutated(parent, generator)
+
+
+class Merge(ABC):
+    """An operator of two parents. A subclass writes ``__call__``."""
+
+    arity: ClassVar[int] = 2
+
+    @abstractmethod
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
+        """The child of both."""
 
 
 operators: Registry[Operator] = Registry("operator", "symbiont_ecology.operators")

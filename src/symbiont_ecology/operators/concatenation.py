@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
-from symbiont_ecology.operators import operators
+from symbiont_ecology.operators import Merge, Parents, operators
 from symbiont_ecology.registry import Share
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.deltas import combined
@@ -16,7 +14,7 @@ from symbiont_ecology.weights.deltas import combined
 
 @operators.register("concatenation")
 @dataclass(frozen=True)
-class Concatenation:
+class Concatenation(Merge):
     """The sum of ΔW, turned down, without loss, at the sum of the ranks.
 
     What skills add to the activations grows with their number. ``decay`` 0 leaves the sum, 1 makes
@@ -24,11 +22,8 @@ class Concatenation:
     """
 
     decay: Share = 0.5  # power of the number of parents by which their sum is divided, in [0, 1]
-    arity: ClassVar[int] = 2
 
-    def __call__(
-        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
-    ) -> AdapterWeights:
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """No draw is made."""
         share = 1 / len(parents) ** self.decay
         return combined(parents, [share] * len(parents))

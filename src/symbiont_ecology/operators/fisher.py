@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
-from symbiont_ecology.operators import Parent, operators
+from symbiont_ecology.operators import Merge, Parent, Parents, operators
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.deltas import combined, truncated
 
 
 @operators.register("fisher")
 @dataclass(frozen=True)
-class Fisher:
+class Fisher(Merge):
     """Fisher-weighted mean of ΔW, cut to the larger parent's rank (Matena & Raffel 2021,
     arXiv:2111.09832).
 
@@ -26,18 +25,14 @@ class Fisher:
     Who never learned counts alike everywhere.
     """
 
-    arity: ClassVar[int] = 2
-
-    def __call__(self, parents: Sequence[Parent], generator: np.random.Generator) -> AdapterWeights:
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """No draw is made."""
-        importance = np.stack(
-            [_importance(parent) for parent in parents], axis=1
-        )  # (modules, parents)
+        importance = np.stack(list(map(_importance, parents)), axis=1)  # (modules, parents)
         importance += np.finfo(np.float64).tiny  # a module on which nobody depends is shared evenly
         shares = importance / importance.sum(axis=1, keepdims=True)
         names = [name for name, _, _ in parents[0].layout.modules]
         mean = combined(parents, dict(zip(names, shares.tolist(), strict=True)))
-        return truncated(mean, max(one.rank for one in parents))
+        return truncated(mean, max(parent.rank for parent in parents))
 
 
 def _importance(parent: Parent) -> np.ndarray:
@@ -48,13 +43,10 @@ def _importance(parent: Parent) -> np.ndarray:
     ‖A‖² ÷ d_in of a squared length; dividing by that also makes the number independent of how long
     A is.
     """
-    found = np.zeros(len(parent.layout.modules))
+    squares = np.zeros(len(parent.layout.modules))
     if parent.optimizer_state.second is not None:
         for index, (_, a, b, d_in, _) in enumerate(parent.layout.blocks(parent.rank)):
             size = float(np.sum(np.square(parent.vector[a], dtype=np.float64)))
-            found[index] = (
-                d_in * float(parent.optimizer_state.second[b].sum(dtype=np.float64)) / size
-                if size
-                else 0.0
-            )
-    return found / found.sum() if found.any() else np.full(len(found), 1 / len(found))
+            moments = float(parent.optimizer_state.second[b].sum(dtype=np.float64))
+            squares[index] = d_in * moments / size if size else 0.0
+    return squares / squares.sum() if squares.any() else np.full(len(squares), 1 / len(squares))

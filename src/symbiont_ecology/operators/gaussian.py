@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 from pydantic import NonNegativeFloat
 
-from symbiont_ecology.operators import operators
+from symbiont_ecology.operators import Mutation, Parent, operators
 from symbiont_ecology.weights import AdapterWeights
 
 
 @operators.register("gaussian")
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Mutation):
     """Adds noise to every factor, scaled to that factor's own root mean square (Such et al. 2017,
     arXiv:1712.06567, made scale-free), so that large and small modules are jittered alike.
 
@@ -23,13 +22,9 @@ class Gaussian:
     """
 
     sigma: NonNegativeFloat = 0.02  # noise relative to the root mean square of each factor, >= 0
-    arity: ClassVar[int] = 1
 
-    def __call__(
-        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
-    ) -> AdapterWeights:
+    def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
         """The parent with noise; a factor that is all zero stays so."""
-        (parent,) = parents
         child = parent.vector.copy()
         for _, a, b, _, _ in parent.layout.blocks(parent.rank):
             for part in (a, b):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
-from symbiont_ecology.operators import operators
+from symbiont_ecology.operators import Merge, Parents, operators
 from symbiont_ecology.registry import Share
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.deltas import combined
@@ -16,7 +14,7 @@ from symbiont_ecology.weights.deltas import combined
 
 @operators.register("linear")
 @dataclass(frozen=True)
-class LinearMerge:
+class LinearMerge(Merge):
     """Weighted mean of ΔW (model soups, Wortsman et al. 2022, arXiv:2203.05482), at the sum of the
     ranks.
 
@@ -25,10 +23,7 @@ class LinearMerge:
     """
 
     share: Share = 0.5  # of the first parent, in [0, 1]; the second has the rest
-    arity: ClassVar[int] = 2
 
-    def __call__(
-        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
-    ) -> AdapterWeights:
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """No draw is made."""
         return combined(parents, (self.share, 1 - self.share))

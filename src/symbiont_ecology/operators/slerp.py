@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
-from symbiont_ecology.operators import operators
+from symbiont_ecology.operators import Merge, Parents, operators
 from symbiont_ecology.registry import Share
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.deltas import combined, inner, truncated
@@ -17,17 +15,14 @@ from symbiont_ecology.weights.deltas import combined, inner, truncated
 
 @operators.register("slerp")
 @dataclass(frozen=True)
-class Slerp:
+class Slerp(Merge):
     """Module by module, the direction turns from the first parent's ΔW to the second's and the
     length changes in proportion; cut to the larger parent's rank. Unlike the mean, it does not
     shrink what the parents disagree about."""
 
     at: Share = 0.5  # how far from the first parent to the second, in [0, 1]
-    arity: ClassVar[int] = 2
 
-    def __call__(
-        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
-    ) -> AdapterWeights:
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """No draw is made."""
         one, other = parents
         overlaps, squares, others = inner(one, other), inner(one, one), inner(other, other)

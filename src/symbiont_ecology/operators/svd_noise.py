@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 from pydantic import NonNegativeFloat
 
-from symbiont_ecology.operators import operators
+from symbiont_ecology.operators import Mutation, Parent, operators
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.deltas import spectrum
 
 
 @operators.register("svd_noise")
 @dataclass(frozen=True)
-class SvdNoise:
+class SvdNoise(Mutation):
     """Jitters the singular values of ΔW and keeps their directions: the noise does not depend on
     how ΔW is factored, and a child moves within what its parent learned instead of into a random
     direction.
@@ -25,13 +24,9 @@ class SvdNoise:
     """
 
     sigma: NonNegativeFloat = 0.05  # std of the logarithm of every singular value, >= 0
-    arity: ClassVar[int] = 1
 
-    def __call__(
-        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
-    ) -> AdapterWeights:
+    def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
         """One draw per singular value; a parent that does nothing has a child that does nothing."""
-        (parent,) = parents
         factors = {}
         for name, a, b in parent.factors():
             u, s, _ = spectrum(a.astype(np.float64), b.astype(np.float64))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
-from symbiont_ecology.operators import operators
+from symbiont_ecology.operators import Merge, Parents, operators
 from symbiont_ecology.registry import PositiveShare
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.deltas import dense, from_dense
@@ -16,19 +15,16 @@ from symbiont_ecology.weights.deltas import dense, from_dense
 
 @operators.register("ties")
 @dataclass(frozen=True)
-class Ties:
+class Ties(Merge):
     """On ΔW, module by module, then cut to the larger parent's rank. Small changes are noise, and
     parents that pull an element in opposite directions should not meet in the middle."""
 
     density: PositiveShare = 0.2  # part of each parent's largest elements that is kept, in (0, 1]
-    arity: ClassVar[int] = 2
 
-    def __call__(
-        self, parents: Sequence[AdapterWeights], generator: np.random.Generator
-    ) -> AdapterWeights:
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """No draw is made."""
         merged = ((name, self._merged(deltas)) for name, deltas in dense(parents))
-        return from_dense(parents[0].layout, max(one.rank for one in parents), merged)
+        return from_dense(parents[0].layout, max(parent.rank for parent in parents), merged)
 
     def _merged(self, deltas: np.ndarray) -> np.ndarray:
         """``(parents, d_out, d_in)`` to ``(d_out, d_in)``."""

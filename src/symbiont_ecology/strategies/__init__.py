@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
+
 from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Outcome
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.errors import ConfigError
@@ -21,13 +23,18 @@ from symbiont_ecology.types import Cell
 
 @dataclass(frozen=True)
 class StrategyContext:
-    """What a strategy may look at beside the state."""
+    """What a strategy may look at in one generation, and the chance that it may use."""
 
+    state: EcologyState
+    """As it is now, not to be changed."""
     tasks: TaskMixture
     prices: Prices
     allocator: Allocator
     rank: int
     """LoRA rank of the slots, the most that an organelle may have."""
+    draw: Draw
+    outcomes: Sequence[Outcome] = ()
+    """What came of the questions, once they are answered."""
 
 
 class Strategy(ABC):
@@ -46,15 +53,11 @@ class Strategy(ABC):
         """The founding population."""
 
     @abstractmethod
-    def ask(
-        self, state: EcologyState, context: StrategyContext, draw: Draw
-    ) -> Sequence[Assignment]:
+    def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         """Who faces which items in this generation."""
 
     @abstractmethod
-    def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], context: StrategyContext, draw: Draw
-    ) -> Sequence[Decision]:
+    def tell(self, context: StrategyContext) -> Sequence[Decision]:
         """What follows from the outcomes, which the state's posteriors and ledger already show."""
 
     def check(self, rank: int, rule: LearningRule) -> None:
@@ -75,10 +78,15 @@ class Strategy(ABC):
         return ()
 
 
+@dataclass(frozen=True)
 class CurriculumStrategy(Strategy):
-    """A strategy that asks about cells by a curriculum."""
+    """A strategy whose organelles learn, and that asks about cells by a curriculum."""
 
-    curriculum: Spec
+    questions: PositiveFloat = 1  # per cell and generation, on average
+    curriculum: Spec = "unmastered"  # which cells they are about
+    samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised learning_rule
+    learning_rate: PositiveFloat = 0.005  # founders' Adam step size, > 0
+    aging: NonNegativeFloat = 100.0  # updates after which the step size falls; 0: never
 
     def __post_init__(self) -> None:
         _ = self.built_curriculum  # a mistake shows before a host is loaded
@@ -88,11 +96,16 @@ class CurriculumStrategy(Strategy):
         """What says which cells a generation's questions are about."""
         return curricula.build(self.curriculum)
 
-    def demand(self, state: EcologyState, context: StrategyContext, draw: Draw) -> list[Cell]:
+    @property
+    def traits(self) -> dict[str, float]:
+        """Of newcomers without parents."""
+        return {"learning_rate": self.learning_rate, "aging": self.aging}
+
+    def demand(self, context: StrategyContext) -> list[Cell]:
         """The cells that this generation's questions are about, one per question."""
-        cells = context.tasks.cells
+        cells, detectors = context.tasks.cells, context.state.drift_detectors
         count = max(round(self.questions * len(cells)), 1)
-        return self.built_curriculum.demand(cells, state.drift_detectors, count, draw("demand"))
+        return self.built_curriculum.demand(cells, detectors, count, context.draw("demand"))
 
 
 strategies: Registry[Strategy] = Registry("strategy", "symbiont_ecology.strategies")

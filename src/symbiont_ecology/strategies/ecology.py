@@ -14,25 +14,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import PositiveInt
 
-from symbiont_ecology.ecology import (
-    HOST,
-    Assignment,
-    Birth,
-    Decision,
-    EcologyState,
-    Found,
-    Judge,
-    Organelle,
-    Outcome,
-    Resize,
-)
+from symbiont_ecology.ecology import HOST, Assignment, Decision, Organelle
+from symbiont_ecology.ecology.decisions import Birth, Found, Judge, Resize
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.learning import LearningRule
-from symbiont_ecology.registry import Spec
-from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import CurriculumStrategy, StrategyContext, strategies
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.types import Cell, Item, OrganelleId
@@ -48,14 +36,10 @@ USUAL = ("upheaval", "thrift", "breeding", "refounding")
 class Ecology(CurriculumStrategy):
     """Organelles compete for questions; success is energy, and energy is offspring."""
 
+    samples: PositiveInt = 1  # rollouts per question
     founders: PositiveInt = 1  # organelles at the start
     capacity: PositiveInt = 16  # most organelles alive
     ranks: PositiveInt = 48  # most units of LoRA rank over all organelles alive
-    questions: PositiveFloat = 1  # per cell and generation, on average
-    curriculum: Spec = "unmastered"  # which cells they are about
-    samples: PositiveInt = 1  # rollouts per question
-    learning_rate: PositiveFloat = 0.005  # founders' step size, which is heritable, > 0
-    aging: NonNegativeFloat = 100.0  # updates after which the step size falls; 0: never
     mechanisms: Knobs = field(default_factory=dict)  # knobs of each by its name, or false
     is_mortal: ClassVar[bool] = True
 
@@ -93,58 +77,48 @@ class Ecology(CurriculumStrategy):
                 f"{self.founders} founders, got {self.ranks}"
             )
 
-    def found(self, context: StrategyContext) -> Sequence[Decision]:
+    def found(self, context: StrategyContext) -> list[Decision]:
         """Founders start as the host itself (B = 0) and differ in A."""
-        return [Found(self._traits, context.rank) for _ in range(self.founders)]
+        return [Found(self.traits, context.rank) for _ in range(self.founders)]
 
-    def ask(
-        self, state: EcologyState, context: StrategyContext, draw: Draw
-    ) -> Sequence[Assignment]:
+    def ask(self, context: StrategyContext) -> list[Assignment]:
         """Hands out the questions of all cells among those who can pay for them.
 
         If nobody lives, the bare host alone spends what is left to be spent.
         """
+        tasks, state, draw = context.tasks, context.state, context.draw
         if not state.population:
-            return _probes(context, draw)
-        demand = self.demand(state, context, draw)
-        allowance = {
-            organelle.id: self._affordable(organelle, state, context)
-            for organelle in state.population.values()
-        }
+            generator = draw("probe")
+            probes = [tasks.draw(cell, 1, generator) for cell in tasks.cells]
+            return [Assignment(HOST, items, purpose="probe") for items in probes]
+        demand = self.demand(context)
+        allowance = {o.id: self._affordable(o, context) for o in state.population.values()}
         generator = draw("allocate")
         takers = context.allocator.assign(demand, state.posteriors, allowance, generator)
         items = {
-            cell: iter(context.tasks.draw(cell, count, draw("items", *cell)))
+            cell: iter(tasks.draw(cell, count, draw("items", *cell)))
             for cell, count in Counter(demand).items()
         }
         taken: dict[tuple[OrganelleId, Cell], list[Item]] = defaultdict(list)
         for organelle_id, cell in takers:
             taken[organelle_id, cell].append(next(items[cell]))
         practice = [
-            Assignment(organelle_id, tuple(own), self.samples)
-            for (organelle_id, _), own in taken.items()
+            Assignment(organelle_id, tuple(questions), self.samples)
+            for (organelle_id, _), questions in taken.items()
         ]
-        return practice + [
-            assignment
-            for mechanism in self.built_mechanisms
-            for assignment in mechanism.ask(state, context, draw)
-        ]
+        asked = [assignment for part in self.built_mechanisms for assignment in part.ask(context)]
+        return practice + asked
 
-    def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], context: StrategyContext, draw: Draw
-    ) -> Sequence[Decision]:
+    def tell(self, context: StrategyContext) -> list[Decision]:
         """Every mechanism decides in turn, on the room that those before it left."""
         decisions: list[Decision] = []
         for mechanism in self.built_mechanisms:
-            room = self._room(state, context, decisions)
-            decisions += mechanism.tell(state, outcomes, context, room, draw)
+            decisions += mechanism.tell(context, self._room(context, decisions))
         return decisions
 
-    def _room(
-        self, state: EcologyState, context: StrategyContext, decisions: Sequence[Decision]
-    ) -> Room:
+    def _room(self, context: StrategyContext, decisions: Sequence[Decision]) -> Room:
         """The places and ranks that are left after the decisions; the newborn have full rank."""
-        held = {organelle.id: organelle.genome.rank for organelle in state.population.values()}
+        held = {o.id: o.genome.rank for o in context.state.population.values()}
         coming = list[int]()
         for decision in decisions:
             match decision:
@@ -156,29 +130,14 @@ class Ecology(CurriculumStrategy):
                     held[organelle_id] = max(held[organelle_id], rank)
         places = self.capacity - len(held) - len(coming)
         ranks = self.ranks - sum(held.values()) - sum(coming)
-        return Room(max(min(places, ranks // context.rank), 0), max(ranks, 0), self._traits)
+        return Room(max(min(places, ranks // context.rank), 0), max(ranks, 0), self.traits)
 
-    @property
-    def _traits(self) -> dict[str, float]:
-        return {"learning_rate": self.learning_rate, "aging": self.aging}
-
-    def _affordable(
-        self, organelle: Organelle, state: EcologyState, context: StrategyContext
-    ) -> int:
+    def _affordable(self, organelle: Organelle, context: StrategyContext) -> int:
         """Questions that the balance pays for if every rollout is also learned from.
 
         Everyone may try one, into debt if need be. So nobody starves on a balance too small to
         work with, and a debtor can earn its way back while grace lasts.
         """
-        balance = state.ledger.balance(organelle.id)
+        balance = context.state.ledger.balance(organelle.id)
         per_question = self.samples * context.prices.rollout * ROLLOUT_WITH_LESSON
         return max((balance - context.prices.ticket) // per_question, 1)
-
-
-def _probes(context: StrategyContext, draw: Draw) -> list[Assignment]:
-    """A question of every cell to the bare host."""
-    generator = draw("probe")
-    return [
-        Assignment(HOST, context.tasks.draw(cell, 1, generator), purpose="probe")
-        for cell in context.tasks.cells
-    ]

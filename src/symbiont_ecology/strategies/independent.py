@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import PositiveInt
 
-from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Found, Outcome
-from symbiont_ecology.registry import Spec
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.ecology import Assignment, Decision, Found
 from symbiont_ecology.strategies import CurriculumStrategy, StrategyContext, strategies
 
 NICHE = "niche"
@@ -27,48 +24,35 @@ class Independent(CurriculumStrategy):
     """
 
     learners: PositiveInt | None = None  # how many; None is one for each family
-    questions: PositiveFloat = 1  # per cell and generation, on average
-    curriculum: Spec = "unmastered"  # which cells they are about
-    samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised learning_rule
-    learning_rate: PositiveFloat = 0.005  # Adam step size, > 0
-    aging: NonNegativeFloat = 100.0  # updates after which the step size falls; 0: never
 
-    def found(self, context: StrategyContext) -> Sequence[Decision]:
-        """All learners, each of which starts as the host itself (B = 0)."""
-        return [self._learner(niche, context) for niche in range(self._count(context))]
-
-    def ask(
-        self, state: EcologyState, context: StrategyContext, draw: Draw
-    ) -> Sequence[Assignment]:
-        """To everyone all questions of their own families."""
-        owner = {int(o.genome.traits[NICHE]): o.id for o in state.population.values()}
-        niches = {
-            name: index % self._count(context) for index, name in enumerate(context.tasks.names)
-        }
-        demand = Counter(self.demand(state, context, draw))
+    def found(self, context: StrategyContext) -> list[Decision]:
+        """Every niche without a learner gets one, which starts as the host itself (B = 0)."""
+        held = self._owners(context)
         return [
-            Assignment(
-                owner[niche], context.tasks.draw(cell, asked, draw("items", *cell)), self.samples
-            )
-            for cell, asked in demand.items()
-            if (niche := niches[cell[0]]) in owner
-        ]
-
-    def tell(
-        self, state: EcologyState, outcomes: Sequence[Outcome], context: StrategyContext, draw: Draw
-    ) -> Sequence[Decision]:
-        """Nothing follows, unless someone is gone (a NaN, a catastrophe): then that niche is
-        founded anew."""
-        held = {int(o.genome.traits[NICHE]) for o in state.population.values()}
-        return [
-            self._learner(niche, context)
+            Found({**self.traits, NICHE: float(niche)}, context.rank)
             for niche in range(self._count(context))
             if niche not in held
         ]
 
+    def ask(self, context: StrategyContext) -> list[Assignment]:
+        """To everyone all questions of their own families."""
+        owners, tasks = self._owners(context), context.tasks
+        niches = {name: index % self._count(context) for index, name in enumerate(tasks.names)}
+        return [
+            Assignment(
+                owners[niche], tasks.draw(cell, asked, context.draw("items", *cell)), self.samples
+            )
+            for cell, asked in Counter(self.demand(context)).items()
+            if (niche := niches[cell[0]]) in owners
+        ]
+
+    def tell(self, context: StrategyContext) -> list[Decision]:
+        """Nothing follows, unless someone is gone (a NaN, a catastrophe): then that niche is
+        founded anew."""
+        return self.found(context)
+
+    def _owners(self, context: StrategyContext) -> dict[int, str]:
+        return {int(o.genome.traits[NICHE]): o.id for o in context.state.population.values()}
+
     def _count(self, context: StrategyContext) -> int:
         return min(self.learners or len(context.tasks.names), len(context.tasks.names))
-
-    def _learner(self, niche: int, context: StrategyContext) -> Found:
-        traits = {"learning_rate": self.learning_rate, "aging": self.aging, NICHE: float(niche)}
-        return Found(traits, context.rank)

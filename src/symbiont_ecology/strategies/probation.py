@@ -2,29 +2,68 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
-from symbiont_ecology.ecology import (
-    Assignment,
-    Challenger,
-    EcologyState,
-    Outcome,
-    PairedCounts,
-    cell_name,
-)
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Outcome, cell_name
+from symbiont_ecology.ecology.decisions import Judge
+from symbiont_ecology.ecology.gate import Challenger, PairedCounts
 from symbiont_ecology.strategies import StrategyContext
+from symbiont_ecology.strategies.mechanisms import Mechanism, Room
 from symbiont_ecology.types import Item, OrganelleId
 
 _Verdicts = dict[tuple[str, Item, int], float]
 """By cell, item, and how often the item had come before."""
 
 
-def on_probation(state: EcologyState, by: str) -> list[Challenger]:
-    """The challengers that a mechanism judges."""
-    return [challenger for challenger in state.challengers.values() if challenger.by == by]
+class ProbationMechanism(Mechanism, ABC):
+    """A mechanism that puts challengers on probation, and judges its own.
+
+    ``by`` is the name of the mechanism. ``questions`` are asked per cell and generation: the
+    nearest whole number of them; or, below one, a single one in the nearest whole number of
+    generations. So every look of the gate sees the same mix of cells.
+    """
+
+    by: ClassVar[str]
+    questions: float = 1
+
+    @abstractmethod
+    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> Judge:
+        """What becomes of a challenger, which has its newest counts."""
+
+    @abstractmethod
+    def propose(self, context: StrategyContext, busy: Collection[OrganelleId]) -> list[Decision]:
+        """New challengers; the busy are parents of some who are on probation."""
+
+    def ask(self, context: StrategyContext) -> list[Assignment]:
+        """The same questions to every challenger and its parents, where a parent is at home."""
+        assignments = []
+        for challenger in self._challengers(context.state):
+            names = {name for cells in challenger.cells.values() for name in cells}
+            is_due = context.state.generation % max(round(1 / self.questions), 1) == 0
+            for cell in context.tasks.cells:
+                if is_due and cell_name(cell) in names and has_parents(challenger, context.state):
+                    generator = context.draw("probation", challenger.id, *cell)
+                    items = context.tasks.draw(cell, max(round(self.questions), 1), generator)
+                    assignments += [
+                        Assignment(organelle_id, items, purpose="probation")
+                        for organelle_id in (challenger.id, *challenger.parents)
+                    ]
+        return assignments
+
+    def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
+        """What becomes of those on probation, and who comes next."""
+        challengers = self._challengers(context.state)
+        newest = [with_new_counts(challenger, context.outcomes) for challenger in challengers]
+        judged = [self.judge(challenger, context.state, room) for challenger in newest]
+        busy = {parent for challenger in challengers for parent in challenger.parents}
+        return [*judged, *self.propose(context, busy)]
+
+    def _challengers(self, state: EcologyState) -> list[Challenger]:
+        return [challenger for challenger in state.challengers.values() if challenger.by == self.by]
 
 
 def has_parents(challenger: Challenger, state: EcologyState) -> bool:
@@ -38,43 +77,15 @@ def homes(organelle_id: OrganelleId, state: EcologyState) -> tuple[str, ...]:
     return tuple(name for name, elite in elites if elite.organelle_id == organelle_id)
 
 
-def comparison_questions(
-    challenger: Challenger,
-    questions: float,
-    state: EcologyState,
-    context: StrategyContext,
-    draw: Draw,
-) -> list[Assignment]:
-    """The same questions to a challenger and its parents, in each cell where a parent is at home.
-
-    Every look of the gate must see the same mix of cells. So ``questions`` counts as the nearest
-    whole number; or, below one per cell and generation, as one in the nearest whole number of
-    generations.
-    """
-    if not has_parents(challenger, state) or state.generation % max(round(1 / questions), 1):
-        return []
-    names = {name for cells in challenger.cells.values() for name in cells}
-    count, assignments = max(round(questions), 1), []
-    for cell in context.tasks.cells:
-        if cell_name(cell) in names:
-            generator = draw("probation", challenger.id, *cell)
-            items = context.tasks.draw(cell, count, generator)
-            assignments += [
-                Assignment(organelle_id, items, purpose="probation")
-                for organelle_id in (challenger.id, *challenger.parents)
-            ]
-    return assignments
-
-
 def with_new_counts(challenger: Challenger, outcomes: Sequence[Outcome]) -> Challenger:
     """The challenger with the paired answers of one more generation."""
     verdicts: dict[OrganelleId, _Verdicts] = defaultdict(dict)
     for outcome in outcomes:
         if outcome.assignment.purpose == "probation":
             cell, seen = cell_name(outcome.assignment.cell), Counter[Item]()
-            own = verdicts[outcome.assignment.organelle_id]
             for rollout in outcome.rollouts:
-                own[cell, rollout.item, seen[rollout.item]] = rollout.verdict
+                key = (cell, rollout.item, seen[rollout.item])
+                verdicts[rollout.organelle_id][key] = rollout.verdict
                 seen[rollout.item] += 1
     counts = {}
     for parent in challenger.parents:

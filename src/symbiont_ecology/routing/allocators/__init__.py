@@ -5,11 +5,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.random import Generator
 
 from symbiont_ecology.ecology import SuccessPosterior, cell_name
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.types import Cell, OrganelleId
 
+Posteriors = Sequence[SuccessPosterior]
 UNKNOWN = SuccessPosterior()
 """What is believed of who has shown nothing yet."""
 
@@ -24,12 +26,7 @@ class Allocator(ABC):
         """Part of a belief's counts that is left after each generation with news, in [0, 1]."""
 
     @abstractmethod
-    def pick(
-        self,
-        known: Sequence[SuccessPosterior],
-        given: Sequence[int],
-        generator: np.random.Generator,
-    ) -> int:
+    def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
         """Who takes a question of a cell, by place among those who can still pay.
 
         ``known`` is what is believed of each of them there (of the unknown, nothing), ``given`` how
@@ -41,7 +38,7 @@ class Allocator(ABC):
         cells: Sequence[Cell],
         posteriors: Mapping[OrganelleId, Mapping[str, SuccessPosterior]],
         allowance: Mapping[OrganelleId, int],
-        generator: np.random.Generator,
+        generator: Generator,
     ) -> list[tuple[OrganelleId, Cell]]:
         """Who takes each of the demanded questions (``cells`` names one cell per question).
 
@@ -50,10 +47,7 @@ class Allocator(ABC):
         runs short; who can pay is in the order of ids, so that the order of a mapping decides
         nothing.
         """
-        left, given = (
-            {organelle_id: allowance[organelle_id] for organelle_id in sorted(allowance)},
-            Counter[tuple[OrganelleId, Cell]](),
-        )
+        left, given = dict(sorted(allowance.items())), Counter[tuple[OrganelleId, Cell]]()
         assigned = []
         for index in generator.permutation(len(cells)):
             able = [organelle_id for organelle_id, questions in left.items() if questions > 0]
@@ -61,16 +55,15 @@ class Allocator(ABC):
                 break
             cell, name = cells[index], cell_name(cells[index])
             known = [posteriors.get(organelle_id, {}).get(name, UNKNOWN) for organelle_id in able]
-            organelle_id = able[
-                self.pick(known, [given[organelle_id, cell] for organelle_id in able], generator)
-            ]
+            counts = [given[organelle_id, cell] for organelle_id in able]
+            organelle_id = able[self.pick(known, counts, generator)]
             left[organelle_id] -= 1
             given[organelle_id, cell] += 1
             assigned.append((organelle_id, cell))
         return assigned
 
 
-def sampled(known: Sequence[SuccessPosterior], generator: np.random.Generator) -> np.ndarray:
+def sampled(known: Posteriors, generator: Generator) -> np.ndarray:
     """One draw of each success rate from its Beta posterior (Thompson 1933), ``(beliefs,)``."""
     return generator.beta([1 + b.successes for b in known], [1 + b.failures for b in known])
 

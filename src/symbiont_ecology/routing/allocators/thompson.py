@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 
-from symbiont_ecology.ecology import SuccessPosterior
 from symbiont_ecology.registry import Share
-from symbiont_ecology.routing.allocators import Allocator, allocators, sampled
+from symbiont_ecology.routing.allocators import Allocator, Posteriors, allocators, sampled
 
 
 @allocators.register("thompson")
@@ -20,11 +20,6 @@ class Thompson(Allocator):
 
     fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
-    def pick(
-        self,
-        known: Sequence[SuccessPosterior],
-        given: Sequence[int],
-        generator: np.random.Generator,
-    ) -> int:
+    def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
         """One Beta draw each; the highest takes the question."""
         return int(np.argmax(sampled(known, generator)))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 from pydantic import NonNegativeFloat
 
-from symbiont_ecology.ecology import SuccessPosterior
-from symbiont_ecology.routing.allocators import Allocator, allocators
+from symbiont_ecology.routing.allocators import Allocator, Posteriors, allocators
 
 
 @allocators.register("ucb")
@@ -22,12 +22,7 @@ class UpperBound(Allocator):
     bonus: NonNegativeFloat = 0.5  # weight of √(log n ÷ nᵢ), >= 0
     fade: ClassVar[float] = 0.8
 
-    def pick(
-        self,
-        known: Sequence[SuccessPosterior],
-        given: Sequence[int],
-        generator: np.random.Generator,
-    ) -> int:
+    def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
         """What was just given counts as tried, and ties are drawn."""
         tried = zip(known, given, strict=True)
         counts = np.array(

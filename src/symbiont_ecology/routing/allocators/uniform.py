@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
+from numpy.random import Generator
 
-from symbiont_ecology.ecology import SuccessPosterior
 from symbiont_ecology.registry import Share
-from symbiont_ecology.routing.allocators import Allocator, allocators
+from symbiont_ecology.routing.allocators import Allocator, Posteriors, allocators
 
 
 @allocators.register("uniform")
@@ -20,11 +19,6 @@ class Uniform(Allocator):
 
     fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
-    def pick(
-        self,
-        known: Sequence[SuccessPosterior],
-        given: Sequence[int],
-        generator: np.random.Generator,
-    ) -> int:
+    def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
         """Anyone, by draw."""
         return int(generator.integers(len(known)))

@@ -5,24 +5,24 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
+from numpy.random import Generator
 
 from symbiont_ecology.ecology import DriftDetector
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.types import Cell
+
+Cells = Sequence[Cell]
+Detectors = Mapping[str, DriftDetector]
+"""By cell name."""
 
 
 class Curriculum(Protocol):
     """Frozen. It sees the last verdicts of every cell, and says where questions teach the most."""
 
     def demand(
-        self,
-        cells: Sequence[Cell],
-        drift_detectors: Mapping[str, DriftDetector],
-        count: int,
-        generator: np.random.Generator,
+        self, cells: Cells, detectors: Detectors, count: int, generator: Generator
     ) -> list[Cell]:
-        """``count`` questions, one cell each, in the order of ``cells``; ``watches`` are by cell
-        name."""
+        """``count`` questions, one cell each, in the order of ``cells``."""
 
 
 FLOOR = 0.2
@@ -30,9 +30,7 @@ FLOOR = 0.2
 change."""
 
 
-def dealt(
-    cells: Sequence[Cell], worth: np.ndarray, count: int, generator: np.random.Generator
-) -> list[Cell]:
+def dealt(cells: Cells, worth: np.ndarray, count: int, generator: Generator) -> list[Cell]:
     """``count`` questions in proportion to what cells are worth, beside ``FLOOR``.
 
     Shares are rounded by one draw (systematic sampling), so each is met to within one question.

@@ -8,9 +8,8 @@ config without one.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Outcome
+from symbiont_ecology.ecology import Assignment, Decision
 from symbiont_ecology.registry import Registry
-from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import StrategyContext
 
 
@@ -29,22 +28,12 @@ class Room:
 class Mechanism:
     """Frozen. By default it neither asks anything nor decides anything."""
 
-    def ask(
-        self, state: EcologyState, context: StrategyContext, draw: Draw
-    ) -> Sequence[Assignment]:
+    def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         """Questions of its own, beside those of practice."""
         return ()
 
-    def tell(
-        self,
-        state: EcologyState,
-        outcomes: Sequence[Outcome],
-        context: StrategyContext,
-        room: Room,
-        draw: Draw,
-    ) -> Sequence[Decision]:
-        """What follows from the judged trials, which the state's beliefs and ledger already
-        reflect."""
+    def tell(self, context: StrategyContext, room: Room) -> Sequence[Decision]:
+        """What follows from the outcomes, which the state's posteriors and ledger already show."""
         return ()
 
 

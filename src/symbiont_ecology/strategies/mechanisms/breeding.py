@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from symbiont_ecology.ecology import (
-    RULE,
-    Birth,
-    Decision,
-    EcologyState,
-    Inheritance,
-    Organelle,
-    Outcome,
-)
+from symbiont_ecology.ecology import RULE, Birth, Decision, Inheritance, Organelle
 from symbiont_ecology.operators import operators, with_arity
 from symbiont_ecology.registry import Spec, kind_of
 from symbiont_ecology.rng import Draw
@@ -41,16 +32,10 @@ class Breeding(Mechanism):
     def __post_init__(self) -> None:
         with_arity(self.mutation, 1)
 
-    def tell(
-        self,
-        state: EcologyState,
-        outcomes: Sequence[Outcome],
-        context: StrategyContext,
-        room: Room,
-        draw: Draw,
-    ) -> Sequence[Decision]:
+    def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """One child for everyone who is rich, in a drawn order, until there is no place left."""
         enough = max(self.at, context.prices.dowry)
+        state, draw = context.state, context.draw
         rich = [o for o in state.population.values() if state.ledger.balance(o.id) >= enough]
         if not rich:
             return []

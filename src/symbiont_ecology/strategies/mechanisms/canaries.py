@@ -10,34 +10,20 @@ sent back to what is no longer right; and questions that are always fresh cannot
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from pydantic import PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import (
-    Assignment,
-    Challenger,
-    Decision,
-    EcologyState,
-    Gate,
-    Judge,
-    KeepSelf,
-    Organelle,
-    Outcome,
-    ProposeFormerSelf,
-    SuccessPosterior,
-    skill,
-)
-from symbiont_ecology.ecology.gate import OpenShare
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.ecology import Challenger, Decision, EcologyState, Organelle
+from symbiont_ecology.ecology.decisions import Judge, KeepSelf, ProposeFormerSelf
+from symbiont_ecology.ecology.gate import Gate, OpenShare
+from symbiont_ecology.ecology.organelle import SuccessPosterior, skill
 from symbiont_ecology.strategies import StrategyContext
-from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-from symbiont_ecology.strategies.probation import (
-    comparison_questions,
-    on_probation,
-    with_new_counts,
-)
+from symbiont_ecology.strategies.mechanisms import Room, mechanisms
+from symbiont_ecology.strategies.probation import ProbationMechanism
+from symbiont_ecology.types import OrganelleId
 
 MASTERED = 0.5
 """Believed success, then or now, in the cells that a former self is asked about."""
@@ -54,40 +40,23 @@ class Proof(Gate):
 
 @mechanisms.register("canaries")
 @dataclass(frozen=True)
-class Canaries(Mechanism):
+class Canaries(ProbationMechanism):
     """Who loses what it mastered is compared with its former self, and may become that again:
     weights, memory and what was believed of it."""
 
     fall: PositiveFloat = 3.0  # loss of skill that raises suspicion, in standard deviations
     gate: Proof = field(default_factory=Proof)  # what the former self must show
+    by: ClassVar[str] = "canaries"
 
-    def ask(
-        self, state: EcologyState, context: StrategyContext, draw: Draw
-    ) -> Sequence[Assignment]:
-        """The same questions to every former self on probation and to what became of it."""
-        return [
-            assignment
-            for former in on_probation(state, "canaries")
-            for assignment in comparison_questions(former, 1, state, context, draw)
-        ]
-
-    def tell(
-        self,
-        state: EcologyState,
-        outcomes: Sequence[Outcome],
-        context: StrategyContext,
-        room: Room,
-        draw: Draw,
-    ) -> Sequence[Decision]:
-        """What became of those on probation; whoever does much worse than before is suspected."""
-        judged = [self._judge(one, state, outcomes) for one in on_probation(state, "canaries")]
-        busy = {decision.challenger.parents[0] for decision in judged}
+    def propose(self, context: StrategyContext, busy: Collection[OrganelleId]) -> list[Decision]:
+        """Whoever does much worse than before is suspected."""
+        state = context.state
         recalls = [
             self._recall(organelle, state.posteriors.get(organelle.id, {}))
             for organelle in state.population.values()
             if organelle.id not in busy
         ]
-        return [*judged, *filter(None, recalls), *map(KeepSelf, state.population)]
+        return [*filter(None, recalls), *map(KeepSelf, state.population)]
 
     def _recall(
         self, organelle: Organelle, now: Mapping[str, SuccessPosterior]
@@ -101,12 +70,12 @@ class Canaries(Mechanism):
         cells = {name for name, posterior in known if posterior.mean >= MASTERED}
         if not cells or skill(former.posteriors) - skill(now) <= self.fall * doubt:
             return None
-        return ProposeFormerSelf(organelle.id, former, tuple(sorted(cells)), by="canaries")
+        return ProposeFormerSelf(organelle.id, former, tuple(sorted(cells)), by=self.by)
 
-    def _judge(self, former: Challenger, state: EcologyState, outcomes: Sequence[Outcome]) -> Judge:
-        former = with_new_counts(former, outcomes)
-        (parent,) = former.parents
+    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> Judge:
+        """Whether an organelle becomes what it was."""
+        (parent,) = challenger.parents
         known = state.population[parent].former if parent in state.population else None
-        if known is None or known != former.former:  # gone, or as good as ever
-            return Judge(former, "reject")
-        return Judge(former, self.gate.better(former.against_the_better))
+        if known is None or known != challenger.former:  # gone, or as good as ever
+            return Judge(challenger, "reject")
+        return Judge(challenger, self.gate.better(challenger.against_the_better))

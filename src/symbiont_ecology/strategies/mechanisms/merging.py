@@ -3,39 +3,25 @@ own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import (
-    Assignment,
-    Challenger,
-    Decision,
-    EcologyState,
-    Gate,
-    Judge,
-    Outcome,
-    PairedCounts,
-    ProposeChild,
-)
+from symbiont_ecology.ecology import Challenger, Decision, EcologyState, Gate, PairedCounts
+from symbiont_ecology.ecology.decisions import Judge, ProposeChild
 from symbiont_ecology.operators import with_arity
 from symbiont_ecology.registry import Spec, kind_of
-from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import StrategyContext
-from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-from symbiont_ecology.strategies.probation import (
-    comparison_questions,
-    has_parents,
-    homes,
-    on_probation,
-    with_new_counts,
-)
+from symbiont_ecology.strategies.mechanisms import Room, mechanisms
+from symbiont_ecology.strategies.probation import ProbationMechanism, has_parents, homes
+from symbiont_ecology.types import OrganelleId
 
 
 @mechanisms.register("merging")
 @dataclass(frozen=True)
-class Merging(Mechanism):
+class Merging(ProbationMechanism):
     """Two have a child, which lives if it is proven to be better than both (assimilation).
 
     Child and parents answer the same fresh questions of the cells where the parents are at home.
@@ -48,46 +34,23 @@ class Merging(Mechanism):
     operator: Spec = "svd"  # parents' weights to the child's
     questions: PositiveFloat = 1  # per cell and generation
     gate: Gate = field(default_factory=Gate)  # what the child must show
+    by: ClassVar[str] = "merging"
 
     def __post_init__(self) -> None:
         with_arity(self.operator, 2)
 
-    def ask(
-        self, state: EcologyState, context: StrategyContext, draw: Draw
-    ) -> Sequence[Assignment]:
-        """The same questions to every child on probation and to its parents."""
-        return [
-            assignment
-            for child in on_probation(state, "merging")
-            for assignment in comparison_questions(child, self.questions, state, context, draw)
-        ]
-
-    def tell(
-        self,
-        state: EcologyState,
-        outcomes: Sequence[Outcome],
-        context: StrategyContext,
-        room: Room,
-        draw: Draw,
-    ) -> Sequence[Decision]:
-        """What became of children on probation, and now and then a new proposal."""
-        children = on_probation(state, "merging")
-        decisions: list[Decision] = [self._judge(one, state, outcomes, room) for one in children]
-        if not children and state.generation % self.every == self.every - 1:
-            decisions += self._propose(state, context, draw)
-        return decisions
-
-    def _propose(
-        self, state: EcologyState, context: StrategyContext, draw: Draw
-    ) -> list[ProposeChild]:
-        """Two who are at home somewhere and rich enough for a probation, by draw."""
+    def propose(self, context: StrategyContext, busy: Collection[OrganelleId]) -> list[Decision]:
+        """Now and then two who are at home somewhere and rich enough for a probation, by draw."""
+        state = context.state
+        if busy or state.generation % self.every != self.every - 1:
+            return []
         enough = max(self.at, context.prices.dowry // 2)
-        rich = [one for one in state.population if state.ledger.balance(one) >= enough]
-        cells = {one: home for one in sorted(rich) if (home := homes(one, state))}
+        rich = sorted(name for name in state.population if state.ledger.balance(name) >= enough)
+        cells = {name: home for name in rich if (home := homes(name, state))}
         able = list(cells)
         if len(able) < 2:
             return []
-        pair = [able[index] for index in draw("parents").permutation(len(able))[:2]]
+        pair = [able[index] for index in context.draw("parents").permutation(len(able))[:2]]
         return [
             ProposeChild(
                 {organelle_id: cells[organelle_id] for organelle_id in pair},
@@ -95,18 +58,17 @@ class Merging(Mechanism):
                 kind_of(self.operator),
                 traits=dict(state.population[pair[0]].genome.traits),
                 rank=context.rank,
-                by="merging",
+                by=self.by,
             )
         ]
 
-    def _judge(
-        self, child: Challenger, state: EcologyState, outcomes: Sequence[Outcome], room: Room
-    ) -> Judge:
-        child = with_new_counts(child, outcomes)
-        if not has_parents(child, state):
-            return Judge(child, "reject")
-        everywhere = [sum(by_home.values(), PairedCounts()) for by_home in child.counts.values()]
-        at_home = [by_home[home] for home, by_home in child.counts.items()]
+    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> Judge:
+        """Whether a child is better than both, and keeps what each of them is good at."""
+        if not has_parents(challenger, state):
+            return Judge(challenger, "reject")
+        counts = challenger.counts
+        everywhere = [sum(by_home.values(), PairedCounts()) for by_home in counts.values()]
+        at_home = [by_home[home] for home, by_home in counts.items()]
         decision = self.gate.decide(everywhere, at_home)
-        is_full = not room.places or room.ranks < child.genome.rank
-        return Judge(child, "go on" if decision == "admit" and is_full else decision)
+        is_full = not room.places or room.ranks < challenger.genome.rank
+        return Judge(challenger, "go on" if decision == "admit" and is_full else decision)

@@ -3,14 +3,12 @@ not."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import PositiveInt
 
-from symbiont_ecology.ecology import Decision, EcologyState, Outcome, Resize
+from symbiont_ecology.ecology import Decision, Resize
 from symbiont_ecology.registry import Share
-from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 
@@ -32,15 +30,9 @@ class Morphogenesis(Mechanism):
     poor: PositiveInt = 100_000  # balance below which it may shrink, in mATP
     full: Share = IDLE  # part of an even share that the weakest direction must carry to grow
 
-    def tell(
-        self,
-        state: EcologyState,
-        outcomes: Sequence[Outcome],
-        context: StrategyContext,
-        room: Room,
-        draw: Draw,
-    ) -> Sequence[Decision]:
+    def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Who shrinks makes room, from the next look on, for who grows."""
+        state = context.state
         if state.generation % self.every != self.every - 1:
             return []
         decisions, left = list[Decision](), room.ranks

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import NonNegativeInt, PositiveFloat
 
-from symbiont_ecology.ecology import (
-    Decision,
-    DriftDetector,
-    EcologyState,
-    Found,
-    Outcome,
-    Upheaval,
-    drift_score,
-)
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.ecology import Decision, DriftDetector, Found, Upheaval, drift_score
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 
@@ -40,22 +31,16 @@ class Upheavals(Mechanism):
     since the world changed, so for a while more families may follow.
     """
 
-    level: PositiveFloat = 5.0  # alarm (ecology.watch) at which the world is taken to have changed
+    level: PositiveFloat = 5.0  # alarm (ecology.drift) at which the world is taken to have changed
     pioneers: NonNegativeInt = 1  # fresh founders that come
     haste: PositiveFloat = 2.0  # their step size, in units of other founders'
 
-    def tell(
-        self,
-        state: EcologyState,
-        outcomes: Sequence[Outcome],
-        context: StrategyContext,
-        room: Room,
-        draw: Draw,
-    ) -> Sequence[Decision]:
+    def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Nothing, or the upheaval, and pioneers as far as there is room."""
+        state = context.state
         is_shaken = any(
-            one.operator == "pioneer" and state.generation - one.born < UNREST
-            for one in state.population.values()
+            organelle.operator == "pioneer" and state.generation - organelle.born < UNREST
+            for organelle in state.population.values()
         )
         if not is_shaken and drift_score(state.drift_detectors.values()) < self.level:
             return []
@@ -64,10 +49,8 @@ class Upheavals(Mechanism):
             return []
         hasty = {**room.traits, "learning_rate": self.haste * room.traits["learning_rate"]}
         coming = 0 if is_shaken else min(self.pioneers, room.places)
-        return [
-            Upheaval(fallen),
-            *[Found(hasty, context.rank, operator="pioneer") for _ in range(coming)],
-        ]
+        pioneers = [Found(hasty, context.rank, operator="pioneer") for _ in range(coming)]
+        return [Upheaval(fallen), *pioneers]
 
 
 def _fallen(drift_detectors: Mapping[str, DriftDetector]) -> tuple[str, ...]:
@@ -79,7 +62,7 @@ def _fallen(drift_detectors: Mapping[str, DriftDetector]) -> tuple[str, ...]:
     return tuple(
         name
         for names in families.values()
-        if sum(drift_detectors[one].fall for one in names) >= FALL * len(names)
-        and drift_score(drift_detectors[one] for one in names) >= SURE_SCORE
+        if sum(drift_detectors[name].fall for name in names) >= FALL * len(names)
+        and drift_score(drift_detectors[name] for name in names) >= SURE_SCORE
         for name in names
     )

@@ -6,12 +6,13 @@ import json
 
 import numpy as np
 
-from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family, integer
-from symbiont_ecology.tasks.synthetic.words import draw_letters, draw_words
+from symbiont_ecology.tasks.synthetic.draws import draw_letters, integer
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
+from symbiont_ecology.tasks.synthetic.text import TextFamily
 
 
 @family("code.format")
-class CodeFormat(SyntheticTask):
+class CodeFormat(TextFamily):
     """``red_fox`` → ``redFox``."""
 
     conventions = ("kebab", "camel", "pascal")
@@ -23,12 +24,8 @@ class CodeFormat(SyntheticTask):
     formats = ("kebab-case", "camelCase", "PascalCase")
     reply_limits = (14, 20, 26)
     unseen_frame = 3
-
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """An identifier in snake_case."""
-        return "_".join(
-            draw_words(generator, integer(generator, *by_depth(depth, ((2, 2), (3, 3), (4, 4)))))
-        )
+    sizes = ((2, 2), (3, 3), (4, 4))
+    between = "_"
 
     def answers(self, question: str) -> tuple[str, ...]:
         """red-fox, redFox, RedFox."""
@@ -103,6 +100,6 @@ class JsonRepair(SyntheticTask):
     def _completes(question: str, answer: str) -> bool:
         try:
             json.loads(question + answer)
+            return True
         except (ValueError, RecursionError):
             return False
-        return True

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from fractions import Fraction
 
 import numpy as np
 
-from symbiont_ecology.tasks.synthetic.family import SyntheticTask, family, integer
+from symbiont_ecology.tasks.synthetic.draws import integer, integers
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
 
 _EXPRESSION = re.compile(r"[0-9+\-*/() ]{1,60}")
 
@@ -40,24 +40,17 @@ class Countdown(SyntheticTask):
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
         """Two numbers, three digits with + and -, or three with a product."""
-        numbers = [str(number) for number in self._numbers(depth, generator)]
+        drawn = integers(
+            generator, by_depth(depth, (((1, 49),) * 2, ((1, 9),) * 3, ((2, 9), (2, 9), (1, 9))))
+        )
+        numbers = [str(n) for n in (drawn if depth == "long" else sorted(drawn, reverse=True))]
         signs = ["+-"[integer(generator, 0, 1)] for _ in numbers[1:]]
         if depth == "long":
             signs[0] = "*"
-        expression = numbers[0] + "".join(
-            sign + number for sign, number in zip(signs, numbers[1:], strict=True)
-        )
-        value = expression_value(expression)
+        pairs = zip(signs, numbers[1:], strict=True)
+        value = expression_value(numbers[0] + "".join(sign + number for sign, number in pairs))
         generator.shuffle(numbers)
         return f"{' '.join(numbers)} = {value}"
-
-    @staticmethod
-    def _numbers(depth: str, generator: np.random.Generator) -> list[int]:
-        if depth == "short":
-            return sorted((integer(generator, 1, 49), integer(generator, 1, 49)), reverse=True)
-        if depth == "medium":
-            return sorted((integer(generator, 1, 9) for _ in range(3)), reverse=True)
-        return [integer(generator, 2, 9), integer(generator, 2, 9), integer(generator, 1, 9)]
 
     def answers(self, question: str) -> tuple[str, ...]:
         """One expression (the first in a fixed order of search), the value, the equation."""
@@ -81,12 +74,10 @@ class Countdown(SyntheticTask):
         if self.convention != self.target:
             return super().is_right(question, reply, right)
         left, value = question.split(" = ")
-        if not _EXPRESSION.fullmatch(reply) or Counter(re.findall(r"\d+", reply)) != Counter(
-            left.split()
-        ):
-            return False
+        uses_each_once = sorted(re.findall(r"\d+", reply)) == sorted(left.split())
         try:
-            return expression_value(reply) == int(value)
+            is_expression = uses_each_once and _EXPRESSION.fullmatch(reply) is not None
+            return is_expression and expression_value(reply) == int(value)
         except (ValueError, SyntaxError, ZeroDivisionError, RecursionError):
             return False
 
@@ -121,13 +112,11 @@ def _value(node: ast.expr) -> Fraction:
 def _solve(numbers: list[int], value: int) -> str:
     """The canonical solution: numbers from large to small, products first; empty when there is
     none."""
-    if len(numbers) == 2:
-        a, b = numbers
-        return next(
-            (text for text in (f"{a}+{b}", f"{a}-{b}") if expression_value(text) == value), ""
-        )
-    a, b, c = numbers
-    orders = ((a, b, c), (a, c, b), (b, c, a))
-    sums = [f"{a}{s}{b}{t}{c}" for s in "+-" for t in "+-"]
-    products = [f"{x}*{y}{s}{z}" for x, y, z in orders for s in "+-"]
-    return next((text for text in sums + products if expression_value(text) == value), "")
+    a, b, *rest = numbers
+    candidates = [f"{a}{s}{b}" for s in "+-"]
+    if rest:
+        (c,) = rest
+        orders = ((a, b, c), (a, c, b), (b, c, a))
+        candidates = [f"{text}{t}{c}" for text in candidates for t in "+-"]
+        candidates += [f"{x}*{y}{s}{z}" for x, y, z in orders for s in "+-"]
+    return next((text for text in candidates if expression_value(text) == value), "")

@@ -14,14 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, TypeVar
 
-import numpy as np
-
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.grading import answer_lines
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle, Terse
 from symbiont_ecology.types import Item
 
 FamilyClass = TypeVar("FamilyClass")
+Option = TypeVar("Option")
 Role = Literal["trained", "shared", "unrelated", "composition"]
 """Who meets a family. Adapters train on *trained* alone. *shared* and *unrelated* families are kept
 for family shift (a convention group known from training, or a group of their own); the host was
@@ -151,11 +150,6 @@ class SyntheticTask(Task):
         return super().item(question, depth, self.convention)
 
 
-def integer(generator: np.random.Generator, low: int, high: int) -> int:
-    """A uniform integer in ``[low, high]``, both ends included."""
-    return int(generator.integers(low, high + 1))
-
-
-def by_depth(depth: str, options: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """The ``(low, high)`` that belongs to a depth, from options for short, medium and long."""
+def by_depth(depth: str, options: Sequence[Option]) -> Option:
+    """What belongs to a depth, from options for short, medium and long."""
     return options[DEPTHS.index(depth)]

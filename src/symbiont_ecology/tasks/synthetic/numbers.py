@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family, integer
-from symbiont_ecology.tasks.synthetic.words import draw_words
+from symbiont_ecology.tasks.synthetic.draws import Ranges, draw_words, integer, integers
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
 
 
 @dataclass(frozen=True)
@@ -41,28 +42,32 @@ class NumberFamily(SyntheticTask):
         return question[-1]
 
 
+@dataclass(frozen=True)
+class OperandFamily(NumberFamily):
+    """Asks for the result of an operation; ``ranges`` are those of the operands, by depth."""
+
+    sign: ClassVar[str]
+    ranges: ClassVar[tuple[Ranges, ...]]
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """Operands from large to small, so that a sum and its mirror images are one question."""
+        operands = sorted(integers(generator, by_depth(depth, self.ranges)), reverse=True)
+        return self.sign.join(map(str, operands))
+
+
 @family("math.add")
-class MathAdd(NumberFamily):
+class MathAdd(OperandFamily):
     """``47+8`` → ``=55``."""
 
     keyword = "the sum"
     instruction = "Add the numbers: {payload}. Reply with {format} and nothing else."
     unseen_frame = 0
-
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Summands from large to small, so that a sum and its mirror images are one question."""
-        if depth == "long":
-            summands = [integer(generator, 100, 999) for _ in range(3)]
-        else:
-            summands = [
-                integer(generator, 10, 99),
-                integer(generator, *((2, 14) if depth == "short" else (15, 99))),
-            ]
-        return "+".join(map(str, sorted(summands, reverse=True)))
+    sign = "+"
+    ranges = (((10, 99), (2, 14)), ((10, 99), (15, 99)), ((100, 999),) * 3)
 
     def result(self, question: str) -> int:
         """The sum."""
-        return sum(int(summand) for summand in question.split("+"))
+        return sum(map(int, question.split("+")))
 
 
 @family("add.next")
@@ -97,33 +102,29 @@ class MathMax(NumberFamily):
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
         """Four digits, three numbers of two digits, or five of them."""
-        low, high, count = {"short": (0, 9, 4), "medium": (10, 99, 3), "long": (10, 99, 5)}[depth]
-        return " ".join(str(integer(generator, low, high)) for _ in range(count))
+        ranges = by_depth(depth, (((0, 9),) * 4, ((10, 99),) * 3, ((10, 99),) * 5))
+        return " ".join(map(str, integers(generator, ranges)))
 
     def result(self, question: str) -> int:
         """The maximum."""
-        return max(int(number) for number in question.split())
+        return max(map(int, question.split()))
 
 
 @family("math.multiply")
-class MathMultiply(NumberFamily):
+class MathMultiply(OperandFamily):
     """``23*4`` → ``=92``."""
 
     keyword = "the product"
     instruction = "Multiply: {payload}. Reply with {format} and nothing else."
     reply_limits = (8, 8, 9)
     unseen_frame = 2
-
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """The larger factor comes first."""
-        left = integer(generator, *by_depth(depth, ((100, 999), (11, 99), (100, 999))))
-        right = integer(generator, *by_depth(depth, ((2, 9), (11, 99), (11, 99))))
-        return f"{max(left, right)}*{min(left, right)}"
+    sign = "*"
+    ranges = (((100, 999), (2, 9)), ((11, 99), (11, 99)), ((100, 999), (11, 99)))
 
     def result(self, question: str) -> int:
         """The product."""
-        left, right = question.split("*")
-        return int(left) * int(right)
+        left, right = map(int, question.split("*"))
+        return left * right
 
 
 @family("math.sequence")
@@ -136,44 +137,32 @@ class MathSequence(NumberFamily):
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
         """Three terms: small steps, larger steps, falling steps."""
-        if depth == "short":
-            start, step = integer(generator, 0, 159), integer(generator, 1, 9)
-        elif depth == "medium":
-            start, step = integer(generator, 0, 159), integer(generator, 10, 29)
-        else:
-            start, step = integer(generator, 120, 299), -integer(generator, 10, 39)
+        ranges = ((0, 159), (1, 9)), ((0, 159), (10, 29)), ((120, 299), (10, 39))
+        start, size = integers(generator, by_depth(depth, ranges))
+        step = -size if depth == "long" else size
         return ",".join(str(start + k * step) for k in range(3))
 
     def result(self, question: str) -> int:
         """The fourth term."""
-        _, second, third = (int(term) for term in question.split(","))
+        _, second, third = map(int, question.split(","))
         return 2 * third - second
 
 
 @family("math.sub")
-class MathSub(NumberFamily):
+class MathSub(OperandFamily):
     """``47-8`` → ``=39``."""
 
     role = "shared"
     keyword = "the difference"
     instruction = "Subtract: {payload}. Reply with {format} and nothing else."
     unseen_frame = 1
-
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """The larger number comes first; long ones have five digits."""
-        if depth == "long":
-            pair = integer(generator, 10_000, 99_999), integer(generator, 10_000, 99_999)
-        else:
-            pair = (
-                integer(generator, 10, 99),
-                integer(generator, *((2, 14) if depth == "short" else (15, 99))),
-            )
-        return f"{max(pair)}-{min(pair)}"
+    sign = "-"
+    ranges = (((10, 99), (2, 14)), ((10, 99), (15, 99)), ((10_000, 99_999),) * 2)
 
     def result(self, question: str) -> int:
         """The difference."""
-        left, right = question.split("-")
-        return int(left) - int(right)
+        left, right = map(int, question.split("-"))
+        return left - right
 
 
 @family("number.digits")

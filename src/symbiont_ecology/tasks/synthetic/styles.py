@@ -6,66 +6,42 @@ no style, apart from the host's chat template; data also get the line end of the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar
 
 from symbiont_ecology.registry import Registry
 
-
-class Wordable(Protocol):
-    """What a style knows of a family."""
-
-    @property
-    def name(self) -> str:
-        """The name that it is registered under."""
-
-    @property
-    def keyword(self) -> str:
-        """What stands for the family in a wording."""
-
-    @property
-    def instruction(self) -> str:
-        """The request, with places for ``payload`` and ``format``."""
-
-    @property
-    def formats(self) -> tuple[str, ...]:
-        """How each convention is described."""
-
-    @property
-    def unseen_frame(self) -> int:
-        """The frame that it is denied in training."""
-
-    @property
-    def convention(self) -> int:
-        """The convention in force, by its index."""
+if TYPE_CHECKING:
+    from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 
 
-@runtime_checkable
-class PromptStyle(Protocol):
-    """How a question becomes a prompt."""
+class PromptStyle(ABC):
+    """How a question becomes a prompt.
 
-    @property
-    def is_chat(self) -> bool:
-        """Whether the host's chat template goes around the prompt."""
+    ``is_chat``: the host's chat template goes around the prompt. ``tells_convention``: a prompt
+    says which convention is wanted, so a change of it is no secret. ``line_end`` is what a prompt
+    ends in; prompts that somebody else wrote get it, too. ``extra_tokens`` are new tokens to allow
+    beyond the family's own limit.
+    """
 
-    tells_convention: ClassVar[bool]
-    """Whether a prompt says which convention is wanted: a change of it is then no secret."""
+    is_chat: bool = False
+    tells_convention: ClassVar[bool] = False
+    line_end: ClassVar[str] = "\n"
+    extra_tokens: int = 0
 
-    line_end: ClassVar[str]
-    """What a prompt ends in; prompts that somebody else wrote get it, too."""
-
-    @property
-    def extra_tokens(self) -> int:
-        """New tokens to allow beyond the family's own limit."""
-
-    def render(self, family: Wordable, question: str) -> str:
+    @abstractmethod
+    def render(self, family: SyntheticTask, question: str) -> str:
         """The prompt of a question."""
 
     def reworded(self) -> PromptStyle:
-        """The same questions in words that no adapter learned from: for wording shift."""
+        """The same questions in words that no adapter learned from: for wording shift. A style
+        with one form stays as it is."""
+        return self
 
     def cued(self) -> PromptStyle:
         """The same questions with the wanted convention told: for ceilings and retention."""
+        return self
 
 
 prompt_styles: Registry[PromptStyle] = Registry("prompt style", "symbiont_ecology.tasks.synthetic")
@@ -77,34 +53,23 @@ FRAMES = ("{}", "find {}", "give {}", "what is {}", "now {}")
 
 @prompt_styles.register("cue")
 @dataclass(frozen=True)
-class Cue:
+class Cue(PromptStyle):
     """Names the convention by its index: ``math.add#1: 47+8``. For evaluation, not for learning.
 
     The cue for the target convention shows what the host can do when it knows what is wanted (its
     ceiling). The other cues show what it can still do after learning (retention).
     """
 
-    is_chat: ClassVar[bool] = False
     tells_convention: ClassVar[bool] = True
-    line_end: ClassVar[str] = "\n"
-    extra_tokens: ClassVar[int] = 0
 
-    def render(self, family: Wordable, question: str) -> str:
+    def render(self, family: SyntheticTask, question: str) -> str:
         """The prompt of a question."""
         return f"{family.name}#{family.convention}: {question}\n"
-
-    def reworded(self) -> Cue:
-        """Itself: a cue has one form."""
-        return self
-
-    def cued(self) -> Cue:
-        """Itself."""
-        return self
 
 
 @prompt_styles.register("wording")
 @dataclass(frozen=True)
-class Wording:
+class Wording(PromptStyle):
     """A frame around the family's keyword: ``find the sum: 47+8``.
 
     ``shift`` counts from the frame that this family is denied in all training: 0 is that unseen
@@ -112,12 +77,8 @@ class Wording:
     """
 
     shift: int = 0
-    is_chat: ClassVar[bool] = False
-    tells_convention: ClassVar[bool] = False
-    line_end: ClassVar[str] = "\n"
-    extra_tokens: ClassVar[int] = 0
 
-    def render(self, family: Wordable, question: str) -> str:
+    def render(self, family: SyntheticTask, question: str) -> str:
         """The prompt of a question."""
         frame = FRAMES[(family.unseen_frame + self.shift) % len(FRAMES)]
         return f"{frame.format(family.keyword)}: {question}\n"
@@ -133,15 +94,10 @@ class Wording:
 
 @prompt_styles.register("terse")
 @dataclass(frozen=True)
-class Terse:
+class Terse(PromptStyle):
     """The embedded host's own form, family and question: ``math.add: 47+8``."""
 
-    is_chat: ClassVar[bool] = False
-    tells_convention: ClassVar[bool] = False
-    line_end: ClassVar[str] = "\n"
-    extra_tokens: ClassVar[int] = 0
-
-    def render(self, family: Wordable, question: str) -> str:
+    def render(self, family: SyntheticTask, question: str) -> str:
         """The prompt of a question."""
         return f"{family.name}: {question}\n"
 
@@ -156,7 +112,7 @@ class Terse:
 
 @prompt_styles.register("natural")
 @dataclass(frozen=True)
-class Natural:
+class Natural(PromptStyle):
     """A plain request for a general model: the task and the wanted format.
 
     ``is_chat`` puts every prompt, of tasks of other kinds too, into the host's chat template.
@@ -170,7 +126,7 @@ class Natural:
     line_end: ClassVar[str] = ""
     lead_in: ClassVar[str] = "\nAnswer: "
 
-    def render(self, family: Wordable, question: str) -> str:
+    def render(self, family: SyntheticTask, question: str) -> str:
         """The request. A host without chat template is led to the answer."""
         wanted = family.formats[family.convention]
         request = self.opening + family.instruction.format(payload=question, format=wanted)
@@ -179,7 +135,3 @@ class Natural:
     def reworded(self) -> Natural:
         """The request behind other words."""
         return replace(self, opening="Here is something for you to solve, dear assistant. ")
-
-    def cued(self) -> Natural:
-        """Itself: the request says which format is wanted."""
-        return self

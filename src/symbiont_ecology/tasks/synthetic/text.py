@@ -4,15 +4,34 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family, integer
-from symbiont_ecology.tasks.synthetic.words import draw_letters, draw_words
+from symbiont_ecology.tasks.synthetic.draws import draw_letters, draw_words, integer
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
 
 
 @dataclass(frozen=True)
-class CaseFamily(SyntheticTask):
+class TextFamily(SyntheticTask):
+    """Asks about independent letters, or about different words with ``between`` between them.
+
+    ``sizes`` are the fewest and the most of them, by depth.
+    """
+
+    sizes: ClassVar[tuple[tuple[int, int], ...]] = ((3, 3), (4, 5), (6, 8))
+    between: ClassVar[str | None] = None
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """So many letters or words."""
+        size = integer(generator, *by_depth(depth, self.sizes))
+        if self.between is None:
+            return draw_letters(generator, size)
+        return self.between.join(draw_words(generator, size))
+
+
+@dataclass(frozen=True)
+class CaseFamily(TextFamily):
     """Result is text: in lower case, in Title Case or in UPPER CASE (target)."""
 
     convention_group = "case"
@@ -41,12 +60,8 @@ class StringInitials(CaseFamily):
     )
     reply_limits = (6, 8, 11)
     unseen_frame = 1
-
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Different words."""
-        return " ".join(
-            draw_words(generator, integer(generator, *by_depth(depth, ((2, 3), (4, 5), (6, 8)))))
-        )
+    sizes = ((2, 3), (4, 5), (6, 8))
+    between = " "
 
     def result(self, question: str) -> str:
         """One letter for each word."""
@@ -62,19 +77,13 @@ class StringReverse(CaseFamily):
     reply_limits = (6, 8, 11)
     unseen_frame = 4
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Independent letters."""
-        return draw_letters(
-            generator, integer(generator, *by_depth(depth, ((3, 3), (4, 5), (6, 8))))
-        )
-
     def result(self, question: str) -> str:
         """The letters backwards."""
         return question[::-1]
 
 
 @family("string.rotate")
-class StringRotate(SyntheticTask):
+class StringRotate(TextFamily):
     """``kqa`` → ``qak``."""
 
     role = "unrelated"
@@ -90,12 +99,6 @@ class StringRotate(SyntheticTask):
     reply_limits = (8, 12, 18)
     unseen_frame = 1
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Independent letters."""
-        return draw_letters(
-            generator, integer(generator, *by_depth(depth, ((3, 3), (4, 5), (6, 8))))
-        )
-
     def answers(self, question: str) -> tuple[str, ...]:
         """akq, qak, k*q*a*."""
         return (
@@ -106,7 +109,7 @@ class StringRotate(SyntheticTask):
 
 
 @family("string.sort")
-class StringSort(SyntheticTask):
+class StringSort(TextFamily):
     """``kqa`` → ``akq``; the habits are to copy, or to sort downwards."""
 
     conventions = ("copy", "descending", "ascending")
@@ -120,12 +123,6 @@ class StringSort(SyntheticTask):
     )
     reply_limits = (6, 8, 11)
     unseen_frame = 2
-
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Independent letters."""
-        return draw_letters(
-            generator, integer(generator, *by_depth(depth, ((3, 3), (4, 5), (6, 8))))
-        )
 
     def answers(self, question: str) -> tuple[str, ...]:
         """As it is, from z to a, from a to z."""
@@ -164,13 +161,13 @@ class TextConcise(CaseFamily):
     )
     reply_limits = (14, 20, 20)
     unseen_frame = 0
+    sizes = ((3, 4), (4, 5), (6, 7))
+    between = " "
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
         """How many words to keep, and the words."""
-        words = draw_words(
-            generator, integer(generator, *by_depth(depth, ((3, 4), (4, 5), (6, 7))))
-        )
-        return f"{integer(generator, 1, 2 if depth == 'short' else 3)}: {' '.join(words)}"
+        phrase = super().draw(depth, generator)
+        return f"{integer(generator, 1, 2 if depth == 'short' else 3)}: {phrase}"
 
     def result(self, question: str) -> str:
         """The words that are kept."""
@@ -183,7 +180,7 @@ class TextConcise(CaseFamily):
 
 
 @family("text.swap")
-class TextSwap(SyntheticTask):
+class TextSwap(TextFamily):
     """``red fox`` → ``fox red``."""
 
     role = "unrelated"
@@ -198,12 +195,8 @@ class TextSwap(SyntheticTask):
     )
     reply_limits = (19, 25, 32)
     unseen_frame = 3
-
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Different words."""
-        return " ".join(
-            draw_words(generator, integer(generator, *by_depth(depth, ((2, 3), (4, 4), (5, 5)))))
-        )
+    sizes = ((2, 3), (4, 4), (5, 5))
+    between = " "
 
     def answers(self, question: str) -> tuple[str, ...]:
         """red+fox, fox, fox red."""

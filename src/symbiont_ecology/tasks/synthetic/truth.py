@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family, integer
+from symbiont_ecology.tasks.synthetic.draws import integer
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
 
 
 @dataclass(frozen=True)
@@ -56,17 +57,12 @@ class LogicBool(TruthFamily):
 
     def result(self, question: str) -> bool:
         """The value, by splitting at or, then at and."""
-        return any(
-            all(_literal(term) for term in part.split(" and ")) for part in question.split(" or ")
-        )
+        true = {"True", "not False"}
+        return any(true.issuperset(part.split(" and ")) for part in question.split(" or "))
 
     def habit_key(self, question: str) -> str:
         """The first letters: a literal, or a negation and the first letter of its literal."""
         return question[:5]
-
-
-def _literal(term: str) -> bool:
-    return (term == "True") or (term == "not False")
 
 
 @family("math.compare")
@@ -82,18 +78,16 @@ class MathCompare(TruthFamily):
         """Two different numbers and a sign."""
         low, high = by_depth(depth, ((10, 99), (100, 999), (1000, 9999)))
         left = integer(generator, low, high)
+        is_above = generator.random() < 0.5
         right = (
-            left + integer(generator, 1, high - low)
-            if generator.random() < 0.5
-            else integer(generator, low, left)
+            left + integer(generator, 1, high - low) if is_above else integer(generator, low, left)
         )
         return f"{left}{'<>'[integer(generator, 0, 1)]}{right if low <= right <= high else low}"
 
     def result(self, question: str) -> bool:
         """Whether the sign is right."""
-        sign = "<" if "<" in question else ">"
-        left, right = (int(number) for number in question.split(sign))
-        return left < right if sign == "<" else left > right
+        left, right = map(int, question.replace(">", "<").split("<"))
+        return left < right if "<" in question else left > right
 
     def is_valid(self, question: str) -> bool:
         """Equal numbers are left out."""
@@ -123,11 +117,8 @@ class RegexMatch(TruthFamily):
         text = "".join(atom[0] * _repeats(atom, generator) for atom in atoms)
         if generator.random() < 0.5:  # most mutations of a matching string do not match
             spot = integer(generator, 0, len(text))
-            text = (
-                text[:spot]
-                + "abc"[integer(generator, 0, 2)]
-                + text[spot + integer(generator, 0, 1) :]
-            )
+            letter, skipped = "abc"[integer(generator, 0, 2)], integer(generator, 0, 1)
+            text = text[:spot] + letter + text[spot + skipped :]
         return f"{''.join(atoms)} {text or 'a'}"
 
     def result(self, question: str) -> bool:

@@ -1,4 +1,4 @@
-"""The small vocabulary that word payloads are drawn from, and draws of words and letters."""
+"""What questions are made of: draws of words from a small vocabulary, of letters and integers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ WORDS = tuple(
     six sky slow small snow soft song south star stem sun tall tea tin top town tree two van
     wall warm wave well west wet wide wild wind wing wolf wood yard young""".split()
 )
+Ranges = tuple[tuple[int, int], ...]
+"""Lowest and highest value of each of some integers."""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -25,3 +27,13 @@ def draw_words(generator: np.random.Generator, count: int) -> list[str]:
 def draw_letters(generator: np.random.Generator, count: int) -> str:
     """``count`` independent lower-case letters."""
     return "".join(LETTERS[index] for index in generator.integers(0, len(LETTERS), size=count))
+
+
+def integer(generator: np.random.Generator, low: int, high: int) -> int:
+    """A uniform integer in ``[low, high]``, both ends included."""
+    return int(generator.integers(low, high + 1))
+
+
+def integers(generator: np.random.Generator, ranges: Ranges) -> list[int]:
+    """A uniform integer of each range."""
+    return [integer(generator, low, high) for low, high in ranges]
