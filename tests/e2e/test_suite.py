@@ -194,13 +194,20 @@ def test_runs_that_cannot_be_compared_are_refused_before_anything_is_asked(
     said = symbiont("compare", *runs, "--shift", "wording", "--shift", "wording")
     assert said.code == 2
     assert "shifts: " in said.error
+
+
+def test_runs_of_arms_without_a_seed_in_common_are_compared_over_questions_alone(
+    suite: Path, symbiont: Symbiont, tmp_path: Path
+) -> None:
+    runs = sorted((suite / "main").glob("*/x1/option-*/seed-*"))
     other = tmp_path / "other"
     shutil.copytree(runs[0], other)
     config = other / "config.yaml"
     config.write_text(config.read_text().replace("seed: 0", "seed: 7"))
-    said = symbiont("compare", other, runs[-1])
-    assert said.code == 2
-    assert "seeds in common" in said.error
+    said = symbiont("compare", other, runs[-1], "--per-cell", 3)
+    assert said.code == 0, said.err
+    (line,) = (line for line in said.out.splitlines() if "no seed in common" in line)
+    assert line.endswith("these differences are over questions alone")
 
 
 def test_runs_that_are_no_suite_can_be_compared_and_packed(

@@ -236,19 +236,42 @@ def test_steps_too_short_for_a_question_leave_no_gap(whole: Results) -> None:
 def test_what_cannot_be_compared_is_said_in_words(left: list[dict[str, Any]]) -> None:
     with pytest.raises(DataError, match="bare host"):
         summarise(Results.of(protocol(8), left[1:]))
-    others = [
-        row
-        for row in left
-        if row["arm"] == "host" or (row["arm"] == "ecology") == (row["seed"] == 0)
-    ]
-    with pytest.raises(DataError, match="seeds in common"):
-        summarise(Results.of(protocol(8), others))
     with pytest.raises(DataError, match="expected outcomes of a suite, but 1"):
         Results.of(protocol(8), [left[0], {**left[1], "kind": "mane"}])
     short = copy.deepcopy(left)
     del short[-2]["systems"]["learned"]["bits"]["depth"]["c/short"]
     with pytest.raises(DataError, match="arm 'sft', seed 7: answered other questions"):
         summarise(Results.of(protocol(8), short))
+
+
+def test_arms_without_a_seed_in_common_differ_over_questions_alone(
+    left: list[dict[str, Any]], summary: Summary
+) -> None:
+    others = [
+        row
+        for row in left
+        if row["arm"] == "host" or (row["arm"] == "ecology") == (row["seed"] < 3)
+    ]
+    results = Results.of(protocol(8), others)
+    unpaired = summarise(results)
+    assert unpaired.unpaired == ["single", "twin", "sft", "routed"]
+    assert summary.unpaired == []
+    assert "unpaired" in unpaired.dump()
+    assert "unpaired" not in summary.dump()
+    differences = unpaired.differences["4"]["in-distribution"]
+    skill = unpaired.accuracy["4"]["in-distribution"]
+    for arm, gap in (("single", 0.2), ("twin", 0.0), ("sft", -0.2)):
+        test = differences[arm]
+        assert test.estimate == pytest.approx(skill["ecology"].estimate - skill[arm].estimate)
+        assert test.low < gap < test.high
+        assert (test.p, test.detectable, test.is_claimed, len(test.seeds)) == (1.0, None, False, 1)
+    assert len(differences["host"].seeds) == 3
+    shown = io.StringIO()
+    tell_comparison(unpaired, Console(file=shown, width=200))
+    line = "no seed in common with ecology: single, twin, sft, routed; these differences are over"
+    assert line in shown.getvalue()
+    page = render_pack(unpaired, TuningRecord(chosen={}, sweep=[]), [], "0123")
+    assert "No seed in common with ecology: single, twin, sft, routed." in page
 
 
 def test_tasks_without_a_convention_have_no_ceiling_and_no_kinds() -> None:

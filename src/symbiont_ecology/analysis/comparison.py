@@ -47,7 +47,17 @@ def summarise(results: Results) -> Summary:
         retention=_retention(results),
         routing={arm: shifts for arm in arms if (shifts := dict(_routing(results, arm)))},
         flip=_flip(results),
+        unpaired=_unpaired(results),
     )
+
+
+def _unpaired(results: Results) -> list[str]:
+    """The arms whose runs at the largest budget have no seed in common with those of the main
+    arm."""
+    arms = results.protocol.arms
+    seeds = {arm: {run.seed for run in results.runs(arm, results.largest)} for arm in arms}
+    main = seeds[results.protocol.main]
+    return [arm for arm in arms if main and seeds[arm] and main.isdisjoint(seeds[arm])]
 
 
 def _spending(results: Results, arm: str) -> Iterator[tuple[str, summary.Spending]]:

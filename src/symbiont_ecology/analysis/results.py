@@ -63,10 +63,10 @@ class Verdicts:
 
     def minus(self, other: Verdicts) -> Verdicts:
         """The differences on the same questions and the seeds that both have; the host's stand for
-        all.
+        all. Without a seed in common they are those of the means over seeds.
 
         Raises:
-            DataError: they did not answer the same questions, or have no seed in common.
+            DataError: they did not answer the same questions.
         """
         if self.cells != other.cells:
             raise DataError(
@@ -76,9 +76,8 @@ class Verdicts:
             return Verdicts(self.values - other.values, self.cells, self.seeds)
         shared = tuple(seed for seed in self.seeds if seed in other.seeds)
         if not shared:
-            raise DataError(
-                "expected arms with seeds in common, got none: their runs cannot be paired"
-            )
+            means = self.values.mean(axis=0, keepdims=True) - other.values.mean(axis=0)
+            return Verdicts(means, self.cells, NO_SEED)
         mine, theirs = (
             side.values[[side.seeds.index(seed) for seed in shared]] for side in (self, other)
         )

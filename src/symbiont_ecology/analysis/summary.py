@@ -181,6 +181,8 @@ class Summary:
     routing: dict[str, dict[str, RoutedShift]]
     """By arm and shift."""
     flip: FlipSummary
+    unpaired: list[str]
+    """Arms that have no seed in common with the main one; the file says it where there are any."""
 
     @property
     def largest(self) -> str:
@@ -191,4 +193,5 @@ class Summary:
         """Plain values for JSON."""
         protocol = self.protocol.model_dump(mode="json", include=PROTOCOL_KEYS)
         peer = asdict(self.peer) if self.peer else {}
-        return asdict(self) | {"protocol": protocol, "peer": peer}
+        values = asdict(self) | {"protocol": protocol, "peer": peer}
+        return {key: value for key, value in values.items() if value or key != "unpaired"}

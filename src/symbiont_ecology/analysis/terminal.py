@@ -33,6 +33,12 @@ def tell_comparison(summary: Summary, console: Console) -> None:
         apart.add_row(view, *(_difference(tests.get(arm)) for arm in others))
     for table in (did, right, apart):
         console.print(table)
+    if summary.unpaired:
+        console.print(
+            f"no seed in common with {main}: {', '.join(summary.unpaired)}; these differences are "
+            "over questions alone",
+            soft_wrap=True,
+        )
     if min(summary.seeds.values()) < 2:
         console.print(
             "one seed of an arm says nothing about its other seeds: intervals are over questions "
