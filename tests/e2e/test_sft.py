@@ -108,7 +108,7 @@ def test_sft_spends_what_it_is_matched_with_and_exports_its_best(
 
 
 def test_a_killed_sft_goes_on_and_ends_with_the_same_adapter(lived: Path, tmp_path: Path) -> None:
-    words = ["sft", "--match", lived, "--rates", "0.01,0.03", "--per-cell", "2", "--amount", "3e10"]
+    words = ["sft", "--match", lived, "--rates", "0.01,0.03", "--per-cell", "2", "--amount", "8e9"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     subprocess.run(
         [*COMMAND, *map(str, words), "--out", whole], check=True, stdout=subprocess.DEVNULL
