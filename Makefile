@@ -59,6 +59,7 @@ check: setup ## format, lint, types, import order
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --ignore-missing-imports benchmarks scripts
 	$(BIN)/python -m pytest tests/architecture
 
 docs-check: setup ## rebuild paper packs and the ablations' page, compare them and what pages quote with what is committed

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,10 +50,12 @@ def main() -> None:
 def filled(text: str, result: Record) -> str:
     """The page with every block as the results have it."""
     for mark, block in BLOCKS.items():
-        pattern = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", re.DOTALL)
-        assert pattern.search(text), f"{PAGE} has no block {mark}"
-        content = "\n".join(block(result))
-        text = pattern.sub(lambda match, content=content: f"{match[1]}{content}\n{match[2]}", text)
+        start, end = f"<!-- {mark} -->\n", f"<!-- /{mark} -->"
+        before, opened, rest = text.partition(start)
+        _, closed, after = rest.partition(end)
+        assert opened, f"{PAGE} has no block {mark}"
+        assert closed, f"{PAGE} has a block {mark} without an end"
+        text = "\n".join([before + start[:-1], *block(result), end + after])
     return text
 
 
@@ -80,7 +81,8 @@ def span(name: str, life: Record, start: int, stop: int) -> np.ndarray:
     judge."""
     values, (first, second) = np.array(life[name]), life["stops"][:2]
     at = (first if name in ("held", "effective") else 0) + (second - first) * np.arange(len(values))
-    return values[(start < at) & (at <= stop)]
+    chosen: np.ndarray = values[(start < at) & (at <= stop)]
+    return chosen
 
 
 def coexistence(result: Record) -> Iterable[str]:

@@ -31,13 +31,11 @@ def build() -> str | None:
     if platform.machine() in ("x86_64", "AMD64"):
         flags.append("-march=x86-64-v3")
     unfinished = BUILT.with_name(f"{BUILT.stem}.{os.getpid()}.so")
-    troubles = []
+    troubles: list[str] = []
     try:
         for compiler in compilers():
-            for extra in (
-                ["-fopenmp"],
-                [],
-            ):  # some compilers come without OpenMP: then one thread does it all
+            # Some compilers come without OpenMP. Then one thread does it all.
+            for extra in (["-fopenmp"], []):
                 command = [*compiler, *flags, *extra, "-o", str(unfinished), str(SOURCE), "-lm"]
                 try:
                     subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
@@ -67,7 +65,7 @@ except ImportError:  # run by hand
     pass
 else:
 
-    class NativeHook(BuildHookInterface):  # type: ignore[type-arg, misc]
+    class NativeHook(BuildHookInterface):  # type: ignore[misc]
         """Compiles when the package is built or installed, an editable one included."""
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:

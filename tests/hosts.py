@@ -66,7 +66,7 @@ def make_host(
         "vocab_size": 288,
         "initializer_range": 0.08,
     }
-    llama_like = {
+    llama_like: dict[str, object] = {
         "hidden_size": 128,
         "num_hidden_layers": layers,
         "num_attention_heads": 4,
@@ -76,7 +76,7 @@ def make_host(
         "max_position_embeddings": 512,
         "tie_word_embeddings": True,
     }
-    sizes = {
+    sizes: dict[str, tuple[str, dict[str, object]]] = {
         "qwen3": ("Qwen3", llama_like),
         "qwen2": (
             "Qwen2",
@@ -195,7 +195,7 @@ class PeftHost:
         ]
         loss = -torch.cat(weighted).sum() / sum(len(one.completion) for one in lessons)
         with self._as(slot):
-            loss.backward()
+            torch.autograd.backward(loss)
         parameters = dict(self._model.named_parameters())
         like, stem = self._adapters[slot], "base_model.model."
         factors = {

@@ -305,7 +305,8 @@ def _tokens(text: str, limit: int) -> tuple[int, ...]:
 
 def _log_softmax(logits: np.ndarray) -> np.ndarray:
     shifted = logits - logits.max()
-    return shifted - np.log(np.exp(shifted).sum())
+    normalised: np.ndarray = shifted - np.log(np.exp(shifted).sum())
+    return normalised
 
 
 def _adam(
