@@ -30,6 +30,7 @@ import numpy as np
 from scipy import stats
 
 from symbiont_ecology.config import RunConfig
+from symbiont_ecology.ecology import cell_name
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.evaluation.items import draw_items
@@ -101,7 +102,8 @@ def divide(pairs: int, number: int) -> Split:
     groups = verdicts.reshape(2, pairs, len(questions))
     differences = groups[0] - groups[1]  # (pairs, questions)
     means = differences.mean(axis=1)
-    cells = np.unique([one.cell for one in questions], return_inverse=True)[1].tolist()
+    names = [cell_name(item.cell) for item in questions]
+    cells = np.unique(names, return_inverse=True)[1].tolist()
     interval = crossed_bootstrap(differences, cells, cells, number, 1 - LEVEL, is_clustered=False)
     return Split(
         groups.mean(axis=2),
