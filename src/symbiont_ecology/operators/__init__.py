@@ -1,4 +1,4 @@
-"""Variation of adapter weights: one mutation, crossover or merge per file. Parents never change."""
+"""Variation of adapter weights: mutations, and merges of two parents. Parents never change."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

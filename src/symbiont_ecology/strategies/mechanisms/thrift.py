@@ -12,7 +12,7 @@ from symbiont_ecology.ecology import Challenger, Decision, EcologyState, Gate, P
 from symbiont_ecology.ecology.decisions import Judge, ProposeVariant
 from symbiont_ecology.ecology.gate import OpenShare
 from symbiont_ecology.ecology.organelle import SuccessPosterior
-from symbiont_ecology.operators.shrink import Shrink
+from symbiont_ecology.operators.mutations import Shrink
 from symbiont_ecology.registry import PositiveShare
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Room, mechanisms
