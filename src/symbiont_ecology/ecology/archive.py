@@ -36,11 +36,6 @@ class Archive:
 
     elites: dict[str, Elite] = field(default_factory=dict)
 
-    def empty(self, cells: Iterable[str]) -> None:
-        """Nobody holds these cells any more."""
-        for name in cells:
-            self.elites.pop(name, None)
-
     def add(self, cell: Cell, elite: Elite) -> bool:
         """Puts the elite in its cell if that is empty, held by its own earlier self, or held by a
         worse one.

@@ -1,10 +1,10 @@
-"""An organelle: one adapter with a genome, a memory, a history, and what is believed of it."""
+"""An organelle: one adapter with a genome, an optimizer state, a history and success posteriors."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from symbiont_ecology.types import BlobRef, OrganelleId
 
@@ -96,12 +96,3 @@ class Organelle:
     inborn: BlobRef
     overdrawn: int = 0
     former: FormerSelf | None = None
-
-    def noted(self, posteriors: Mapping[str, SuccessPosterior]) -> Organelle:
-        """The same, with what it is now as its former self unless more was once believed of it."""
-        if self.former is not None and skill(posteriors) < skill(self.former.posteriors):
-            return self
-        weights, rank = self.genome.weights, self.genome.rank
-        return replace(
-            self, former=FormerSelf(weights, rank, self.optimizer_state, dict(posteriors))
-        )

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from symbiont_ecology.ecology import HOST, Assignment, Decision, EcologyState, Outcome, cell_name
-from symbiont_ecology.ecology.births import Materials, with_rule_traits
+from symbiont_ecology.ecology.births import with_rule_traits
 from symbiont_ecology.ecology.deaths import retire_the_bankrupt, strike
-from symbiont_ecology.ecology.population import carry_out
+from symbiont_ecology.ecology.population import Materials, carry_out
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import act
 from symbiont_ecology.engine.budget import affordable_assignments, budget_phase

@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Outcome, cell_name
-from symbiont_ecology.ecology.decisions import Judge
-from symbiont_ecology.ecology.gate import Challenger, PairedCounts
+from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Judge, Outcome, cell_name
+from symbiont_ecology.ecology.gate import Challenger, GateDecision, PairedCounts
+from symbiont_ecology.operators import Operator
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room
 from symbiont_ecology.types import Item, OrganelleId
@@ -30,9 +30,14 @@ class ProbationMechanism(Mechanism, ABC):
     by: ClassVar[str]
     questions: float = 1
 
+    @property
+    def variation(self) -> Operator | None:
+        """What makes a variant anew at every look; None where a challenger stays as it is."""
+        return None
+
     @abstractmethod
-    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> Judge:
-        """What becomes of a challenger, which has its newest counts."""
+    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> GateDecision:
+        """What becomes of a challenger whose parents are alive, by its newest counts."""
 
     @abstractmethod
     def propose(self, context: StrategyContext, busy: Collection[OrganelleId]) -> list[Decision]:
@@ -58,7 +63,12 @@ class ProbationMechanism(Mechanism, ABC):
         """What becomes of those on probation, and who comes next."""
         challengers = self._challengers(context.state)
         newest = [with_new_counts(challenger, context.outcomes) for challenger in challengers]
-        judged = [self.judge(challenger, context.state, room) for challenger in newest]
+        judged = [
+            Judge(challenger, self.judge(challenger, context.state, room), self.variation)
+            if has_parents(challenger, context.state)
+            else Judge(challenger, "reject")
+            for challenger in newest
+        ]
         busy = {parent for challenger in challengers for parent in challenger.parents}
         return [*judged, *self.propose(context, busy)]
 
