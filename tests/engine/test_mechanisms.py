@@ -47,7 +47,7 @@ from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.runtime import Turn
-from symbiont_ecology.engine.update_posteriors import update_posteriors
+from symbiont_ecology.engine.settle import update_posteriors
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.events import Acted, Born, Gated, GenerationEnded, Proposed, Upheaved
 from symbiont_ecology.operators import operators

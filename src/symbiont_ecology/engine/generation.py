@@ -21,8 +21,7 @@ from symbiont_ecology.engine.act import act
 from symbiont_ecology.engine.budget import affordable_assignments, budget_phase
 from symbiont_ecology.engine.learn import learn
 from symbiont_ecology.engine.runtime import Runtime, Turn
-from symbiont_ecology.engine.settle import settle
-from symbiont_ecology.engine.update_posteriors import install, update_posteriors
+from symbiont_ecology.engine.settle import install, settle, update_posteriors
 from symbiont_ecology.events import BatchShrunk, Born, Event, EventLog, GenerationEnded, Retired
 from symbiont_ecology.rng import Draw
 
