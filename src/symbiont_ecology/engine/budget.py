@@ -26,24 +26,21 @@ noise."""
 
 
 def milestones(config: RunConfig, mean_rollout_flops: int) -> tuple[float, ...]:
-    """Training FLOPs at which the world changes or the run ends, rising.
-
-    A budget in rollouts counts mean rollouts of the bare host.
-    """
-    flip, loop = config.tasks.flip, config.run
-    rollouts = loop.train_rollouts
-    moments = [loop.train_flops, None if rollouts is None else rollouts * mean_rollout_flops]
-    moments += [flip.at_flops, flip.back_flops] if flip else []
-    return tuple(sorted({moment for moment in moments if moment is not None}))
+    """Training FLOPs at which the world changes or the run ends, rising."""
+    flip = config.tasks.flip
+    changes = (flip.at_flops, flip.back_flops) if flip else ()
+    moments = {budget_flops(config, mean_rollout_flops), *changes} - {None, math.inf}
+    return tuple(sorted(moments))
 
 
 def budget_flops(config: RunConfig, mean_rollout_flops: int) -> float:
-    """Training FLOPs at which the run ends; infinite if no budget says so."""
-    loop = config.run
-    rollouts = math.inf if loop.train_rollouts is None else loop.train_rollouts
-    return min(
-        math.inf if loop.train_flops is None else loop.train_flops, rollouts * mean_rollout_flops
-    )
+    """Training FLOPs at which the run ends; infinite if no budget says so.
+
+    A budget in rollouts counts mean rollouts of the bare host.
+    """
+    flops, rollouts = config.run.train_flops, config.run.train_rollouts
+    budgets = (flops, None if rollouts is None else rollouts * mean_rollout_flops)
+    return min((budget for budget in budgets if budget is not None), default=math.inf)
 
 
 def budget_phase(state: EcologyState, milestones: Sequence[float]) -> tuple[float, float]:
