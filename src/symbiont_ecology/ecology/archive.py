@@ -5,8 +5,6 @@ An elite is kept with the weights that it acted with last, so an ability outlive
 had it: the archive is the gene pool that refounded organelles come from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 

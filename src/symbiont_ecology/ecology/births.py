@@ -1,7 +1,5 @@
 """Births: founders, children, and the energy that they start with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 

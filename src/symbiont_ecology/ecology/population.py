@@ -4,8 +4,6 @@ A decision is a value, and says by itself what it does to the population: births
 changes are files of their own. Energy moves with each of them.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A rollout is one judged answer. An assignment asks for some; its outcome holds them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

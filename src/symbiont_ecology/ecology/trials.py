@@ -1,7 +1,5 @@
 """Trials: challengers go on probation, are judged, and take over or leave."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

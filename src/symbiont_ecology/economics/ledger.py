@@ -7,8 +7,6 @@ zero, always and exactly, and a leak is an arithmetic error that a test can see.
 moves energy.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from symbiont_ecology.errors import EcologyError

@@ -1,7 +1,5 @@
 """Asking the population: one batched call for each wave of slots, in training and in evaluation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -36,29 +34,25 @@ def roll_out(
     This is the one way to ask a population. The bare host needs no slot.
     """
     rollouts: dict[int, Rollout] = {}
-    calls = 0
-    for slots in waves({question.organelle_id for question in questions}, host.slots):
+    slots_of_waves = list(waves({question.organelle_id for question in questions}, host.slots))
+    for slots in slots_of_waves:
         ranks = {HOST: 0}
         for organelle_id, slot in slots.items():
             if organelle_id != HOST:
                 weights = weights_of(organelle_id)
                 host.place(slot, weights)
                 ranks[organelle_id] = weights.rank
-        wave = {
-            i: question for i, question in enumerate(questions) if question.organelle_id in slots
-        }
-        items = [question.item for question in wave.values()]
+        wave = [entry for entry in enumerate(questions) if entry[1].organelle_id in slots]
         requests = [
             Request(question.item.prompt, slots[question.organelle_id], question.item.reply_limit)
-            for question in wave.values()
+            for _, question in wave
         ]
-        generators = [question.generator for question in wave.values()]
+        generators = [question.generator for _, question in wave]
         completions = host.rollout(requests, generators, decoding)
-        calls += 1
+        items = [question.item for _, question in wave]
         judgements = judge(zip(items, completions.texts, strict=True))
-        judged = zip(wave.items(), judgements, strict=True)
-        for row, ((index, question), judgement) in enumerate(judged):
-            completion = completions[row]
+        for row, (index, question) in enumerate(wave):
+            completion, judgement = completions[row], judgements[row]
             rollouts[index] = Rollout(
                 item=question.item,
                 organelle_id=question.organelle_id,
@@ -71,7 +65,7 @@ def roll_out(
                 fault=judgement.fault,
                 trace=completion.trace,
             )
-    return [rollouts[index] for index in range(len(questions))], calls
+    return [rollouts[index] for index in range(len(questions))], len(slots_of_waves)
 
 
 def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:

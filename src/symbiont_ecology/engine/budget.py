@@ -7,8 +7,6 @@ lesson takes is known before it is learned. So the questions that seem too many 
 then the lessons that are.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The composition root: the one place that turns a config into parts."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import get_args

@@ -7,8 +7,6 @@ heredity, mutated copies are offspring, debt is death. All organelles answer in 
 and learn in another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

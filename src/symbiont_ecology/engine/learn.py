@@ -4,8 +4,6 @@ The step is a backward pass through the host. Under a rule that perturbs there i
 trace are enough (``weights.traces``).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -14,8 +14,6 @@ nothing names any more are deleted. So a run that is killed anywhere and resumed
 build).
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json

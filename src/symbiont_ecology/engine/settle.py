@@ -4,8 +4,6 @@ Revenue for verified answers, costs for compute, rent for weights; then posterio
 and the archive; then the new weights are installed.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ A routing asks through the function that it is given, as often as it wants, and 
 for each item; its cost is that of everyone who was asked for it.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Probation: a challenger and its parents answer the same fresh questions, and are compared."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
