@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.config import Flip, RunConfig
-from symbiont_ecology.ecology import EcologyState, Judge, Upheaval, skill
+from symbiont_ecology.ecology import EcologyState, Judge, Upheaval
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.changes import FALLEN
+from symbiont_ecology.ecology.organelle import skill
 from symbiont_ecology.ecology.population import Materials, carry_out
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.generation import found_population, run_generation

@@ -53,7 +53,7 @@ from symbiont_ecology.events import Acted, Born, Gated, GenerationEnded, Propose
 from symbiont_ecology.operators import operators
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import strategies
-from symbiont_ecology.strategies.probation import with_new_counts
+from symbiont_ecology.strategies.mechanisms import with_new_counts
 from symbiont_ecology.types import Item
 from toy import toy_prices
 

@@ -12,25 +12,19 @@ from itertools import islice
 
 import numpy as np
 
-from symbiont_ecology.ecology import Outcome, cell_name, practice_of
+from symbiont_ecology.ecology import Organelle, Outcome, cell_name, practice_of
 from symbiont_ecology.economics import Cost, tracing_flops
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.budget import affordable
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.events import Learned
 from symbiont_ecology.learning import Experience, WeightedTarget
-from symbiont_ecology.types import (
-    HOST_SLOT,
-    BlobRef,
-    LearningBatch,
-    LearningStatistics,
-    Lesson,
-    OrganelleId,
-)
+from symbiont_ecology.types import HOST_SLOT, BlobRef, LearningBatch, LearningStatistics, Lesson
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 from symbiont_ecology.weights.traces import Trace, ascended, awoken, is_deaf
 
-Practice = Mapping[OrganelleId, Sequence[Outcome]]
+Practice = Mapping[str, Sequence[Outcome]]
+"""Outcomes by the id of their organelle."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +58,7 @@ class _Learner:
     ``scoring`` is what the host's log-probabilities of its answers took, with the cell of each.
     """
 
-    organelle_id: OrganelleId
+    organelle: Organelle
     slot: int
     weights: AdapterWeights
     optimizer_state: OptimizerState
@@ -79,7 +73,10 @@ def learn(outcomes: Sequence[Outcome], turn: Turn) -> list[Update]:
     if turn.learning_rule.needs_host_log_probabilities:
         practice = _with_host_log_probabilities(practice, turn)
     learners_of_waves = [
-        [_learner(name, slot, practice[name], turn) for name, slot in slots.items()]
+        [
+            _learner(turn.state.population[name], slot, practice[name], turn)
+            for name, slot in slots.items()
+        ]
         for slots in waves(set(practice), turn.host.slots)
     ]
     everyone = [learner for wave in learners_of_waves for learner in wave]
@@ -102,15 +99,12 @@ def step_size(traits: Mapping[str, float], updates: int) -> float:
     return traits.get("learning_rate", 0.0) / math.sqrt(1 + updates / aging if aging else 1)
 
 
-def _learner(
-    organelle_id: OrganelleId, slot: int, outcomes: Sequence[Outcome], turn: Turn
-) -> _Learner:
-    organelle, store = turn.state.population[organelle_id], turn.store
-    weights = store.weights(organelle.genome.weights)
-    optimizer_state = store.optimizer_state(organelle.optimizer_state)
+def _learner(organelle: Organelle, slot: int, outcomes: Sequence[Outcome], turn: Turn) -> _Learner:
+    weights = turn.store.weights(organelle.genome.weights)
+    optimizer_state = turn.store.optimizer_state(organelle.optimizer_state)
     traits, scoring = organelle.genome.traits, _scoring_costs(outcomes, turn)
     rate = step_size(traits, optimizer_state.step)
-    learner = _Learner(organelle_id, slot, weights, optimizer_state, rate, scoring=scoring)
+    learner = _Learner(organelle, slot, weights, optimizer_state, rate, scoring=scoring)
     if not rate:  # who cannot learn (the frozen control) pays for no lesson
         return learner
     reference_ids = _reference_ids(outcomes, turn)
@@ -118,7 +112,7 @@ def _learner(
     targets, notes = turn.learning_rule.targets(experience)
     learner = replace(learner, optimizer_state=replace(optimizer_state, notes=notes))
     if turn.practice.perturbation and is_deaf(weights):  # its traces say nothing
-        return replace(learner, weights=awoken(weights, turn.draw("wake", organelle_id)))
+        return replace(learner, weights=awoken(weights, turn.draw("wake", organelle.id)))
     return replace(learner, lessons=list(_priced(targets, learner, turn)))
 
 
@@ -145,7 +139,7 @@ def _learn_wave(learners: Sequence[_Learner], turn: Turn) -> list[Update]:
         is_sick = slot in statistics.sick
         learned = Learned(
             turn.state.generation,
-            id=learner.organelle_id,
+            id=learner.organelle.id,
             lessons=len(learner.lessons),
             tokens=statistics.tokens.get(slot, 0),
             flops=flops.total(),

@@ -9,7 +9,7 @@ is sent back to what is no longer right. Questions that are always fresh cannot 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,9 +19,7 @@ from symbiont_ecology.ecology import Decision, EcologyState, KeepSelf, Organelle
 from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision
 from symbiont_ecology.ecology.organelle import SuccessPosterior, skill
 from symbiont_ecology.strategies import StrategyContext
-from symbiont_ecology.strategies.mechanisms import Room, mechanisms
-from symbiont_ecology.strategies.probation import ProbationMechanism
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.strategies.mechanisms import ProbationMechanism, Room, mechanisms
 
 MASTERED = 0.5
 """Mean success, then or now, in the cells that a former self is asked about."""
@@ -39,9 +37,9 @@ class Canaries(ProbationMechanism):
     fall: PositiveFloat = 3.0  # loss of skill that raises suspicion, in standard deviations
     by: ClassVar[str] = "canaries"
 
-    def propose(self, context: StrategyContext, busy: Collection[OrganelleId]) -> list[Decision]:
+    def propose(self, context: StrategyContext) -> list[Decision]:
         """Whoever does much worse than before is suspected."""
-        state = context.state
+        state, busy = context.state, self.busy(context.state)
         recalls = [
             self._recall(organelle, state.posteriors.get(organelle.id, {}))
             for organelle in state.population.values()

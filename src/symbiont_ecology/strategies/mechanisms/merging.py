@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -13,9 +12,7 @@ from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, Paired
 from symbiont_ecology.operators import with_arity
 from symbiont_ecology.registry import Spec, kind_of
 from symbiont_ecology.strategies import StrategyContext
-from symbiont_ecology.strategies.mechanisms import Room, mechanisms
-from symbiont_ecology.strategies.probation import ProbationMechanism, homes
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.strategies.mechanisms import ProbationMechanism, Room, homes, mechanisms
 
 
 @mechanisms.register("merging")
@@ -38,10 +35,10 @@ class Merging(ProbationMechanism):
     def __post_init__(self) -> None:
         with_arity(self.operator, 2)
 
-    def propose(self, context: StrategyContext, busy: Collection[OrganelleId]) -> list[Decision]:
+    def propose(self, context: StrategyContext) -> list[Decision]:
         """Now and then, by draw, two that are at home somewhere and can pay for a probation."""
         state = context.state
-        if busy or state.generation % self.every != self.every - 1:
+        if self.busy(state) or state.generation % self.every != self.every - 1:
             return []
         enough = max(self.at, context.prices.dowry // 2)
         rich = sorted(name for name in state.population if state.ledger.balance(name) >= enough)
