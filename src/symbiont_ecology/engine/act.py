@@ -71,9 +71,7 @@ def roll_out(
 def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
     """Rolls out and judges every assignment, and charges the budget; outcomes in their order."""
     questions = [
-        Question(item, assignment.organelle_id, generator)
-        for assignment in assignments
-        for item, generator in _samples(assignment, turn.draw)
+        question for assignment in assignments for question in _samples(assignment, turn.draw)
     ]
 
     def weights_of(organelle_id: OrganelleId) -> AdapterWeights:
@@ -114,12 +112,10 @@ def completion_cost(completion: Completion, host: Host, rank: int) -> Cost:
     return Cost(read, written, rows=1, flops=useful, executed=executed)
 
 
-def _samples(
-    assignment: Assignment, draw: Draw
-) -> Iterator[tuple[Item, np.random.Generator | None]]:
+def _samples(assignment: Assignment, draw: Draw) -> Iterator[Question]:
     """Practice explores; everything else is answered as it would be in use, greedily."""
     name, purpose = assignment.organelle_id, assignment.purpose
     for index, item in enumerate(assignment.items):
         for sample in range(assignment.samples):
             key = ("rollout", name, purpose, item.id, index, sample)
-            yield item, draw(*key) if purpose == "practice" else None
+            yield Question(item, name, draw(*key) if purpose == "practice" else None)

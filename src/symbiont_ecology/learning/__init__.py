@@ -4,8 +4,6 @@ GRPO, a KL term to the host or PPO ratios are each such a file:
 ``examples/grpo_kl.py`` is one.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import ClassVar, Protocol
 
