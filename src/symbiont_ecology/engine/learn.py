@@ -64,7 +64,7 @@ class _Learner:
     optimizer_state: OptimizerState
     rate: float
     scoring: Sequence[tuple[str, Cost]]
-    lessons: Sequence[_PricedLesson] = ()
+    lessons: Sequence[_PricedLesson]
 
 
 def learn(outcomes: Sequence[Outcome], turn: Turn) -> list[Update]:
@@ -102,18 +102,19 @@ def step_size(traits: Mapping[str, float], updates: int) -> float:
 def _learner(organelle: Organelle, slot: int, outcomes: Sequence[Outcome], turn: Turn) -> _Learner:
     weights = turn.store.weights(organelle.genome.weights)
     optimizer_state = turn.store.optimizer_state(organelle.optimizer_state)
-    traits, scoring = organelle.genome.traits, _scoring_costs(outcomes, turn)
+    traits = organelle.genome.traits
     rate = step_size(traits, optimizer_state.step)
-    learner = _Learner(organelle, slot, weights, optimizer_state, rate, scoring=scoring)
-    if not rate:  # who cannot learn (the frozen control) pays for no lesson
-        return learner
-    reference_ids = _reference_ids(outcomes, turn)
-    experience = Experience(tuple(outcomes), optimizer_state.notes, traits, reference_ids)
-    targets, notes = turn.learning_rule.targets(experience)
-    learner = replace(learner, optimizer_state=replace(optimizer_state, notes=notes))
-    if turn.practice.perturbation and is_deaf(weights):  # its traces say nothing
-        return replace(learner, weights=awoken(weights, turn.draw("wake", organelle.id)))
-    return replace(learner, lessons=list(_priced(targets, learner, turn)))
+    targets: Sequence[WeightedTarget] = ()
+    if rate:  # who cannot learn (the frozen control) pays for no lesson
+        reference_ids = _reference_ids(outcomes, turn)
+        experience = Experience(tuple(outcomes), optimizer_state.notes, traits, reference_ids)
+        targets, notes = turn.learning_rule.targets(experience)
+        optimizer_state = replace(optimizer_state, notes=notes)
+        if turn.practice.perturbation and is_deaf(weights):  # its traces say nothing
+            weights, targets = awoken(weights, turn.draw("wake", organelle.id)), ()
+    lessons = _priced(targets, slot, weights.rank, turn)
+    costs = _scoring_costs(outcomes, turn)
+    return _Learner(organelle, slot, weights, optimizer_state, rate, scoring=costs, lessons=lessons)
 
 
 def _learn_wave(learners: Sequence[_Learner], turn: Turn) -> list[Update]:
@@ -191,24 +192,24 @@ def _are_paid(lessons: Sequence[_PricedLesson], turn: Turn) -> Iterator[bool]:
 
 
 def _priced(
-    targets: Sequence[WeightedTarget], learner: _Learner, turn: Turn
-) -> Iterator[_PricedLesson]:
+    targets: Sequence[WeightedTarget], slot: int, rank: int, turn: Turn
+) -> list[_PricedLesson]:
     """The lessons of one learner: forward and backward over prompt and answer, or its trace."""
-    prompts = sorted({target.item.prompt for target in targets})
+    prompts, layout = sorted({target.item.prompt for target in targets}), turn.host.layout
     encoded = turn.host.encode(prompts) if prompts else []
     lengths = dict(zip(prompts, map(len, encoded), strict=True))
-    rank, layout = learner.weights.rank, turn.host.layout
+    lessons = []
     for target in targets:
         read, written = lengths[target.item.prompt], len(target.token_ids)
-        lesson = Lesson(target.item.prompt, target.token_ids, learner.slot, target.weight)
+        lesson = Lesson(target.item.prompt, target.token_ids, slot, target.weight)
         if target.trace is None:
             flops = turn.host.shape.learning_flops(layout.size(rank), read, written)
             cost = Cost(read, written, flops=flops, executed=flops)
         else:  # nothing is read or written again
-            read_parameters = rank * sum(d_in for _, d_in, _ in layout.modules)
-            flops = tracing_flops(read_parameters, written)
+            flops = tracing_flops(rank * sum(d_in for _, d_in, _ in layout.modules), written)
             cost = Cost(flops=flops, executed=flops)
-        yield _PricedLesson(cell_name(target.item.cell), lesson, cost, target.trace)
+        lessons.append(_PricedLesson(cell_name(target.item.cell), lesson, cost, target.trace))
+    return lessons
 
 
 def _cost_together(learner: _Learner, turn: Turn) -> Cost:
@@ -238,12 +239,9 @@ def _with_host_log_probabilities(practice: Practice, turn: Turn) -> Practice:
 
     One call scores the answers of everyone who learns.
     """
-    learners = {
-        organelle_id: outcomes
-        for organelle_id, outcomes in practice.items()
-        if step_size(turn.state.genome(organelle_id).traits, 0)
-    }
-    everything = [outcome for outcomes in learners.values() for outcome in outcomes]
+    genomes = {name: turn.state.genome(name) for name in practice}
+    learners = [name for name, genome in genomes.items() if step_size(genome.traits, 0)]
+    everything = [outcome for name in learners for outcome in practice[name]]
     rollouts = [rollout for outcome in everything for rollout in outcome.rollouts]
     if not rollouts:
         return practice
@@ -254,10 +252,8 @@ def _with_host_log_probabilities(practice: Practice, turn: Turn) -> Practice:
         replace(rollout, host_log_probabilities=np.asarray(values))
         for rollout, values in zip(rollouts, scores, strict=True)
     )
-    scored = [
-        replace(outcome, rollouts=tuple(islice(rows, len(outcome.rollouts))))
-        for outcome in everything
-    ]
+    sizes = [(outcome, len(outcome.rollouts)) for outcome in everything]
+    scored = [replace(outcome, rollouts=tuple(islice(rows, size))) for outcome, size in sizes]
     turn.state.spent += sum((cost for _, cost in _scoring_costs(scored, turn)), Cost(calls=1))
     return {**practice, **practice_of(scored)}
 

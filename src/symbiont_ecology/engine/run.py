@@ -27,7 +27,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from symbiont_ecology.config import RunConfig, dump_config, load_config
+from symbiont_ecology.config import LoopConfig, RunConfig, dump_config, load_config
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
@@ -42,14 +42,7 @@ from symbiont_ecology.tasks.data import DataTask
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
 PROVENANCE_FILE = "provenance.json"
-EXTENDABLE = (
-    "run.generations",
-    "run.train_flops",
-    "run.train_tokens",
-    "run.train_rollouts",
-    "run.train_seconds",
-    "run.checkpoint_every",
-)
+EXTENDABLE = tuple(f"run.{name}" for name in LoopConfig.model_fields if name != "final_holdout")
 """What may change when a run is resumed: when it ends, and how often it is saved."""
 LEAST_GENERATIONS = 10
 """Generations that a budget should pay for, at least."""
@@ -219,8 +212,7 @@ def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
         if override.partition("=")[0].strip() not in EXTENDABLE:
             raise ConfigError(
                 f"override {override!r}: a run that exists can only change "
-                f"{', '.join(EXTENDABLE)}; "
-                "start a new run for anything else"
+                f"{', '.join(EXTENDABLE)}; start a new run for anything else"
             )
     config = read_config(folder, overrides)
     if overrides and (folder / checkpoint.STATE_FILE).exists():
@@ -274,9 +266,9 @@ def check_data(config: RunConfig, folder: Path) -> None:
     data = data_tasks(config)
     if not data or not (folder / PROVENANCE_FILE).exists():
         return
-    founded = _founded_with(folder, "data")
+    digests = _founded_with(folder, "data")
     for task in data:
-        if not isinstance(founded, dict) or founded.get(task.name) != task.digest:
+        if not isinstance(digests, dict) or digests.get(task.name) != task.digest:
             raise RunError(
                 f"{task.source} is not what the run in {folder} was founded with: bring the old "
                 "lines back, or start a new run"
