@@ -1,4 +1,4 @@
-"""Changes of the living: in rank, in what they could come back to, in what is believed of them."""
+"""Changes of the living: their rank, their former selves, their posteriors."""
 
 from dataclasses import dataclass, replace
 

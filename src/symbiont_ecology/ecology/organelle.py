@@ -19,7 +19,7 @@ RULE = "rule"
 
 @dataclass(frozen=True)
 class SuccessPosterior:
-    """What is believed of an organelle in a cell: discounted counts of its successes and failures.
+    """The success rate of an organelle in a cell: discounted counts of its successes and failures.
 
     Old counts fade, since organelles learn.
     """
@@ -67,7 +67,7 @@ class Genome:
 
 @dataclass(frozen=True)
 class FormerSelf:
-    """What an organelle was when most was believed of it, and what that was, by cell name."""
+    """What an organelle was when its posteriors were best, and these posteriors, by cell name."""
 
     weights: BlobRef
     rank: int
@@ -76,8 +76,7 @@ class FormerSelf:
 
 
 def skill(posteriors: Mapping[str, SuccessPosterior]) -> float:
-    """Cells' worth of right answers that are believed of an organelle: the sum of its success
-    rates."""
+    """The sum of an organelle's mean success rates, in cells."""
     return sum(posterior.mean for posterior in posteriors.values())
 
 

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from symbiont_ecology.ecology.gate import Challenger, GateDecision
-from symbiont_ecology.ecology.organelle import FormerSelf, Genome
+from symbiont_ecology.ecology.organelle import FormerSelf, Genome, Organelle
 from symbiont_ecology.ecology.population import HEARSAY, Decision, Materials
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.events import Born, Event, Gated, Proposed, Resized, Restored
 from symbiont_ecology.operators import Operator
-from symbiont_ecology.types import BlobRef, OrganelleId
+from symbiont_ecology.types import OrganelleId
 from symbiont_ecology.weights.deltas import inner, truncated
 
 
@@ -169,27 +169,22 @@ def _become(challenger: Challenger, materials: Materials) -> Resized:
     refs = state.genome(organelle_id).weights, genome.weights
     before, after = (materials.store.weights(ref) for ref in refs)
     kept = sum(inner(after, after).values()) / (sum(inner(before, before).values()) or 1.0)
-    _change(organelle_id, state, genome)
+    _change(state.population[organelle_id], genome, state)
     return Resized(state.generation, organelle_id, genome.rank, kept, genome.weights)
 
 
 def _restore(challenger: Challenger, state: EcologyState) -> Restored:
     """An organelle becomes what it was: weights, optimizer state and posteriors."""
     (organelle_id,) = challenger.parents
-    former = state.population[organelle_id].former  # an upheaval may have voided its posteriors
+    organelle = state.population[organelle_id]
+    former = organelle.former  # an upheaval may have voided its posteriors
     assert former is not None, "expected a former self to come back to"
-    _change(organelle_id, state, challenger.genome, former.optimizer_state)
+    organelle = replace(organelle, optimizer_state=former.optimizer_state)
+    _change(organelle, challenger.genome, state)
     state.posteriors[organelle_id] = {**state.posteriors.get(organelle_id, {}), **former.posteriors}
     return Restored(state.generation, organelle_id, former.weights)
 
 
-def _change(
-    organelle_id: OrganelleId,
-    state: EcologyState,
-    genome: Genome,
-    optimizer_state: BlobRef | None = None,
-) -> None:
-    organelle = replace(state.population[organelle_id], genome=genome, former=None)
-    optimizer_state = optimizer_state or organelle.optimizer_state
-    state.population[organelle_id] = replace(organelle, optimizer_state=optimizer_state)
-    state.archive.follow(organelle_id, genome, state.generation)
+def _change(organelle: Organelle, genome: Genome, state: EcologyState) -> None:
+    state.population[organelle.id] = replace(organelle, genome=genome, former=None)
+    state.archive.follow(organelle.id, genome, state.generation)

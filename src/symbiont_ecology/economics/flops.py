@@ -148,8 +148,8 @@ class HostShape:
         """
         tokens = prompt_tokens + completion_tokens
         first_inputs = self.hidden * self.head_dim * (self.heads + 2 * self.kv_heads)
-        own = 2 * lora_parameters - first_inputs
-        backward = self._flops(own, tokens, 2 * tokens * tokens, completion_tokens)
+        parameters = 2 * lora_parameters - first_inputs
+        backward = self._flops(parameters, tokens, 2 * tokens * tokens, completion_tokens)
         return self.scoring_flops(lora_parameters, prompt_tokens, completion_tokens) + backward
 
     def _flops(self, lora_parameters: int, tokens: int, pairs: int, positions: int) -> int:

@@ -58,7 +58,7 @@ class AdapterPool:
         store = BlobStore(folder / "blobs")
         elites = state.archive.elites
         weights = {o.id: store.weights(o.genome.weights) for o in state.population.values()}
-        weights |= {elite_id(one): store.weights(one.weights) for one in elites.values()}
+        weights |= {elite_id(elite): store.weights(elite.weights) for elite in elites.values()}
         candidates = set(map(elite_id, elites.values())) or set(state.population)
         scores: dict[str, dict[OrganelleId, float]] = defaultdict(dict)
         for organelle_id in sorted(state.population):
@@ -110,13 +110,12 @@ class AdapterPool:
         for rollout in rollouts:
             verdicts[cell_name(rollout.item.cell)][rollout.organelle_id].append(rollout.verdict)
         scores = {
-            cell: {who: sum(values) / len(values) for who, values in by_organelle.items()}
+            cell: {name: sum(values) / len(values) for name, values in by_organelle.items()}
             for cell, by_organelle in verdicts.items()
         }
-        seen = [Observation(one.item.prompt, one.organelle_id, one.verdict) for one in rollouts]
-        return replace(
-            self, scores=scores, observations=(*self.observations, *seen), source="selection"
-        )
+        seen = [Observation(r.item.prompt, r.organelle_id, r.verdict) for r in rollouts]
+        observations = (*self.observations, *seen)
+        return replace(self, scores=scores, observations=observations, source="selection")
 
 
 def elite_id(elite: Elite) -> OrganelleId:
@@ -174,5 +173,5 @@ def _seen(
     for index, identity in enumerate(event.items):
         verdicts = event.verdicts[index * event.samples : (index + 1) * event.samples] or (1.0,)
         prompt = tasks.prompt(identity)
-        observations += [Observation(prompt, candidate, one, weight) for one in verdicts]
+        observations += [Observation(prompt, candidate, verdict, weight) for verdict in verdicts]
     return observations

@@ -28,7 +28,7 @@ class Single(CurriculumStrategy):
     learning_rule is SFT.
     """
 
-    reset: NonNegativeFloat = 0.0  # alarm (ecology.drift) at which it starts anew; 0: never
+    reset: NonNegativeFloat = 0.0  # drift score at which it starts anew; 0: never
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """The one organelle, which starts as the host itself (B = 0)."""
