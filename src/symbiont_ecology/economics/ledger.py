@@ -41,7 +41,8 @@ class Ledger:
         self.balances[organelle_id] = 0
 
     def mint(self, organelle_id: OrganelleId, amount: int, cap: int | None = None) -> int:
-        """The world pays an organelle; what would lift the balance above ``cap`` stays with the world.
+        """The world pays an organelle; what would lift the balance above ``cap`` stays with the
+        world.
 
         Returns the mATP that arrived. A balance that is above the cap already is left as it is.
         """

@@ -48,14 +48,10 @@ class Mutation(ABC):
         return self.mutated(parent, generator)
 
 
-class Merge(ABC):
+class Merge(Operator):
     """An operator of two parents. A subclass writes ``__call__``."""
 
     arity: ClassVar[int] = 2
-
-    @abstractmethod
-    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """The child of both."""
 
 
 operators: Registry[Operator] = Registry("operator", "symbiont_ecology.operators")
