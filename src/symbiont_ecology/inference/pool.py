@@ -19,7 +19,7 @@ import numpy as np
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST, EcologyState, Elite, Rollout, cell_name
-from symbiont_ecology.events import Acted, Event, Upheaved, read_events
+from symbiont_ecology.events import Acted, Upheaved, read_events
 from symbiont_ecology.inference.routers import Expectation, Observation, routers
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
@@ -131,38 +131,27 @@ def _observations(folder: Path, state: EcologyState, tasks: TaskMixture) -> list
         moments |= {living: {living: state.generation - 1} for living in state.population}
     # Not beyond the checkpoint: what a killed run did after it will be done again.
     events = list(islice(read_events(folder / "events.jsonl"), state.next_seq))
-    practised = _practised(events, state.generation)
+    counts, opened = np.zeros(state.generation + 1), dict[str, int]()
+    for event in events:
+        if isinstance(event, Upheaved):  # the world was taken to have changed
+            opened |= dict.fromkeys(event.cells, event.generation)
+        elif isinstance(event, Acted) and event.purpose == "practice":
+            counts[event.generation] += len(event.items) * max(event.samples, 1)
+    practised = counts.cumsum()  # rollouts of practice up to each generation
     half_life = min(OBSERVATION_HALF_LIFE * len(tasks.cells), PAST * practised[-1])
-    observations, opened = [], _opened(events)
+    observations = []
     for event in events:
         if not isinstance(event, Acted):
             continue
         if event.id == HOST:
             observations += _seen(event, HOST, 1.0, tasks)
-            continue
-        if event.generation <= opened.get(event.cell, -1):  # the world changed since
-            continue
-        for candidate, moment in moments[event.id].items():
-            age = practised[moment] - practised[event.generation]
-            weight = 0.5 ** (age / half_life)
-            if LEAST_WEIGHT <= weight <= 1:  # neither long before that moment nor after it
-                observations += _seen(event, candidate, weight, tasks)
+        elif event.generation > opened.get(event.cell, -1):
+            for candidate, moment in moments[event.id].items():
+                age = practised[moment] - practised[event.generation]
+                weight = 0.5 ** (age / half_life)
+                if LEAST_WEIGHT <= weight <= 1:  # neither long before that moment nor after it
+                    observations += _seen(event, candidate, weight, tasks)
     return observations
-
-
-def _practised(events: Sequence[Event], generations: int) -> np.ndarray:
-    """Rollouts of practice up to each generation, ``(generations + 1,)``."""
-    counts = np.zeros(generations + 1)
-    for event in events:
-        if isinstance(event, Acted) and event.purpose == "practice":
-            counts[event.generation] += len(event.items) * max(event.samples, 1)
-    return counts.cumsum()
-
-
-def _opened(events: Sequence[Event]) -> dict[str, int]:
-    """The last generation in which the world was taken to have changed, by cell."""
-    upheavals = (event for event in events if isinstance(event, Upheaved))
-    return {cell: event.generation for event in upheavals for cell in event.cells}
 
 
 def _seen(
