@@ -47,7 +47,7 @@ PARTS: dict[tuple[Any, str], str] = {
     (generation, "update_posteriors"): "posteriors and archive",
     (Ecology, "tell"): "mechanisms decide",
     (EventLog, "emit"): "writing events",
-    (run, "_checkpoint"): "checkpoints",
+    (run._OpenRun, "save"): "checkpoints",
     (run, "run_generation"): "everything else",
 }
 """Where the clocks are, and what is shown for them."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from symbiont_ecology.config import Flip, RunConfig
 from symbiont_ecology.ecology import Elite, Genome, Organelle, population
-from symbiont_ecology.ecology.births import Materials
 from symbiont_ecology.ecology.organelle import SuccessPosterior
+from symbiont_ecology.ecology.population import Materials
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.generation import run_generation
 from symbiont_ecology.engine.run import start

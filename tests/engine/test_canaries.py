@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.config import Flip, RunConfig
-from symbiont_ecology.ecology import EcologyState, Judge, Upheaval, skill
+from symbiont_ecology.ecology import EcologyState, Judge, Upheaval
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.ecology.births import Materials
-from symbiont_ecology.ecology.population import FALLEN, carry_out
+from symbiont_ecology.ecology.changes import FALLEN
+from symbiont_ecology.ecology.organelle import skill
+from symbiont_ecology.ecology.population import Materials, carry_out
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.run import start
+from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.events import (
     Event,
     EventLog,
@@ -30,7 +32,7 @@ from symbiont_ecology.events import (
 )
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies.mechanisms import mechanisms
-from symbiont_ecology.strategies.mechanisms.canaries import Canaries
+from symbiont_ecology.strategies.mechanisms.canaries import PROOF
 from symbiont_ecology.weights import AdapterWeights
 from toy import LAYOUT, ToyHost, toy_config, toy_runtime
 
@@ -200,7 +202,7 @@ def test_who_comes_back_as_the_world_changes_is_not_believed_where_it_changed(
     assert {life.state.posteriors[organelle_id][cell] for cell in cells} == {FALLEN}
 
 
-def test_a_gate_that_is_said_in_part_stays_strict() -> None:
-    canaries = mechanisms.build({"kind": "canaries", "gate": {"most": 100}})
-    assert isinstance(canaries, Canaries)
-    assert (canaries.gate.level, canaries.gate.most) == (0.01, 100)
+def test_the_proof_of_a_former_self_is_strict_and_no_knob() -> None:
+    assert (PROOF.level, PROOF.most) == (0.01, 256)
+    with pytest.raises(ConfigError, match="unknown key 'gate'; known keys: fall"):
+        mechanisms.build({"kind": "canaries", "gate": {"most": 100}})

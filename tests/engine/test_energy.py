@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symbiont_ecology.config import Climate, Flip, RunConfig
-from symbiont_ecology.ecology import HOST
+from symbiont_ecology.ecology import HOST, Gate
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.run import resume, start
@@ -31,6 +31,7 @@ from symbiont_ecology.events import (
     Settled,
     read_events,
 )
+from symbiont_ecology.strategies.mechanisms import canaries
 from symbiont_ecology.tasks import tasks
 from toy import LAYOUT, ToyHost, ToyShape, toy_config, toy_ecology, toy_prices
 
@@ -58,6 +59,14 @@ LENIENT = {"level": 0.8, "gain": 0.4, "loss": 0.4, "most": 12}
 """A gate that a few questions open or shut."""
 
 
+@pytest.fixture(autouse=True, scope="module")
+def lenient_proof() -> Iterator[None]:
+    """The proof of canaries, which is no knob, is open to a few questions, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(canaries, "PROOF", Gate(**LENIENT))
+        yield
+
+
 def perhaps(**knobs: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """A mechanism with knobs from their ranges, or none."""
     return st.fixed_dictionaries(knobs) | st.just(False)
@@ -80,7 +89,7 @@ mechanisms = st.fixed_dictionaries(
             questions=st.integers(1, 3),
             gate=st.just(LENIENT),
         ),
-        "canaries": perhaps(fall=st.floats(0.01, 0.5), gate=st.just(LENIENT)),
+        "canaries": perhaps(fall=st.floats(0.01, 0.5)),
         "morphogenesis": perhaps(
             every=st.integers(1, 3),
             rich=st.integers(1, 20_000),
@@ -297,7 +306,7 @@ EVENTFUL: dict[str, Any] = {
         "questions": 3,
         "gate": LENIENT,
     },
-    "canaries": {"fall": 0.2, "gate": LENIENT},
+    "canaries": {"fall": 0.2},
     "morphogenesis": {"every": 3, "rich": 15_000, "poor": 8000, "full": 0.05},
 }
 

@@ -13,8 +13,7 @@ import pytest
 from scipy import stats
 
 from symbiont_ecology.ecology import Found
-from symbiont_ecology.ecology.births import Materials
-from symbiont_ecology.ecology.population import carry_out
+from symbiont_ecology.ecology.population import Materials, carry_out
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.generation import run_generation
 from symbiont_ecology.engine.run import start

@@ -47,13 +47,13 @@ from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.runtime import Turn
-from symbiont_ecology.engine.update_posteriors import update_posteriors
+from symbiont_ecology.engine.settle import update_posteriors
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.events import Acted, Born, Gated, GenerationEnded, Proposed, Upheaved
 from symbiont_ecology.operators import operators
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import strategies
-from symbiont_ecology.strategies.probation import with_new_counts
+from symbiont_ecology.strategies.mechanisms import with_new_counts
 from symbiont_ecology.types import Item
 from toy import toy_prices
 

@@ -12,7 +12,7 @@ from symbiont_ecology.ecology import Assignment, Outcome, Rollout
 from symbiont_ecology.economics import Cost, tracing_flops
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.learning import Experience, learning_rules
-from symbiont_ecology.learning.hebbian import Hebbian
+from symbiont_ecology.learning.policy_gradient import Hebbian
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Request

@@ -15,8 +15,7 @@ import torch
 
 from hosts import make_host
 from symbiont_ecology.ecology import Birth, EcologyState, Found
-from symbiont_ecology.ecology.births import Materials
-from symbiont_ecology.ecology.population import carry_out
+from symbiont_ecology.ecology.population import Materials, carry_out
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.operators import Parent, operators
 from symbiont_ecology.rng import Draw

@@ -155,7 +155,7 @@ def design_of(config: RunConfig) -> Design:
     """What a config means a run to do, as the examination needs to know it."""
     from symbiont_ecology.analysis.health import Design
     from symbiont_ecology.learning import learning_rules
-    from symbiont_ecology.learning.supervised import NoLearning
+    from symbiont_ecology.learning.imitation import NoLearning
     from symbiont_ecology.strategies import strategies
 
     rule, flip = learning_rules.build(config.learning_rule), config.tasks.flip

@@ -5,8 +5,6 @@ An elite is kept with the weights that it acted with last, so an ability outlive
 had it: the archive is the gene pool that refounded organelles come from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -35,11 +33,6 @@ class Archive:
     """Elites by cell name (``family/depth``)."""
 
     elites: dict[str, Elite] = field(default_factory=dict)
-
-    def empty(self, cells: Iterable[str]) -> None:
-        """Nobody holds these cells any more."""
-        for name in cells:
-            self.elites.pop(name, None)
 
     def add(self, cell: Cell, elite: Elite) -> bool:
         """Puts the elite in its cell if that is empty, held by its own earlier self, or held by a

@@ -1,67 +1,80 @@
 """Births: founders, children, and the energy that they start with."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from symbiont_ecology.ecology.decisions import Birth, Decision, Found, Inheritance
-from symbiont_ecology.ecology.organelle import RULE, Genome, Organelle
-from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.economics import Prices
-from symbiont_ecology.events import Born
-from symbiont_ecology.operators import Parent
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.ecology.organelle import RULE, Genome
+from symbiont_ecology.ecology.population import HEARSAY, Decision, Inheritance, Materials
+from symbiont_ecology.events import Event
+from symbiont_ecology.operators import Operator
 from symbiont_ecology.types import BlobRef, OrganelleId
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.weights.blobs import BlobStore
-
-HEARSAY = 0.5
-"""How much of a parent's posterior counts for its child."""
+from symbiont_ecology.weights import AdapterWeights
 
 
 @dataclass(frozen=True)
-class Materials:
-    """What decisions are carried out with: the state, weights and their layout, prices, chance."""
+class Found(Decision):
+    """A new organelle without living parents; the world pays its dowry.
 
-    state: EcologyState
-    store: BlobStore
-    layout: AdapterLayout
-    prices: Prices
-    draw: Draw
+    It has weights of that rank from the store, or else they are drawn (A random, B normal with
+    ``b_std``).
+    """
 
-    def as_parent(self, organelle_id: OrganelleId, inheritance: Inheritance) -> Parent:
-        """What an organelle hands down: what it learned, or what it was born with."""
-        organelle, store = self.state.population[organelle_id], self.store
-        if inheritance == "darwinian":
-            return Parent(**vars(store.weights(organelle.inborn)))
-        weights = store.weights(organelle.genome.weights)
-        optimizer_state = store.optimizer_state(organelle.optimizer_state)
-        return Parent(**vars(weights), optimizer_state=optimizer_state)
+    traits: dict[str, float]
+    rank: int
+    weights: BlobRef | None = None
+    b_std: float = 0.0
+    operator: str = "founder"
 
-    def pay_dowry(self, child: OrganelleId, parents: Sequence[OrganelleId], part: int) -> None:
-        """Opens a child's account, with so much from each of its parents."""
-        self.state.ledger.open(child)
-        for parent in parents:
-            self.state.ledger.transfer(parent, child, part)
+    def carried_out(self, materials: Materials) -> list[Event]:
+        """Founds the organelle."""
+        state, weights = materials.state, self.weights
+        organelle_id = state.new_id()
+        if weights is None:
+            # Scaling 1 keeps ΔW = B·A at every rank, so weights mean the same whatever rank holds
+            # them.
+            generator = materials.draw("found", organelle_id)
+            drawn = AdapterWeights.random(materials.layout, self.rank, 1.0, generator, self.b_std)
+            weights = materials.store.put_weights(drawn)
+        state.ledger.open(organelle_id)
+        state.ledger.mint(organelle_id, materials.prices.dowry)
+        genome = Genome(weights, self.rank, self.traits)
+        return [materials.enter(organelle_id, genome, self.operator)]
 
-    def enter(
-        self,
-        organelle_id: OrganelleId,
-        genome: Genome,
-        operator: str,
-        parents: tuple[OrganelleId, ...] = (),
-        optimizer_state: BlobRef | None = None,
-    ) -> Born:
-        """A newborn joins the population; without an optimiser state it gets an empty one."""
-        optimizer_state = optimizer_state or self.store.put_optimizer_state(OptimizerState())
-        born, weights = self.state.generation, genome.weights
-        self.state.population[organelle_id] = Organelle(
-            organelle_id, genome, optimizer_state, parents, operator, born=born, inborn=weights
+
+@dataclass(frozen=True)
+class Birth(Decision):
+    """A child of living parents, who pay its dowry in equal parts.
+
+    Its weights are ``operator`` applied to the parents' weights. It inherits, discounted, the
+    posteriors of the first parent. What parents learned in their lives is handed down (Lamarckian),
+    with the optimizer state of an only parent of equal rank, or not at all (Darwinian).
+    """
+
+    parents: tuple[OrganelleId, ...]
+    operator: Operator
+    name: str
+    traits: dict[str, float]
+    inheritance: Inheritance = "lamarckian"
+
+    def carried_out(self, materials: Materials) -> list[Event]:
+        """The child is born."""
+        state = materials.state
+        child, first = state.new_id(), state.population[self.parents[0]]
+        parents = [materials.as_parent(parent, self.inheritance) for parent in self.parents]
+        weights = self.operator(parents, materials.draw("breed", child))
+        materials.pay_dowry(child, self.parents)
+        state.posteriors[child] = {
+            cell: posterior.discounted(HEARSAY)
+            for cell, posterior in state.posteriors.get(first.id, {}).items()
+        }
+        genome = Genome(materials.store.put_weights(weights), weights.rank, self.traits)
+        keeps = len(parents) == 1 and genome.rank == first.genome.rank
+        optimizer_state = (
+            first.optimizer_state if keeps and self.inheritance == "lamarckian" else None
         )
-        return Born(born, organelle_id, operator, parents, weights, traits=genome.traits)
+        return [materials.enter(child, genome, self.name, self.parents, optimizer_state)]
 
 
 def with_rule_traits(
@@ -77,38 +90,3 @@ def with_rule_traits(
             yield replace(decision, traits={RULE: next(shares), **decision.traits})
         else:
             yield decision
-
-
-def found(decision: Found, materials: Materials) -> Born:
-    """Founds an organelle."""
-    state, rank, weights = materials.state, decision.rank, decision.weights
-    organelle_id = state.new_id()
-    if weights is None:
-        # Scaling 1 keeps ΔW = B·A at every rank, so weights mean the same whatever rank holds them.
-        generator = materials.draw("found", organelle_id)
-        drawn = AdapterWeights.random(materials.layout, rank, 1.0, generator, decision.b_std)
-        weights = materials.store.put_weights(drawn)
-    state.ledger.open(organelle_id)
-    state.ledger.mint(organelle_id, materials.prices.dowry)
-    genome = Genome(weights, rank, decision.traits)
-    return materials.enter(organelle_id, genome, decision.operator)
-
-
-def give_birth(decision: Birth, materials: Materials) -> Born:
-    """A child of living parents."""
-    state, inheritance = materials.state, decision.inheritance
-    child, first = state.new_id(), state.population[decision.parents[0]]
-    weights = decision.operator(
-        [materials.as_parent(parent, inheritance) for parent in decision.parents],
-        materials.draw("breed", child),
-    )
-    part = materials.prices.dowry // len(decision.parents)
-    materials.pay_dowry(child, decision.parents, part)
-    state.posteriors[child] = {
-        cell: posterior.discounted(HEARSAY)
-        for cell, posterior in state.posteriors.get(first.id, {}).items()
-    }
-    genome = Genome(materials.store.put_weights(weights), weights.rank, decision.traits)
-    keeps = len(decision.parents) == 1 and genome.rank == first.genome.rank
-    optimizer_state = first.optimizer_state if keeps and inheritance == "lamarckian" else None
-    return materials.enter(child, genome, decision.name, decision.parents, optimizer_state)

@@ -67,11 +67,9 @@ def drift_score(drift_detectors: Iterable[DriftDetector]) -> float:
     A change of many cells shows within three generations, one of few cells later. A level of 8 is
     met by chance in no run; one of 5 in one of twenty (docs/log.md).
     """
-    falls = [max(watch.surprise, 0.0) for watch in drift_detectors]
-    expected, variance = (
-        1 / math.sqrt(2 * math.pi),
-        0.5 - 0.5 / math.pi,
-    )  # of the positive part of N(0, 1)
+    falls = [max(detector.surprise, 0.0) for detector in drift_detectors]
+    # Of the positive part of N(0, 1).
+    expected, variance = 1 / math.sqrt(2 * math.pi), 0.5 - 0.5 / math.pi
     return (sum(falls) - expected * len(falls)) / math.sqrt(variance * max(len(falls), 1))
 
 

@@ -1,10 +1,10 @@
-"""An organelle: one adapter with a genome, a memory, a history, and what is believed of it."""
+"""An organelle: one adapter with a genome, an optimizer state, a history and success posteriors."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from symbiont_ecology.types import BlobRef, OrganelleId
 
@@ -19,7 +19,7 @@ RULE = "rule"
 
 @dataclass(frozen=True)
 class SuccessPosterior:
-    """What is believed of an organelle in a cell: discounted counts of its successes and failures.
+    """The success rate of an organelle in a cell: discounted counts of its successes and failures.
 
     Old counts fade, since organelles learn.
     """
@@ -67,7 +67,7 @@ class Genome:
 
 @dataclass(frozen=True)
 class FormerSelf:
-    """What an organelle was when most was believed of it, and what that was, by cell name."""
+    """What an organelle was when its posteriors were best, and these posteriors, by cell name."""
 
     weights: BlobRef
     rank: int
@@ -76,8 +76,7 @@ class FormerSelf:
 
 
 def skill(posteriors: Mapping[str, SuccessPosterior]) -> float:
-    """Cells' worth of right answers that are believed of an organelle: the sum of its success
-    rates."""
+    """The sum of an organelle's mean success rates, in cells."""
     return sum(posterior.mean for posterior in posteriors.values())
 
 
@@ -96,12 +95,3 @@ class Organelle:
     inborn: BlobRef
     overdrawn: int = 0
     former: FormerSelf | None = None
-
-    def noted(self, posteriors: Mapping[str, SuccessPosterior]) -> Organelle:
-        """The same, with what it is now as its former self unless more was once believed of it."""
-        if self.former is not None and skill(posteriors) < skill(self.former.posteriors):
-            return self
-        weights, rank = self.genome.weights, self.genome.rank
-        return replace(
-            self, former=FormerSelf(weights, rank, self.optimizer_state, dict(posteriors))
-        )

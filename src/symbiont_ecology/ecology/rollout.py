@@ -1,7 +1,5 @@
 """A rollout is one judged answer. An assignment asks for some; its outcome holds them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,8 +13,8 @@ from symbiont_ecology.types import Cell, Item, OrganelleId
 from symbiont_ecology.weights.traces import Trace
 
 Purpose = Literal["practice", "probe", "probation"]
-"""*practice* is paid, learned from and believed. A *probe* only informs. *probation* compares a
-challenger with its parents, who pay for it."""
+"""*practice* is paid, learned from, and changes posteriors. A *probe* only informs. *probation*
+compares a challenger with its parents, who pay for it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

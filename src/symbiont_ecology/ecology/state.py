@@ -5,8 +5,6 @@ generators, slots and caches are not state. ``save`` is atomic: blobs first (wri
 file that names them.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 from collections.abc import Iterator

@@ -1,78 +1,123 @@
 """Trials: challengers go on probation, are judged, and take over or leave."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from dataclasses import replace
-
-from symbiont_ecology.ecology import decisions as decide
-from symbiont_ecology.ecology.births import HEARSAY, Materials
-from symbiont_ecology.ecology.gate import Challenger
-from symbiont_ecology.ecology.organelle import Genome
+from symbiont_ecology.ecology.gate import Challenger, GateDecision
+from symbiont_ecology.ecology.organelle import FormerSelf, Genome, Organelle
+from symbiont_ecology.ecology.population import HEARSAY, Decision, Materials
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.events import Born, Event, Gated, Proposed, Resized, Restored
+from symbiont_ecology.operators import Operator
 from symbiont_ecology.types import OrganelleId
 from symbiont_ecology.weights.deltas import inner, truncated
 
 
-def propose_child(decision: decide.ProposeChild, materials: Materials) -> list[Event]:
-    """A child of several parents goes on probation."""
-    state, part = materials.state, materials.prices.dowry // len(decision.cells)
-    if any(state.ledger.balance(parent) < part for parent in decision.cells):
-        return []  # a birth in the same generation left too little
-    child = state.new_id()
-    parents = [materials.as_parent(parent, "lamarckian") for parent in decision.cells]
-    weights = decision.operator(parents, materials.draw("merge", child))
-    if weights.rank > decision.rank:
-        weights = truncated(weights, decision.rank)
-    genome = Genome(materials.store.put_weights(weights), weights.rank, decision.traits)
-    materials.pay_dowry(child, tuple(decision.cells), part)
-    challenger = Challenger(
-        child, genome, decision.name, decision.by, "child", cells=decision.cells
-    )
-    return _on_probation(challenger, state)
+@dataclass(frozen=True)
+class ProposeChild(Decision):
+    """A child of several parents goes on probation, and is judged by the mechanism ``by``.
+
+    It is born if it is admitted. Its parents put its dowry aside in equal parts; if one of them
+    cannot, nothing happens. ``cells`` says where each parent is at home. ``rank`` is the most that
+    the child may have: what its operator makes beyond that is cut off.
+    """
+
+    cells: Mapping[OrganelleId, tuple[str, ...]]
+    operator: Operator
+    name: str
+    traits: dict[str, float]
+    rank: int
+    by: str
+
+    def carried_out(self, materials: Materials) -> list[Event]:
+        """The child goes on probation, if its parents can pay."""
+        state, part = materials.state, materials.prices.dowry // len(self.cells)
+        if any(state.ledger.balance(parent) < part for parent in self.cells):
+            return []  # a birth in the same generation left too little
+        child, parents = state.new_id(), list(map(materials.as_parent, self.cells))
+        weights = self.operator(parents, materials.draw("merge", child))
+        if weights.rank > self.rank:
+            weights = truncated(weights, self.rank)
+        genome = Genome(materials.store.put_weights(weights), weights.rank, self.traits)
+        materials.pay_dowry(child, tuple(self.cells))
+        challenger = Challenger(child, genome, self.name, self.by, "child", cells=self.cells)
+        return _on_probation(challenger, state)
 
 
-def propose_variant(decision: decide.ProposeVariant, materials: Materials) -> list[Event]:
-    """A variant of an organelle goes on probation."""
-    state, parent = materials.state, decision.organelle_id
-    variant, genome, cells = state.new_id(), state.genome(parent), {parent: decision.cells}
-    challenger = Challenger(variant, genome, decision.name, decision.by, "variant", cells=cells)
-    first = decide.Judge(challenger, "go on", decision.operator)
-    return _on_probation(_made_anew(first, materials, "merge"), state)
+@dataclass(frozen=True)
+class ProposeVariant(Decision):
+    """A variant of an organelle, made by an operator, goes on probation against it.
+
+    The organelle becomes the variant if that is admitted: nobody is born.
+    """
+
+    organelle_id: OrganelleId
+    cells: tuple[str, ...]
+    operator: Operator
+    name: str
+    by: str
+
+    def carried_out(self, materials: Materials) -> list[Event]:
+        """The variant goes on probation."""
+        state, parent = materials.state, self.organelle_id
+        genome, cells = state.genome(parent), {parent: self.cells}
+        challenger = Challenger(state.new_id(), genome, self.name, self.by, "variant", cells=cells)
+        return _on_probation(_made_anew(challenger, self.operator, materials, "merge"), state)
 
 
-def propose_former_self(decision: decide.ProposeFormerSelf, materials: Materials) -> list[Event]:
-    """What an organelle was goes on probation against what it is."""
-    state, former, cells = materials.state, decision.former, {decision.organelle_id: decision.cells}
-    traits = state.genome(decision.organelle_id).traits
-    genome = Genome(former.weights, former.rank, traits)
-    challenger = Challenger(
-        state.new_id(), genome, "recall", decision.by, "former self", cells=cells, former=former
-    )
-    return _on_probation(challenger, state)
+@dataclass(frozen=True)
+class ProposeFormerSelf(Decision):
+    """The former self of an organelle goes on probation against what it is now, in some cells."""
+
+    organelle_id: OrganelleId
+    former: FormerSelf
+    cells: tuple[str, ...]
+    by: str
+
+    def carried_out(self, materials: Materials) -> list[Event]:
+        """What the organelle was goes on probation against what it is."""
+        state, former, cells = materials.state, self.former, {self.organelle_id: self.cells}
+        genome = Genome(former.weights, former.rank, state.genome(self.organelle_id).traits)
+        challenger = Challenger(
+            state.new_id(), genome, "recall", self.by, "former self", cells=cells
+        )
+        return _on_probation(replace(challenger, former=former), state)
 
 
-def advance_trial(decision: decide.Judge, materials: Materials) -> list[Event]:
-    """A probation goes on, or ends."""
-    challenger, state = decision.challenger, materials.state
-    if decision.decision == "go on":
-        if decision.operator is not None:
-            challenger = _made_anew(decision, materials, "anew")
-        state.challengers[challenger.id] = challenger
-        return []
-    del state.challengers[challenger.id]
-    pairs = vars(challenger.against_the_better)
-    gated = Gated(state.generation, challenger.id, decision.decision, **pairs)
-    if decision.decision == "reject":
-        _reject(challenger, state)
-        return [gated]
-    match challenger.kind:
-        case "child":
-            return [gated, _admit_child(challenger, materials)]
-        case "variant":
-            return [gated, _become(decision, materials)]
-        case "former self":
-            return [gated, _restore(challenger, state)]
+@dataclass(frozen=True)
+class Judge(Decision):
+    """A challenger with what it has shown since the last look: it goes on, is admitted or rejected.
+
+    An admitted child takes over the cells of its parents, who live on as long as they can; the
+    dowry of a rejected one goes back to them. ``operator`` makes a variant anew at every look, from
+    what its organelle is then.
+    """
+
+    challenger: Challenger
+    decision: GateDecision
+    operator: Operator | None = None
+
+    def carried_out(self, materials: Materials) -> list[Event]:
+        """The probation goes on, or ends."""
+        challenger, state = self.challenger, materials.state
+        if self.operator is not None and self.decision != "reject":
+            challenger = _made_anew(challenger, self.operator, materials, "anew")
+        if self.decision == "go on":
+            state.challengers[challenger.id] = challenger
+            return []
+        del state.challengers[challenger.id]
+        pairs = vars(challenger.against_the_better)
+        gated = Gated(state.generation, challenger.id, self.decision, **pairs)
+        if self.decision == "reject":
+            _reject(challenger, state)
+            return [gated]
+        match challenger.kind:
+            case "child":
+                return [gated, _admit_child(challenger, materials)]
+            case "variant":
+                return [gated, _become(challenger, materials)]
+            case "former self":
+                return [gated, _restore(challenger, state)]
 
 
 def _on_probation(challenger: Challenger, state: EcologyState) -> list[Event]:
@@ -81,16 +126,14 @@ def _on_probation(challenger: Challenger, state: EcologyState) -> list[Event]:
     return [Proposed(state.generation, challenger.id, challenger.operator, parents, weights)]
 
 
-def _made_anew(decision: decide.Judge, materials: Materials, purpose: str) -> Challenger:
+def _made_anew(
+    challenger: Challenger, operator: Operator, materials: Materials, purpose: str
+) -> Challenger:
     """A variant as the operator makes it of what its organelle is now."""
-    challenger = decision.challenger
-    (organelle_id,) = challenger.parents
-    assert decision.operator is not None, "a variant has an operator that makes it"
-    parent = materials.as_parent(organelle_id, "lamarckian")
-    weights = decision.operator([parent], materials.draw(purpose, challenger.id))
+    parents = list(map(materials.as_parent, challenger.parents))
+    weights = operator(parents, materials.draw(purpose, challenger.id))
     ref = materials.store.put_weights(weights)
-    genome = Genome(ref, weights.rank, dict(challenger.genome.traits))
-    return replace(challenger, genome=genome)
+    return replace(challenger, genome=Genome(ref, weights.rank, dict(challenger.genome.traits)))
 
 
 def _reject(challenger: Challenger, state: EcologyState) -> None:
@@ -120,31 +163,28 @@ def _admit_child(challenger: Challenger, materials: Materials) -> Born:
     return materials.enter(child, genome, challenger.operator, challenger.parents)
 
 
-def _become(decision: decide.Judge, materials: Materials) -> Resized:
+def _become(challenger: Challenger, materials: Materials) -> Resized:
     """The organelle becomes its variant, and stays at home where it was."""
-    genome, state = _made_anew(decision, materials, "anew").genome, materials.state
-    (organelle_id,) = decision.challenger.parents
+    state, genome, (organelle_id,) = materials.state, challenger.genome, challenger.parents
     refs = state.genome(organelle_id).weights, genome.weights
     before, after = (materials.store.weights(ref) for ref in refs)
     kept = sum(inner(after, after).values()) / (sum(inner(before, before).values()) or 1.0)
-    _change(organelle_id, state, genome)
+    _change(state.population[organelle_id], genome, state)
     return Resized(state.generation, organelle_id, genome.rank, kept, genome.weights)
 
 
 def _restore(challenger: Challenger, state: EcologyState) -> Restored:
-    """An organelle becomes what it was: weights, optimiser state and posteriors."""
+    """An organelle becomes what it was: weights, optimizer state and posteriors."""
     (organelle_id,) = challenger.parents
-    former = state.population[organelle_id].former  # an upheaval may have voided its posteriors
+    organelle = state.population[organelle_id]
+    former = organelle.former  # an upheaval may have voided its posteriors
     assert former is not None, "expected a former self to come back to"
-    _change(organelle_id, state, challenger.genome)
-    state.population[organelle_id] = replace(
-        state.population[organelle_id], optimizer_state=former.optimizer_state
-    )
+    organelle = replace(organelle, optimizer_state=former.optimizer_state)
+    _change(organelle, challenger.genome, state)
     state.posteriors[organelle_id] = {**state.posteriors.get(organelle_id, {}), **former.posteriors}
     return Restored(state.generation, organelle_id, former.weights)
 
 
-def _change(organelle_id: OrganelleId, state: EcologyState, genome: Genome) -> None:
-    organelle = state.population[organelle_id]
-    state.population[organelle_id] = replace(organelle, genome=genome, former=None)
-    state.archive.follow(organelle_id, genome, state.generation)
+def _change(organelle: Organelle, genome: Genome, state: EcologyState) -> None:
+    state.population[organelle.id] = replace(organelle, genome=genome, former=None)
+    state.archive.follow(organelle.id, genome, state.generation)

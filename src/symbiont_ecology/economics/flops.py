@@ -1,4 +1,4 @@
-"""The sizes of a host, and what its work costs in FLOPs, in closed form: cost is physics.
+"""Amounts of work, and the FLOPs of a host's work in closed form: cost is physics.
 
 A multiply-add is 2 FLOPs, as in ``torch.utils.flop_counter``, with which these formulas agree
 within 1 % (math attention back end, unpadded, no cache reuse). They count *useful* work, real
@@ -21,6 +21,32 @@ from symbiont_ecology.errors import HostError
 ROLLOUT_WITH_LESSON = 4
 """What a rollout and its lesson take together, in rollouts of the bare host, about: a lesson takes
 three."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An amount of work: ``flops`` are useful FLOPs, ``rows`` are prompts, many of which share one
+    call.
+
+    ``executed`` are the FLOPs that were really computed: rows that wait for others included,
+    prompts that rows share counted once; 0 where nobody looked.
+    """
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    rows: int = 0
+    calls: int = 0
+    flops: int = 0
+    executed: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Cost(*(amount + more for amount, more in pairs))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that were read and written."""
+        return self.tokens_in + self.tokens_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +148,8 @@ class HostShape:
         """
         tokens = prompt_tokens + completion_tokens
         first_inputs = self.hidden * self.head_dim * (self.heads + 2 * self.kv_heads)
-        own = 2 * lora_parameters - first_inputs
-        backward = self._flops(own, tokens, 2 * tokens * tokens, completion_tokens)
+        parameters = 2 * lora_parameters - first_inputs
+        backward = self._flops(parameters, tokens, 2 * tokens * tokens, completion_tokens)
         return self.scoring_flops(lora_parameters, prompt_tokens, completion_tokens) + backward
 
     def _flops(self, lora_parameters: int, tokens: int, pairs: int, positions: int) -> int:

@@ -7,8 +7,6 @@ zero, always and exactly, and a leak is an arithmetic error that a test can see.
 moves energy.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from symbiont_ecology.errors import EcologyError
@@ -28,7 +26,7 @@ class Ledger:
         return self.world + sum(self.balances.values())
 
     def balance(self, organelle_id: OrganelleId) -> int:
-        """What ``who`` owns, in mATP; LedgerError when there is no such account."""
+        """What an organelle owns, in mATP; LedgerError when there is no such account."""
         if organelle_id not in self.balances:
             raise LedgerError(
                 f"no account {organelle_id!r}: open it before energy moves, and not after it was "
@@ -43,7 +41,8 @@ class Ledger:
         self.balances[organelle_id] = 0
 
     def mint(self, organelle_id: OrganelleId, amount: int, cap: int | None = None) -> int:
-        """The world pays ``who``; what would lift the balance above ``cap`` stays with the world.
+        """The world pays an organelle; what would lift the balance above ``cap`` stays with the
+        world.
 
         Returns the mATP that arrived. A balance that is above the cap already is left as it is.
         """
@@ -53,7 +52,7 @@ class Ledger:
         return paid
 
     def charge(self, organelle_id: OrganelleId, amount: int) -> None:
-        """``who`` pays the world, into debt if need be."""
+        """An organelle pays the world, into debt if need be."""
         self._move(organelle_id, -_amount(amount))
 
     def transfer(self, source: OrganelleId, target: OrganelleId, amount: int) -> None:
@@ -71,7 +70,7 @@ class Ledger:
         return rest
 
     def _move(self, organelle_id: OrganelleId, amount: int) -> None:
-        """The one place where energy moves: from the world to ``who``."""
+        """The one place where energy moves: from the world to an organelle."""
         self.balances[organelle_id] = self.balance(organelle_id) + amount
         self.world -= amount
 

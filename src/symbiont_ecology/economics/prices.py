@@ -62,11 +62,8 @@ class Prices:
         """The same economy in which every answer pays ``factor`` as much, to the nearest mATP."""
         if factor == 1:
             return self
-        paid = {
-            name: round(factor * getattr(self, name))
-            for name in ("base", "slope", "lowest", "highest")
-        }
-        return replace(self, **paid)
+        names = ("base", "slope", "lowest", "highest")
+        return replace(self, **{name: round(factor * getattr(self, name)) for name in names})
 
     def revenue(self, price: float, verdicts: Sequence[float]) -> int:
         """What verdicts in [0, 1] earn together at that price."""

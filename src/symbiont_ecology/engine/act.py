@@ -1,7 +1,5 @@
 """Asking the population: one batched call for each wave of slots, in training and in evaluation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -36,29 +34,25 @@ def roll_out(
     This is the one way to ask a population. The bare host needs no slot.
     """
     rollouts: dict[int, Rollout] = {}
-    calls = 0
-    for slots in waves({question.organelle_id for question in questions}, host.slots):
+    slots_of_waves = list(waves({question.organelle_id for question in questions}, host.slots))
+    for slots in slots_of_waves:
         ranks = {HOST: 0}
         for organelle_id, slot in slots.items():
             if organelle_id != HOST:
                 weights = weights_of(organelle_id)
                 host.place(slot, weights)
                 ranks[organelle_id] = weights.rank
-        wave = {
-            i: question for i, question in enumerate(questions) if question.organelle_id in slots
-        }
-        items = [question.item for question in wave.values()]
+        wave = [entry for entry in enumerate(questions) if entry[1].organelle_id in slots]
         requests = [
             Request(question.item.prompt, slots[question.organelle_id], question.item.reply_limit)
-            for question in wave.values()
+            for _, question in wave
         ]
-        generators = [question.generator for question in wave.values()]
+        generators = [question.generator for _, question in wave]
         completions = host.rollout(requests, generators, decoding)
-        calls += 1
+        items = [question.item for _, question in wave]
         judgements = judge(zip(items, completions.texts, strict=True))
-        judged = zip(wave.items(), judgements, strict=True)
-        for row, ((index, question), judgement) in enumerate(judged):
-            completion = completions[row]
+        for row, (index, question) in enumerate(wave):
+            completion, judgement = completions[row], judgements[row]
             rollouts[index] = Rollout(
                 item=question.item,
                 organelle_id=question.organelle_id,
@@ -71,15 +65,13 @@ def roll_out(
                 fault=judgement.fault,
                 trace=completion.trace,
             )
-    return [rollouts[index] for index in range(len(questions))], calls
+    return [rollouts[index] for index in range(len(questions))], len(slots_of_waves)
 
 
 def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
     """Rolls out and judges every assignment, and charges the budget; outcomes in their order."""
     questions = [
-        Question(item, assignment.organelle_id, generator)
-        for assignment in assignments
-        for item, generator in _samples(assignment, turn.draw)
+        question for assignment in assignments for question in _samples(assignment, turn.draw)
     ]
 
     def weights_of(organelle_id: OrganelleId) -> AdapterWeights:
@@ -120,12 +112,10 @@ def completion_cost(completion: Completion, host: Host, rank: int) -> Cost:
     return Cost(read, written, rows=1, flops=useful, executed=executed)
 
 
-def _samples(
-    assignment: Assignment, draw: Draw
-) -> Iterator[tuple[Item, np.random.Generator | None]]:
+def _samples(assignment: Assignment, draw: Draw) -> Iterator[Question]:
     """Practice explores; everything else is answered as it would be in use, greedily."""
     name, purpose = assignment.organelle_id, assignment.purpose
     for index, item in enumerate(assignment.items):
         for sample in range(assignment.samples):
             key = ("rollout", name, purpose, item.id, index, sample)
-            yield item, draw(*key) if purpose == "practice" else None
+            yield Question(item, name, draw(*key) if purpose == "practice" else None)

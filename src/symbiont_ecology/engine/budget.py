@@ -7,18 +7,18 @@ lesson takes is known before it is learned. So the questions that seem too many 
 then the lessons that are.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST, Assignment, EcologyState, cell_name
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.rng import Draw
+from symbiont_ecology.types import Item
 
 NEAR = 0.01
 """Part of the way to a milestone that may stay unspent: a generation of two questions would teach
@@ -26,24 +26,21 @@ noise."""
 
 
 def milestones(config: RunConfig, mean_rollout_flops: int) -> tuple[float, ...]:
-    """Training FLOPs at which the world changes or the run ends, rising.
-
-    A budget in rollouts counts mean rollouts of the bare host.
-    """
-    flip, loop = config.tasks.flip, config.run
-    rollouts = loop.train_rollouts
-    moments = [loop.train_flops, None if rollouts is None else rollouts * mean_rollout_flops]
-    moments += [flip.at_flops, flip.back_flops] if flip else []
-    return tuple(sorted({moment for moment in moments if moment is not None}))
+    """Training FLOPs at which the world changes or the run ends, rising."""
+    flip = config.tasks.flip
+    changes = (flip.at_flops, flip.back_flops) if flip else ()
+    moments = {budget_flops(config, mean_rollout_flops), *changes} - {None, math.inf}
+    return tuple(sorted(moments))
 
 
 def budget_flops(config: RunConfig, mean_rollout_flops: int) -> float:
-    """Training FLOPs at which the run ends; infinite if no budget says so."""
-    loop = config.run
-    rollouts = math.inf if loop.train_rollouts is None else loop.train_rollouts
-    return min(
-        math.inf if loop.train_flops is None else loop.train_flops, rollouts * mean_rollout_flops
-    )
+    """Training FLOPs at which the run ends; infinite if no budget says so.
+
+    A budget in rollouts counts mean rollouts of the bare host.
+    """
+    flops, rollouts = config.run.train_flops, config.run.train_rollouts
+    budgets = (flops, None if rollouts is None else rollouts * mean_rollout_flops)
+    return min((budget for budget in budgets if budget is not None), default=math.inf)
 
 
 def budget_phase(state: EcologyState, milestones: Sequence[float]) -> tuple[float, float]:
@@ -68,28 +65,19 @@ def affordable_assignments(assignments: Sequence[Assignment], turn: Turn) -> Seq
     """
     left = turn.until - turn.state.spent.flops
     efforts = [_effort(assignment, turn) for assignment in assignments]
-    samples = [assignment.samples for assignment in assignments]
-    questions = [
-        (place, index)
-        for place, assignment in enumerate(assignments)
-        for index in range(len(assignment.items))
-    ]
-    costs = [efforts[place] * max(samples[place], 1) for place, _ in questions]
+    questions = [(place, item) for place, asked in enumerate(assignments) for item in asked.items]
+    costs = [efforts[place] * max(assignments[place].samples, 1) for place, _ in questions]
     chosen = affordable(costs, left, turn.draw, "ration")
     if len(chosen) == len(questions):
         return assignments
-    kept: dict[int, list[int]] = defaultdict(list)
-    for place, index in (questions[number] for number in chosen):
-        kept[place].append(index)
-    if not kept:  # the cheapest, asked as often as it can be paid for
-        place = min(range(len(assignments)), key=lambda place: efforts[place])
-        samples[place] = min(samples[place], max(int(left // efforts[place]), 1))
-        kept[place].append(0)
-    return [
-        replace(assignment, items=tuple(assignment.items[i] for i in kept[place]), samples=count)
-        for place, (assignment, count) in enumerate(zip(assignments, samples, strict=True))
-        if place in kept
-    ]
+    if not chosen:  # the cheapest, asked as often as it can be paid for
+        effort, cheapest = min(zip(efforts, assignments, strict=True), key=itemgetter(0))
+        samples = min(cheapest.samples, max(int(left // effort), 1))
+        return [replace(cheapest, items=cheapest.items[:1], samples=samples)]
+    kept: dict[int, list[Item]] = defaultdict(list)
+    for place, item in (questions[number] for number in chosen):
+        kept[place].append(item)
+    return [replace(assignments[place], items=tuple(items)) for place, items in kept.items()]
 
 
 def affordable(costs: Sequence[float], left: float, draw: Draw, name: str) -> list[int]:

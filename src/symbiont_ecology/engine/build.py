@@ -1,7 +1,5 @@
 """The composition root: the one place that turns a config into parts."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import get_args
@@ -89,7 +87,7 @@ def _tasks(config: RunConfig) -> tuple[Task, ...]:
     for name in config.tasks.families:
         task = sources[name].task() if name in sources else tasks.build(name)
         if task.role != "trained":
-            trainable = [one for one in tasks.names() if tasks[one].role == "trained"]
+            trainable = [known for known in tasks.names() if tasks[known].role == "trained"]
             raise ConfigError(
                 f"tasks.families: {name!r} is kept for evaluation ({task.role}), choose among "
                 f"{', '.join(trainable)}"

@@ -7,22 +7,19 @@ heredity, mutated copies are offspring, debt is death. All organelles answer in 
 and learn in another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from symbiont_ecology.ecology import HOST, Assignment, Decision, EcologyState, Outcome, cell_name
-from symbiont_ecology.ecology.births import Materials, with_rule_traits
+from symbiont_ecology.ecology.births import with_rule_traits
 from symbiont_ecology.ecology.deaths import retire_the_bankrupt, strike
-from symbiont_ecology.ecology.population import carry_out
+from symbiont_ecology.ecology.population import Materials, carry_out
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import act
 from symbiont_ecology.engine.budget import affordable_assignments, budget_phase
 from symbiont_ecology.engine.learn import learn
 from symbiont_ecology.engine.runtime import Runtime, Turn
-from symbiont_ecology.engine.settle import settle
-from symbiont_ecology.engine.update_posteriors import install, update_posteriors
+from symbiont_ecology.engine.settle import install, settle, update_posteriors
 from symbiont_ecology.events import BatchShrunk, Born, Event, EventLog, GenerationEnded, Retired
 from symbiont_ecology.rng import Draw
 

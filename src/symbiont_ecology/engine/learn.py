@@ -1,56 +1,44 @@
 """Learning: the rule turns a generation into weighted targets, and one batched step learns them.
 
 The step is a backward pass through the host. Under a rule that perturbs there is none: reward and
-trace are enough (``engine.trace_update``).
+trace are enough (``weights.traces``).
 """
 
-from __future__ import annotations
-
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
-from symbiont_ecology.ecology import Outcome, cell_name, practice_of
+from symbiont_ecology.ecology import Organelle, Outcome, cell_name, practice_of
 from symbiont_ecology.economics import Cost, tracing_flops
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.budget import affordable
 from symbiont_ecology.engine.runtime import Turn
-from symbiont_ecology.engine.trace_update import trace_update
+from symbiont_ecology.events import Learned
 from symbiont_ecology.learning import Experience, WeightedTarget
-from symbiont_ecology.types import (
-    HOST_SLOT,
-    BlobRef,
-    LearningBatch,
-    LearningStatistics,
-    Lesson,
-    OrganelleId,
-)
+from symbiont_ecology.types import HOST_SLOT, BlobRef, LearningBatch, LearningStatistics, Lesson
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
-from symbiont_ecology.weights.traces import Trace, awoken, is_deaf
+from symbiont_ecology.weights.traces import Trace, ascended, awoken, is_deaf
+
+Practice = Mapping[str, Sequence[Outcome]]
+"""Outcomes by the id of their organelle."""
 
 
 @dataclass(frozen=True)
 class Update:
-    """What a generation did to one organelle.
+    """What a generation did to one organelle: the event that records it, and its optimizer state.
 
-    ``flops`` are those of the cost by cell name; ``tokens`` are those of its lessons' answers.
-    ``is_sick`` says that a loss or gradient was not finite.
+    ``flops`` are those of the event by cell name. ``is_sick`` says that a loss or gradient was not
+    finite.
     """
 
-    organelle_id: OrganelleId
-    weights: BlobRef
+    learned: Learned
     optimizer_state: BlobRef
-    cost: Cost = field(default_factory=Cost)
-    flops: Mapping[str, int] = field(default_factory=dict)
-    lessons: int = 0
-    tokens: int = 0
-    loss: float = 0.0
-    gradient_norm: float = 0.0
-    is_sick: bool = False
+    flops: Mapping[str, int]
+    is_sick: bool
 
 
 @dataclass(frozen=True)
@@ -67,67 +55,66 @@ class _PricedLesson:
 class _Learner:
     """An organelle that practised, with all lessons that its rule would give it.
 
-    ``scoring`` is what the host's log-probabilities of its answers took, by cell.
+    ``scoring`` is what the host's log-probabilities of its answers took, with the cell of each.
     """
 
-    organelle_id: OrganelleId
+    organelle: Organelle
     slot: int
     weights: AdapterWeights
     optimizer_state: OptimizerState
     rate: float
-    scoring: Mapping[str, Cost]
-    lessons: Sequence[_PricedLesson] = ()
+    scoring: Sequence[tuple[str, Cost]]
+    lessons: Sequence[_PricedLesson]
 
 
 def learn(outcomes: Sequence[Outcome], turn: Turn) -> list[Update]:
     """One update for everyone who practised. Nothing is installed yet: the old weights acted."""
-    practice = practice_of(outcomes)
+    practice: Practice = practice_of(outcomes)
     if turn.learning_rule.needs_host_log_probabilities:
         practice = _with_host_log_probabilities(practice, turn)
     learners_of_waves = [
-        [_learner(name, slot, practice[name], turn) for name, slot in slots.items()]
+        [
+            _learner(turn.state.population[name], slot, practice[name], turn)
+            for name, slot in slots.items()
+        ]
         for slots in waves(set(practice), turn.host.slots)
     ]
-    lessons = [
-        lesson for wave in learners_of_waves for learner in wave for lesson in learner.lessons
-    ]
-    is_paid = iter(_are_paid(lessons, turn))
+    everyone = [learner for wave in learners_of_waves for learner in wave]
+    is_paid = _are_paid([lesson for learner in everyone for lesson in learner.lessons], turn)
     updates = []
     for wave in learners_of_waves:
         kept = [[lesson for lesson in learner.lessons if next(is_paid)] for learner in wave]
         pairs = zip(wave, kept, strict=True)
-        updates += _learn_wave([replace(learner, lessons=own) for learner, own in pairs], turn)
+        updates += _learn_wave([replace(learner, lessons=paid) for learner, paid in pairs], turn)
     return updates
 
 
 def step_size(traits: Mapping[str, float], updates: int) -> float:
     """Adam's step size after so many updates. It falls with their root, from ``aging`` on.
 
-    The young learn fast, the old keep what they know. A child that inherits its parent's optimiser
+    The young learn fast, the old keep what they know. A child that inherits its parent's optimizer
     state is as old as its parent.
     """
     aging = traits.get("aging", 0.0)
     return traits.get("learning_rate", 0.0) / math.sqrt(1 + updates / aging if aging else 1)
 
 
-def _learner(
-    organelle_id: OrganelleId, slot: int, outcomes: Sequence[Outcome], turn: Turn
-) -> _Learner:
-    organelle, store = turn.state.population[organelle_id], turn.store
-    weights = store.weights(organelle.genome.weights)
-    optimizer_state = store.optimizer_state(organelle.optimizer_state)
-    traits, scoring = organelle.genome.traits, _scoring_costs(outcomes, turn)
+def _learner(organelle: Organelle, slot: int, outcomes: Sequence[Outcome], turn: Turn) -> _Learner:
+    weights = turn.store.weights(organelle.genome.weights)
+    optimizer_state = turn.store.optimizer_state(organelle.optimizer_state)
+    traits = organelle.genome.traits
     rate = step_size(traits, optimizer_state.step)
-    learner = _Learner(organelle_id, slot, weights, optimizer_state, rate, scoring=scoring)
-    if not rate:  # who cannot learn (the frozen control) pays for no lesson
-        return learner
-    reference_ids = _reference_ids(outcomes, turn)
-    experience = Experience(tuple(outcomes), optimizer_state.notes, traits, reference_ids)
-    targets, notes = turn.learning_rule.targets(experience)
-    learner = replace(learner, optimizer_state=replace(optimizer_state, notes=notes))
-    if turn.practice.perturbation and is_deaf(weights):  # its traces say nothing
-        return replace(learner, weights=awoken(weights, turn.draw("wake", organelle_id)))
-    return replace(learner, lessons=list(_priced(targets, learner, turn)))
+    targets: Sequence[WeightedTarget] = ()
+    if rate:  # who cannot learn (the frozen control) pays for no lesson
+        reference_ids = _reference_ids(outcomes, turn)
+        experience = Experience(tuple(outcomes), optimizer_state.notes, traits, reference_ids)
+        targets, notes = turn.learning_rule.targets(experience)
+        optimizer_state = replace(optimizer_state, notes=notes)
+        if turn.practice.perturbation and is_deaf(weights):  # its traces say nothing
+            weights, targets = awoken(weights, turn.draw("wake", organelle.id)), ()
+    lessons = _priced(targets, slot, weights.rank, turn)
+    costs = _scoring_costs(outcomes, turn)
+    return _Learner(organelle, slot, weights, optimizer_state, rate, scoring=costs, lessons=lessons)
 
 
 def _learn_wave(learners: Sequence[_Learner], turn: Turn) -> list[Update]:
@@ -135,69 +122,94 @@ def _learn_wave(learners: Sequence[_Learner], turn: Turn) -> list[Update]:
     weights = {learner.slot: learner.weights for learner in learners}
     states = {learner.slot: learner.optimizer_state for learner in learners}
     rates = {learner.slot: learner.rate for learner in learners}
-    lessons = [lesson for learner in learners for lesson in learner.lessons]
+    lessons = tuple(lesson.lesson for learner in learners for lesson in learner.lessons)
     statistics = LearningStatistics()
-    if lessons:
-        batch = LearningBatch(tuple(lesson.lesson for lesson in lessons), rates)
-        if turn.practice.perturbation:
-            traces = [lesson.trace for lesson in lessons if lesson.trace is not None]
-            weights, states, statistics = trace_update(batch, traces, weights, states)
-        else:
-            weights, states, statistics = turn.host.learn(batch, weights, states)
-            turn.state.spent += Cost(calls=1)
+    if turn.practice.perturbation:
+        statistics = _update_by_traces(learners, weights, states)
+    elif lessons:
+        batch = LearningBatch(lessons, rates)
+        weights, states, statistics = turn.host.learn(batch, weights, states)
+        turn.state.spent += Cost(calls=1)
     updates = []
     for learner in learners:
-        slot, cost = learner.slot, _cost_together(learner, turn)
-        turn.state.spent += cost
-        flops = Counter({cell: taken.flops for cell, taken in learner.scoring.items()})
-        for lesson in learner.lessons:
-            flops[lesson.cell] += lesson.cost.flops
+        slot, flops = learner.slot, Counter[str]()
+        turn.state.spent += _cost_together(learner, turn)
+        costs = [(lesson.cell, lesson.cost) for lesson in learner.lessons]
+        for cell, cost in (*learner.scoring, *costs):
+            flops[cell] += cost.flops
         is_sick = slot in statistics.sick
-        updates.append(
-            Update(
-                learner.organelle_id,
-                turn.store.put_weights(weights[slot]),
-                turn.store.put_optimizer_state(states[slot]),
-                cost=sum(learner.scoring.values(), cost),
-                flops=flops,
-                lessons=len(learner.lessons),
-                tokens=statistics.tokens.get(slot, 0),
-                loss=0.0 if is_sick else statistics.loss.get(slot, 0.0),
-                gradient_norm=0.0 if is_sick else statistics.gradient_norm.get(slot, 0.0),
-                is_sick=is_sick,
-            )
+        learned = Learned(
+            turn.state.generation,
+            id=learner.organelle.id,
+            lessons=len(learner.lessons),
+            tokens=statistics.tokens.get(slot, 0),
+            flops=flops.total(),
+            loss=0.0 if is_sick else statistics.loss.get(slot, 0.0),
+            gradient_norm=0.0 if is_sick else statistics.gradient_norm.get(slot, 0.0),
+            weights=turn.store.put_weights(weights[slot]),
         )
+        optimizer_state = turn.store.put_optimizer_state(states[slot])
+        updates.append(Update(learned, optimizer_state, flops, is_sick))
     return updates
 
 
-def _are_paid(lessons: Sequence[_PricedLesson], turn: Turn) -> list[bool]:
+def _update_by_traces(
+    learners: Sequence[_Learner],
+    weights: dict[int, AdapterWeights],
+    states: dict[int, OptimizerState],
+) -> LearningStatistics:
+    """A step up the mean of weight · trace for everyone with lessons, and no loss to tell of.
+
+    All traces of one slot come from one batch of rollouts. A slot whose step is not finite stays as
+    it was, and is said to be sick.
+    """
+    norms, tokens, sick = {}, {}, []
+    for learner in learners:
+        slot, lessons = learner.slot, [lesson.lesson for lesson in learner.lessons]
+        traces = [lesson.trace for lesson in learner.lessons if lesson.trace is not None]
+        if not traces:
+            continue
+        shares = [np.asarray(lesson.weight) / len(lessons) for lesson in lessons]
+        rows, rank = [trace.row for trace in traces], learner.weights.rank
+        credit = traces[0].traces.credit(rows, shares, rank)
+        norms[slot] = float(np.linalg.norm(credit))
+        tokens[slot] = sum(len(lesson.completion) for lesson in lessons)
+        after = ascended(learner.weights, learner.optimizer_state, credit, learner.rate)
+        if np.isfinite(after[0].vector).all():
+            weights[slot], states[slot] = after
+        else:
+            sick.append(slot)
+    return LearningStatistics({}, norms, tokens, tuple(sick))
+
+
+def _are_paid(lessons: Sequence[_PricedLesson], turn: Turn) -> Iterator[bool]:
     """Which of the lessons what is left pays for."""
     costs, left = [lesson.cost.flops for lesson in lessons], turn.until - turn.state.spent.flops
-    chosen = affordable(costs, left, turn.draw, "lessons")
+    chosen = set(affordable(costs, left, turn.draw, "lessons"))
     if costs and left > 0 and not chosen:  # a run that spends nothing would never end
-        chosen = [int(np.argmin(costs))]
-    return [index in chosen for index in range(len(lessons))]
+        chosen = {int(np.argmin(costs))}
+    return (index in chosen for index in range(len(lessons)))
 
 
 def _priced(
-    targets: Sequence[WeightedTarget], learner: _Learner, turn: Turn
-) -> Iterator[_PricedLesson]:
+    targets: Sequence[WeightedTarget], slot: int, rank: int, turn: Turn
+) -> list[_PricedLesson]:
     """The lessons of one learner: forward and backward over prompt and answer, or its trace."""
-    prompts = sorted({target.item.prompt for target in targets})
+    prompts, layout = sorted({target.item.prompt for target in targets}), turn.host.layout
     encoded = turn.host.encode(prompts) if prompts else []
     lengths = dict(zip(prompts, map(len, encoded), strict=True))
-    rank, layout = learner.weights.rank, turn.host.layout
+    lessons = []
     for target in targets:
         read, written = lengths[target.item.prompt], len(target.token_ids)
-        lesson = Lesson(target.item.prompt, target.token_ids, learner.slot, target.weight)
+        lesson = Lesson(target.item.prompt, target.token_ids, slot, target.weight)
         if target.trace is None:
             flops = turn.host.shape.learning_flops(layout.size(rank), read, written)
             cost = Cost(read, written, flops=flops, executed=flops)
         else:  # nothing is read or written again
-            read_parameters = rank * sum(d_in for _, d_in, _ in layout.modules)
-            flops = tracing_flops(read_parameters, written)
+            flops = tracing_flops(rank * sum(d_in for _, d_in, _ in layout.modules), written)
             cost = Cost(flops=flops, executed=flops)
-        yield _PricedLesson(cell_name(target.item.cell), lesson, cost, target.trace)
+        lessons.append(_PricedLesson(cell_name(target.item.cell), lesson, cost, target.trace))
+    return lessons
 
 
 def _cost_together(learner: _Learner, turn: Turn) -> Cost:
@@ -222,45 +234,37 @@ def _reference_ids(outcomes: Sequence[Outcome], turn: Turn) -> Mapping[str, tupl
     return dict(zip(answers, turn.host.encode_answers(answers), strict=True))
 
 
-def _with_host_log_probabilities(
-    practice: Mapping[OrganelleId, list[Outcome]], turn: Turn
-) -> dict[OrganelleId, list[Outcome]]:
+def _with_host_log_probabilities(practice: Practice, turn: Turn) -> Practice:
     """The same practice, each rollout with the bare host's log-probabilities of its tokens.
 
     One call scores the answers of everyone who learns.
     """
-    learners = {
-        organelle_id: outcomes
-        for organelle_id, outcomes in practice.items()
-        if step_size(turn.state.genome(organelle_id).traits, 0)
-    }
-    everything = [outcome for outcomes in learners.values() for outcome in outcomes]
+    genomes = {name: turn.state.genome(name) for name in practice}
+    learners = [name for name, genome in genomes.items() if step_size(genome.traits, 0)]
+    everything = [outcome for name in learners for outcome in practice[name]]
     rollouts = [rollout for outcome in everything for rollout in outcome.rollouts]
     if not rollouts:
-        return dict(practice)
-    scores = turn.host.score(
-        [rollout.item.prompt for rollout in rollouts],
-        [rollout.token_ids for rollout in rollouts],
-        [HOST_SLOT] * len(rollouts),
-    )
+        return practice
+    prompts = [rollout.item.prompt for rollout in rollouts]
+    answers = [rollout.token_ids for rollout in rollouts]
+    scores = turn.host.score(prompts, answers, [HOST_SLOT] * len(rollouts))
     rows = iter(
         replace(rollout, host_log_probabilities=np.asarray(values))
         for rollout, values in zip(rollouts, scores, strict=True)
     )
-    scored = [
-        replace(outcome, rollouts=tuple(islice(rows, len(outcome.rollouts))))
-        for outcome in everything
-    ]
-    turn.state.spent += sum(_scoring_costs(scored, turn).values(), Cost(calls=1))
-    return dict(practice) | practice_of(scored)
+    sizes = [(outcome, len(outcome.rollouts)) for outcome in everything]
+    scored = [replace(outcome, rollouts=tuple(islice(rows, size))) for outcome, size in sizes]
+    turn.state.spent += sum((cost for _, cost in _scoring_costs(scored, turn)), Cost(calls=1))
+    return {**practice, **practice_of(scored)}
 
 
-def _scoring_costs(outcomes: Sequence[Outcome], turn: Turn) -> dict[str, Cost]:
-    """What the host's log-probabilities took, by cell."""
-    costs: dict[str, Cost] = defaultdict(Cost)
+def _scoring_costs(outcomes: Sequence[Outcome], turn: Turn) -> list[tuple[str, Cost]]:
+    """What the host's log-probabilities of each rollout took, with its cell."""
+    costs = []
     for rollout in (rollout for outcome in outcomes for rollout in outcome.rollouts):
         if rollout.host_log_probabilities is not None:
             read, written = rollout.cost.tokens_in, rollout.cost.tokens_out
             flops = turn.host.shape.scoring_flops(0, read, written)
-            costs[cell_name(rollout.item.cell)] += Cost(read, written, flops=flops, executed=flops)
+            cost = Cost(read, written, flops=flops, executed=flops)
+            costs.append((cell_name(rollout.item.cell), cost))
     return costs

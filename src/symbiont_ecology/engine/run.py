@@ -14,8 +14,6 @@ nothing names any more are deleted. So a run that is killed anywhere and resumed
 build).
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json
@@ -29,7 +27,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from symbiont_ecology.config import RunConfig, dump_config, load_config
+from symbiont_ecology.config import LoopConfig, RunConfig, dump_config, load_config
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
@@ -41,18 +39,10 @@ from symbiont_ecology.errors import ConfigError, HostError, LockedError, RunErro
 from symbiont_ecology.events import EventLog, GenerationEnded
 from symbiont_ecology.files import append_line, content_hash, read_lines, write_whole
 from symbiont_ecology.tasks.data import DataTask
-from symbiont_ecology.types import BlobRef
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
 PROVENANCE_FILE = "provenance.json"
-EXTENDABLE = (
-    "run.generations",
-    "run.train_flops",
-    "run.train_tokens",
-    "run.train_rollouts",
-    "run.train_seconds",
-    "run.checkpoint_every",
-)
+EXTENDABLE = tuple(f"run.{name}" for name in LoopConfig.model_fields if name != "final_holdout")
 """What may change when a run is resumed: when it ends, and how often it is saved."""
 LEAST_GENERATIONS = 10
 """Generations that a budget should pay for, at least."""
@@ -159,11 +149,9 @@ def generations(
             _check_free(folder)  # again: another process may have founded a run while this loaded
         write_whole(folder / CONFIG_FILE, dump_config(config))
         runtime, log = build_runtime(config, host, folder), EventLog(folder / EVENTS_FILE)
-        state = _restored(config, folder, runtime, log)
-        if state is None:
-            state = _founded(config, folder, runtime, log, may_learn_nothing)
-        budgets = milestones(config, state.mean_rollout_flops)
-        runtime = replace(runtime, milestones=budgets)
+        run = _OpenRun(config, folder, runtime, log)
+        state = run.restored() or run.founded(may_learn_nothing)
+        runtime = replace(runtime, milestones=milestones(config, state.mean_rollout_flops))
         elapsed = lived_seconds(folder)
         while not is_complete(config, state, elapsed):
             began = time.perf_counter()
@@ -173,7 +161,7 @@ def generations(
             is_due = state.generation % config.run.checkpoint_every == 0
             is_saved = is_due or is_complete(config, state, elapsed)
             if is_saved:
-                _checkpoint(state, runtime, log, folder)
+                run.save(state)
             seconds = time.perf_counter() - began
             timing = {"generation": summary.generation, "seconds": round(seconds, 4)}
             append_line(folder / TIMINGS_FILE, timing)
@@ -181,7 +169,7 @@ def generations(
                 yield Generation(state, summary, seconds)
             except GeneratorExit:
                 if not is_saved:
-                    _checkpoint(state, runtime, log, folder)
+                    run.save(state)
                 raise
 
 
@@ -224,8 +212,7 @@ def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
         if override.partition("=")[0].strip() not in EXTENDABLE:
             raise ConfigError(
                 f"override {override!r}: a run that exists can only change "
-                f"{', '.join(EXTENDABLE)}; "
-                "start a new run for anything else"
+                f"{', '.join(EXTENDABLE)}; start a new run for anything else"
             )
     config = read_config(folder, overrides)
     if overrides and (folder / checkpoint.STATE_FILE).exists():
@@ -279,9 +266,9 @@ def check_data(config: RunConfig, folder: Path) -> None:
     data = data_tasks(config)
     if not data or not (folder / PROVENANCE_FILE).exists():
         return
-    founded = _founded_with(folder, "data")
+    digests = _founded_with(folder, "data")
     for task in data:
-        if not isinstance(founded, dict) or founded.get(task.name) != task.digest:
+        if not isinstance(digests, dict) or digests.get(task.name) != task.digest:
             raise RunError(
                 f"{task.source} is not what the run in {folder} was founded with: bring the old "
                 "lines back, or start a new run"
@@ -305,80 +292,83 @@ def _check_free(folder: Path) -> None:
         )
 
 
-def _restored(
-    config: RunConfig, folder: Path, runtime: Runtime, log: EventLog
-) -> EcologyState | None:
-    """The state of the last checkpoint, if there is one."""
-    if not (folder / checkpoint.STATE_FILE).exists():
-        return None
-    check_host(folder, runtime.host)
-    state = checkpoint.load_state(folder)
-    log.rewind(state.next_seq)
-    with checkpoint.exclusive(folder):  # a fork may be copying
-        runtime.store.collect(_needed(state, folder))  # what a crash left behind
-    return state
+@dataclass(frozen=True)
+class _OpenRun:
+    """A run whose folder this process has locked, with its parts and its event log."""
 
+    config: RunConfig
+    folder: Path
+    runtime: Runtime
+    log: EventLog
 
-def _founded(
-    config: RunConfig, folder: Path, runtime: Runtime, log: EventLog, may_learn_nothing: bool
-) -> EcologyState:
-    """A new run. Until its first checkpoint the folder holds no run, whatever happens."""
-    _write_provenance(config, folder, runtime.host)
-    state = EcologyState(config.seed)
-    log.rewind(0)
-    runtime.store.collect(())
-    found_population(state, runtime, log)
-    if config.run.generations and not may_learn_nothing and is_complete(config, state):
-        raise _too_small(config, state, runtime)
-    _checkpoint(state, runtime, log, folder)
-    return state
+    def restored(self) -> EcologyState | None:
+        """The state of the last checkpoint, if there is one."""
+        if not (self.folder / checkpoint.STATE_FILE).exists():
+            return None
+        check_host(self.folder, self.runtime.host)
+        state = checkpoint.load_state(self.folder)
+        self.log.rewind(state.next_seq)
+        self._collect(state)  # what a crash left behind
+        return state
 
+    def founded(self, may_learn_nothing: bool) -> EcologyState:
+        """A new run. Until its first checkpoint the folder holds no run, whatever happens."""
+        self._write_provenance()
+        state = EcologyState(self.config.seed)
+        self.log.rewind(0)
+        self.runtime.store.collect(())
+        found_population(state, self.runtime, self.log)
+        is_spent = is_complete(self.config, state)
+        if self.config.run.generations and is_spent and not may_learn_nothing:
+            raise self._too_small(state)
+        self.save(state)
+        return state
 
-def _too_small(config: RunConfig, state: EcologyState, runtime: Runtime) -> RunError:
-    """What is wrong with a budget that founding spends, and one that is enough."""
-    keys = " and ".join(f"run.{key}" for key in config.train_budgets)
-    strategy, cells = runtime.strategy, runtime.tasks.cells
-    rollouts = LEAST_GENERATIONS * len(cells) * strategy.questions * max(strategy.samples, 1)
-    return RunError(
-        f"{keys}: the budget is spent before anybody learned. Founding took "
-        f"{state.spent.flops:.3g} FLOPs, and a rollout of this host takes "
-        f"{state.mean_rollout_flops:.3g}: set run.train_flops=null "
-        f"run.train_rollouts={math.ceil(rollouts * ROLLOUT_WITH_LESSON)} or more"
-    )
+    def save(self, state: EcologyState) -> None:
+        """Makes a checkpoint."""
+        self.log.sync()
+        self.runtime.store.flush(state.reachable())
+        checkpoint.save_state(state, self.folder)
+        self._collect(state)
 
+    def _collect(self, state: EcologyState) -> None:
+        """Deletes every blob that neither the run, nor an evaluation of it, can be asked for."""
+        with checkpoint.exclusive(self.folder):  # an evaluation may be reading, a fork be copying
+            kept = checkpoint.kept_states(self.folder)
+            needed = state.reachable().union(*(evaluated.reachable() for evaluated in kept))
+            self.runtime.store.collect(needed)
 
-def _checkpoint(state: EcologyState, runtime: Runtime, log: EventLog, folder: Path) -> None:
-    reachable = state.reachable()
-    log.sync()
-    runtime.store.flush(reachable)
-    checkpoint.save_state(state, folder)
-    with checkpoint.exclusive(folder):  # an evaluation may be reading
-        runtime.store.collect(_needed(state, folder))
+    def _too_small(self, state: EcologyState) -> RunError:
+        """What is wrong with a budget that founding spends, and one that is enough."""
+        keys = " and ".join(f"run.{key}" for key in self.config.train_budgets)
+        strategy, cells = self.runtime.strategy, self.runtime.tasks.cells
+        rollouts = LEAST_GENERATIONS * len(cells) * strategy.questions * max(strategy.samples, 1)
+        return RunError(
+            f"{keys}: the budget is spent before anybody learned. Founding took "
+            f"{state.spent.flops:.3g} FLOPs, and a rollout of this host takes "
+            f"{state.mean_rollout_flops:.3g}: set run.train_flops=null "
+            f"run.train_rollouts={math.ceil(rollouts * ROLLOUT_WITH_LESSON)} or more"
+        )
 
-
-def _needed(state: EcologyState, folder: Path) -> set[BlobRef]:
-    """Every blob that the run, or an evaluation of it, can be asked for."""
-    return state.reachable().union(*(one.reachable() for one in checkpoint.kept_states(folder)))
+    def _write_provenance(self) -> None:
+        """Writes where the run comes from."""
+        config = self.config
+        facts = {
+            "host": self.runtime.host.fingerprint(),
+            "model": config.host.model,
+            "seed": config.seed,
+            "data": {task.name: task.digest for task in data_tasks(config)},
+            "plugins": {plugin: content_hash(Path(plugin)) for plugin in config.plugins},
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+            "packages": versions(),
+        }
+        write_whole(self.folder / PROVENANCE_FILE, json.dumps(facts, indent=1) + "\n")
 
 
 def data_tasks(config: RunConfig) -> tuple[DataTask, ...]:
     """The tasks of a config that are data of one's own."""
     return tuple(task for task in mixture(config).tasks if isinstance(task, DataTask))
-
-
-def _write_provenance(config: RunConfig, folder: Path, host: Host) -> None:
-    """Writes where the run comes from."""
-    facts = {
-        "host": host.fingerprint(),
-        "model": config.host.model,
-        "seed": config.seed,
-        "data": {task.name: task.digest for task in data_tasks(config)},
-        "plugins": {plugin: content_hash(Path(plugin)) for plugin in config.plugins},
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "packages": versions(),
-    }
-    write_whole(folder / PROVENANCE_FILE, json.dumps(facts, indent=1) + "\n")
 
 
 def versions() -> dict[str, str]:

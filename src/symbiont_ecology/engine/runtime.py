@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from symbiont_ecology.config import Climate
 from symbiont_ecology.ecology import EcologyState
@@ -20,13 +21,6 @@ from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Completions, Decoding, LearningBatch, LearningStatistics, Request
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.blobs import BlobStore
-
-
-class SupportsArray(Protocol):
-    """What numpy can read as an array, such as a tensor on the CPU."""
-
-    def __array__(self) -> np.ndarray:
-        """The values."""
 
 
 class Host(Protocol):
@@ -59,7 +53,7 @@ class Host(Protocol):
 
     def score(
         self, prompts: Sequence[str], completions: Sequence[Sequence[int]], slots: Sequence[int]
-    ) -> Sequence[SupportsArray]:
+    ) -> Sequence[ArrayLike]:
         """Log-probability (nats) of every token of each completion, ``(tokens,)``."""
 
     def place(self, slot: int, weights: AdapterWeights) -> None:

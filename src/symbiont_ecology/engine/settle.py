@@ -1,15 +1,20 @@
-"""The books of a generation: revenue for verified answers, costs for compute, rent for weights."""
+"""The books of a generation: energy, and what is known of everyone, for the weights that acted.
 
-from __future__ import annotations
+Revenue for verified answers, costs for compute, rent for weights; then posteriors, success averages
+and the archive; then the new weights are installed.
+"""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from symbiont_ecology.ecology import Outcome, cell_name, practice_of
+from symbiont_ecology.ecology import DriftDetector, EcologyState, Elite, Outcome, SuccessPosterior
+from symbiont_ecology.ecology.archive import cell_name
+from symbiont_ecology.ecology.deaths import quarantine
+from symbiont_ecology.ecology.rollout import practice_of
 from symbiont_ecology.engine.learn import Update
 from symbiont_ecology.engine.runtime import Turn
-from symbiont_ecology.events import Acted, Event, Learned, Settled, VerifierFailed
+from symbiont_ecology.events import Acted, Archived, Event, Settled, VerifierFailed
 from symbiont_ecology.types import OrganelleId
 
 
@@ -18,7 +23,7 @@ def settle(outcomes: Sequence[Outcome], updates: Sequence[Update], turn: Turn) -
     state, prices, host = turn.state, turn.prices, turn.host
     events = [event for outcome in outcomes for event in _acted(state.generation, outcome)]
     practice = practice_of(outcomes)
-    learned = {update.organelle_id: update for update in updates if update.cost.flops}
+    learned = {update.learned.id: update.learned for update in updates if update.learned.flops}
     probation = _probation_flops(outcomes, turn)
     for organelle_id, organelle in list(state.population.items()):
         revenue, flops = 0, probation[organelle_id]
@@ -27,8 +32,8 @@ def settle(outcomes: Sequence[Outcome], updates: Sequence[Update], turn: Turn) -
             revenue += prices.revenue(price, outcome.verdicts)
             flops += outcome.cost.flops
         if organelle_id in learned:
-            flops += learned[organelle_id].cost.flops
-            events.append(_learned(state.generation, learned[organelle_id]))
+            flops += learned[organelle_id].flops
+            events.append(learned[organelle_id])
         cost = prices.cost(flops, state.mean_rollout_flops)
         parameters, shape = host.layout.size(organelle.genome.rank), host.shape
         rent = prices.rent_for(parameters, shape.layers * shape.linear_parameters)
@@ -75,14 +80,64 @@ def _acted(generation: int, outcome: Outcome) -> Iterator[Event]:
             yield VerifierFailed(generation, rollout.organelle_id, rollout.item.id, rollout.fault)
 
 
-def _learned(generation: int, update: Update) -> Learned:
-    return Learned(
-        generation,
-        id=update.organelle_id,
-        lessons=update.lessons,
-        tokens=update.tokens,
-        flops=update.cost.flops,
-        loss=update.loss,
-        gradient_norm=update.gradient_norm,
-        weights=update.weights,
-    )
+def update_posteriors(
+    outcomes: Sequence[Outcome], updates: Sequence[Update], turn: Turn
+) -> list[Event]:
+    """Updates what is known of everyone who practised, what cells pay, and who holds them."""
+    state, events = turn.state, list[Event]()
+    verdicts: dict[str, list[float]] = defaultdict(list)
+    practice = [outcome for outcome in outcomes if outcome.assignment.purpose == "practice"]
+    for outcome in practice:
+        if not outcome.verdicts:
+            continue
+        organelle_id, cell = outcome.assignment.organelle_id, outcome.assignment.cell
+        name = cell_name(cell)
+        verdicts[name] += outcome.verdicts
+        posteriors = state.posteriors.setdefault(organelle_id, {})
+        posterior = posteriors.get(name, SuccessPosterior())
+        posteriors[name] = posterior.faded(turn.allocator.fade, outcome.verdicts)
+        genome = state.population[organelle_id].genome
+        score = posteriors[name].bound
+        elite = Elite(organelle_id, genome.weights, genome.rank, score, state.generation)
+        if state.archive.add(cell, elite):
+            events.append(Archived(state.generation, organelle_id, name, score, genome.weights))
+    for organelle_id in sorted({outcome.assignment.organelle_id for outcome in practice}):
+        genome = state.population[organelle_id].genome
+        state.archive.follow(organelle_id, genome, state.generation)
+    for name, news in verdicts.items():
+        state.success[name] = turn.prices.update_success(state.success[name], news)
+        detector = state.drift_detectors.get(name, DriftDetector())
+        state.drift_detectors[name] = detector.after(news)
+    _update_effort(state, practice, updates)
+    return events
+
+
+def _update_effort(
+    state: EcologyState, practice: Sequence[Outcome], updates: Sequence[Update]
+) -> None:
+    """What a rollout of each cell took, its lessons included: a moving average over generations."""
+    flops, rollouts = Counter[str](), Counter[str]()
+    for outcome in practice:
+        name = cell_name(outcome.assignment.cell)
+        flops[name] += outcome.cost.flops
+        rollouts[name] += len(outcome.assignment.items) * max(outcome.assignment.samples, 1)
+    for update in updates:
+        flops.update(update.flops)
+    for name, count in rollouts.items():
+        latest = flops[name] / count
+        state.effort[name] = 0.5 * (state.effort.get(name, latest) + latest)
+
+
+def install(updates: Sequence[Update], state: EcologyState) -> list[Event]:
+    """Installs what was learned. Whoever met a number that is not finite is quarantined."""
+    events: list[Event] = []
+    for update in updates:
+        organelle = state.population[update.learned.id]
+        if update.is_sick:
+            reason = "a loss, gradient or weight was not finite"
+            events += quarantine(state, organelle.id, reason)
+        else:
+            genome = replace(organelle.genome, weights=update.learned.weights)
+            changed = replace(organelle, genome=genome, optimizer_state=update.optimizer_state)
+            state.population[organelle.id] = changed
+    return events

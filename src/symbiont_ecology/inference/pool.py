@@ -19,7 +19,7 @@ import numpy as np
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST, EcologyState, Elite, Rollout, cell_name
-from symbiont_ecology.events import Acted, Event, Upheaved, read_events
+from symbiont_ecology.events import Acted, Upheaved, read_events
 from symbiont_ecology.inference.routers import Expectation, Observation, routers
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
@@ -58,7 +58,7 @@ class AdapterPool:
         store = BlobStore(folder / "blobs")
         elites = state.archive.elites
         weights = {o.id: store.weights(o.genome.weights) for o in state.population.values()}
-        weights |= {elite_id(one): store.weights(one.weights) for one in elites.values()}
+        weights |= {elite_id(elite): store.weights(elite.weights) for elite in elites.values()}
         candidates = set(map(elite_id, elites.values())) or set(state.population)
         scores: dict[str, dict[OrganelleId, float]] = defaultdict(dict)
         for organelle_id in sorted(state.population):
@@ -110,13 +110,12 @@ class AdapterPool:
         for rollout in rollouts:
             verdicts[cell_name(rollout.item.cell)][rollout.organelle_id].append(rollout.verdict)
         scores = {
-            cell: {who: sum(values) / len(values) for who, values in by_organelle.items()}
+            cell: {name: sum(values) / len(values) for name, values in by_organelle.items()}
             for cell, by_organelle in verdicts.items()
         }
-        seen = [Observation(one.item.prompt, one.organelle_id, one.verdict) for one in rollouts]
-        return replace(
-            self, scores=scores, observations=(*self.observations, *seen), source="selection"
-        )
+        seen = [Observation(r.item.prompt, r.organelle_id, r.verdict) for r in rollouts]
+        observations = (*self.observations, *seen)
+        return replace(self, scores=scores, observations=observations, source="selection")
 
 
 def elite_id(elite: Elite) -> OrganelleId:
@@ -132,38 +131,27 @@ def _observations(folder: Path, state: EcologyState, tasks: TaskMixture) -> list
         moments |= {living: {living: state.generation - 1} for living in state.population}
     # Not beyond the checkpoint: what a killed run did after it will be done again.
     events = list(islice(read_events(folder / "events.jsonl"), state.next_seq))
-    practised = _practised(events, state.generation)
+    counts, opened = np.zeros(state.generation + 1), dict[str, int]()
+    for event in events:
+        if isinstance(event, Upheaved):  # the world was taken to have changed
+            opened |= dict.fromkeys(event.cells, event.generation)
+        elif isinstance(event, Acted) and event.purpose == "practice":
+            counts[event.generation] += len(event.items) * max(event.samples, 1)
+    practised = counts.cumsum()  # rollouts of practice up to each generation
     half_life = min(OBSERVATION_HALF_LIFE * len(tasks.cells), PAST * practised[-1])
-    observations, opened = [], _opened(events)
+    observations = []
     for event in events:
         if not isinstance(event, Acted):
             continue
         if event.id == HOST:
             observations += _seen(event, HOST, 1.0, tasks)
-            continue
-        if event.generation <= opened.get(event.cell, -1):  # the world changed since
-            continue
-        for candidate, moment in moments[event.id].items():
-            age = practised[moment] - practised[event.generation]
-            weight = 0.5 ** (age / half_life)
-            if LEAST_WEIGHT <= weight <= 1:  # neither long before that moment nor after it
-                observations += _seen(event, candidate, weight, tasks)
+        elif event.generation > opened.get(event.cell, -1):
+            for candidate, moment in moments[event.id].items():
+                age = practised[moment] - practised[event.generation]
+                weight = 0.5 ** (age / half_life)
+                if LEAST_WEIGHT <= weight <= 1:  # neither long before that moment nor after it
+                    observations += _seen(event, candidate, weight, tasks)
     return observations
-
-
-def _practised(events: Sequence[Event], generations: int) -> np.ndarray:
-    """Rollouts of practice up to each generation, ``(generations + 1,)``."""
-    counts = np.zeros(generations + 1)
-    for event in events:
-        if isinstance(event, Acted) and event.purpose == "practice":
-            counts[event.generation] += len(event.items) * max(event.samples, 1)
-    return counts.cumsum()
-
-
-def _opened(events: Sequence[Event]) -> dict[str, int]:
-    """The last generation in which the world was taken to have changed, by cell."""
-    upheavals = (event for event in events if isinstance(event, Upheaved))
-    return {cell: event.generation for event in upheavals for cell in event.cells}
 
 
 def _seen(
@@ -174,5 +162,5 @@ def _seen(
     for index, identity in enumerate(event.items):
         verdicts = event.verdicts[index * event.samples : (index + 1) * event.samples] or (1.0,)
         prompt = tasks.prompt(identity)
-        observations += [Observation(prompt, candidate, one, weight) for one in verdicts]
+        observations += [Observation(prompt, candidate, verdict, weight) for verdict in verdicts]
     return observations

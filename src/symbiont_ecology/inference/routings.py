@@ -4,8 +4,6 @@ A routing asks through the function that it is given, as often as it wants, and 
 for each item; its cost is that of everyone who was asked for it.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -84,7 +82,7 @@ def ask_favourite(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Ro
 def ask_favourite_organelle(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
     """The router's favourite among the organelles, never the host."""
     ranked = _favourites(pool, items, 2)
-    return ask(items, [next((one for one in best if one != HOST), HOST) for best in ranked])
+    return ask(items, [next((name for name in best if name != HOST), HOST) for best in ranked])
 
 
 @routings.function("vote")
@@ -97,10 +95,12 @@ def vote(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
 @routings.function("cascade")
 def cascade(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
     """The favourite, and the next one where nobody is confident; the most confident stands."""
-    answers = _in_turn(
-        pool, items, ask, lambda ballot: all(one.confidence < CONFIDENT for one in ballot)
-    )
-    return [_most_confident(ballot) for ballot in answers]
+
+    def goes_on(ballot: Sequence[Rollout]) -> bool:
+        """Whether nobody was confident so far."""
+        return all(rollout.confidence < CONFIDENT for rollout in ballot)
+
+    return [_most_confident(ballot) for ballot in _in_turn(pool, items, ask, goes_on)]
 
 
 @routings.function("surest")
@@ -112,9 +112,7 @@ def ask_everyone(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rol
     moments = sorted(pool.elites, key=lambda elite: int(elite.partition("@")[2] or 0))
     latest = {elite.partition("@")[0]: elite for elite in moments}
     everyone = [HOST, *latest.values()]
-    rollouts = ask(
-        [item for item in items for _ in everyone], [one for _ in items for one in everyone]
-    )
+    rollouts = ask([item for item in items for _ in everyone], everyone * len(items))
     starts = range(0, len(rollouts), len(everyone))
     return [_most_confident(rollouts[start : start + len(everyone)]) for start in starts]
 
@@ -129,7 +127,7 @@ def mapped(path: Path, known: Sequence[OrganelleId]) -> Routing:
         table = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the routing map {path}: {error}") from error
-    if not isinstance(table, dict) or not all(isinstance(one, str) for one in table.values()):
+    if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
         raise DataError(
             f'routing map {path}: expected {{"family": "candidate", …}}, got {table!r:.60}'
         )
@@ -190,5 +188,5 @@ def _most_confident(ballot: Sequence[Rollout]) -> Rollout:
 def _elected(ballot: Sequence[Rollout]) -> Rollout:
     votes = Counter(final_answer(rollout.text) for rollout in ballot)
     most = max(votes.values())
-    chosen = next(one for one in ballot if votes[final_answer(one.text)] == most)
+    chosen = next(rollout for rollout in ballot if votes[final_answer(rollout.text)] == most)
     return replace(chosen, cost=sum((rollout.cost for rollout in ballot), Cost()))

@@ -1,10 +1,8 @@
 """Learning within a life: rules that map rollouts to weighted targets, and what a rollout is worth.
 
-One rule per file. GRPO, a KL term to the host or PPO ratios are each such a file:
+GRPO, a KL term to the host or PPO ratios are each such a file:
 ``examples/grpo_kl.py`` is one.
 """
-
-from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, Protocol

@@ -1,8 +1,10 @@
-"""Policy gradient with a baseline (REINFORCE, Williams 1992), from verdicts alone."""
+"""Policy gradients from verdicts alone: by a backward pass, or by traces of forward passes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from pydantic import PositiveFloat
 
 from symbiont_ecology.ecology import cell_name
 from symbiont_ecology.learning import LearningRule, learning_rules
@@ -16,7 +18,8 @@ BASELINE_WEIGHT, LEAST_ADVANTAGE = 0.3, 0.02
 @learning_rules.register("policy_gradient")
 @dataclass(frozen=True)
 class PolicyGradient(LearningRule):
-    """Advantage = reward − baseline; the baseline is the organelle's moving average in the cell.
+    """Advantage = reward − baseline (REINFORCE, Williams 1992); the baseline is the organelle's
+    moving average in the cell.
 
     With several samples per item, the other samples of the item join the baseline (leave one out,
     Kool et al. 2019) with the weight ``group``. Smaller advantages than ``LEAST_ADVANTAGE`` teach
@@ -30,7 +33,8 @@ class PolicyGradient(LearningRule):
         notes, targets = dict(experience.notes), []
         for outcome in experience.outcomes:
             key = f"baseline:{cell_name(outcome.assignment.cell)}"
-            mean = sum(one.reward for one in outcome.rollouts) / len(outcome.rollouts)
+            rewards = [rollout.reward for rollout in outcome.rollouts]
+            mean = sum(rewards) / len(rewards)
             average = notes.get(key, mean)
             for _, rollouts in outcome.by_item():
                 total = sum(rollout.reward for rollout in rollouts)
@@ -44,3 +48,21 @@ class PolicyGradient(LearningRule):
                         targets.append(WeightedTarget.of(rollout, advantage))
             notes[key] = average + BASELINE_WEIGHT * (mean - average)
         return targets, notes
+
+
+@learning_rules.register("hebbian")
+@dataclass(frozen=True)
+class Hebbian(PolicyGradient):
+    """Three factors: what a synapse read, how its output was perturbed, and the reward after it.
+
+    The advantages are those of ``policy_gradient``. Advantage times the trace Σ noise ⊗ input of an
+    answer (``weights.traces``) is in the mean the policy gradient, from forward passes alone: node
+    perturbation (Werfel, Xie & Seung 2005; Fiete & Seung 2006). A moves towards rewarded noise.
+
+    B stays as it is. A founder's B is 0, so its noise has no effect: its first generation only sets
+    baselines, and then it gets a random B, and A = 0. Fewer modules (``host.targets``) mean less
+    variance.
+    """
+
+    group: Share = 1.0  # part of the other samples of an item in its baseline, in [0, 1]
+    perturbation: PositiveFloat = 1.25  # standard deviation of the noise on A x, > 0

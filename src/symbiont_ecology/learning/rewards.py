@@ -32,9 +32,7 @@ class ShapedReward:
     than any right one. A reply is cut at twice the answer's length.
     """
 
-    ceiling: Annotated[float, Field(ge=0, lt=1)] = (
-        0.4  # most that a wrong reply can earn, in [0, 1)
-    )
+    ceiling: Annotated[float, Field(ge=0, lt=1)] = 0.4  # most that a wrong reply earns, in [0, 1)
     sees_gold: ClassVar[bool] = True
 
     def __call__(self, rollout: Rollout) -> float:

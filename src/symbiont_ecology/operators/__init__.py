@@ -1,4 +1,4 @@
-"""Variation of adapter weights: one mutation, crossover or merge per file. Parents never change."""
+"""Variation of adapter weights: mutations, and merges of two parents. Parents never change."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -48,14 +48,10 @@ class Mutation(ABC):
         return self.mutated(parent, generator)
 
 
-class Merge(ABC):
+class Merge(Operator):
     """An operator of two parents. A subclass writes ``__call__``."""
 
     arity: ClassVar[int] = 2
-
-    @abstractmethod
-    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """The child of both."""
 
 
 operators: Registry[Operator] = Registry("operator", "symbiont_ecology.operators")

@@ -1,1 +1,1 @@
-"""Who meets which task: allocators during a run, routers at inference."""
+"""Who meets which item during a run: allocators and curricula."""

@@ -16,8 +16,8 @@ from typing import ClassVar
 
 from pydantic import PositiveInt
 
-from symbiont_ecology.ecology import HOST, Assignment, Decision, Organelle
-from symbiont_ecology.ecology.decisions import Birth, Found, Judge, Resize
+from symbiont_ecology.ecology import HOST, Assignment, Birth, Decision, Found, Organelle, Resize
+from symbiont_ecology.ecology.trials import Judge
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.learning import LearningRule

@@ -2,15 +2,25 @@
 
 Mechanisms act one after the other in every generation, each on what the state says and on the
 places that those before it left. They decide and never do: decisions are values. An ablation is a
-config without one.
+config without one. A mechanism of *probation* has challengers: each of them and its parents answer
+the same fresh questions, and are compared.
 """
 
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from symbiont_ecology.ecology import Assignment, Decision
+from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Judge, Outcome, cell_name
+from symbiont_ecology.ecology.gate import Challenger, GateDecision, PairedCounts
+from symbiont_ecology.operators import Operator
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.strategies import StrategyContext
+from symbiont_ecology.types import Item, OrganelleId
+
+_Verdicts = dict[tuple[str, Item, int], float]
+"""By cell, item, and how often the item had come before."""
 
 
 @dataclass(frozen=True)
@@ -38,3 +48,104 @@ class Mechanism:
 
 
 mechanisms: Registry[Mechanism] = Registry("mechanism", "symbiont_ecology.strategies.mechanisms")
+
+
+class ProbationMechanism(Mechanism, ABC):
+    """A mechanism that puts challengers on probation, and judges its own.
+
+    ``by`` is the name of the mechanism. ``questions`` are asked per cell and generation: the
+    nearest whole number of them; or, below one, a single one in the nearest whole number of
+    generations. So every look of the gate sees the same mix of cells.
+    """
+
+    by: ClassVar[str]
+    questions: float = 1
+
+    @property
+    def variation(self) -> Operator | None:
+        """What makes a variant anew at every look; None where a challenger stays as it is."""
+        return None
+
+    @abstractmethod
+    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> GateDecision:
+        """What becomes of a challenger whose parents are alive, by its newest counts."""
+
+    @abstractmethod
+    def propose(self, context: StrategyContext) -> list[Decision]:
+        """New challengers."""
+
+    def ask(self, context: StrategyContext) -> list[Assignment]:
+        """The same questions to every challenger and its parents, where a parent is at home."""
+        assignments = []
+        for challenger in self._challengers(context.state):
+            names = {name for cells in challenger.cells.values() for name in cells}
+            is_due = context.state.generation % max(round(1 / self.questions), 1) == 0
+            for cell in context.tasks.cells:
+                if is_due and cell_name(cell) in names and has_parents(challenger, context.state):
+                    generator = context.draw("probation", challenger.id, *cell)
+                    items = context.tasks.draw(cell, max(round(self.questions), 1), generator)
+                    assignments += [
+                        Assignment(organelle_id, items, purpose="probation")
+                        for organelle_id in (challenger.id, *challenger.parents)
+                    ]
+        return assignments
+
+    def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
+        """What becomes of those on probation, and who comes next."""
+        decisions = list[Decision]()
+        for challenger in self._challengers(context.state):
+            newest = with_new_counts(challenger, context.outcomes)
+            is_rival = has_parents(newest, context.state)
+            verdict = self.judge(newest, context.state, room) if is_rival else "reject"
+            decisions.append(Judge(newest, verdict, self.variation))
+        return [*decisions, *self.propose(context)]
+
+    def busy(self, state: EcologyState) -> set[OrganelleId]:
+        """The parents of those on probation."""
+        challengers = self._challengers(state)
+        return {parent for challenger in challengers for parent in challenger.parents}
+
+    def _challengers(self, state: EcologyState) -> list[Challenger]:
+        return [challenger for challenger in state.challengers.values() if challenger.by == self.by]
+
+
+def has_parents(challenger: Challenger, state: EcologyState) -> bool:
+    """Whether all its parents are still alive."""
+    return all(parent in state.population for parent in challenger.parents)
+
+
+def homes(organelle_id: OrganelleId, state: EcologyState) -> tuple[str, ...]:
+    """The cells, by name, where an organelle is the archive's elite."""
+    elites = sorted(state.archive.elites.items())
+    return tuple(name for name, elite in elites if elite.organelle_id == organelle_id)
+
+
+def with_new_counts(challenger: Challenger, outcomes: Sequence[Outcome]) -> Challenger:
+    """The challenger with the paired answers of one more generation."""
+    verdicts: dict[OrganelleId, _Verdicts] = defaultdict(dict)
+    for outcome in outcomes:
+        if outcome.assignment.purpose == "probation":
+            cell, seen = cell_name(outcome.assignment.cell), Counter[Item]()
+            for rollout in outcome.rollouts:
+                key = (cell, rollout.item, seen[rollout.item])
+                verdicts[rollout.organelle_id][key] = rollout.verdict
+                seen[rollout.item] += 1
+    counts = {}
+    for parent in challenger.parents:
+        before = challenger.counts.get(parent, {})
+        counts[parent] = {
+            home: before.get(home, PairedCounts())
+            + _paired(verdicts[challenger.id], verdicts[parent], cells)
+            for home, cells in challenger.cells.items()
+        }
+    return replace(challenger, counts=counts)
+
+
+def _paired(verdicts: _Verdicts, others: _Verdicts, cells: Sequence[str]) -> PairedCounts:
+    """Over the questions of some cells that both were asked: a budget may have left one out."""
+    pairs = PairedCounts()
+    for key in verdicts.keys() & others.keys():
+        if key[0] in cells:
+            gap = verdicts[key] - others[key]
+            pairs += PairedCounts(int(gap > 0), int(gap == 0), int(gap < 0))
+    return pairs

@@ -1,28 +1,24 @@
-"""Two become one: a child of two organelles goes on probation, and takes over if it holds its
-own."""
+"""Merging: a child of two organelles goes on probation, and takes over if it beats both."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import Challenger, Decision, EcologyState, Gate, PairedCounts
-from symbiont_ecology.ecology.decisions import Judge, ProposeChild
+from symbiont_ecology.ecology import Decision, EcologyState, ProposeChild
+from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, PairedCounts
 from symbiont_ecology.operators import with_arity
 from symbiont_ecology.registry import Spec, kind_of
 from symbiont_ecology.strategies import StrategyContext
-from symbiont_ecology.strategies.mechanisms import Room, mechanisms
-from symbiont_ecology.strategies.probation import ProbationMechanism, has_parents, homes
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.strategies.mechanisms import ProbationMechanism, Room, homes, mechanisms
 
 
 @mechanisms.register("merging")
 @dataclass(frozen=True)
 class Merging(ProbationMechanism):
-    """Two have a child, which lives if it is proven to be better than both (assimilation).
+    """Two organelles have a child, which lives if it is proven to be better than both.
 
     Child and parents answer the same fresh questions of the cells where the parents are at home.
     The child is admitted when it is proven to be better than either parent over all of them, and to
@@ -39,10 +35,10 @@ class Merging(ProbationMechanism):
     def __post_init__(self) -> None:
         with_arity(self.operator, 2)
 
-    def propose(self, context: StrategyContext, busy: Collection[OrganelleId]) -> list[Decision]:
-        """Now and then two who are at home somewhere and rich enough for a probation, by draw."""
+    def propose(self, context: StrategyContext) -> list[Decision]:
+        """Now and then, by draw, two that are at home somewhere and can pay for a probation."""
         state = context.state
-        if busy or state.generation % self.every != self.every - 1:
+        if self.busy(state) or state.generation % self.every != self.every - 1:
             return []
         enough = max(self.at, context.prices.dowry // 2)
         rich = sorted(name for name in state.population if state.ledger.balance(name) >= enough)
@@ -62,13 +58,11 @@ class Merging(ProbationMechanism):
             )
         ]
 
-    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> Judge:
+    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> GateDecision:
         """Whether a child is better than both, and keeps what each of them is good at."""
-        if not has_parents(challenger, state):
-            return Judge(challenger, "reject")
         counts = challenger.counts
         everywhere = [sum(by_home.values(), PairedCounts()) for by_home in counts.values()]
         at_home = [by_home[home] for home, by_home in counts.items()]
         decision = self.gate.decide(everywhere, at_home)
         is_full = not room.places or room.ranks < challenger.genome.rank
-        return Judge(challenger, "go on" if decision == "admit" and is_full else decision)
+        return "go on" if decision == "admit" and is_full else decision

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import Challenger, Decision, EcologyState, Gate, PairedCounts
-from symbiont_ecology.ecology.decisions import Judge, ProposeVariant
-from symbiont_ecology.ecology.gate import OpenShare
+from symbiont_ecology.ecology import Decision, EcologyState, Organelle, ProposeVariant
+from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, OpenShare, PairedCounts
 from symbiont_ecology.ecology.organelle import SuccessPosterior
-from symbiont_ecology.operators.shrink import Shrink
+from symbiont_ecology.operators.mutations import Shrink
 from symbiont_ecology.registry import PositiveShare
 from symbiont_ecology.strategies import StrategyContext
-from symbiont_ecology.strategies.mechanisms import Room, mechanisms
-from symbiont_ecology.strategies.probation import ProbationMechanism, homes
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.strategies.mechanisms import ProbationMechanism, Room, homes, mechanisms
 
 ABLE = 0.5
 """Mean success in its cells from which an organelle tries."""
@@ -30,7 +26,7 @@ MOST_QUESTIONS = 260
 class Thrift(ProbationMechanism):
     """A leaner variant answers the same fresh questions; it takes over if it loses little.
 
-    Learning by verdicts goes on long after an answer is right. What an adapter has beyond need
+    Learning from verdicts goes on long after an answer is right. What an adapter has beyond need
     covers what the host would do by itself: on the embedded host six tenths of a trained ΔW have
     all of its skill, and keep twice as much of what it was not trained for (docs/log.md).
     """
@@ -41,30 +37,33 @@ class Thrift(ProbationMechanism):
     loss: OpenShare = 0.05  # share of questions that the variant must be proven not to lose
     by: ClassVar[str] = "thrift"
 
-    def propose(self, context: StrategyContext, busy: Collection[OrganelleId]) -> list[Decision]:
+    def propose(self, context: StrategyContext) -> list[Decision]:
         """Which organelles try next."""
-        state = context.state
+        state, busy = context.state, self.busy(context.state)
         return [
-            ProposeVariant(name, homes(name, state), Shrink(self.share), self.by, by=self.by)
-            for name in state.population
-            if name not in busy and self._may_try(name, state)
+            ProposeVariant(name, homes(name, state), self.variation, self.by, by=self.by)
+            for name, organelle in state.population.items()
+            if name not in busy and self._may_try(organelle, state)
         ]
 
-    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> Judge:
+    @property
+    def variation(self) -> Shrink:
+        """What makes an organelle leaner."""
+        return Shrink(self.share)
+
+    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> GateDecision:
         """Whether an organelle becomes its leaner variant."""
         (parent,) = challenger.parents
         lost = set(challenger.cells[parent]) - set(homes(parent, state))
-        if parent not in state.population or 3 * len(lost) > len(challenger.cells[parent]):
-            return Judge(challenger, "reject")  # it is about another home
+        if 3 * len(lost) > len(challenger.cells[parent]):
+            return "reject"  # it is about another home
         pairs = challenger.counts[parent].get(parent, PairedCounts())
-        decision = Gate(loss=self.loss, most=MOST_QUESTIONS).kept(pairs)
-        return Judge(challenger, decision, Shrink(self.share))
+        return Gate(loss=self.loss, most=MOST_QUESTIONS).kept(pairs)
 
-    def _may_try(self, organelle_id: OrganelleId, state: EcologyState) -> bool:
-        age = state.generation - state.population[organelle_id].born
-        count, rest = divmod(age, self.first)
+    def _may_try(self, organelle: Organelle, state: EcologyState) -> bool:
+        count, rest = divmod(state.generation - organelle.born, self.first)
         if rest or count.bit_count() != 1:
             return False
-        known, cells = state.posteriors.get(organelle_id, {}), homes(organelle_id, state)
+        known, cells = state.posteriors.get(organelle.id, {}), homes(organelle.id, state)
         rates = [known.get(name, SuccessPosterior()).mean for name in cells]
         return bool(rates) and sum(rates) >= ABLE * len(rates)

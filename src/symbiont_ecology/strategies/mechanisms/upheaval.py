@@ -13,8 +13,8 @@ from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 
 FALL, SURE_SCORE = 0.3, 3.0
-"""How far success falls in a family that counts as fallen, and alarm of its cells that rules out
-chance."""
+"""How far success falls in a family that counts as fallen, and drift score of its cells that rules
+out chance."""
 UNREST = 24
 """Generations after pioneers came in which more families may be found to have fallen."""
 
@@ -31,7 +31,7 @@ class Upheavals(Mechanism):
     since the world changed, so for a while more families may follow.
     """
 
-    level: PositiveFloat = 5.0  # alarm (ecology.drift) at which the world is taken to have changed
+    level: PositiveFloat = 5.0  # drift score at which the world is taken to have changed
     pioneers: NonNegativeInt = 1  # fresh founders that come
     haste: PositiveFloat = 2.0  # their step size, in units of other founders'
 

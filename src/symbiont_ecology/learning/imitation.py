@@ -1,8 +1,9 @@
-"""Expert iteration: imitate one's own verified answers (Anthony et al. 2017, arXiv:1705.08439)."""
+"""Imitation: of reference answers, or of one's own verified answers; and no learning at all."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from symbiont_ecology.ecology import cell_name
 from symbiont_ecology.learning import LearningRule, learning_rules
@@ -13,10 +14,39 @@ RATE_WEIGHT = 0.2
 """Weight of the newest generation in the moving success rate of a cell."""
 
 
+@learning_rules.register("supervised")
+@dataclass(frozen=True)
+class Supervised(LearningRule):
+    """Imitates the reference answer of every item (LoRA fine-tuning, Hu et al. 2021,
+    arXiv:2106.09685). It sees gold answers, and tables must say so.
+
+    Practice adds nothing to it, so a strategy for it asks for no rollouts (``samples: 0``).
+    """
+
+    sees_gold: ClassVar[bool] = True
+
+    def targets(self, experience: Experience) -> Targets:
+        """The reference answers of all items."""
+        items = [item for outcome in experience.outcomes for item in outcome.assignment.items]
+        ids = experience.reference_ids
+        return [WeightedTarget(item, ids[item.answer], 1.0) for item in items], experience.notes
+
+
+@learning_rules.register("none")
+@dataclass(frozen=True)
+class NoLearning(LearningRule):
+    """Weights stay as they were at birth."""
+
+    def targets(self, experience: Experience) -> Targets:
+        """Nothing to learn."""
+        return (), experience.notes
+
+
 @learning_rules.register("expert_iteration")
 @dataclass(frozen=True)
 class ExpertIteration(LearningRule):
-    """Every rollout with a reward of at least ``accept`` is a target; equal answers count once.
+    """Imitates one's own verified answers (Anthony et al. 2017, arXiv:1705.08439): every rollout
+    with a reward of at least ``accept`` is a target; equal answers count once.
 
     An answer that is always right teaches little, and costs a lesson. With ``skip`` above 0, a cell
     with success rate p teaches only the share 1 − skip · p of its accepted answers.
@@ -32,7 +62,7 @@ class ExpertIteration(LearningRule):
             cell = cell_name(outcome.assignment.cell)
             rate, due = notes.get(f"right:{cell}", 0.0), notes.get(f"due:{cell}", 0.0)
             for item, rollouts in outcome.by_item():
-                accepted = {one.token_ids for one in rollouts if one.reward >= self.accept}
+                accepted = {answer.token_ids for answer in rollouts if answer.reward >= self.accept}
                 for token_ids in sorted(accepted):
                     due += 1 - self.skip * rate
                     if due >= 1:

@@ -1,0 +1,90 @@
+"""Changes of the living: their rank, their former selves, their posteriors."""
+
+from dataclasses import dataclass, replace
+
+from symbiont_ecology.ecology.organelle import FormerSelf, SuccessPosterior, skill
+from symbiont_ecology.ecology.population import Decision, Materials
+from symbiont_ecology.events import Event, Resized, Upheaved
+from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.weights import OptimizerState
+from symbiont_ecology.weights.deltas import grown, grown_optimizer_state, shares, truncated
+
+FALLEN = SuccessPosterior(0.0, 4.0)
+"""The posterior of everyone alive in cells where the world changed: they were just seen to fail."""
+
+
+@dataclass(frozen=True)
+class KeepSelf(Decision):
+    """What an organelle is now is kept as its former self, unless it was once more able."""
+
+    organelle_id: OrganelleId
+
+    def carried_out(self, materials: Materials) -> list[Event]:
+        """Keeps it; no event records that."""
+        state = materials.state
+        organelle = state.population[self.organelle_id]
+        former, posteriors = organelle.former, state.posteriors.get(organelle.id, {})
+        if former is None or skill(posteriors) >= skill(former.posteriors):
+            genome, optimizer_state = organelle.genome, organelle.optimizer_state
+            former = FormerSelf(genome.weights, genome.rank, optimizer_state, dict(posteriors))
+            state.population[organelle.id] = replace(organelle, former=former)
+        return []
+
+
+@dataclass(frozen=True)
+class Resize(Decision):
+    """An organelle grows or shrinks by rank, if the spectrum of its ΔW says so.
+
+    ``share`` is what the weakest direction must carry at least to grow, or may carry at most to
+    shrink, in units of an even share.
+    """
+
+    organelle_id: OrganelleId
+    rank: int
+    share: float
+
+    def carried_out(self, materials: Materials) -> list[Event]:
+        """The organelle changes in rank, or stays as it is."""
+        state, store = materials.state, materials.store
+        organelle = state.population[self.organelle_id]
+        weights = store.weights(organelle.genome.weights)
+        optimizer_state = store.optimizer_state(organelle.optimizer_state)
+        carried = shares(weights)
+        weakest, kept = carried[-1] * len(carried), 1.0
+        if self.rank > weights.rank:
+            if weakest < self.share:
+                return []
+            resized = grown(weights, self.rank, materials.draw("grow", organelle.id))
+            optimizer_state = grown_optimizer_state(optimizer_state, weights, self.rank)
+        else:
+            if weakest > self.share or not carried.any():  # an adapter that never learned is 0
+                return []
+            kept = float(carried[: self.rank].sum())
+            resized = truncated(weights, self.rank)
+            # Its moments belong to directions that are gone, its age is its own.
+            optimizer_state = OptimizerState(step=optimizer_state.step, notes=optimizer_state.notes)
+        genome = replace(organelle.genome, weights=store.put_weights(resized), rank=self.rank)
+        ref = store.put_optimizer_state(optimizer_state)
+        changed = replace(organelle, genome=genome, optimizer_state=ref, former=None)
+        state.population[organelle.id] = changed
+        return [Resized(state.generation, organelle.id, self.rank, kept, genome.weights)]
+
+
+@dataclass(frozen=True)
+class Upheaval(Decision):
+    """The world is taken to have changed in some cells: posteriors and claims there are void."""
+
+    cells: tuple[str, ...]
+
+    def carried_out(self, materials: Materials) -> list[Event]:
+        """Everyone is taken to fail there."""
+        state, void = materials.state, dict.fromkeys(self.cells, FALLEN)
+        for name in self.cells:
+            state.archive.elites.pop(name, None)
+            state.drift_detectors.pop(name, None)  # what was usual there is so no more
+        for organelle in state.population.values():
+            state.posteriors.setdefault(organelle.id, {}).update(void)
+            if (former := organelle.former) is not None:  # what it was would fail there, too
+                former = replace(former, posteriors={**former.posteriors, **void})
+                state.population[organelle.id] = replace(organelle, former=former)
+        return [Upheaved(state.generation, self.cells)]

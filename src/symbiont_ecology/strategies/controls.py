@@ -1,0 +1,137 @@
+"""Controls: populations without evolution, on the same engine, tasks and meter as the ecology."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
+from symbiont_ecology.ecology import Assignment, Decision, Found, Retire, drift_score
+from symbiont_ecology.strategies import CurriculumStrategy, Strategy, StrategyContext, strategies
+from symbiont_ecology.types import Cell, Item, OrganelleId
+
+SETTLING = 12
+"""Generations that a new start is left alone."""
+NICHE = "niche"
+"""The trait that says which share of the families a learner has."""
+
+
+@strategies.register("single")
+@dataclass(frozen=True)
+class Single(CurriculumStrategy):
+    """One organelle takes every question; nobody breeds or goes bankrupt.
+
+    With ``reset`` above 0 it starts anew from the host when success falls: the control for changes
+    of the world, since one that only goes on never recovers. ``samples: 0`` with supervised
+    learning_rule is SFT.
+    """
+
+    reset: NonNegativeFloat = 0.0  # drift score at which it starts anew; 0: never
+
+    def found(self, context: StrategyContext) -> list[Decision]:
+        """The one organelle, which starts as the host itself (B = 0)."""
+        return [Found(self.traits, context.rank)]
+
+    def ask(self, context: StrategyContext) -> list[Assignment]:
+        """All questions of all cells."""
+        tasks, draw, demand = context.tasks, context.draw, Counter(self.demand(context))
+        return [
+            Assignment(organelle_id, tasks.draw(cell, asked, draw("items", *cell)), self.samples)
+            for organelle_id in context.state.population
+            for cell, asked in demand.items()
+        ]
+
+    def tell(self, context: StrategyContext) -> list[Decision]:
+        """Nothing, unless it is gone (a NaN, a catastrophe) or the world changed: it is then
+        founded anew."""
+        state, decisions = context.state, list[Decision]()
+        has_changed = self.reset and drift_score(state.drift_detectors.values()) >= self.reset
+        for organelle in state.population.values():
+            if has_changed and state.generation - organelle.born >= SETTLING:
+                decisions.append(Retire(organelle.id, "reset"))
+        return [*decisions, *self.found(context)] if decisions or not state.population else []
+
+
+@strategies.register("independent")
+@dataclass(frozen=True)
+class Independent(CurriculumStrategy):
+    """Every learner has families of its own, dealt out in turn, and takes all their questions.
+
+    Nobody breeds or goes bankrupt. What an ecology adds to this is what its economy and its
+    evolution add. ``samples: 0`` with supervised learning_rule makes SFT specialists.
+    """
+
+    learners: PositiveInt | None = None  # how many; None is one for each family
+
+    def found(self, context: StrategyContext) -> list[Decision]:
+        """Every niche without a learner gets one, which starts as the host itself (B = 0)."""
+        held = self._owners(context)
+        return [
+            Found({**self.traits, NICHE: float(niche)}, context.rank)
+            for niche in range(self._count(context))
+            if niche not in held
+        ]
+
+    def ask(self, context: StrategyContext) -> list[Assignment]:
+        """To everyone all questions of their own families."""
+        owners, tasks = self._owners(context), context.tasks
+        niches = {name: index % self._count(context) for index, name in enumerate(tasks.names)}
+        return [
+            Assignment(
+                owners[niche], tasks.draw(cell, asked, context.draw("items", *cell)), self.samples
+            )
+            for cell, asked in Counter(self.demand(context)).items()
+            if (niche := niches[cell[0]]) in owners
+        ]
+
+    def tell(self, context: StrategyContext) -> list[Decision]:
+        """Nothing follows, unless someone is gone (a NaN, a catastrophe): then that niche is
+        founded anew."""
+        return self.found(context)
+
+    def _owners(self, context: StrategyContext) -> dict[int, str]:
+        return {int(o.genome.traits[NICHE]): o.id for o in context.state.population.values()}
+
+    def _count(self, context: StrategyContext) -> int:
+        return min(self.learners or len(context.tasks.names), len(context.tasks.names))
+
+
+@strategies.register("frozen")
+@dataclass(frozen=True)
+class Frozen(Strategy):
+    """Founders differ from the host and from each other (B ≠ 0) and stay as they are.
+
+    Pair it with ``learning_rule: none``. The bankrupt still die.
+    """
+
+    founders: PositiveInt = 8  # organelles at the start
+    questions: PositiveInt = 1  # per cell and generation
+    samples: PositiveInt = 1  # rollouts per question
+    b_std: PositiveFloat = 0.02  # standard deviation of the founders' B, > 0
+    is_mortal: ClassVar[bool] = True
+
+    def found(self, context: StrategyContext) -> list[Decision]:
+        """Founders with small random deviations from the host."""
+        return [Found({}, context.rank, b_std=self.b_std) for _ in range(self.founders)]
+
+    def ask(self, context: StrategyContext) -> list[Assignment]:
+        """The allocator hands out all questions among the living."""
+        state, draw = context.state, context.draw
+        demand = [cell for cell in context.tasks.cells for _ in range(self.questions)]
+        allowance = dict.fromkeys(state.population, len(demand))
+        generator = draw("allocate")
+        takers = context.allocator.assign(demand, state.posteriors, allowance, generator)
+        taken: dict[tuple[OrganelleId, Cell], list[Item]] = defaultdict(list)
+        for organelle_id, cell in takers:
+            items = taken[organelle_id, cell]
+            items += context.tasks.draw(cell, 1, draw("items", *cell, len(items), organelle_id))
+        return [
+            Assignment(organelle_id, tuple(items), self.samples)
+            for (organelle_id, _), items in sorted(taken.items())
+        ]
+
+    def tell(self, context: StrategyContext) -> list[Decision]:
+        """Nothing follows, unless nobody is left: then there are founders again."""
+        return [] if context.state.population else self.found(context)
