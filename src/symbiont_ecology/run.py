@@ -12,7 +12,7 @@ Everything is in the run's folder; ``Run.open`` comes back to it at any time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.ecology import EcologyState, Organelle, Rollout
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
+from symbiont_ecology.engine import build
 from symbiont_ecology.engine import run as engine
-from symbiont_ecology.engine.build import build_host, check
 from symbiont_ecology.engine.run import Generation
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import HostError, RunError
@@ -68,7 +68,7 @@ class Run:
             ConfigError: the config does not fit together.
             RunError: the folder holds a run already.
         """
-        name = "run" if isinstance(config, RunConfig) else Path(config).stem
+        name = "run" if isinstance(config, RunConfig) else Path(config).name.removesuffix(".yaml")
         resolved = config if isinstance(config, RunConfig) else load_config(config, overrides)
         place = Path(folder) if folder is not None else free_folder(name)
         engine.check_start(resolved, place)
@@ -83,12 +83,14 @@ class Run:
             RunError: no run in the folder.
         """
         config = engine.extended(Path(folder), overrides)
-        check(config)
+        build.check(config)
         engine.check_data(config, Path(folder))
         return cls(Path(folder), config, host)
 
-    def __iter__(self) -> Iterator[Generation]:
-        yield from engine.generations(self.config, self.folder, self.host)
+    def __iter__(self) -> Generator[Generation, None, None]:
+        engine.check_data(self.config, self.folder)
+        is_new = not self.is_started  # before the host is loaded: another process may be faster
+        yield from engine.generations(self.config, self.folder, self.host, is_new=is_new)
 
     def __repr__(self) -> str:
         if not self.is_started:
@@ -109,7 +111,7 @@ class Run:
     def host(self) -> Host:
         """The frozen model, loaded when it is first needed."""
         if self._host is None:
-            self._host = build_host(self.config)
+            self._host = build.build_host(self.config)
         return self._host
 
     @property

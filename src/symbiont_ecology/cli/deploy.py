@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from symbiont_ecology.cli.console import HostOption, RoutingOption, on_host, prepare, write_json
-from symbiont_ecology.cli.run import typed
+from symbiont_ecology.cli.console import open_host, prepare, typed, write_json
+from symbiont_ecology.cli.options import HostOption, RoutingOption, RunFolder, option
 from symbiont_ecology.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -17,10 +17,26 @@ if TYPE_CHECKING:
 
 GOOD = 0.5
 """Believed success from which a model card names a cell."""
+CARD = """\
+# Organelle {organelle.id}
+
+A LoRA adapter of rank {organelle.genome.rank}, bred by symbiont-ecology on `{model}`.
+
+- run: `{run}`, seed {state.seed}, after {state.generation} generations
+- lineage: born in generation {organelle.born} by `{organelle.operator}`; parents: {parents}
+- balance: {balance:.1f} ATP
+
+## Where it is good
+
+{good}
+
+Believed success comes from the verdicts on its own practice; it is not a holdout accuracy.
+"""
+"""The model card of one organelle."""
 
 
 def infer(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")],
+    folder: RunFolder,
     prompt: Annotated[
         str, typer.Argument(help="A question, such as 'math.add: 47+8'; - reads stdin.")
     ],
@@ -30,7 +46,6 @@ def infer(
 ) -> None:
     """Answer one prompt: the answer on stdout, who answered on stderr."""
     from symbiont_ecology.ecology import HOST
-    from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.evaluation.measure import LoadedRun
     from symbiont_ecology.inference.routings import NEED_LABELS, routings
 
@@ -43,20 +58,18 @@ def infer(
     text = sys.stdin.read() if prompt == "-" else prompt
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DataError("infer: expected a prompt in UTF-8, got bytes that are none")
-    model = build_host(on_host(run.config, host))
-    rollout = run.answer(text, model, routing, max_new_tokens)
+    rollout = run.answer(text, open_host(run.config, host), routing, max_new_tokens)
     print(rollout.text)
     name = "the bare host" if rollout.organelle_id == HOST else rollout.organelle_id
     print(f"answered by {name}", file=sys.stderr)
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")],
-    to: Annotated[Path | None, typer.Option(help="Where to.", show_default="DIR/export")] = None,
+    folder: RunFolder,
+    to: Annotated[Path | None, option("Where to.", "DIR/export")] = None,
     host: HostOption = None,
 ) -> None:
     """Write every living organelle as a PEFT folder with a model card, and an index.json."""
-    from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.engine.run import check_host
     from symbiont_ecology.evaluation.measure import LoadedRun
     from symbiont_ecology.host.kernel import HostKernel
@@ -64,13 +77,12 @@ def export(
     run = LoadedRun.of_run(folder)
     target = to or folder / "export"
     prepare(target / "index.json")
-    config = on_host(run.config, host)
-    kernel = build_host(config)  # with the dtype and the chat template that the run was made with
+    kernel = open_host(run.config, host)  # with the dtype and chat template of the run
     assert isinstance(kernel, HostKernel)
     fingerprint = check_host(folder, kernel)
     state, entries = run.pool.state, []
     for organelle_id, organelle in sorted(state.population.items()):
-        card = _card(organelle, state, folder, config.host.model)
+        card = _card(organelle, state, folder.name, host or run.config.host.model)
         kernel.place(0, run.pool.weights[organelle_id])
         kernel.export(0, target / organelle_id, model_card=card)
         entries.append({"folder": organelle_id, **_facts(organelle, state)})
@@ -91,30 +103,27 @@ def export(
 
 
 def phylogeny(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")],
-    out: Annotated[
-        Path | None, typer.Option(help="The file.", show_default="DIR/phylogeny.csv")
-    ] = None,
+    folder: RunFolder,
+    out: Annotated[Path | None, option("The file.", "DIR/phylogeny.csv")] = None,
     tree: Annotated[
         bool,
         typer.Option("--tree", help="A merge has its first parent alone, for readers of trees."),
     ] = False,
 ) -> None:
     """Write who descends from whom, in the artificial-life data standard."""
-    from symbiont_ecology.analysis.phylogeny import taxa_of as descent
-    from symbiont_ecology.analysis.phylogeny import write_phylogeny
+    from symbiont_ecology.analysis.phylogeny import taxa_of, write_phylogeny
     from symbiont_ecology.engine.run import EVENTS_FILE, read_config
     from symbiont_ecology.events import read_events
 
     read_config(folder)  # raises where there is no run
-    taxa, path = descent(read_events(folder / EVENTS_FILE)), out or folder / "phylogeny.csv"
+    taxa, path = taxa_of(read_events(folder / EVENTS_FILE)), out or folder / "phylogeny.csv"
     write_phylogeny(taxa, path, is_tree=tree)
     print(f"{len(taxa)} organelles in {path}")
 
 
-def _facts(organelle: Organelle, state: EcologyState) -> dict[str, Any]:
+def _facts(organelle: Organelle, state: EcologyState) -> dict[str, object]:
     """What the index says of one organelle."""
-    posteriors = state.posteriors.get(organelle.id, {})
+    posteriors = sorted(state.posteriors.get(organelle.id, {}).items())
     return {
         "id": organelle.id,
         "born": organelle.born,
@@ -123,47 +132,20 @@ def _facts(organelle: Organelle, state: EcologyState) -> dict[str, Any]:
         "rank": organelle.genome.rank,
         "traits": organelle.genome.traits,
         "balance_matp": state.ledger.balance(organelle.id),
-        "believed_success": {
-            cell: round(posterior.mean, 4) for cell, posterior in sorted(posteriors.items())
-        },
+        "believed_success": {cell: round(posterior.mean, 4) for cell, posterior in posteriors},
     }
 
 
-def _card(organelle: Organelle, state: EcologyState, folder: Path, model: str) -> str:
-    """The model card of one organelle."""
-    posteriors = sorted(
-        state.posteriors.get(organelle.id, {}).items(), key=lambda entry: -entry[1].mean
-    )
-    good = [
-        f"- `{cell}`: {posterior.mean:.0%}"
-        for cell, posterior in posteriors
-        if posterior.mean >= GOOD
-    ]
-    parents = ", ".join(organelle.parents) or "none"
-    return "\n".join(
-        [
-            f"# Organelle {organelle.id}",
-            "",
-            (
-                f"A LoRA adapter of rank {organelle.genome.rank}, bred by symbiont-ecology on "
-                f"`{model}`."
-            ),
-            "",
-            f"- run: `{folder.name}`, seed {state.seed}, after {state.generation} generations",
-            (
-                f"- lineage: born in generation {organelle.born} by `{organelle.operator}`; "
-                f"parents: {parents}"
-            ),
-            f"- balance: {state.ledger.balance(organelle.id) / 1000:.1f} ATP",
-            "",
-            "## Where it is good",
-            "",
-            *(good or [f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}."]),
-            "",
-            (
-                "Believed success comes from the verdicts on its own practice; it is not a holdout "
-                "accuracy."
-            ),
-            "",
-        ]
+def _card(organelle: Organelle, state: EcologyState, run: str, model: str) -> str:
+    beliefs = state.posteriors.get(organelle.id, {})
+    rates = sorted(((cell, belief.mean) for cell, belief in beliefs.items()), key=lambda p: -p[1])
+    good = [f"- `{cell}`: {rate:.0%}" for cell, rate in rates if rate >= GOOD]
+    return CARD.format(
+        organelle=organelle,
+        state=state,
+        run=run,
+        model=model,
+        parents=", ".join(organelle.parents) or "none",
+        balance=state.ledger.balance(organelle.id) / 1000,
+        good="\n".join(good) or f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}.",
     )
