@@ -12,7 +12,7 @@ Everything is in the run's folder; ``Run.open`` comes back to it at any time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,8 +33,6 @@ from symbiont_ecology.types import OrganelleId
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from symbiont_ecology.host.kernel import HostKernel
 
 
 class Run:
@@ -137,8 +135,12 @@ class Run:
 
     @property
     def population(self) -> Population:
-        """Everyone alive at the last checkpoint, by id."""
-        return Population(self)
+        """Those who are alive at the last checkpoint, by id."""
+        state = self.state
+        return Population(
+            (organelle_id, LivingOrganelle(self, organelle, state))
+            for organelle_id, organelle in state.population.items()
+        )
 
     @property
     def events(self) -> EventTables:
@@ -212,27 +214,17 @@ class LivingOrganelle:
 
     def save_peft(self, folder: str | Path) -> Path:
         """Writes its adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
-        kernel = _kernel(self.run.host)
-        weights = self.run.loaded.pool.weights[self.id]
-        kernel.place(0, weights)
+        from symbiont_ecology.host.kernel import HostKernel
+
+        if not isinstance(kernel := self.run.host, HostKernel):
+            raise HostError("only adapters of a language model can be written as PEFT folders")
+        kernel.place(0, self.run.loaded.pool.weights[self.id])
         kernel.export(0, folder)
         return Path(folder)
 
 
-class Population(Mapping[OrganelleId, LivingOrganelle]):
+class Population(dict[OrganelleId, LivingOrganelle]):
     """The living organelles of a run by id."""
-
-    def __init__(self, run: Run) -> None:
-        self._run, self._state = run, run.state
-
-    def __getitem__(self, organelle_id: OrganelleId) -> LivingOrganelle:
-        return LivingOrganelle(self._run, self._state.population[organelle_id], self._state)
-
-    def __iter__(self) -> Iterator[OrganelleId]:
-        return iter(self._state.population)
-
-    def __len__(self) -> int:
-        return len(self._state.population)
 
     def __repr__(self) -> str:
         shown = ", ".join(repr(organelle) for organelle in list(self.values())[:3])
@@ -266,12 +258,3 @@ class EventTables:
     def __repr__(self) -> str:
         counts = ", ".join(f"{kind} {len(rows)}" for kind, rows in sorted(self._rows.items()))
         return f"<events: {counts or 'none yet'}>"
-
-
-def _kernel(host: Host) -> HostKernel:
-    """The host, if it is a language model that can write PEFT folders."""
-    from symbiont_ecology.host.kernel import HostKernel
-
-    if not isinstance(host, HostKernel):
-        raise HostError("only adapters of a language model can be written as PEFT folders")
-    return host

@@ -9,8 +9,6 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from symbiont_ecology.cli.console import percent, tell_facts, typed, write_json
 from symbiont_ecology.cli.options import ConfigName, Overrides, Quiet, option
 from symbiont_ecology.cli.run import check_final_holdout, evaluate_at_end, live, tell_next
@@ -27,11 +25,14 @@ HEALTH_FILE = "health.json"
 def calibrate(
     config: ConfigName,
     overrides: Overrides = None,
-    generations: Annotated[int, typer.Option(min=1, help="Generations of the calibration.")] = 30,
-    full: Annotated[int, typer.Option(min=1, help="Generations of the whole run.")] = 50,
+    generations: Annotated[int, option("Generations of the calibration.", least=1)] = 30,
+    full: Annotated[int, option("Generations of the whole run.", least=1)] = 50,
     out: Annotated[
         Path | None,
-        option("Folder of the run; one that exists goes on.", "artifacts/<config>-calibrated-<n>"),
+        option(
+            "Folder of the run; one that exists goes on.",
+            default="artifacts/<config>-calibrated-<n>",
+        ),
     ] = None,
     quiet: Quiet = False,
 ) -> None:

@@ -7,17 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
-import typer
-
+from symbiont_ecology.cli import options
 from symbiont_ecology.cli.console import asking, prepare, text_stream, write_json
-from symbiont_ecology.cli.options import (
-    IN_DISTRIBUTION,
-    DryRunOption,
-    JsonOption,
-    PerCellOption,
-    ShiftOption,
-    option,
-)
+from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -31,13 +23,11 @@ ALL_SHIFTS = (
 
 
 def compare(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN…", help="Folders of runs of one task mix.")
-    ],
-    shift: ShiftOption = IN_DISTRIBUTION,
-    per_cell: PerCellOption = 40,
-    json_file: JsonOption = None,
-    dry_run: DryRunOption = False,
+    runs: Annotated[list[Path], argument("Folders of runs of one task mix.", "RUN…")],
+    shift: options.ShiftOption = options.IN_DISTRIBUTION,
+    per_cell: options.PerCellOption = 40,
+    json_file: options.JsonOption = None,
+    dry_run: options.DryRunOption = False,
 ) -> None:
     """Ask any runs the same holdout questions and print what differs, with intervals and tests."""
     from rich.console import Console
@@ -61,16 +51,17 @@ def compare(
 
 def pack(
     folders: Annotated[
-        list[Path],
-        typer.Argument(metavar="FOLDER…", help="A suite, or runs, or a pack to be made again."),
+        list[Path], argument("A suite, or runs, or a pack to be made again.", "FOLDER…")
     ],
     out: Annotated[
         Path | None,
-        option("Folder of the pack; beside it an index is written.", "docs/paper_packs/<name>"),
+        option(
+            "Folder of the pack; beside it an index is written.", default="docs/paper_packs/<name>"
+        ),
     ] = None,
-    name: Annotated[str | None, option("Name of a pack of runs.", "the folder's")] = None,
-    per_cell: PerCellOption = 40,
-    dry_run: DryRunOption = False,
+    name: Annotated[str | None, option("Name of a pack of runs.", default="the folder's")] = None,
+    per_cell: options.PerCellOption = 40,
+    dry_run: options.DryRunOption = False,
 ) -> None:
     """Make a paper pack: tables, figures, outcomes and hashes. A pack is made again from its own
     outcomes."""

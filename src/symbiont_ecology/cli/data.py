@@ -8,8 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.errors import ConfigError, DataError, RunError
 
 if TYPE_CHECKING:
@@ -25,30 +24,22 @@ SFT_FILE = "train_sft.jsonl"
 def data(
     words: Annotated[
         list[str],
-        typer.Argument(
-            metavar="CONFIG|FAMILY… [KEY=VALUE]…",
-            help="A preset or YAML file, or names of task families; changes, such as seed=1.",
+        argument(
+            "A preset or YAML file, or names of task families; changes, such as seed=1.",
+            "CONFIG|FAMILY… [KEY=VALUE]…",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for train, selection and holdout.jsonl.")],
+    out: Annotated[Path, option("Folder for train, selection and holdout.jsonl.")],
     per_cell: Annotated[
-        str,
-        typer.Option(
-            help="Lines of every cell: one number, or three for train, selection, holdout."
-        ),
+        str, option("Lines of every cell: one number, or three for train, selection, holdout.")
     ] = "20",
-    depths: Annotated[
-        str | None, typer.Option(help="Such as short,medium.", show_default="the config's")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(help="Another seed draws other lines of the same splits.")
-    ] = 0,
+    depths: Annotated[str | None, option("Such as short,medium.", default="the config's")] = None,
+    seed: Annotated[int, option("Another seed draws other lines of the same splits.")] = 0,
     sft: Annotated[
-        bool,
-        typer.Option("--sft", help=f"Also {SFT_FILE}: the train lines as prompt and completion."),
+        bool, option(f"Also {SFT_FILE}: the train lines as prompt and completion.", "--sft")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, count the lines, write nothing.")
+        bool, option("Check everything, count the lines, write nothing.", "--dry-run")
     ] = False,
 ) -> None:
     """Write questions with gold targets: three JSONL files without a common prompt, the same for a

@@ -43,9 +43,9 @@ def demo(
     overrides: Overrides = None,
     out: Annotated[
         Path | None,
-        option("Folder of the demo; one that exists goes on.", "artifacts/comparison-<n>"),
+        option("Folder of the demo; one that exists goes on.", default="artifacts/comparison-<n>"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of both arms.")] = 0,
+    seed: Annotated[int, option("Seed of both arms.")] = 0,
     per_cell: PerCellOption = PER_CELL,
     quiet: Quiet = False,
 ) -> None:

@@ -6,10 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from symbiont_ecology.cli.console import open_host, prepare, typed, write_json
-from symbiont_ecology.cli.options import HostOption, RoutingOption, RunFolder, option
+from symbiont_ecology.cli.options import HostOption, RoutingOption, RunFolder, argument, option
 from symbiont_ecology.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -37,11 +35,9 @@ Believed success comes from the verdicts on its own practice; it is not a holdou
 
 def infer(
     folder: RunFolder,
-    prompt: Annotated[
-        str, typer.Argument(help="A question, such as 'math.add: 47+8'; - reads stdin.")
-    ],
+    prompt: Annotated[str, argument("A question, such as 'math.add: 47+8'; - reads stdin.")],
     routing: RoutingOption = "learned",
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 64,
+    max_new_tokens: Annotated[int, option("Longest answer.", least=1)] = 64,
     host: HostOption = None,
 ) -> None:
     """Answer one prompt: the answer on stdout, who answered on stderr."""
@@ -66,7 +62,7 @@ def infer(
 
 def export(
     folder: RunFolder,
-    to: Annotated[Path | None, option("Where to.", "DIR/export")] = None,
+    to: Annotated[Path | None, option("Where to.", default="DIR/export")] = None,
     host: HostOption = None,
 ) -> None:
     """Write every living organelle as a PEFT folder with a model card, and an index.json."""
@@ -104,10 +100,9 @@ def export(
 
 def phylogeny(
     folder: RunFolder,
-    out: Annotated[Path | None, option("The file.", "DIR/phylogeny.csv")] = None,
+    out: Annotated[Path | None, option("The file.", default="DIR/phylogeny.csv")] = None,
     tree: Annotated[
-        bool,
-        typer.Option("--tree", help="A merge has its first parent alone, for readers of trees."),
+        bool, option("A merge has its first parent alone, for readers of trees.", "--tree")
     ] = False,
 ) -> None:
     """Write who descends from whom, in the artificial-life data standard."""

@@ -9,31 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from symbiont_ecology.cli.console import (
-    accuracy_table,
-    asking,
-    open_host,
-    percent,
-    points,
-    prepare,
-    show,
-    table,
-    tell_answerers,
-    tell_evaluation,
-    tell_facts,
-    text_stream,
-    write_json,
-)
-from symbiont_ecology.cli.options import (
-    IN_DISTRIBUTION,
-    DryRunOption,
-    HostOption,
-    JsonOption,
-    PerCellOption,
-    RoutingOption,
-    RunFolder,
-    ShiftOption,
-)
+from symbiont_ecology.cli import console, options
+from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -51,37 +28,33 @@ INSTEAD_OF = {"holdout": ("shift", "per_cell"), "routing_map": ("routing",)}
 
 def evaluate(
     context: typer.Context,
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="Folder of a run.", show_default=False)
-    ] = None,
-    adapter: Annotated[Path | None, typer.Option(help="A PEFT folder, instead of a run.")] = None,
-    sft: Annotated[Path | None, typer.Option(help="A PEFT folder to compare the run with.")] = None,
+    folder: Annotated[Path | None, argument("Folder of a run.", "DIR")] = None,
+    adapter: Annotated[Path | None, option("A PEFT folder, instead of a run.")] = None,
+    sft: Annotated[Path | None, option("A PEFT folder to compare the run with.")] = None,
     holdout: Annotated[
-        Path | None,
-        typer.Option(help="JSONL file of questions with prompt, target, family, depth."),
+        Path | None, option("JSONL file of questions with prompt, target, family, depth.")
     ] = None,
-    shift: ShiftOption = IN_DISTRIBUTION,
-    per_cell: PerCellOption = 20,
+    shift: options.ShiftOption = options.IN_DISTRIBUTION,
+    per_cell: options.PerCellOption = 20,
     selection: Annotated[
-        Path | None, typer.Option(help="JSONL file of questions that judge the candidates anew.")
+        Path | None, option("JSONL file of questions that judge the candidates anew.")
     ] = None,
     selection_max_samples: Annotated[
-        int | None, typer.Option(min=1, help="Use so many of them, drawn at random.")
+        int | None, option("Use so many of them, drawn at random.", least=1)
     ] = None,
-    routing: RoutingOption = "learned",
+    routing: options.RoutingOption = "learned",
     routing_map: Annotated[
-        Path | None,
-        typer.Option(help='JSON file {"family" or "family/depth": "candidate"}; else the host.'),
+        Path | None, option('JSON file {"family" or "family/depth": "candidate"}; else the host.')
     ] = None,
-    json_file: JsonOption = None,
-    host: HostOption = None,
+    json_file: options.JsonOption = None,
+    host: options.HostOption = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Make every evaluation of the run again and compare.")
+        bool, option("Make every evaluation of the run again and compare.", "--again")
     ] = False,
     chat: Annotated[
-        bool, typer.Option("--chat", help="With --adapter: use the host's chat template.")
+        bool, option("With --adapter: use the host's chat template.", "--chat")
     ] = False,
-    dry_run: DryRunOption = False,
+    dry_run: options.DryRunOption = False,
 ) -> None:
     """Ask holdout questions. The run itself is not changed, its evaluations.jsonl gets a line."""
     from symbiont_ecology.evaluation.spec import EvaluationSpec
@@ -90,7 +63,7 @@ def evaluate(
         raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
     _check_together(context)
     if not dry_run:
-        prepare(json_file)  # now, not when everything has been computed
+        console.prepare(json_file)  # now, not when everything has been computed
     spec = EvaluationSpec(
         holdout=_text(holdout),
         shifts=tuple(shift),
@@ -109,11 +82,11 @@ def evaluate(
 
 
 def transfer(
-    folder: RunFolder,
-    per_cell: PerCellOption = 20,
-    shift: ShiftOption = IN_DISTRIBUTION,
-    json_file: JsonOption = None,
-    host: HostOption = None,
+    folder: options.RunFolder,
+    per_cell: options.PerCellOption = 20,
+    shift: options.ShiftOption = options.IN_DISTRIBUTION,
+    json_file: options.JsonOption = None,
+    host: options.HostOption = None,
 ) -> None:
     """Ask every family's best organelle the questions of all families."""
     from rich.markup import escape
@@ -121,21 +94,21 @@ def transfer(
     from symbiont_ecology.evaluation.measure import LoadedRun
     from symbiont_ecology.evaluation.transfer import transfer_matrix
 
-    prepare(json_file)
-    run, stream = LoadedRun.of_run(folder), text_stream(json_file)
+    console.prepare(json_file)
+    run, stream = LoadedRun.of_run(folder), console.text_stream(json_file)
     items = run.items(per_cell, tuple(shift))
-    with asking() as progress:
-        matrix = transfer_matrix(run, items, open_host(run.config, host), progress)
+    with console.asking() as progress:
+        matrix = transfer_matrix(run, items, console.open_host(run.config, host), progress)
     names = list(matrix.host)
-    rows = table("right, %: best in", *map(str, range(1, len(names) + 1)))
+    rows = console.table("right, %: best in", *map(str, range(1, len(names) + 1)))
     for owner, row in {"(host)": matrix.host, **matrix.accuracy}.items():
         label = f"{names.index(owner) + 1:2d} {owner}" if owner in names else f"   {owner}"
         rows.add_row(escape(label), *(f"{100 * row[name]:.0f}" for name in names))
-    show(rows, stream)
+    console.show(rows, stream)
     gains = {kind: gain for kind, gain in matrix.gain.items() if gain is not None}
     shown = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in gains.items())
     print(f"gain over the host: {shown}", file=stream)
-    write_json(json_file, asdict(matrix))
+    console.write_json(json_file, asdict(matrix))
 
 
 def _text(path: Path | None) -> str | None:
@@ -144,25 +117,25 @@ def _text(path: Path | None) -> str | None:
 
 def _check_together(context: typer.Context) -> None:
     """Refuses options that another one leaves without meaning."""
-    flags = {str(option.name): option.opts[0] for option in context.command.params}
+    flags = {str(param.name): param.opts[0] for param in context.command.params}
     given = [
         name
         for name in flags
         if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
     ]
-    for option, heeded in GOES_WITH.items():
-        ignored = [flags[name] for name in given if name not in (option, *heeded)]
-        if option in given and ignored:
+    for key, heeded in GOES_WITH.items():
+        ignored = [flags[name] for name in given if name not in (key, *heeded)]
+        if key in given and ignored:
             fine = ", ".join(flags[name] for name in heeded if name != "folder")
             raise ConfigError(
-                f"evaluate {flags[option]}: expected nothing but {fine}, got "
+                f"evaluate {flags[key]}: expected nothing but {fine}, got "
                 f"{', '.join(ignored)}: leave it out"
             )
-    for option, pointless in INSTEAD_OF.items():
+    for key, pointless in INSTEAD_OF.items():
         ignored = [flags[name] for name in given if name in pointless]
-        if option in given and ignored:
+        if key in given and ignored:
             raise ConfigError(
-                f"evaluate {flags[option]}: expected no {' or '.join(ignored)} beside it: "
+                f"evaluate {flags[key]}: expected no {' or '.join(ignored)} beside it: "
                 "leave it out"
             )
     if "selection_max_samples" in given and "selection" not in given:
@@ -190,7 +163,7 @@ def _evaluate_run(
     from symbiont_ecology.evaluation.measure import LoadedRun
     from symbiont_ecology.weights.peft_files import stated_rank
 
-    run, stream = LoadedRun.of_run(folder, is_kept=not dry_run), text_stream(json_file)
+    run, stream = LoadedRun.of_run(folder, is_kept=not dry_run), console.text_stream(json_file)
     items, selection = spec.items(run), spec.selection_items(run)
     if both := {item.prompt for item in items} & {item.prompt for item in selection}:
         raise ConfigError(
@@ -211,8 +184,8 @@ def _evaluate_run(
         }
         _tell_plan(facts, stream)
         return
-    model = open_host(run.config, host, rank)
-    with asking() as progress:
+    model = console.open_host(run.config, host, rank)
+    with console.asking() as progress:
         comparison = compare_with_baselines(
             run, spec, items, model, selection=selection, sft=sft, progress=progress
         )
@@ -220,7 +193,7 @@ def _evaluate_run(
         log_evaluation(evaluation, run, comparison.specs[name])
     _tell_systems(comparison, stream)
     main = comparison.systems[comparison.main]
-    write_json(json_file, main.record() | comparison.summary())
+    console.write_json(json_file, main.record() | comparison.summary())
 
 
 def _make_again(folder: Path, host: str | None) -> None:
@@ -228,7 +201,7 @@ def _make_again(folder: Path, host: str | None) -> None:
     from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.evaluation.evaluation_log import repeat_evaluations, widest_rank
 
-    model, different = open_host(read_config(folder), host, widest_rank(folder)), 0
+    model, different = console.open_host(read_config(folder), host, widest_rank(folder)), 0
     for repeated in repeat_evaluations(folder, model):
         different += not repeated.is_same
         same = "the same" if repeated.is_same else "DIFFERENT"
@@ -261,7 +234,7 @@ def _evaluate_adapter(
             f"evaluate --adapter: expected --routing single or host, got {spec.routing!r}"
         )
     items, rank = read_items(Path(spec.holdout)), stated_rank(adapter)
-    name, stream = host or "embedded", text_stream(json_file)
+    name, stream = host or "embedded", console.text_stream(json_file)
     if dry_run:
         questions = f"{len(items)} ({spec.holdout})"
         facts = {"host": name, "asked": f"{adapter} of rank {rank}", "questions": questions}
@@ -271,25 +244,25 @@ def _evaluate_adapter(
 
     kernel = HostKernel.from_pretrained(name, slots=1, rank=rank, is_chat=is_chat)
     evaluation = evaluate_adapter(adapter, items, kernel, is_bare=spec.routing == "host")
-    tell_evaluation(evaluation, stream)
-    write_json(json_file, evaluation.record())
+    console.tell_evaluation(evaluation, stream)
+    console.write_json(json_file, evaluation.record())
 
 
 def _tell_plan(facts: dict[str, str], stream: TextIO) -> None:
-    tell_facts(facts, stream)
+    console.tell_facts(facts, stream)
     print("everything but the host is fine; nothing was done", file=stream)
 
 
 def _tell_systems(comparison: BaselineComparison, stream: TextIO) -> None:
     """Accuracies by family and system, how the main one differs, and what it costs."""
     main = comparison.systems[comparison.main]
-    show(accuracy_table(comparison.systems), stream)
+    console.show(console.accuracy_table(comparison.systems), stream)
     for name, apart in comparison.differences.items():
         test = f"McNemar p = {apart.mcnemar_p:.2g}"
-        print(f"{comparison.main} - {name}: {points(apart)}, {test}", file=stream)
+        print(f"{comparison.main} - {name}: {console.points(apart)}, {test}", file=stream)
     robust = comparison.robustness
     if robust is not None and robust.brittle is not None:
-        share = percent(robust.brittle)
+        share = console.percent(robust.brittle)
         print(
             f"brittle: {share} of right answers do not survive another way of writing", file=stream
         )
@@ -299,4 +272,4 @@ def _tell_systems(comparison: BaselineComparison, stream: TextIO) -> None:
     else:
         hint = "--selection FILE chooses on other questions"
         print(f"single is chosen by practice; {hint}", file=stream)
-    tell_answerers(main, stream)
+    console.tell_answerers(main, stream)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from symbiont_ecology.cli.console import prepare, progress_bar, show, table, text_stream, write_json
-from symbiont_ecology.cli.options import JsonOption
+from symbiont_ecology.cli.options import JsonOption, argument, option
 from symbiont_ecology.errors import ConfigError, EcologyError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ CheckResult = tuple[str, str]
 """``ok``, ``warn`` or ``fail``, and a line."""
 
 
-def doctor(host: Annotated[str, typer.Option(help="Host to try.")] = "embedded") -> None:
+def doctor(host: Annotated[str, option("Host to try.")] = "embedded") -> None:
     """Check python, packages, torch, the host and the disk. Exits with 1 if something fails."""
     has_failed = False
     for check in (_python(), _packages(), _host(host), _disk()):
@@ -44,19 +44,17 @@ def doctor(host: Annotated[str, typer.Option(help="Host to try.")] = "embedded")
 
 def bench(
     host: Annotated[
-        str, typer.Argument(metavar="HOST", help="embedded, a folder, or a name on the hub.")
+        str, argument("embedded, a folder, or a name on the hub.", "HOST", "embedded")
     ] = "embedded",
-    organelles: Annotated[
-        str, typer.Option(help="Sizes of populations, with commas.")
-    ] = "1,4,16,64",
-    rows: Annotated[int, typer.Option(min=1, help="Prompts for every organelle.")] = 4,
-    rank: Annotated[int, typer.Option(min=1, help="Rank of the adapters.")] = 8,
-    prompt_tokens: Annotated[int, typer.Option(min=1, help="Length of prompts, about.")] = 48,
-    new_tokens: Annotated[int, typer.Option(min=1, help="Length of answers.")] = 16,
-    turns: Annotated[int, typer.Option(min=1, help="Times that everything is timed.")] = 5,
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
-    device: Annotated[str, typer.Option(help="A torch device.")] = "cpu",
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    organelles: Annotated[str, option("Sizes of populations, with commas.")] = "1,4,16,64",
+    rows: Annotated[int, option("Prompts for every organelle.", least=1)] = 4,
+    rank: Annotated[int, option("Rank of the adapters.", least=1)] = 8,
+    prompt_tokens: Annotated[int, option("Length of prompts, about.", least=1)] = 48,
+    new_tokens: Annotated[int, option("Length of answers.", least=1)] = 16,
+    turns: Annotated[int, option("Times that everything is timed.", least=1)] = 5,
+    threads: Annotated[int, option("CPU threads.", least=1)] = 1,
+    device: Annotated[str, option("A torch device.")] = "cpu",
+    dtype: Annotated[str, option("float32, bfloat16 or float16.")] = "float32",
     json_file: JsonOption = None,
 ) -> None:
     """Time populations in one batch, one by one, and the bare host. Nothing is kept but the

@@ -6,44 +6,52 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.models import OptionInfo
+
+
+def option(
+    about: str,
+    *names: str,
+    default: str | None = None,
+    least: int | None = None,
+    metavar: str | None = None,
+) -> object:
+    """An option with its help, and its smallest value.
+
+    ``default`` says in words what stands for it where it is left out.
+    """
+    shown = True if default is None else default
+    return typer.Option(*names, help=about, show_default=shown, min=least, metavar=metavar)
+
+
+def argument(about: str, metavar: str | None = None, default: str | None = None) -> object:
+    """An argument with its help, as ``option``."""
+    return typer.Argument(help=about, metavar=metavar, show_default=default or False)
+
 
 IN_DISTRIBUTION = ["in-distribution"]
 """What is drawn unless ``--shift`` says otherwise."""
 
-ConfigName = Annotated[str, typer.Argument(help="A preset (symbiont list presets) or a YAML file.")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Changes, such as seed=1.", show_default=False),
-]
-RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]
-RoutingOption = Annotated[str, typer.Option(help="Who answers: symbiont list routings.")]
+ConfigName = Annotated[str, argument("A preset (symbiont list presets) or a YAML file.")]
+Overrides = Annotated[list[str] | None, argument("Changes, such as seed=1.", "KEY=VALUE")]
+RunFolder = Annotated[Path, argument("Folder of a run.", "DIR")]
+RoutingOption = Annotated[str, option("Who answers: symbiont list routings.")]
 ShiftOption = Annotated[
-    list[str], typer.Option(help="What is drawn: symbiont list shifts. Repeat it for several.")
+    list[str], option("What is drawn: symbiont list shifts. Repeat it for several.")
 ]
 PerCellOption = Annotated[
-    int, typer.Option(min=1, help="Holdout questions per cell and shift that are drawn.")
+    int, option("Holdout questions per cell and shift that are drawn.", least=1)
 ]
 HostOption = Annotated[
-    str | None,
-    typer.Option(help="Folder or name of the host.", show_default="the run's own, or embedded"),
+    str | None, option("Folder or name of the host.", default="the run's own, or embedded")
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option(min=1, help="Runs at a time.", show_default="one per core, or per GPU")
+    int | None, option("Runs at a time.", default="one per core, or per GPU", least=1)
 ]
 JsonOption = Annotated[
-    Path | None, typer.Option("--json", help="Write everything there as JSON; - is stdout.")
+    Path | None, option("Write everything there as JSON; - is stdout.", "--json")
 ]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Check everything, say the plan, do nothing.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while it runs.")]
-
-
-def option(about: str, default: str) -> OptionInfo:
-    """An option that may be left out: what it is, and what stands for it then."""
-    info: OptionInfo = typer.Option(help=about, show_default=default)
-    return info
+DryRunOption = Annotated[bool, option("Check everything, say the plan, do nothing.", "--dry-run")]
+Quiet = Annotated[bool, option("Show nothing while it runs.", "--quiet", "-q")]
 
 
 def split_words(words: list[str] | None) -> tuple[list[str], list[str]]:

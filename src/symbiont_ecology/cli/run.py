@@ -35,7 +35,9 @@ INTERRUPTED = 130
 def run(
     config: ConfigName,
     overrides: Overrides = None,
-    out: Annotated[Path | None, option("Folder of the run.", "artifacts/<config>-<n>")] = None,
+    out: Annotated[
+        Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")
+    ] = None,
     dry_run: DryRunOption = False,
     quiet: Quiet = False,
 ) -> None:

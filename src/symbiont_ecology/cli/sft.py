@@ -10,10 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
-
+from symbiont_ecology.cli import options
 from symbiont_ecology.cli.console import open_host, prepare, tell_facts, typed, write_json
-from symbiont_ecology.cli.options import DryRunOption, Overrides, WorkersOption, option
+from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.cli.suites import work_through
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.files import free_folder
@@ -31,43 +30,34 @@ _Number = TypeVar("_Number", int, float)
 
 
 def sft(
-    config: Annotated[
-        str | None,
-        typer.Argument(help="A preset or YAML file, instead of --match.", show_default=False),
-    ] = None,
-    overrides: Overrides = None,
+    config: Annotated[str | None, argument("A preset or YAML file, instead of --match.")] = None,
+    overrides: options.Overrides = None,
     match: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="A run: its tasks, its host and what it spent."),
+        Path | None, option("A run: its tasks, its host and what it spent.", metavar="RUN")
     ] = None,
     budget: Annotated[
-        str,
-        typer.Option(
-            help="train_flops, total_flops, train_tokens, total_tokens or wall_clock_seconds."
-        ),
+        str, option("train_flops, total_flops, train_tokens, total_tokens or wall_clock_seconds.")
     ] = "train_flops",
     amount: Annotated[
-        float | None, typer.Option(help="That much of it, instead of what the run spent.")
+        float | None, option("That much of it, instead of what the run spent.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="JSONL or Parquet file to learn from, instead of the tasks.")
+        Path | None, option("JSONL or Parquet file to learn from, instead of the tasks.")
     ] = None,
     rates: Annotated[
         str | None,
         option(
             "Learning rates of the sweep.",
-            "half, once and twice strategy.learning_rate; "
+            default="half, once and twice strategy.learning_rate; "
             f"{','.join(map(str, RATES))} if the strategy has none",
         ),
     ] = None,
-    ranks: Annotated[str | None, option("Ranks of the sweep.", "the run's own")] = None,
-    questions: Annotated[int, typer.Option(min=1, help="Answers per cell and step.")] = 1,
-    per_cell: Annotated[
-        int, typer.Option(min=1, help="Selection questions per cell of the sweep.")
-    ] = 20,
-    out: Annotated[Path | None, option("Folder.", "artifacts/sft-<n>")] = None,
-    workers: WorkersOption = None,
-    dry_run: DryRunOption = False,
+    ranks: Annotated[str | None, option("Ranks of the sweep.", default="the run's own")] = None,
+    questions: Annotated[int, option("Answers per cell and step.", least=1)] = 1,
+    per_cell: Annotated[int, option("Selection questions per cell of the sweep.", least=1)] = 20,
+    out: Annotated[Path | None, option("Folder.", default="artifacts/sft-<n>")] = None,
+    workers: options.WorkersOption = None,
+    dry_run: options.DryRunOption = False,
 ) -> None:
     """Fine-tune one adapter on gold answers with a run's compute. With --out it goes on."""
     from symbiont_ecology.engine.run import CONFIG_FILE
@@ -81,9 +71,11 @@ def sft(
     base = str(config) if match is None else str(match / CONFIG_FILE)
     changes = [*(overrides or []), *(_data_tasks(data) if data is not None else [])]
     resolved, spend = _resolved(base, changes, match, budget, amount)
-    learning_rates = _numbers(rates, float) if rates else _usual_rates(resolved)
     plan = SweepPlan(
-        learning_rates, _numbers(ranks or str(resolved.host.rank), int), questions, per_cell
+        _numbers(rates, float) if rates else _usual_rates(resolved),
+        _numbers(ranks, int) if ranks else [resolved.host.rank],
+        questions,
+        per_cell,
     )
     protocol = sft_protocol(base, changes, resolved, spend, plan)
     suites.check_protocol(protocol, alike=("tasks",))

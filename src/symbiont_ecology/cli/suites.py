@@ -11,19 +11,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from symbiont_ecology.cli import options
 from symbiont_ecology.cli.console import prepare, tell_facts, text_stream, typed, write_json
-from symbiont_ecology.cli.options import (
-    DryRunOption,
-    JsonOption,
-    WorkersOption,
-    option,
-    split_words,
-)
+from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.cli.run import INTERRUPTED
 from symbiont_ecology.errors import ConfigError
 
@@ -38,36 +34,30 @@ CI = "ci"
 PARTS = 20
 """Lines on the progress of a stage, at most."""
 SuiteFolder = Annotated[
-    Path | None, option("Folder of the runs; one that exists goes on.", "artifacts/<name>")
+    Path | None, option("Folder of the runs; one that exists goes on.", default="artifacts/<name>")
 ]
 
 
 def suite(
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="PROTOCOL [KEY=VALUE]…",
-            help="A protocol (symbiont list protocols) or a YAML file; changes of it, such as "
+        argument(
+            "A protocol (symbiont list protocols) or a YAML file; changes of it, such as "
             "seeds=[0].",
-            show_default=False,
+            "PROTOCOL [KEY=VALUE]…",
         ),
     ] = None,
     additions: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="A change for every arm, such as host.device=cpu."
-        ),
+        option("A change for every arm, such as host.device=cpu.", "--set", metavar="KEY=VALUE"),
     ] = None,
     ci: Annotated[
-        bool,
-        typer.Option(
-            "--ci", help="The protocol ci: the three controls in two minutes, with a table."
-        ),
+        bool, option("The protocol ci: the three controls in two minutes, with a table.", "--ci")
     ] = False,
     out: SuiteFolder = None,
-    workers: WorkersOption = None,
-    json_file: JsonOption = None,
-    dry_run: DryRunOption = False,
+    workers: options.WorkersOption = None,
+    json_file: options.JsonOption = None,
+    dry_run: options.DryRunOption = False,
 ) -> None:
     """Run the arms of a protocol over its seeds. Ctrl-C is safe, the same command goes on."""
     from rich.console import Console
@@ -77,7 +67,7 @@ def suite(
     from symbiont_ecology.experiments import suite as suites
     from symbiont_ecology.experiments.protocol import load_protocol
 
-    names, changes = split_words(words)
+    names, changes = options.split_words(words)
     names += [CI] * ci
     if len(names) != 1:
         raise ConfigError(f"suite: expected one protocol or --ci, got {' '.join(names) or 'none'}")
@@ -103,18 +93,19 @@ def suite(
 def ablate(
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[FILE] [KEY=VALUE]…",
-            help="A YAML file of ablations; changes of it, such as seeds=[100,101].",
-            show_default="config/ablations/default.yaml",
+        argument(
+            "A YAML file of ablations; changes of it, such as seeds=[100,101].",
+            "[FILE] [KEY=VALUE]…",
+            default="config/ablations/default.yaml",
         ),
     ] = None,
     out: SuiteFolder = None,
     page: Annotated[
-        Path | None, option("The page; its numbers go into results/ beside it.", "docs/<name>.md")
+        Path | None,
+        option("The page; its numbers go into results/ beside it.", default="docs/<name>.md"),
     ] = None,
-    workers: WorkersOption = None,
-    dry_run: DryRunOption = False,
+    workers: options.WorkersOption = None,
+    dry_run: options.DryRunOption = False,
 ) -> None:
     """Measure what each mechanism adds to an ecology. Ctrl-C is safe, the same command goes on."""
     from symbiont_ecology import Suite
@@ -124,7 +115,7 @@ def ablate(
     from symbiont_ecology.experiments.ablation import check_ablation, load_ablation
     from symbiont_ecology.files import write_whole
 
-    files, changes = split_words(words)
+    files, changes = options.split_words(words)
     if len(files) > 1:
         raise ConfigError(f"ablate: expected one file at most, got {' '.join(files)}")
     file = Path(files[0]) if files else config_folder() / "ablations" / "default.yaml"
@@ -195,10 +186,8 @@ def _stages() -> Iterator[Callable[[str, int], JobCallback]]:
     if not console.is_terminal:
         yield print_lines
         return
-    counts = (progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeElapsedColumn())
-    left = (progress.TextColumn("ETA"), progress.TimeRemainingColumn())
-    text = progress.TextColumn("{task.description}")
-    with progress.Progress(text, *counts, *left, console=console) as bars:
+    columns = (*progress.Progress.get_default_columns(), progress.MofNCompleteColumn())
+    with progress.Progress(*columns, console=console) as bars:
 
         def draw_bar(stage: str, jobs: int) -> JobCallback:
             """A bar that grows with every job."""
@@ -225,19 +214,16 @@ def print_lines(stage: str, jobs: int) -> JobCallback:
         if part == told or (seconds == 0 and done < jobs):
             return
         told, elapsed = part, time.monotonic() - began
-        left = elapsed / max(done - done_before, 1) * (jobs - done)
-        eta = f", about {_clock(left)} to go" if done < jobs else ""
+        left = round(elapsed / max(done - done_before, 1) * (jobs - done))
+        eta = f", about {timedelta(seconds=left)} to go" if done < jobs else ""
         count = f"{done} of {jobs} jobs ({100 * done // jobs} %)"
-        print(f"{stage}: {count} after {_clock(elapsed)}{eta}", file=sys.stderr, flush=True)
+        print(
+            f"{stage}: {count} after {timedelta(seconds=round(elapsed))}{eta}",
+            file=sys.stderr,
+            flush=True,
+        )
 
     return advance
-
-
-def _clock(seconds: float) -> str:
-    """``1:02:03``, or ``2:03`` where there are no hours."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def _tell_plan(plan: Protocol, folder: Path, workers: int, stream: TextIO) -> None:
