@@ -26,13 +26,18 @@ from symbiont_ecology.engine import run as engine
 from symbiont_ecology.engine.run import Generation
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import HostError, RunError
+from symbiont_ecology.evaluation.evaluation_log import log_evaluation
 from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
+from symbiont_ecology.evaluation.spec import EvaluationSpec
 from symbiont_ecology.events import Event, read_events
 from symbiont_ecology.files import free_folder
 from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.weights.blobs import BlobStore
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from symbiont_ecology.host.kernel import HostKernel
 
 
 class Run:
@@ -113,6 +118,19 @@ class Run:
         return self._host
 
     @property
+    def kernel(self) -> HostKernel:
+        """The host, if it is a language model whose adapters can be written as PEFT folders.
+
+        Raises:
+            HostError: it is another kind of host.
+        """
+        from symbiont_ecology.host.kernel import HostKernel
+
+        if not isinstance(self.host, HostKernel):
+            raise HostError("only adapters of a language model can be written as PEFT folders")
+        return self.host
+
+    @property
     def is_started(self) -> bool:
         """Whether there is a first checkpoint."""
         return (self.folder / STATE_FILE).exists()
@@ -159,10 +177,10 @@ class Run:
         Raises:
             RunError: nobody is alive.
         """
-        population = self.population
-        if not population:
+        pool = self.loaded.pool
+        if not (population := pool.state.population):
             raise RunError(f"nobody is alive in {self.folder}: let it go on, or start it anew")
-        return population[self.loaded.pool.best()]
+        return LivingOrganelle(self, population[pool.best()], pool.state)
 
     def ask(self, prompt: str, routing: str = "learned", max_new_tokens: int = 64) -> Rollout:
         """The answer to a prompt, by whom the routing chooses (``symbiont list routings``)."""
@@ -174,6 +192,16 @@ class Run:
         """Accuracy on holdout items of the run's own tasks (``symbiont list shifts``)."""
         run = self.loaded
         return run.evaluate(run.items(per_cell, (shift,)), self.host, routing)
+
+    def evaluate_final_holdout(self) -> Evaluation | None:
+        """Answers ``run.final_holdout`` with the run's router, and logs it; None if there is no
+        such file."""
+        if (holdout := self.config.run.final_holdout) is None:
+            return None
+        run, spec = self.loaded, EvaluationSpec(holdout=holdout)
+        evaluation = spec.evaluate(run, spec.items(run), self.host)
+        log_evaluation(evaluation, run, spec)
+        return evaluation
 
 
 @dataclass(frozen=True)
@@ -212,14 +240,11 @@ class LivingOrganelle:
         at = "" if best is None else f", best at {best[0]} ({best[1]:.0%})"
         return f"<{self.id}: age {self.age}, {self.balance:.0f} ATP, rank {rank}{at}>"
 
-    def save_peft(self, folder: str | Path) -> Path:
+    def save_peft(self, folder: str | Path, model_card: str = "") -> Path:
         """Writes its adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
-        from symbiont_ecology.host.kernel import HostKernel
-
-        if not isinstance(kernel := self.run.host, HostKernel):
-            raise HostError("only adapters of a language model can be written as PEFT folders")
-        kernel.place(0, self.run.loaded.pool.weights[self.id])
-        kernel.export(0, folder)
+        kernel, store = self.run.kernel, BlobStore(self.run.folder / "blobs")
+        kernel.place(0, store.weights(self.organelle.genome.weights))
+        kernel.export(0, folder, model_card=model_card)
         return Path(folder)
 
 

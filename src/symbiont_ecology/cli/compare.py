@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
+from rich.console import Console
+
 from symbiont_ecology.cli import options
 from symbiont_ecology.cli.console import asking, prepare, text_stream, write_json
 from symbiont_ecology.cli.options import argument, option
@@ -30,8 +32,6 @@ def compare(
     dry_run: options.DryRunOption = False,
 ) -> None:
     """Ask any runs the same holdout questions and print what differs, with intervals and tests."""
-    from rich.console import Console
-
     from symbiont_ecology import Comparison
     from symbiont_ecology.analysis.terminal import tell_comparison
     from symbiont_ecology.experiments.adhoc_comparison import adhoc_comparison

@@ -6,21 +6,20 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
 from symbiont_ecology.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.progress import Progress, ProgressColumn
-    from rich.table import Table
-
-    from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.engine.runtime import Host
+    from symbiont_ecology import Run
     from symbiont_ecology.evaluation import evaluator
     from symbiont_ecology.evaluation.measure import Evaluation, EvaluationDifference
     from symbiont_ecology.statistics import Interval
@@ -40,8 +39,6 @@ def typed() -> str:
 
 def table(*columns: str, title: str | None = None) -> Table:
     """A table whose first column is text, and whose others are numbers."""
-    from rich.table import Table
-
     made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
         made.add_column(column, justify="right" if place else "left", no_wrap=True)
@@ -50,8 +47,6 @@ def table(*columns: str, title: str | None = None) -> Table:
 
 def show(made: Table, stream: TextIO | None = None) -> None:
     """Prints a table, to stdout unless told otherwise."""
-    from rich.console import Console
-
     Console(file=stream).print(made)
 
 
@@ -77,8 +72,6 @@ def points(difference: EvaluationDifference) -> str:
 
 def accuracy_table(evaluations: Mapping[str, Evaluation], title: str | None = None) -> Table:
     """Accuracy by family, one column per evaluation of the same items."""
-    from rich.markup import escape
-
     made = table("family", *evaluations, title=title)
     shares = [evaluation.by_family() for evaluation in evaluations.values()]
     for family in shares[0]:
@@ -111,15 +104,20 @@ def tell_answerers(evaluation: Evaluation, stream: TextIO | None) -> None:
         print(f"warning: the verifier of {family} {fault}; that answer scored 0", file=stream)
 
 
-def open_host(config: RunConfig, model: str | None = None, rank: int = 0) -> Host:
-    """The host of a run, with room for adapters of that rank.
+def open_run(folder: Path, host: str | None = None, rank: int = 0) -> Run:
+    """A run whose host may lie at another place, and has room for adapters of that rank.
 
-    The model may lie at another place; its fingerprint decides whether it is the same.
+    The fingerprint of a host decides whether it is the same.
+
+    Raises:
+        RunError: the folder holds no run.
     """
-    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology import Run
+    from symbiont_ecology.engine.run import read_config
 
-    wide = {"model": model or config.host.model, "rank": max(rank, config.host.rank)}
-    return build_host(config.model_copy(update={"host": config.host.model_copy(update=wide)}))
+    config = read_config(folder)
+    wide = {"model": host or config.host.model, "rank": max(rank, config.host.rank)}
+    return Run(folder, config.model_copy(update={"host": config.host.model_copy(update=wide)}))
 
 
 def text_stream(json_file: Path | None) -> TextIO:
@@ -161,9 +159,6 @@ def write_json(path: Path | None, data: object) -> None:
 
 def progress_bar(*columns: ProgressColumn) -> Progress:
     """A bar on stderr that is gone when it is done, and not shown where stderr is no terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     console = Console(stderr=True)
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
@@ -171,8 +166,6 @@ def progress_bar(*columns: ProgressColumn) -> Progress:
 @contextmanager
 def asking() -> Iterator[evaluator.Progress]:
     """A count of the questions that were answered, on a terminal."""
-    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
-
     text = TextColumn("asking {task.completed:.0f} questions")
     with progress_bar(SpinnerColumn(), text, TimeElapsedColumn()) as bar:
         task = bar.add_task("asking", total=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +13,6 @@ from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.errors import ConfigError, DataError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.tasks.splits import Split
     from symbiont_ecology.types import Item

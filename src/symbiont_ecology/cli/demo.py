@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -25,8 +25,6 @@ from symbiont_ecology.cli.run import live
 from symbiont_ecology.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from symbiont_ecology import Run
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.evaluation.run_summary import RunSummary

@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from symbiont_ecology.cli.console import open_host, prepare, typed, write_json
+from symbiont_ecology.cli.console import open_run, prepare, typed, write_json
 from symbiont_ecology.cli.options import HostOption, RoutingOption, RunFolder, argument, option
 from symbiont_ecology.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from symbiont_ecology.ecology import EcologyState, Organelle
+    from symbiont_ecology.run import LivingOrganelle
 
 GOOD = 0.5
 """Believed success from which a model card names a cell."""
@@ -20,9 +20,9 @@ CARD = """\
 
 A LoRA adapter of rank {organelle.genome.rank}, bred by symbiont-ecology on `{model}`.
 
-- run: `{run}`, seed {state.seed}, after {state.generation} generations
+- run: `{run}`, seed {living.state.seed}, after {living.state.generation} generations
 - lineage: born in generation {organelle.born} by `{organelle.operator}`; parents: {parents}
-- balance: {balance:.1f} ATP
+- balance: {living.balance:.1f} ATP
 
 ## Where it is good
 
@@ -42,7 +42,6 @@ def infer(
 ) -> None:
     """Answer one prompt: the answer on stdout, who answered on stderr."""
     from symbiont_ecology.ecology import HOST
-    from symbiont_ecology.evaluation.measure import LoadedRun
     from symbiont_ecology.inference.routings import NEED_LABELS, routings
 
     if routing in NEED_LABELS:
@@ -50,11 +49,11 @@ def infer(
             f"infer --routing {routing}: a prompt has no label, expected host, single, learned …"
         )
     routings.build(routing)  # before the host: a wrong word costs no time
-    run = LoadedRun.of_run(folder)
+    run = open_run(folder, host)
     text = sys.stdin.read() if prompt == "-" else prompt
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DataError("infer: expected a prompt in UTF-8, got bytes that are none")
-    rollout = run.answer(text, open_host(run.config, host), routing, max_new_tokens)
+    rollout = run.ask(text, routing, max_new_tokens)
     print(rollout.text)
     name = "the bare host" if rollout.organelle_id == HOST else rollout.organelle_id
     print(f"answered by {name}", file=sys.stderr)
@@ -66,35 +65,28 @@ def export(
     host: HostOption = None,
 ) -> None:
     """Write every living organelle as a PEFT folder with a model card, and an index.json."""
+    from symbiont_ecology.ecology import HOST
     from symbiont_ecology.engine.run import check_host
-    from symbiont_ecology.evaluation.measure import LoadedRun
-    from symbiont_ecology.host.kernel import HostKernel
 
-    run = LoadedRun.of_run(folder)
-    target = to or folder / "export"
+    run = open_run(folder, host)
+    population, target = run.population, to or folder / "export"
     prepare(target / "index.json")
-    kernel = open_host(run.config, host)  # with the dtype and chat template of the run
-    assert isinstance(kernel, HostKernel)
-    fingerprint = check_host(folder, kernel)
-    state, entries = run.pool.state, []
-    for organelle_id, organelle in sorted(state.population.items()):
-        card = _card(organelle, state, folder.name, host or run.config.host.model)
-        kernel.place(0, run.pool.weights[organelle_id])
-        kernel.export(0, target / organelle_id, model_card=card)
-        entries.append({"folder": organelle_id, **_facts(organelle, state)})
-    best = run.pool.best()
+    fingerprint = check_host(folder, run.host)
+    for organelle_id, organelle in population.items():
+        organelle.save_peft(target / organelle_id, _card(organelle))
+    best = run.best.id if population else HOST
     index = {
         "schema": 1,
         "run": str(folder),
-        "generation": state.generation,
-        "base_model": kernel.name_or_path,
+        "generation": run.state.generation,
+        "base_model": run.kernel.name_or_path,
         "host": fingerprint,
         "best": best,
-        "organelles": entries,
+        "organelles": [_facts(population[organelle_id]) for organelle_id in sorted(population)],
     }
     write_json(target / "index.json", index)
-    print(f"{len(entries)} adapters in {target}, described in {target / 'index.json'}")
-    if entries:
+    print(f"{len(population)} adapters in {target}, described in {target / 'index.json'}")
+    if population:
         print(f"next: {typed()} evaluate --adapter {target / best} --holdout FILE")
 
 
@@ -116,31 +108,29 @@ def phylogeny(
     print(f"{len(taxa)} organelles in {path}")
 
 
-def _facts(organelle: Organelle, state: EcologyState) -> dict[str, object]:
+def _facts(living: LivingOrganelle) -> dict[str, object]:
     """What the index says of one organelle."""
-    posteriors = sorted(state.posteriors.get(organelle.id, {}).items())
+    organelle = living.organelle
     return {
-        "id": organelle.id,
+        "folder": living.id,
+        "id": living.id,
         "born": organelle.born,
         "parents": list(organelle.parents),
         "operator": organelle.operator,
         "rank": organelle.genome.rank,
         "traits": organelle.genome.traits,
-        "balance_matp": state.ledger.balance(organelle.id),
-        "believed_success": {cell: round(posterior.mean, 4) for cell, posterior in posteriors},
+        "balance_matp": living.state.ledger.balance(living.id),
+        "believed_success": {cell: round(rate, 4) for cell, rate in sorted(living.success.items())},
     }
 
 
-def _card(organelle: Organelle, state: EcologyState, run: str, model: str) -> str:
-    beliefs = state.posteriors.get(organelle.id, {})
-    rates = sorted(((cell, belief.mean) for cell, belief in beliefs.items()), key=lambda p: -p[1])
-    good = [f"- `{cell}`: {rate:.0%}" for cell, rate in rates if rate >= GOOD]
+def _card(living: LivingOrganelle) -> str:
+    good = [f"- `{cell}`: {rate:.0%}" for cell, rate in living.success.items() if rate >= GOOD]
     return CARD.format(
-        organelle=organelle,
-        state=state,
-        run=run,
-        model=model,
-        parents=", ".join(organelle.parents) or "none",
-        balance=state.ledger.balance(organelle.id) / 1000,
+        living=living,
+        organelle=living.organelle,
+        run=living.run.folder.name,
+        model=living.run.config.host.model,
+        parents=", ".join(living.organelle.parents) or "none",
         good="\n".join(good) or f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}.",
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
+from rich.markup import escape
 
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option
@@ -89,16 +90,14 @@ def transfer(
     host: options.HostOption = None,
 ) -> None:
     """Ask every family's best organelle the questions of all families."""
-    from rich.markup import escape
-
-    from symbiont_ecology.evaluation.measure import LoadedRun
     from symbiont_ecology.evaluation.transfer import transfer_matrix
 
     console.prepare(json_file)
-    run, stream = LoadedRun.of_run(folder), console.text_stream(json_file)
-    items = run.items(per_cell, tuple(shift))
+    run, stream = console.open_run(folder, host), console.text_stream(json_file)
+    loaded = run.loaded
+    items = loaded.items(per_cell, tuple(shift))
     with console.asking() as progress:
-        matrix = transfer_matrix(run, items, console.open_host(run.config, host), progress)
+        matrix = transfer_matrix(loaded, items, run.host, progress)
     names = list(matrix.host)
     rows = console.table("right, %: best in", *map(str, range(1, len(names) + 1)))
     for owner, row in {"(host)": matrix.host, **matrix.accuracy}.items():
@@ -135,8 +134,7 @@ def _check_together(context: typer.Context) -> None:
         ignored = [flags[name] for name in given if name in pointless]
         if key in given and ignored:
             raise ConfigError(
-                f"evaluate {flags[key]}: expected no {' or '.join(ignored)} beside it: "
-                "leave it out"
+                f"evaluate {flags[key]}: expected no {' or '.join(ignored)} beside it: leave it out"
             )
     if "selection_max_samples" in given and "selection" not in given:
         raise ConfigError("evaluate --selection-max-samples: expected --selection FILE beside it")
@@ -184,7 +182,7 @@ def _evaluate_run(
         }
         _tell_plan(facts, stream)
         return
-    model = console.open_host(run.config, host, rank)
+    model = console.open_run(folder, host, rank).host
     with console.asking() as progress:
         comparison = compare_with_baselines(
             run, spec, items, model, selection=selection, sft=sft, progress=progress
@@ -198,10 +196,9 @@ def _evaluate_run(
 
 def _make_again(folder: Path, host: str | None) -> None:
     """Makes every evaluation of a run again; exit code 1 if one is not what it was."""
-    from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.evaluation.evaluation_log import repeat_evaluations, widest_rank
 
-    model, different = console.open_host(read_config(folder), host, widest_rank(folder)), 0
+    model, different = console.open_run(folder, host, widest_rank(folder)).host, 0
     for repeated in repeat_evaluations(folder, model):
         different += not repeated.is_same
         same = "the same" if repeated.is_same else "DIFFERENT"

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from symbiont_ecology.cli.options import argument
 from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from symbiont_ecology.registry import Knob, Registry

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 from symbiont_ecology.cli.console import prepare, progress_bar, show, table, text_stream, write_json
 from symbiont_ecology.cli.options import JsonOption, argument, option
 from symbiont_ecology.errors import ConfigError, EcologyError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from symbiont_ecology.host.throughput import Throughput
 
 CORE = (

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from symbiont_ecology.cli.console import tell_evaluation, tell_facts, typed
 from symbiont_ecology.cli.options import (
@@ -139,14 +140,8 @@ def check_final_holdout(config: RunConfig) -> None:
 
 
 def evaluate_at_end(lived: Run) -> None:
-    """Answers ``run.final_holdout``, if there is one, with the run's router."""
-    from symbiont_ecology.evaluation.evaluation_log import log_evaluation
-    from symbiont_ecology.evaluation.spec import EvaluationSpec
-
-    if (holdout := lived.config.run.final_holdout) is not None:
-        loaded, spec = lived.loaded, EvaluationSpec(holdout=holdout)
-        evaluation = spec.evaluate(loaded, spec.items(loaded), lived.host)
-        log_evaluation(evaluation, loaded, spec)
+    """Answers ``run.final_holdout``, if there is one."""
+    if (evaluation := lived.evaluate_final_holdout()) is not None:
         tell_evaluation(evaluation)
 
 
@@ -188,8 +183,6 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
 
 def _view(lived: Run, quiet: bool) -> Dashboard | Narrator | nullcontext[None]:
     """What shows the run: a screen on a terminal, lines elsewhere, nothing when quiet."""
-    from rich.console import Console
-
     from symbiont_ecology.analysis.dashboard import Dashboard, Narrator, RunLength
 
     if quiet:

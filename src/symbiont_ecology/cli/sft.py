@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from symbiont_ecology.cli import options
-from symbiont_ecology.cli.console import open_host, prepare, tell_facts, typed, write_json
+from symbiont_ecology.cli.console import open_run, prepare, tell_facts, typed, write_json
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.cli.suites import work_through
 from symbiont_ecology.errors import ConfigError
@@ -138,9 +138,7 @@ def _data_tasks(data: Path) -> list[str]:
 
 def _export_best(protocol: Protocol, spend: Budget, plan: SweepPlan, folder: Path) -> None:
     """Writes the adapter that the sweep chose, and what was swept."""
-    from symbiont_ecology.evaluation.measure import LoadedRun
     from symbiont_ecology.experiments.sft import best_point, sweep_points
-    from symbiont_ecology.host.kernel import HostKernel
 
     points = sweep_points(protocol, folder, plan)
     for point in points:
@@ -149,16 +147,13 @@ def _export_best(protocol: Protocol, spend: Budget, plan: SweepPlan, folder: Pat
             f"{point.accuracy:.1%} of the selection questions right"
         )
     chosen = best_point(points)
-    run = LoadedRun.of_run(folder / chosen.folder)
-    kernel = open_host(run.config)
-    assert isinstance(kernel, HostKernel)
-    kernel.place(0, run.pool.weights[run.pool.best()])
+    run = open_run(folder / chosen.folder)
     card = (
         f"# SFT adapter\n\nRank {chosen.rank}, learning rate {chosen.learning_rate:g}, "
-        f"{chosen.train_flops:.3g} useful training FLOPs on `{kernel.name_or_path}`; "
+        f"{chosen.train_flops:.3g} useful training FLOPs on `{run.kernel.name_or_path}`; "
         f"{chosen.accuracy:.0%} of the selection questions right.\n"
     )
-    kernel.export(0, folder / ADAPTER, model_card=card)
+    run.best.save_peft(folder / ADAPTER, card)
     report = {
         "schema": 2,
         "budget": asdict(spend),

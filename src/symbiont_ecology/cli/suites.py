@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
+from rich import progress
+from rich.console import Console
 
 from symbiont_ecology.cli import options
 from symbiont_ecology.cli.console import prepare, tell_facts, text_stream, typed, write_json
@@ -60,8 +62,6 @@ def suite(
     dry_run: options.DryRunOption = False,
 ) -> None:
     """Run the arms of a protocol over its seeds. Ctrl-C is safe, the same command goes on."""
-    from rich.console import Console
-
     from symbiont_ecology import Suite
     from symbiont_ecology.analysis.terminal import tell_comparison
     from symbiont_ecology.experiments import suite as suites
@@ -179,9 +179,6 @@ def work_through(work: Callable[[Workers], bool], folder: Path, count: int, stre
 @contextmanager
 def _stages() -> Iterator[Callable[[str, int], JobCallback]]:
     """How far a suite is: a bar for every stage on a terminal, a line now and then elsewhere."""
-    from rich import progress
-    from rich.console import Console
-
     console = Console(stderr=True)
     if not console.is_terminal:
         yield print_lines
