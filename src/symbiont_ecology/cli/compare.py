@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 
 from symbiont_ecology.cli import options
-from symbiont_ecology.cli.console import asking, prepare, text_stream, write_json
+from symbiont_ecology.cli.console import asking, prepare, report
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.errors import ConfigError, RunError
 
@@ -36,17 +35,16 @@ def compare(
     from symbiont_ecology.analysis.terminal import tell_comparison
     from symbiont_ecology.experiments.adhoc_comparison import adhoc_comparison
 
-    stream = text_stream(json_file)
     gathered = adhoc_comparison(runs, tuple(shift), per_cell, "comparison")
-    if dry_run:
-        _tell_gathered(gathered, stream)
-        print("the runs can be compared; nothing was done", file=stream)
-        return
-    prepare(json_file)
-    with asking() as progress:
-        summary = Comparison.of(gathered, progress).summary
-    tell_comparison(summary, Console(file=stream))
-    write_json(json_file, summary.dump())
+    with report(json_file, dry_run) as write_json:
+        if dry_run:
+            _tell_gathered(gathered)
+            print("the runs can be compared; nothing was done")
+            return
+        with asking() as progress:
+            summary = Comparison.of(gathered, progress).summary
+        tell_comparison(summary, Console())
+        write_json(summary.dump())
 
 
 def pack(
@@ -100,7 +98,7 @@ def pack(
             count = len(work.outcomes)
             print(f"outcomes  {count} of protocol {protocol.name} ({protocol.digest}) in {first}")
         else:
-            _tell_gathered(work, sys.stdout)
+            _tell_gathered(work)
         print(f"pack      {target}\nnothing was done")
         return
     prepare(target / "summary.json")
@@ -111,16 +109,13 @@ def pack(
     print(f"{target / 'README.md'} is written")
 
 
-def _tell_gathered(gathered: AdhocComparison, stream: TextIO) -> None:
+def _tell_gathered(gathered: AdhocComparison) -> None:
     """Which runs would be asked how much."""
     from symbiont_ecology.experiments.jobs import items_of
 
     protocol = gathered.protocol
     for arm, members in gathered.arms.items():
         seeds = ", ".join(str(gathered.runs[folder].config.seed) for folder in members)
-        print(f"{arm:15s} seeds {seeds}: {' '.join(map(str, members))}", file=stream)
+        print(f"{arm:15s} seeds {seeds}: {' '.join(map(str, members))}")
     questions = len(items_of(protocol, gathered.runs[gathered.first].config, protocol.shifts))
-    print(
-        f"{questions} questions to each and to the bare host: {', '.join(protocol.shifts)}",
-        file=stream,
-    )
+    print(f"{questions} questions to each and to the bare host: {', '.join(protocol.shifts)}")

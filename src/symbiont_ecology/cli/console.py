@@ -6,10 +6,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -45,16 +45,16 @@ def table(*columns: str, title: str | None = None) -> Table:
     return made
 
 
-def show(made: Table, stream: TextIO | None = None) -> None:
-    """Prints a table, to stdout unless told otherwise."""
-    Console(file=stream).print(made)
+def show(made: Table) -> None:
+    """Prints a table."""
+    Console().print(made)
 
 
-def tell_facts(facts: Mapping[str, str], stream: TextIO | None = None) -> None:
+def tell_facts(facts: Mapping[str, str]) -> None:
     """A line for every fact, with its label in front."""
     width = max(map(len, facts)) + 2
     for label, value in facts.items():
-        print(f"{label:{width}s}{value}", file=stream)
+        print(f"{label:{width}s}{value}")
 
 
 def percent(interval: Interval) -> str:
@@ -81,27 +81,26 @@ def accuracy_table(evaluations: Mapping[str, Evaluation], title: str | None = No
     return made
 
 
-def tell_evaluation(evaluation: Evaluation, stream: TextIO | None = None) -> None:
+def tell_evaluation(evaluation: Evaluation) -> None:
     """A table of accuracies and one line on who answered."""
-    show(accuracy_table({"right, with 95 % interval": evaluation}), stream)
-    tell_answerers(evaluation, stream)
+    show(accuracy_table({"right, with 95 % interval": evaluation}))
+    tell_answerers(evaluation)
 
 
-def tell_answerers(evaluation: Evaluation, stream: TextIO | None) -> None:
+def tell_answerers(evaluation: Evaluation) -> None:
     """Who answered, what it cost, and which verifiers failed."""
     ranked = evaluation.choices.most_common()
     shown = ", ".join(f"{name} {count}" for name, count in ranked[:MOST_ANSWERERS])
     more = " …" if len(ranked) > MOST_ANSWERERS else ""
     print(
         f"answered by: {shown}{more}; {len(evaluation.rollouts)} questions, "
-        f"{evaluation.flops:.3g} useful FLOPs, {evaluation.flops_per_solved:.3g} per right answer",
-        file=stream,
+        f"{evaluation.flops:.3g} useful FLOPs, {evaluation.flops_per_solved:.3g} per right answer"
     )
     faults = {
         rollout.fault: rollout.item.family for rollout in evaluation.rollouts if rollout.fault
     }
     for fault, family in faults.items():
-        print(f"warning: the verifier of {family} {fault}; that answer scored 0", file=stream)
+        print(f"warning: the verifier of {family} {fault}; that answer scored 0")
 
 
 def open_run(folder: Path, host: str | None = None, rank: int = 0) -> Run:
@@ -120,19 +119,36 @@ def open_run(folder: Path, host: str | None = None, rank: int = 0) -> Run:
     return Run(folder, config.model_copy(update={"host": config.host.model_copy(update=wide)}))
 
 
-def text_stream(json_file: Path | None) -> TextIO:
-    """Where text goes: not to stdout if that is for JSON alone."""
-    return sys.stderr if str(json_file) == "-" else sys.stdout
+@contextmanager
+def report(json_file: Path | None, dry_run: bool = False) -> Iterator[Callable[[object], None]]:
+    """Text goes to stdout, or to stderr where ``-`` keeps stdout for JSON; yields what writes JSON.
 
-
-def prepare(path: Path | None) -> None:
-    """Makes the folder of a file, and sure that the file can be written; ``-`` can.
+    Unless it is a dry run, this makes sure at once that the file can be written.
 
     Raises:
         RunError: it cannot.
     """
-    if path is None or str(path) == "-":
-        return
+    stdout, is_apart = sys.stdout, str(json_file) == "-"
+    if json_file is not None and not is_apart and not dry_run:
+        prepare(json_file)
+
+    def write(data: object) -> None:
+        """Writes plain values, if JSON was asked for."""
+        if is_apart:
+            stdout.write(_as_json(data))
+        elif json_file is not None:
+            write_json(json_file, data)
+
+    with redirect_stdout(sys.stderr if is_apart else stdout):
+        yield write
+
+
+def prepare(path: Path) -> None:
+    """Makes the folder of a file, and sure that the file can be written.
+
+    Raises:
+        RunError: it cannot.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -141,20 +157,20 @@ def prepare(path: Path | None) -> None:
         raise RunError(f"cannot write {path}: choose another place")
 
 
-def write_json(path: Path | None, data: object) -> None:
-    """Writes plain values as JSON to a file, to stdout for ``-``, nowhere for None.
+def write_json(path: Path, data: object) -> None:
+    """Writes plain values to a file.
 
     Raises:
-        RunError: the file cannot be written.
+        RunError: it cannot be written.
     """
-    text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
-    if str(path) == "-":
-        sys.stdout.write(text)
-    elif path is not None:
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise RunError(f"cannot write {path}: {error.strerror}") from error
+    try:
+        path.write_text(_as_json(data), encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _as_json(data: object) -> str:
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
 def progress_bar(*columns: ProgressColumn) -> Progress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -16,6 +16,7 @@ from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from symbiont_ecology.evaluation.baselines import BaselineComparison
+    from symbiont_ecology.evaluation.measure import Record
     from symbiont_ecology.evaluation.spec import EvaluationSpec
 
 GOES_WITH = {
@@ -63,8 +64,6 @@ def evaluate(
     if (folder is None) == (adapter is None):
         raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
     _check_together(context)
-    if not dry_run:
-        console.prepare(json_file)  # now, not when everything has been computed
     spec = EvaluationSpec(
         holdout=_text(holdout),
         shifts=tuple(shift),
@@ -74,12 +73,16 @@ def evaluate(
         routing=routing,
         routing_map=_text(routing_map),
     )
-    if adapter is not None:
-        _evaluate_adapter(adapter, spec, host, chat, json_file, dry_run)
-    elif folder is not None and again:
-        _make_again(folder, host)
-    elif folder is not None:
-        _evaluate_run(folder, spec, sft, host, json_file, dry_run)
+    with console.report(json_file, dry_run) as write_json:
+        if adapter is not None:
+            record = _evaluate_adapter(adapter, spec, host, chat, dry_run)
+        elif folder is not None and again:
+            _make_again(folder, host)
+            return
+        elif folder is not None:
+            record = _evaluate_run(folder, spec, sft, host, dry_run)
+        if not dry_run:
+            write_json(record)
 
 
 def transfer(
@@ -92,22 +95,22 @@ def transfer(
     """Ask every family's best organelle the questions of all families."""
     from symbiont_ecology.evaluation.transfer import transfer_matrix
 
-    console.prepare(json_file)
-    run, stream = console.open_run(folder, host), console.text_stream(json_file)
-    loaded = run.loaded
-    items = loaded.items(per_cell, tuple(shift))
-    with console.asking() as progress:
-        matrix = transfer_matrix(loaded, items, run.host, progress)
-    names = list(matrix.host)
-    rows = console.table("right, %: best in", *map(str, range(1, len(names) + 1)))
-    for owner, row in {"(host)": matrix.host, **matrix.accuracy}.items():
-        label = f"{names.index(owner) + 1:2d} {owner}" if owner in names else f"   {owner}"
-        rows.add_row(escape(label), *(f"{100 * row[name]:.0f}" for name in names))
-    console.show(rows, stream)
-    gains = {kind: gain for kind, gain in matrix.gain.items() if gain is not None}
-    shown = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in gains.items())
-    print(f"gain over the host: {shown}", file=stream)
-    console.write_json(json_file, asdict(matrix))
+    with console.report(json_file) as write_json:
+        run = console.open_run(folder, host)
+        loaded = run.loaded
+        items = loaded.items(per_cell, tuple(shift))
+        with console.asking() as progress:
+            matrix = transfer_matrix(loaded, items, run.host, progress)
+        names = list(matrix.host)
+        rows = console.table("right, %: best in", *map(str, range(1, len(names) + 1)))
+        for owner, row in {"(host)": matrix.host, **matrix.accuracy}.items():
+            label = f"{names.index(owner) + 1:2d} {owner}" if owner in names else f"   {owner}"
+            rows.add_row(escape(label), *(f"{100 * row[name]:.0f}" for name in names))
+        console.show(rows)
+        gains = {kind: gain for kind, gain in matrix.gain.items() if gain is not None}
+        shown = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in gains.items())
+        print(f"gain over the host: {shown}")
+        write_json(asdict(matrix))
 
 
 def _text(path: Path | None) -> str | None:
@@ -141,13 +144,8 @@ def _check_together(context: typer.Context) -> None:
 
 
 def _evaluate_run(
-    folder: Path,
-    spec: EvaluationSpec,
-    sft: Path | None,
-    host: str | None,
-    json_file: Path | None,
-    dry_run: bool,
-) -> None:
+    folder: Path, spec: EvaluationSpec, sft: Path | None, host: str | None, dry_run: bool
+) -> Record:
     """Asks the run and its baselines, or says what would be asked of whom.
 
     A wrong word or file costs no time: no host is loaded before all is known to fit.
@@ -161,7 +159,7 @@ def _evaluate_run(
     from symbiont_ecology.evaluation.measure import LoadedRun
     from symbiont_ecology.weights.peft_files import stated_rank
 
-    run, stream = LoadedRun.of_run(folder, is_kept=not dry_run), console.text_stream(json_file)
+    run = LoadedRun.of_run(folder, is_kept=not dry_run)
     items, selection = spec.items(run), spec.selection_items(run)
     if both := {item.prompt for item in items} & {item.prompt for item in selection}:
         raise ConfigError(
@@ -180,8 +178,7 @@ def _evaluate_run(
             "candidates": f"{len(run.pool.elites)}, judged by {judges}",
             "questions": f"{len(items)} ({source})",
         }
-        _tell_plan(facts, stream)
-        return
+        return _tell_plan(facts)
     model = console.open_run(folder, host, rank).host
     with console.asking() as progress:
         comparison = compare_with_baselines(
@@ -189,9 +186,8 @@ def _evaluate_run(
         )
     for name, evaluation in comparison.systems.items():
         log_evaluation(evaluation, run, comparison.specs[name])
-    _tell_systems(comparison, stream)
-    main = comparison.systems[comparison.main]
-    console.write_json(json_file, main.record() | comparison.summary())
+    _tell_systems(comparison)
+    return comparison.systems[comparison.main].record() | comparison.summary()
 
 
 def _make_again(folder: Path, host: str | None) -> None:
@@ -212,13 +208,8 @@ def _make_again(folder: Path, host: str | None) -> None:
 
 
 def _evaluate_adapter(
-    adapter: Path,
-    spec: EvaluationSpec,
-    host: str | None,
-    is_chat: bool,
-    json_file: Path | None,
-    dry_run: bool,
-) -> None:
+    adapter: Path, spec: EvaluationSpec, host: str | None, is_chat: bool, dry_run: bool
+) -> Record:
     """Asks an adapter, or says what it would be asked."""
     from symbiont_ecology.evaluation.items import read_items
     from symbiont_ecology.evaluation.measure import evaluate_adapter
@@ -231,42 +222,40 @@ def _evaluate_adapter(
             f"evaluate --adapter: expected --routing single or host, got {spec.routing!r}"
         )
     items, rank = read_items(Path(spec.holdout)), stated_rank(adapter)
-    name, stream = host or "embedded", console.text_stream(json_file)
+    name = host or "embedded"
     if dry_run:
         questions = f"{len(items)} ({spec.holdout})"
         facts = {"host": name, "asked": f"{adapter} of rank {rank}", "questions": questions}
-        _tell_plan(facts, stream)
-        return
+        return _tell_plan(facts)
     from symbiont_ecology.host.kernel import HostKernel  # torch
 
     kernel = HostKernel.from_pretrained(name, slots=1, rank=rank, is_chat=is_chat)
     evaluation = evaluate_adapter(adapter, items, kernel, is_bare=spec.routing == "host")
-    console.tell_evaluation(evaluation, stream)
-    console.write_json(json_file, evaluation.record())
+    console.tell_evaluation(evaluation)
+    return evaluation.record()
 
 
-def _tell_plan(facts: dict[str, str], stream: TextIO) -> None:
-    console.tell_facts(facts, stream)
-    print("everything but the host is fine; nothing was done", file=stream)
+def _tell_plan(facts: dict[str, str]) -> Record:
+    console.tell_facts(facts)
+    print("everything but the host is fine; nothing was done")
+    return {}
 
 
-def _tell_systems(comparison: BaselineComparison, stream: TextIO) -> None:
+def _tell_systems(comparison: BaselineComparison) -> None:
     """Accuracies by family and system, how the main one differs, and what it costs."""
     main = comparison.systems[comparison.main]
-    console.show(console.accuracy_table(comparison.systems), stream)
+    console.show(console.accuracy_table(comparison.systems))
     for name, apart in comparison.differences.items():
         test = f"McNemar p = {apart.mcnemar_p:.2g}"
-        print(f"{comparison.main} - {name}: {console.points(apart)}, {test}", file=stream)
+        print(f"{comparison.main} - {name}: {console.points(apart)}, {test}")
     robust = comparison.robustness
     if robust is not None and robust.brittle is not None:
         share = console.percent(robust.brittle)
-        print(
-            f"brittle: {share} of right answers do not survive another way of writing", file=stream
-        )
+        print(f"brittle: {share} of right answers do not survive another way of writing")
     if main.judged_by == "selection":
         cost = f"{main.selection.flops:.3g} useful FLOPs"
-        print(f"* candidates judged on selection questions, which took {cost}", file=stream)
+        print(f"* candidates judged on selection questions, which took {cost}")
     else:
         hint = "--selection FILE chooses on other questions"
-        print(f"single is chosen by practice; {hint}", file=stream)
-    console.tell_answerers(main, stream)
+        print(f"single is chosen by practice; {hint}")
+    console.tell_answerers(main)

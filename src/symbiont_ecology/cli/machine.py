@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from symbiont_ecology.cli.console import prepare, progress_bar, show, table, text_stream, write_json
+from symbiont_ecology.cli.console import progress_bar, report, show, table
 from symbiont_ecology.cli.options import JsonOption, argument, option
 from symbiont_ecology.errors import ConfigError, EcologyError
 
@@ -58,46 +58,42 @@ def bench(
 ) -> None:
     """Time populations in one batch, one by one, and the bare host. Nothing is kept but the
     figures."""
-    sizes = _sizes(organelles)
-    prepare(json_file)
-
     import torch
 
     from symbiont_ecology.host.kernel import HostKernel
     from symbiont_ecology.host.machine import describe
     from symbiont_ecology.host.throughput import ThroughputMeter, Workload
 
-    torch.set_num_threads(threads)
-    kernel = HostKernel.from_pretrained(
-        host, slots=max(sizes), rank=rank, device=device, dtype=dtype
-    )
-    meter = ThroughputMeter(kernel, Workload(rows, prompt_tokens, new_tokens, rank))
-    stream, speeds = text_stream(json_file), []
-    # A turn costs about as much as it has organelles.
-    with progress_bar() as progress:
-        task = progress.add_task("timing", total=(turns + 1) * sum(sizes))
-        for size in sizes:
-            for pace in meter.pace(size, turns):
-                if pace is None:
-                    progress.advance(task, size)
-                else:
-                    speeds.append(pace)
-    length = meter.prompt_tokens
-    print(
-        f"{host} on {describe()}\n{rows} rows of {length:.0f} prompt tokens and {new_tokens} new "
-        f"ones for every organelle, rank {rank}; medians of {turns}",
-        file=stream,
-    )
-    show(_speed_table(speeds, rows), stream)
-    print(
-        "× alone: so many times as fast as one organelle after the other\n"
-        "÷ bare: cost over that of the bare host\n"
-        "next, from a checkout: make bench, which compares with PEFT",
-        file=stream,
-    )
-    facts = {"schema": 1, "host": host, "machine": describe(), "dtype": dtype, "rows": rows}
-    facts |= {"prompt_tokens": length, "new_tokens": new_tokens, "rank": rank}
-    write_json(json_file, facts | {"seconds": [asdict(speed) for speed in speeds]})
+    sizes, speeds = _sizes(organelles), []
+    with report(json_file) as write_json:
+        torch.set_num_threads(threads)
+        kernel = HostKernel.from_pretrained(
+            host, slots=max(sizes), rank=rank, device=device, dtype=dtype
+        )
+        meter = ThroughputMeter(kernel, Workload(rows, prompt_tokens, new_tokens, rank))
+        # A turn costs about as much as it has organelles.
+        with progress_bar() as progress:
+            task = progress.add_task("timing", total=(turns + 1) * sum(sizes))
+            for size in sizes:
+                for pace in meter.pace(size, turns):
+                    if pace is None:
+                        progress.advance(task, size)
+                    else:
+                        speeds.append(pace)
+        length = meter.prompt_tokens
+        print(
+            f"{host} on {describe()}\n{rows} rows of {length:.0f} prompt tokens and {new_tokens} "
+            f"new ones for every organelle, rank {rank}; medians of {turns}"
+        )
+        show(_speed_table(speeds, rows))
+        print(
+            "× alone: so many times as fast as one organelle after the other\n"
+            "÷ bare: cost over that of the bare host\n"
+            "next, from a checkout: make bench, which compares with PEFT"
+        )
+        facts = {"schema": 1, "host": host, "machine": describe(), "dtype": dtype, "rows": rows}
+        facts |= {"prompt_tokens": length, "new_tokens": new_tokens, "rank": rank}
+        write_json(facts | {"seconds": [asdict(speed) for speed in speeds]})
 
 
 def _python() -> Iterator[CheckResult]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -87,9 +86,7 @@ def sft(
     prepare(folder / REPORT_FILE)
     suites.claim_folder(protocol, folder)
     jobs, count = sweep_jobs(protocol), workers or suites.usual_workers(protocol)
-    work_through(
-        lambda crew: suites.do_jobs("sft", jobs, protocol, folder, crew), folder, count, sys.stdout
-    )
+    work_through(lambda crew: suites.do_jobs("sft", jobs, protocol, folder, crew), folder, count)
     _export_best(protocol, spend, plan, folder)
     print(f"next:   {typed()} evaluate --adapter {folder / ADAPTER} --holdout FILE")
     if match is not None:

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import progress
 from rich.console import Console
 
 from symbiont_ecology.cli import options
-from symbiont_ecology.cli.console import prepare, tell_facts, text_stream, typed, write_json
+from symbiont_ecology.cli.console import prepare, report, tell_facts, typed, write_json
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.cli.run import INTERRUPTED
 from symbiont_ecology.errors import ConfigError
@@ -71,23 +71,23 @@ def suite(
     names += [CI] * ci
     if len(names) != 1:
         raise ConfigError(f"suite: expected one protocol or --ci, got {' '.join(names) or 'none'}")
-    plan, stream = load_protocol(names[0], changes, additions or ()), text_stream(json_file)
+    plan = load_protocol(names[0], changes, additions or ())
     suites.check_protocol(plan)
     folder, count = out or Path("artifacts") / plan.name, workers or suites.usual_workers(plan)
-    if not dry_run:
-        prepare(json_file)
-        suites.claim_folder(plan, folder)
-    _tell_plan(plan, folder, count, stream)
-    if dry_run:
-        print("the protocol is fine; nothing was done", file=stream)
-        return
-    work_through(lambda crew: suites.run_suite(plan, folder, crew), folder, count, stream)
-    if ci or json_file is not None:
-        summary = Suite(plan, folder).comparison.summary
-        if ci:
-            tell_comparison(summary, Console(file=stream))
-        write_json(json_file, summary.dump())
-    print(f"complete: {folder}\nnext:     {typed()} pack {folder}", file=stream)
+    with report(json_file, dry_run) as write_json:
+        if not dry_run:
+            suites.claim_folder(plan, folder)
+        _tell_plan(plan, folder, count)
+        if dry_run:
+            print("the protocol is fine; nothing was done")
+            return
+        work_through(lambda crew: suites.run_suite(plan, folder, crew), folder, count)
+        if ci or json_file is not None:
+            summary = Suite(plan, folder).comparison.summary
+            if ci:
+                tell_comparison(summary, Console())
+            write_json(summary.dump())
+        print(f"complete: {folder}\nnext:     {typed()} pack {folder}")
 
 
 def ablate(
@@ -128,12 +128,12 @@ def ablate(
         prepare(target)
         prepare(tables.results_file(target))
         suites.claim_folder(plan, folder)
-    _tell_plan(plan, folder, count, sys.stdout)
+    _tell_plan(plan, folder, count)
     _tell_rows(ablation)
     if dry_run:
         print("the ablations are fine; nothing was done")
         return
-    work_through(lambda crew: suites.run_suite(plan, folder, crew), folder, count, sys.stdout)
+    work_through(lambda crew: suites.run_suite(plan, folder, crew), folder, count)
     answers = Suite(plan, folder).comparison.results
     results = tables.results_of(answers, [row.model_dump(mode="json") for row in ablation.rows])
     write_json(tables.results_file(target), results.model_dump(mode="json"))
@@ -143,7 +143,7 @@ def ablate(
     print(f"{target} is written")
 
 
-def work_through(work: Callable[[Workers], bool], folder: Path, count: int, stream: TextIO) -> None:
+def work_through(work: Callable[[Workers], bool], folder: Path, count: int) -> None:
     """Does what is missing in a suite's folder; who stops it is told how to go on.
 
     Raises:
@@ -170,10 +170,7 @@ def work_through(work: Callable[[Workers], bool], folder: Path, count: int, stre
         typer.echo(f"stopped; nothing that was finished is lost. Go on with: {again}", err=True)
         raise typer.Exit(INTERRUPTED)
     if len(list(folder.rglob(OUTCOME_FILE))) == before:
-        print(
-            f"all of it had been done before: to do it anew, choose another --out than {folder}",
-            file=stream,
-        )
+        print(f"all of it had been done before: to do it anew, choose another --out than {folder}")
 
 
 @contextmanager
@@ -223,7 +220,7 @@ def print_lines(stage: str, jobs: int) -> JobCallback:
     return advance
 
 
-def _tell_plan(plan: Protocol, folder: Path, workers: int, stream: TextIO) -> None:
+def _tell_plan(plan: Protocol, folder: Path, workers: int) -> None:
     """What a suite would do."""
     from symbiont_ecology.experiments.suite import tuning_jobs
 
@@ -237,7 +234,7 @@ def _tell_plan(plan: Protocol, folder: Path, workers: int, stream: TextIO) -> No
         "runs": f"{tuning} to tune, {runs} to report, {workers} at a time",
         "folder": str(folder),
     }
-    tell_facts(facts, stream)
+    tell_facts(facts)
 
 
 def _tell_rows(ablation: Ablation) -> None:
