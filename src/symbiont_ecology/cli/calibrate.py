@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.cli.console import percent, tell_facts, typed, write_json
-from symbiont_ecology.cli.options import ConfigName, Overrides, Quiet, option
-from symbiont_ecology.cli.run import check_final_holdout, evaluate_at_end, live, tell_next
+from symbiont_ecology.cli.options import ConfigName, Overrides, Quiet, option, resumable_folder
+from symbiont_ecology.cli.run import checked_config, evaluate_at_end, live, tell_next
 from symbiont_ecology.errors import ConfigError, SickError
 
 if TYPE_CHECKING:
@@ -27,19 +27,12 @@ def calibrate(
     overrides: Overrides = None,
     generations: Annotated[int, option("Generations of the calibration.", least=1)] = 30,
     full: Annotated[int, option("Generations of the whole run.", least=1)] = 50,
-    out: Annotated[
-        Path | None,
-        option(
-            "Folder of the run; one that exists goes on.",
-            default="artifacts/<config>-calibrated-<n>",
-        ),
-    ] = None,
+    out: Annotated[Path | None, resumable_folder("artifacts/<config>-calibrated-<n>")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Calibrate, then go on. Exit code 4 says that the run is sick; typed again, it goes on where
     it was."""
-    from symbiont_ecology import Run, load_config
-    from symbiont_ecology.engine.build import check
+    from symbiont_ecology import Run
 
     for override in overrides or ():
         if (key := override.partition("=")[0].strip()) in ("run.generations", "run.train_flops"):
@@ -50,9 +43,7 @@ def calibrate(
         raise ConfigError(
             f"--generations: expected at most --full, which is {full}, got {generations}"
         )
-    written = load_config(config, overrides or ())
-    check(written)
-    check_final_holdout(written)
+    written = checked_config(config, overrides)
     name = Path(config).name.removesuffix(".yaml")
     whole = _ended(written, full)
     folder = folder_for(f"{name}-calibrated", out, lambda place: _is_free(place, whole))

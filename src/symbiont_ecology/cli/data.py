@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from symbiont_ecology.cli.options import argument, option
+from symbiont_ecology.cli.options import argument, option, split_words
 from symbiont_ecology.errors import ConfigError, DataError, RunError
 
 if TYPE_CHECKING:
@@ -92,14 +92,13 @@ def write_lessons(questions: Sequence[Item], path: Path) -> None:
     path.write_text("".join(lines), encoding="utf-8")
 
 
-def _config(words: Sequence[str], depths: str | None) -> RunConfig:
+def _config(words: list[str], depths: str | None) -> RunConfig:
     """The config whose task mix is meant."""
     from symbiont_ecology.config import compose, presets
     from symbiont_ecology.registry import did_you_mean
     from symbiont_ecology.tasks import tasks
 
-    overrides = [word for word in words if "=" in word]
-    names = [word for word in words if "=" not in word]
+    names, overrides = split_words(words)
     if depths is not None:
         overrides.append(f"tasks.depths=[{depths}]")
     families, known = tasks.names(), presets()

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from symbiont_ecology.cli import console
 from symbiont_ecology.cli.calibrate import folder_for
-from symbiont_ecology.cli.console import accuracy_table, points, show, table, typed, write_json
-from symbiont_ecology.cli.options import Overrides, PerCellOption, Quiet, option
-from symbiont_ecology.cli.run import live
+from symbiont_ecology.cli.options import Overrides, PerCellOption, Quiet, option, resumable_folder
+from symbiont_ecology.cli.run import checked_config, live
 from symbiont_ecology.errors import RunError
 
 if TYPE_CHECKING:
@@ -39,33 +39,27 @@ TOLERANCE = 0.02
 
 def demo(
     overrides: Overrides = None,
-    out: Annotated[
-        Path | None,
-        option("Folder of the demo; one that exists goes on.", default="artifacts/comparison-<n>"),
-    ] = None,
+    out: Annotated[Path | None, resumable_folder("artifacts/comparison-<n>")] = None,
     seed: Annotated[int, option("Seed of both arms.")] = 0,
     per_cell: PerCellOption = PER_CELL,
     quiet: Quiet = False,
 ) -> None:
     """Watch an ecology live beside a single adapter, then compare both with the bare host."""
-    from symbiont_ecology import Run, load_config
-    from symbiont_ecology.engine.build import check
+    from symbiont_ecology import Run
 
     began = time.monotonic()
     changes = [f"seed={seed}", *(overrides or [])]
-    configs = {arm: load_config(preset, changes) for arm, preset in ARMS.items()}
-    for config in configs.values():
-        check(config)
+    configs = {arm: checked_config(preset, changes) for arm, preset in ARMS.items()}
     folder = folder_for("comparison", out, lambda place: _can_go_on(place, configs))
     ecology = Run(folder / "ecology", configs["ecology"])
     with _other_core(folder, changes) as wait_for_single:
         words = [*changes, "--out", str(folder)]
         words += ["--per-cell", str(per_cell)] if per_cell != PER_CELL else []
-        live(ecology, quiet, f"{typed()} demo {shlex.join(words)}")
+        live(ecology, quiet, f"{console.typed()} demo {shlex.join(words)}")
         wait_for_single(quiet)
     summary = _compare(ecology, per_cell)
     seconds = round(time.monotonic() - began, 1)
-    write_json(folder / "summary.json", {**summary, "seconds": seconds})
+    console.write_json(folder / "summary.json", {**summary, "seconds": seconds})
     print(f"\nEverything is in {folder} ({seconds:.0f} s, seed {seed}). Next:")
     for command in (
         f'infer {ecology.folder} "math.add: 47+8"',
@@ -73,7 +67,7 @@ def demo(
         f"export {ecology.folder}",
         "explain strategies ecology",
     ):
-        print(f"  {typed()} {command}")
+        print(f"  {console.typed()} {command}")
 
 
 def _can_go_on(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
@@ -92,12 +86,8 @@ def _other_core(folder: Path, changes: list[str]) -> Iterator[Callable[[bool], N
     arm, log = folder / "single", folder / "single.log"
     exists = (arm / "config.yaml").exists()
     words = ["resume", str(arm)] if exists else ["run", ARMS["single"], *changes, "--out", str(arm)]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = log.open("a", encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"cannot write {log}: {error.strerror}") from error
-    with file:
+    console.prepare(log)
+    with log.open("a", encoding="utf-8") as file:
         command = [sys.executable, "-m", "symbiont_ecology.cli", *words]
         # A session of its own: Ctrl-C reaches it through us, so that it hears of it once.
         child = subprocess.Popen(
@@ -150,9 +140,9 @@ def _compare(ecology: Run, per_cell: int) -> dict[str, object]:
     }
     columns = ("bare host", "single adapter", "ecology, routed")
     title = "\nright answers on the holdout, with 95 % intervals"
-    show(accuracy_table(dict(zip(columns, arms.values(), strict=True)), title))
+    console.show(console.accuracy_table(dict(zip(columns, arms.values(), strict=True)), title))
     for name, apart in differences.items():
-        print(f"{name}: {points(apart)}")
+        print(f"{name}: {console.points(apart)}")
     choices = arms["ecology"].choices
     asked = len(set(choices) - {"host"})
     print(f"the router asked {asked} organelles and left {choices['host']} items to the host")
@@ -168,7 +158,7 @@ def _compare(ecology: Run, per_cell: int) -> dict[str, object]:
 
 
 def _tell_lives(single: RunSummary, ecology: RunSummary) -> None:
-    rows = table("", "single adapter", "ecology", title="\nwhat it took")
+    rows = console.table("", "single adapter", "ecology", title="\nwhat it took")
     for label, key, unit in (
         ("generations", "generations", 1),
         ("founded", "founders", 1),
@@ -183,7 +173,7 @@ def _tell_lives(single: RunSummary, ecology: RunSummary) -> None:
         rows.add_row(label, *(f"{getattr(life, key) / unit:.0f}" for life in (single, ecology)))
     flops = single.train_flops, ecology.train_flops
     rows.add_row("useful training FLOPs", *(f"{spent:.3e}" for spent in flops))
-    show(rows)
+    console.show(rows)
     if (apart := abs(flops[0] - flops[1]) / max(flops)) > TOLERANCE:
         typer.secho(
             f"warning: the arms' FLOPs differ by {apart:.1%}, so they are not to be compared",

@@ -28,6 +28,11 @@ def argument(about: str, metavar: str | None = None, default: str | None = None)
     return typer.Argument(help=about, metavar=metavar, show_default=default or False)
 
 
+def resumable_folder(default: str) -> object:
+    """Where a command works; there it goes on when it is typed again."""
+    return option("Folder; one that exists goes on.", default=default)
+
+
 IN_DISTRIBUTION = ["in-distribution"]
 """What is drawn unless ``--shift`` says otherwise."""
 

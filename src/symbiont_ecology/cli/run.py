@@ -13,15 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from symbiont_ecology.cli import options
 from symbiont_ecology.cli.console import tell_evaluation, tell_facts, typed
-from symbiont_ecology.cli.options import (
-    ConfigName,
-    DryRunOption,
-    Overrides,
-    Quiet,
-    RunFolder,
-    option,
-)
+from symbiont_ecology.cli.options import option
 from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
@@ -34,21 +28,18 @@ INTERRUPTED = 130
 
 
 def run(
-    config: ConfigName,
-    overrides: Overrides = None,
+    config: options.ConfigName,
+    overrides: options.Overrides = None,
     out: Annotated[
         Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")
     ] = None,
-    dry_run: DryRunOption = False,
-    quiet: Quiet = False,
+    dry_run: options.DryRunOption = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Start a run. Ctrl-C ends it after the generation; symbiont resume goes on."""
-    from symbiont_ecology import Run, load_config
-    from symbiont_ecology.engine.build import check
+    from symbiont_ecology import Run
 
-    resolved = load_config(config, overrides or ())
-    check(resolved)
-    check_final_holdout(resolved)
+    resolved = checked_config(config, overrides)
     folder = out or free_folder(Path(config).name.removesuffix(".yaml"))
     if dry_run:
         tell_run_plan(resolved, folder)
@@ -56,7 +47,9 @@ def run(
         _live_to_the_end(Run.start(resolved, folder=folder), quiet)
 
 
-def resume_command(folder: RunFolder, overrides: Overrides = None, quiet: Quiet = False) -> None:
+def resume_command(
+    folder: options.RunFolder, overrides: options.Overrides = None, quiet: options.Quiet = False
+) -> None:
     """Go on with a run; run.generations=N or run.train_flops=N makes it longer."""
     from symbiont_ecology import Run
 
@@ -129,6 +122,22 @@ def tell_next(lived: Run) -> None:
         f"next:     {typed()} evaluate {lived.folder} --routing learned\n"
         f"          {typed()} resume {lived.folder} {longer}"
     )
+
+
+def checked_config(name: str, overrides: list[str] | None) -> RunConfig:
+    """The config of a preset or file with changes; every mistake in it is found here.
+
+    Raises:
+        ConfigError: it does not fit together.
+        DataError: the file of ``run.final_holdout`` cannot be used.
+    """
+    from symbiont_ecology import load_config
+    from symbiont_ecology.engine.build import check
+
+    config = load_config(name, overrides or ())
+    check(config)
+    check_final_holdout(config)
+    return config
 
 
 def check_final_holdout(config: RunConfig) -> None:

@@ -54,7 +54,7 @@ def sft(
     ranks: Annotated[str | None, option("Ranks of the sweep.", default="the run's own")] = None,
     questions: Annotated[int, option("Answers per cell and step.", least=1)] = 1,
     per_cell: Annotated[int, option("Selection questions per cell of the sweep.", least=1)] = 20,
-    out: Annotated[Path | None, option("Folder.", default="artifacts/sft-<n>")] = None,
+    out: Annotated[Path | None, options.resumable_folder("artifacts/sft-<n>")] = None,
     workers: options.WorkersOption = None,
     dry_run: options.DryRunOption = False,
 ) -> None:

@@ -35,9 +35,6 @@ CI = "ci"
 """The protocol of ``--ci``."""
 PARTS = 20
 """Lines on the progress of a stage, at most."""
-SuiteFolder = Annotated[
-    Path | None, option("Folder of the runs; one that exists goes on.", default="artifacts/<name>")
-]
 
 
 def suite(
@@ -56,7 +53,7 @@ def suite(
     ci: Annotated[
         bool, option("The protocol ci: the three controls in two minutes, with a table.", "--ci")
     ] = False,
-    out: SuiteFolder = None,
+    out: Annotated[Path | None, options.resumable_folder("artifacts/<name>")] = None,
     workers: options.WorkersOption = None,
     json_file: options.JsonOption = None,
     dry_run: options.DryRunOption = False,
@@ -99,7 +96,7 @@ def ablate(
             default="config/ablations/default.yaml",
         ),
     ] = None,
-    out: SuiteFolder = None,
+    out: Annotated[Path | None, options.resumable_folder("artifacts/<name>")] = None,
     page: Annotated[
         Path | None,
         option("The page; its numbers go into results/ beside it.", default="docs/<name>.md"),
