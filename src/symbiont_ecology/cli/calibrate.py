@@ -140,9 +140,8 @@ def _tell_health(health: Health, full: int, lifted: float | None) -> None:
     energy = f"{measured.earned / 1000:.0f} ATP earned, {measured.spent / 1000:.0f} spent"
     lives = f"{measured.founders} founded, {measured.births} born, {measured.bankrupt} bankrupt"
     print(f"\n{'sick' if health.is_sick else 'healthy'} after {health.generations} generations")
-    tell_facts(
-        {"  right": right, "  families": f"{solved} {of_all}", "  energy": energy, "  lives": lives}
-    )
+    facts = {"right": right, "families": f"{solved} {of_all}", "energy": energy, "lives": lives}
+    tell_facts({f"  {label}": fact for label, fact in facts.items()})
     for finding in health.findings:
         print(
             f"\n{finding.severity}: {finding.name}\n  seen  {finding.seen}\n  mend  {finding.mend}"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from symbiont_ecology.types import Item
 
 SFT_FILE = "train_sft.jsonl"
+"""What supervised fine-tuning reads: a ``prompt`` and a ``completion`` per line."""
 
 
 def data(
@@ -62,7 +63,11 @@ def data(
         for split, questions in drawn.items():
             write_items(questions, out / f"{split}.jsonl")
         if sft:
-            write_lessons(drawn["train"], out / SFT_FILE)
+            lessons = (
+                {"prompt": item.prompt, "completion": item.answer} for item in drawn["train"]
+            )
+            lines = (json.dumps(lesson, ensure_ascii=False) + "\n" for lesson in lessons)
+            (out / SFT_FILE).write_text("".join(lines), encoding="utf-8")
     except OSError as error:
         raise RunError(f"cannot write to {out}: {error.strerror}") from error
     print(f"written: {files}")
@@ -83,13 +88,6 @@ def check_apart(drawn: Mapping[Split, Sequence[Item]]) -> None:
                     f"the prompt {question.prompt!r:.60} is in {other} ({first.family}) and in "
                     f"{split} ({question.family}): take one of the families out"
                 )
-
-
-def write_lessons(questions: Sequence[Item], path: Path) -> None:
-    """Writes what supervised fine-tuning reads: ``{"prompt", "completion"}`` per line."""
-    rows = ({"prompt": question.prompt, "completion": question.answer} for question in questions)
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    path.write_text("".join(lines), encoding="utf-8")
 
 
 def _config(words: list[str], depths: str | None) -> RunConfig:

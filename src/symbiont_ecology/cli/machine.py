@@ -153,11 +153,9 @@ def _host(name: str) -> Iterator[CheckResult]:
 
 def _disk() -> Iterator[CheckResult]:
     free = shutil.disk_usage(".").free
-    line, warning = (
-        f"{free / 1e9:.1f} GB free here",
-        "a run needs some 100 MB, choose --out elsewhere",
-    )
-    yield ("ok", line) if free > LITTLE_SPACE else ("warn", f"{line}: {warning}")
+    line = f"{free / 1e9:.1f} GB free here"
+    warning = f"{line}: a run needs some 100 MB, choose --out elsewhere"
+    yield ("ok", line) if free > LITTLE_SPACE else ("warn", warning)
 
 
 def _sizes(written: str) -> list[int]:

@@ -1,7 +1,5 @@
 """Options and arguments that several commands have, each with its help."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

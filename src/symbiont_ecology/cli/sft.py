@@ -37,9 +37,7 @@ def sft(
     budget: Annotated[
         str, option("train_flops, total_flops, train_tokens, total_tokens or wall_clock_seconds.")
     ] = "train_flops",
-    amount: Annotated[
-        float | None, option("That much of it, instead of what the run spent.")
-    ] = None,
+    amount: Annotated[float | None, option("That much, instead of what the run spent.")] = None,
     data: Annotated[
         Path | None, option("JSONL or Parquet file to learn from, instead of the tasks.")
     ] = None,
