@@ -12,7 +12,7 @@ Everything is in the run's folder; ``Run.open`` comes back to it at any time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,15 +21,18 @@ from typing import TYPE_CHECKING
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.ecology import EcologyState, Organelle, Rollout
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
+from symbiont_ecology.engine import build
 from symbiont_ecology.engine import run as engine
-from symbiont_ecology.engine.build import build_host, check
 from symbiont_ecology.engine.run import Generation
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import HostError, RunError
+from symbiont_ecology.evaluation.evaluation_log import log_evaluation
 from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
+from symbiont_ecology.evaluation.spec import EvaluationSpec
 from symbiont_ecology.events import Event, read_events
 from symbiont_ecology.files import free_folder
 from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.weights.blobs import BlobStore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +71,7 @@ class Run:
             ConfigError: the config does not fit together.
             RunError: the folder holds a run already.
         """
-        name = "run" if isinstance(config, RunConfig) else Path(config).stem
+        name = "run" if isinstance(config, RunConfig) else Path(config).name.removesuffix(".yaml")
         resolved = config if isinstance(config, RunConfig) else load_config(config, overrides)
         place = Path(folder) if folder is not None else free_folder(name)
         engine.check_start(resolved, place)
@@ -83,12 +86,14 @@ class Run:
             RunError: no run in the folder.
         """
         config = engine.extended(Path(folder), overrides)
-        check(config)
+        build.check(config)
         engine.check_data(config, Path(folder))
         return cls(Path(folder), config, host)
 
-    def __iter__(self) -> Iterator[Generation]:
-        yield from engine.generations(self.config, self.folder, self.host)
+    def __iter__(self) -> Generator[Generation, None, None]:
+        engine.check_data(self.config, self.folder)
+        is_new = not self.is_started  # before the host is loaded: another process may be faster
+        yield from engine.generations(self.config, self.folder, self.host, is_new=is_new)
 
     def __repr__(self) -> str:
         if not self.is_started:
@@ -109,8 +114,21 @@ class Run:
     def host(self) -> Host:
         """The frozen model, loaded when it is first needed."""
         if self._host is None:
-            self._host = build_host(self.config)
+            self._host = build.build_host(self.config)
         return self._host
+
+    @property
+    def kernel(self) -> HostKernel:
+        """The host, if it is a language model whose adapters can be written as PEFT folders.
+
+        Raises:
+            HostError: it is another kind of host.
+        """
+        from symbiont_ecology.host.kernel import HostKernel
+
+        if not isinstance(self.host, HostKernel):
+            raise HostError("only adapters of a language model can be written as PEFT folders")
+        return self.host
 
     @property
     def is_started(self) -> bool:
@@ -135,8 +153,12 @@ class Run:
 
     @property
     def population(self) -> Population:
-        """Everyone alive at the last checkpoint, by id."""
-        return Population(self)
+        """Those who are alive at the last checkpoint, by id."""
+        state = self.state
+        return Population(
+            (organelle_id, LivingOrganelle(self, organelle, state))
+            for organelle_id, organelle in state.population.items()
+        )
 
     @property
     def events(self) -> EventTables:
@@ -155,10 +177,10 @@ class Run:
         Raises:
             RunError: nobody is alive.
         """
-        population = self.population
-        if not population:
+        pool = self.loaded.pool
+        if not (population := pool.state.population):
             raise RunError(f"nobody is alive in {self.folder}: let it go on, or start it anew")
-        return population[self.loaded.pool.best()]
+        return LivingOrganelle(self, population[pool.best()], pool.state)
 
     def ask(self, prompt: str, routing: str = "learned", max_new_tokens: int = 64) -> Rollout:
         """The answer to a prompt, by whom the routing chooses (``symbiont list routings``)."""
@@ -170,6 +192,16 @@ class Run:
         """Accuracy on holdout items of the run's own tasks (``symbiont list shifts``)."""
         run = self.loaded
         return run.evaluate(run.items(per_cell, (shift,)), self.host, routing)
+
+    def evaluate_final_holdout(self) -> Evaluation | None:
+        """Answers ``run.final_holdout`` with the run's router, and logs it; None if there is no
+        such file."""
+        if (holdout := self.config.run.final_holdout) is None:
+            return None
+        run, spec = self.loaded, EvaluationSpec(holdout=holdout)
+        evaluation = spec.evaluate(run, spec.items(run), self.host)
+        log_evaluation(evaluation, run, spec)
+        return evaluation
 
 
 @dataclass(frozen=True)
@@ -208,29 +240,16 @@ class LivingOrganelle:
         at = "" if best is None else f", best at {best[0]} ({best[1]:.0%})"
         return f"<{self.id}: age {self.age}, {self.balance:.0f} ATP, rank {rank}{at}>"
 
-    def save_peft(self, folder: str | Path) -> Path:
+    def save_peft(self, folder: str | Path, model_card: str = "") -> Path:
         """Writes its adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
-        kernel = _kernel(self.run.host)
-        weights = self.run.loaded.pool.weights[self.id]
-        kernel.place(0, weights)
-        kernel.export(0, folder)
+        kernel, store = self.run.kernel, BlobStore(self.run.folder / "blobs")
+        kernel.place(0, store.weights(self.organelle.genome.weights))
+        kernel.export(0, folder, model_card=model_card)
         return Path(folder)
 
 
-class Population(Mapping[OrganelleId, LivingOrganelle]):
+class Population(dict[OrganelleId, LivingOrganelle]):
     """The living organelles of a run by id."""
-
-    def __init__(self, run: Run) -> None:
-        self._run, self._state = run, run.state
-
-    def __getitem__(self, organelle_id: OrganelleId) -> LivingOrganelle:
-        return LivingOrganelle(self._run, self._state.population[organelle_id], self._state)
-
-    def __iter__(self) -> Iterator[OrganelleId]:
-        return iter(self._state.population)
-
-    def __len__(self) -> int:
-        return len(self._state.population)
 
     def __repr__(self) -> str:
         shown = ", ".join(repr(organelle) for organelle in list(self.values())[:3])
@@ -264,12 +283,3 @@ class EventTables:
     def __repr__(self) -> str:
         counts = ", ".join(f"{kind} {len(rows)}" for kind, rows in sorted(self._rows.items()))
         return f"<events: {counts or 'none yet'}>"
-
-
-def _kernel(host: Host) -> HostKernel:
-    """The host, if it is a language model that can write PEFT folders."""
-    from symbiont_ecology.host.kernel import HostKernel
-
-    if not isinstance(host, HostKernel):
-        raise HostError("only adapters of a language model can be written as PEFT folders")
-    return host

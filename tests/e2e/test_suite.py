@@ -17,7 +17,7 @@ import pytest
 from hosts import add_chat_template, make_host
 from said import Symbiont
 from symbiont_ecology import Comparison, Suite
-from symbiont_ecology.cli.progress import PARTS, print_lines
+from symbiont_ecology.cli.suites import PARTS, print_lines
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.experiments.jobs import Job
 from symbiont_ecology.experiments.protocol import load_protocol, protocols

@@ -15,19 +15,17 @@ from typing import Any
 
 import typer
 
-from symbiont_ecology.cli.ablate import ablate
-from symbiont_ecology.cli.bench import bench
 from symbiont_ecology.cli.calibrate import calibrate
-from symbiont_ecology.cli.compare import compare, pack, suite
+from symbiont_ecology.cli.compare import compare, pack
 from symbiont_ecology.cli.data import data
 from symbiont_ecology.cli.demo import demo
 from symbiont_ecology.cli.deploy import export, infer, phylogeny
-from symbiont_ecology.cli.doctor import doctor
-from symbiont_ecology.cli.evaluate import evaluate
+from symbiont_ecology.cli.evaluate import evaluate, transfer
 from symbiont_ecology.cli.explain import explain, list_names
+from symbiont_ecology.cli.machine import bench, doctor
 from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
 from symbiont_ecology.cli.sft import sft
-from symbiont_ecology.cli.transfer import transfer
+from symbiont_ecology.cli.suites import ablate, suite
 from symbiont_ecology.errors import EcologyError, EcologyWarning
 
 app = typer.Typer(

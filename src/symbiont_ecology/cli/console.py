@@ -1,61 +1,60 @@
-"""What commands share: options, files, progress, tables of accuracies."""
+"""What commands share: what they print, the files that they write, and the host that they open."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
-from collections.abc import Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING
 
-import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from symbiont_ecology.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.console import Console
-    from rich.table import Table
-
-    from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.evaluation.baselines import BaselineComparison
-    from symbiont_ecology.evaluation.evaluator import Progress
+    from symbiont_ecology import Run
+    from symbiont_ecology.evaluation import evaluator
     from symbiont_ecology.evaluation.measure import Evaluation, EvaluationDifference
     from symbiont_ecology.statistics import Interval
 
 MOST_ANSWERERS = 8
 """Organelles that a line on who answered names."""
-RoutingOption = Annotated[str, typer.Option(help="Who answers: symbiont list routings.")]
-ShiftOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="What is drawn: symbiont list shifts. Repeat it for several.",
-        show_default="in-distribution",
-    ),
-]
-HostOption = Annotated[
-    str | None,
-    typer.Option(help="Folder or name of the host.", show_default="the run's own, or embedded"),
-]
-JsonOption = Annotated[
-    Path | None, typer.Option("--json", help="Write everything there as JSON; - is stdout.")
-]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Check everything, say the plan, do nothing.")
-]
+
+
+def typed() -> str:
+    """How this command was reached, so that a printed command can be typed as it is."""
+    program = Path(sys.argv[0])
+    if shutil.which("symbiont") or program.name != "symbiont":
+        return "symbiont"
+    near = os.path.relpath(program)
+    return str(program) if near.startswith("..") else near
 
 
 def table(*columns: str, title: str | None = None) -> Table:
     """A table whose first column is text, and whose others are numbers."""
-    from rich.table import Table
-
     made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
         made.add_column(column, justify="right" if place else "left", no_wrap=True)
     return made
+
+
+def show(made: Table) -> None:
+    """Prints a table."""
+    Console().print(made)
+
+
+def tell_facts(facts: Mapping[str, str]) -> None:
+    """A line for every fact, with its label in front."""
+    width = max(map(len, facts)) + 2
+    for label, value in facts.items():
+        print(f"{label:{width}s}{value}")
 
 
 def percent(interval: Interval) -> str:
@@ -71,93 +70,85 @@ def points(difference: EvaluationDifference) -> str:
     return f"{estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
 
 
-def accuracy_table(
-    evaluations: Sequence[Evaluation], *columns: str, title: str | None = None
-) -> Table:
+def accuracy_table(evaluations: Mapping[str, Evaluation], title: str | None = None) -> Table:
     """Accuracy by family, one column per evaluation of the same items."""
-    from rich.markup import escape
-
-    made = table("family", *columns, title=title)
-    shares = [evaluation.by_family() for evaluation in evaluations]
+    made = table("family", *evaluations, title=title)
+    shares = [evaluation.by_family() for evaluation in evaluations.values()]
     for family in shares[0]:
         made.add_row(escape(family), *(percent(by_family[family]) for by_family in shares))
-    totals = (percent(evaluation.accuracy()) for evaluation in evaluations)
+    totals = (percent(evaluation.accuracy()) for evaluation in evaluations.values())
     made.add_row("all", *totals, style="bold")
     return made
 
 
-def tell_comparison_with_baselines(comparison: BaselineComparison, stream: TextIO) -> None:
-    """Accuracies by family and system, how the main one differs, and what it costs."""
-    from rich.console import Console
-
-    main, console = comparison.systems[comparison.main], Console(file=stream)
-    console.print(accuracy_table(list(comparison.systems.values()), *comparison.systems))
-    for name, apart in comparison.differences.items():
-        tell(
-            console,
-            f"{comparison.main} - {name}: {points(apart)}, McNemar p = {apart.mcnemar_p:.2g}",
-        )
-    robust = comparison.robustness
-    if robust is not None and robust.brittle is not None:
-        share = percent(robust.brittle)
-        tell(console, f"brittle: {share} of right answers do not survive another way of writing")
-    if main.judged_by == "selection":
-        cost = f"{main.selection.flops:.3g} useful FLOPs"
-        tell(console, f"* candidates judged on selection questions, which took {cost}")
-    else:
-        tell(console, "single is chosen by practice; --selection FILE chooses on other questions")
-    tell_answerers(main, console)
-
-
-def tell_evaluation(evaluation: Evaluation, stream: TextIO) -> None:
+def tell_evaluation(evaluation: Evaluation) -> None:
     """A table of accuracies and one line on who answered."""
-    from rich.console import Console
-
-    console = Console(file=stream)
-    console.print(accuracy_table([evaluation], "right, with 95 % interval"))
-    tell_answerers(evaluation, console)
+    show(accuracy_table({"right, with 95 % interval": evaluation}))
+    tell_answerers(evaluation)
 
 
-def tell_answerers(evaluation: Evaluation, console: Console) -> None:
+def tell_answerers(evaluation: Evaluation) -> None:
     """Who answered, what it cost, and which verifiers failed."""
     ranked = evaluation.choices.most_common()
     shown = ", ".join(f"{name} {count}" for name, count in ranked[:MOST_ANSWERERS])
     more = " …" if len(ranked) > MOST_ANSWERERS else ""
-    tell(
-        console,
+    print(
         f"answered by: {shown}{more}; {len(evaluation.rollouts)} questions, "
-        f"{evaluation.flops:.3g} useful FLOPs, {evaluation.flops_per_solved:.3g} per right answer",
+        f"{evaluation.flops:.3g} useful FLOPs, {evaluation.flops_per_solved:.3g} per right answer"
     )
-    faults = {one.fault: one.item.family for one in evaluation.rollouts if one.fault}
+    faults = {
+        rollout.fault: rollout.item.family for rollout in evaluation.rollouts if rollout.fault
+    }
     for fault, family in faults.items():
-        tell(console, f"warning: the verifier of {family} {fault}; that answer scored 0")
+        print(f"warning: the verifier of {family} {fault}; that answer scored 0")
 
 
-def tell(console: Console, line: str) -> None:
-    """A line of plain text, however long."""
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
+def open_run(folder: Path, host: str | None = None, rank: int = 0) -> Run:
+    """A run whose host may lie at another place, and has room for adapters of that rank.
+
+    The fingerprint of a host decides whether it is the same.
+
+    Raises:
+        RunError: the folder holds no run.
+    """
+    from symbiont_ecology import Run
+    from symbiont_ecology.engine.run import read_config
+
+    config = read_config(folder)
+    wide = {"model": host or config.host.model, "rank": max(rank, config.host.rank)}
+    return Run(folder, config.model_copy(update={"host": config.host.model_copy(update=wide)}))
 
 
-def on_host(config: RunConfig, host: str | None) -> RunConfig:
-    """The config with the host at another place; its fingerprint decides whether it is the same."""
-    if host is None:
-        return config
-    return config.model_copy(update={"host": config.host.model_copy(update={"model": host})})
+@contextmanager
+def report(json_file: Path | None, dry_run: bool = False) -> Iterator[Callable[[object], None]]:
+    """Text goes to stdout, or to stderr where ``-`` keeps stdout for JSON; yields what writes JSON.
 
-
-def text_stream(json_file: Path | None) -> TextIO:
-    """Where text goes: not to stdout if that is for JSON alone."""
-    return sys.stderr if str(json_file) == "-" else sys.stdout
-
-
-def prepare(path: Path | None) -> None:
-    """Makes the folder of a file, and sure that the file can be written; ``-`` can.
+    Unless it is a dry run, this makes sure at once that the file can be written.
 
     Raises:
         RunError: it cannot.
     """
-    if path is None or str(path) == "-":
-        return
+    stdout, is_apart = sys.stdout, str(json_file) == "-"
+    if json_file is not None and not is_apart and not dry_run:
+        prepare(json_file)
+
+    def write(data: object) -> None:
+        """Writes plain values, if JSON was asked for."""
+        if is_apart:
+            stdout.write(_as_json(data))
+        elif json_file is not None:
+            write_json(json_file, data)
+
+    with redirect_stdout(sys.stderr if is_apart else stdout):
+        yield write
+
+
+def prepare(path: Path) -> None:
+    """Makes the folder of a file, and sure that the file can be written.
+
+    Raises:
+        RunError: it cannot.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -166,36 +157,32 @@ def prepare(path: Path | None) -> None:
         raise RunError(f"cannot write {path}: choose another place")
 
 
-def write_json(path: Path | None, data: object) -> None:
-    """Writes plain values as JSON to a file, to stdout for ``-``, nowhere for None.
+def write_json(path: Path, data: object) -> None:
+    """Writes plain values to a file.
 
     Raises:
-        RunError: the file cannot be written.
+        RunError: it cannot be written.
     """
-    if path is None:
-        return
-    text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
-    if str(path) == "-":
-        sys.stdout.write(text)
-        return
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(_as_json(data), encoding="utf-8")
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from error
 
 
-@contextmanager
-def asking() -> Iterator[Progress]:
-    """A count of the questions that were answered, on a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+def _as_json(data: object) -> str:
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
-    text = TextColumn("asking {task.completed:.0f} questions")
+
+def progress_bar(*columns: ProgressColumn) -> Progress:
+    """A bar on stderr that is gone when it is done, and not shown where stderr is no terminal."""
     console = Console(stderr=True)
-    hidden = not console.is_terminal
-    with Bar(
-        SpinnerColumn(), text, TimeElapsedColumn(), console=console, transient=True, disable=hidden
-    ) as bar:
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+@contextmanager
+def asking() -> Iterator[evaluator.Progress]:
+    """A count of the questions that were answered, on a terminal."""
+    text = TextColumn("asking {task.completed:.0f} questions")
+    with progress_bar(SpinnerColumn(), text, TimeElapsedColumn()) as bar:
         task = bar.add_task("asking", total=None)
         yield lambda count: bar.advance(task, count)

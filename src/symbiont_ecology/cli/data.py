@@ -5,50 +5,41 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from symbiont_ecology.cli.options import argument, option, split_words
 from symbiont_ecology.errors import ConfigError, DataError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.tasks.splits import Split
     from symbiont_ecology.types import Item
 
 SFT_FILE = "train_sft.jsonl"
+"""What supervised fine-tuning reads: a ``prompt`` and a ``completion`` per line."""
 
 
 def data(
     words: Annotated[
         list[str],
-        typer.Argument(
-            metavar="CONFIG|FAMILY… [KEY=VALUE]…",
-            help="A preset or YAML file, or names of task families; changes, such as seed=1.",
+        argument(
+            "A preset or YAML file, or names of task families; changes, such as seed=1.",
+            "CONFIG|FAMILY… [KEY=VALUE]…",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for train, selection and holdout.jsonl.")],
+    out: Annotated[Path, option("Folder for train, selection and holdout.jsonl.")],
     per_cell: Annotated[
-        str,
-        typer.Option(
-            help="Lines of every cell: one number, or three for train, selection, holdout."
-        ),
+        str, option("Lines of every cell: one number, or three for train, selection, holdout.")
     ] = "20",
-    depths: Annotated[
-        str | None, typer.Option(help="Such as short,medium.", show_default="the config's")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(help="Another seed draws other lines of the same splits.")
-    ] = 0,
+    depths: Annotated[str | None, option("Such as short,medium.", default="the config's")] = None,
+    seed: Annotated[int, option("Another seed draws other lines of the same splits.")] = 0,
     sft: Annotated[
-        bool,
-        typer.Option("--sft", help=f"Also {SFT_FILE}: the train lines as prompt and completion."),
+        bool, option(f"Also {SFT_FILE}: the train lines as prompt and completion.", "--sft")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, count the lines, write nothing.")
+        bool, option("Check everything, count the lines, write nothing.", "--dry-run")
     ] = False,
 ) -> None:
     """Write questions with gold targets: three JSONL files without a common prompt, the same for a
@@ -72,7 +63,11 @@ def data(
         for split, questions in drawn.items():
             write_items(questions, out / f"{split}.jsonl")
         if sft:
-            write_lessons(drawn["train"], out / SFT_FILE)
+            lessons = (
+                {"prompt": item.prompt, "completion": item.answer} for item in drawn["train"]
+            )
+            lines = (json.dumps(lesson, ensure_ascii=False) + "\n" for lesson in lessons)
+            (out / SFT_FILE).write_text("".join(lines), encoding="utf-8")
     except OSError as error:
         raise RunError(f"cannot write to {out}: {error.strerror}") from error
     print(f"written: {files}")
@@ -95,21 +90,13 @@ def check_apart(drawn: Mapping[Split, Sequence[Item]]) -> None:
                 )
 
 
-def write_lessons(questions: Sequence[Item], path: Path) -> None:
-    """Writes what supervised fine-tuning reads: ``{"prompt", "completion"}`` per line."""
-    rows = ({"prompt": question.prompt, "completion": question.answer} for question in questions)
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    path.write_text("".join(lines), encoding="utf-8")
-
-
-def _config(words: Sequence[str], depths: str | None) -> RunConfig:
+def _config(words: list[str], depths: str | None) -> RunConfig:
     """The config whose task mix is meant."""
     from symbiont_ecology.config import compose, presets
     from symbiont_ecology.registry import did_you_mean
     from symbiont_ecology.tasks import tasks
 
-    overrides = [word for word in words if "=" in word]
-    names = [word for word in words if "=" not in word]
+    names, overrides = split_words(words)
     if depths is not None:
         overrides.append(f"tasks.depths=[{depths}]")
     families, known = tasks.names(), presets()

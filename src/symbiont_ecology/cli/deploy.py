@@ -4,34 +4,44 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from symbiont_ecology.cli.console import HostOption, RoutingOption, on_host, prepare, write_json
-from symbiont_ecology.cli.run import typed
+from symbiont_ecology.cli.console import open_run, prepare, typed, write_json
+from symbiont_ecology.cli.options import HostOption, RoutingOption, RunFolder, argument, option
 from symbiont_ecology.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from symbiont_ecology.ecology import EcologyState, Organelle
+    from symbiont_ecology.run import LivingOrganelle
 
 GOOD = 0.5
 """Believed success from which a model card names a cell."""
+CARD = """\
+# Organelle {organelle.id}
+
+A LoRA adapter of rank {organelle.genome.rank}, bred by symbiont-ecology on `{model}`.
+
+- run: `{run}`, seed {living.state.seed}, after {living.state.generation} generations
+- lineage: born in generation {organelle.born} by `{organelle.operator}`; parents: {parents}
+- balance: {living.balance:.1f} ATP
+
+## Where it is good
+
+{good}
+
+Believed success comes from the verdicts on its own practice; it is not a holdout accuracy.
+"""
+"""The model card of one organelle."""
 
 
 def infer(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")],
-    prompt: Annotated[
-        str, typer.Argument(help="A question, such as 'math.add: 47+8'; - reads stdin.")
-    ],
+    folder: RunFolder,
+    prompt: Annotated[str, argument("A question, such as 'math.add: 47+8'; - reads stdin.")],
     routing: RoutingOption = "learned",
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 64,
+    max_new_tokens: Annotated[int, option("Longest answer.", least=1)] = 64,
     host: HostOption = None,
 ) -> None:
     """Answer one prompt: the answer on stdout, who answered on stderr."""
     from symbiont_ecology.ecology import HOST
-    from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.evaluation.measure import LoadedRun
     from symbiont_ecology.inference.routings import NEED_LABELS, routings
 
     if routing in NEED_LABELS:
@@ -39,131 +49,88 @@ def infer(
             f"infer --routing {routing}: a prompt has no label, expected host, single, learned …"
         )
     routings.build(routing)  # before the host: a wrong word costs no time
-    run = LoadedRun.of_run(folder)
+    run = open_run(folder, host)
     text = sys.stdin.read() if prompt == "-" else prompt
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DataError("infer: expected a prompt in UTF-8, got bytes that are none")
-    model = build_host(on_host(run.config, host))
-    rollout = run.answer(text, model, routing, max_new_tokens)
+    rollout = run.ask(text, routing, max_new_tokens)
     print(rollout.text)
     name = "the bare host" if rollout.organelle_id == HOST else rollout.organelle_id
     print(f"answered by {name}", file=sys.stderr)
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")],
-    to: Annotated[Path | None, typer.Option(help="Where to.", show_default="DIR/export")] = None,
+    folder: RunFolder,
+    to: Annotated[Path | None, option("Where to.", default="DIR/export")] = None,
     host: HostOption = None,
 ) -> None:
     """Write every living organelle as a PEFT folder with a model card, and an index.json."""
-    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.ecology import HOST
     from symbiont_ecology.engine.run import check_host
-    from symbiont_ecology.evaluation.measure import LoadedRun
-    from symbiont_ecology.host.kernel import HostKernel
 
-    run = LoadedRun.of_run(folder)
-    target = to or folder / "export"
+    run = open_run(folder, host)
+    population, target = run.population, to or folder / "export"
     prepare(target / "index.json")
-    config = on_host(run.config, host)
-    kernel = build_host(config)  # with the dtype and the chat template that the run was made with
-    assert isinstance(kernel, HostKernel)
-    fingerprint = check_host(folder, kernel)
-    state, entries = run.pool.state, []
-    for organelle_id, organelle in sorted(state.population.items()):
-        card = _card(organelle, state, folder, config.host.model)
-        kernel.place(0, run.pool.weights[organelle_id])
-        kernel.export(0, target / organelle_id, model_card=card)
-        entries.append({"folder": organelle_id, **_facts(organelle, state)})
-    best = run.pool.best()
+    fingerprint = check_host(folder, run.host)
+    for organelle_id, organelle in population.items():
+        organelle.save_peft(target / organelle_id, _card(organelle))
+    best = run.best.id if population else HOST
     index = {
         "schema": 1,
         "run": str(folder),
-        "generation": state.generation,
-        "base_model": kernel.name_or_path,
+        "generation": run.state.generation,
+        "base_model": run.kernel.name_or_path,
         "host": fingerprint,
         "best": best,
-        "organelles": entries,
+        "organelles": [_facts(population[organelle_id]) for organelle_id in sorted(population)],
     }
     write_json(target / "index.json", index)
-    print(f"{len(entries)} adapters in {target}, described in {target / 'index.json'}")
-    if entries:
+    print(f"{len(population)} adapters in {target}, described in {target / 'index.json'}")
+    if population:
         print(f"next: {typed()} evaluate --adapter {target / best} --holdout FILE")
 
 
 def phylogeny(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")],
-    out: Annotated[
-        Path | None, typer.Option(help="The file.", show_default="DIR/phylogeny.csv")
-    ] = None,
+    folder: RunFolder,
+    out: Annotated[Path | None, option("The file.", default="DIR/phylogeny.csv")] = None,
     tree: Annotated[
-        bool,
-        typer.Option("--tree", help="A merge has its first parent alone, for readers of trees."),
+        bool, option("A merge has its first parent alone, for readers of trees.", "--tree")
     ] = False,
 ) -> None:
     """Write who descends from whom, in the artificial-life data standard."""
-    from symbiont_ecology.analysis.phylogeny import taxa_of as descent
-    from symbiont_ecology.analysis.phylogeny import write_phylogeny
+    from symbiont_ecology.analysis.phylogeny import taxa_of, write_phylogeny
     from symbiont_ecology.engine.run import EVENTS_FILE, read_config
     from symbiont_ecology.events import read_events
 
     read_config(folder)  # raises where there is no run
-    taxa, path = descent(read_events(folder / EVENTS_FILE)), out or folder / "phylogeny.csv"
+    taxa, path = taxa_of(read_events(folder / EVENTS_FILE)), out or folder / "phylogeny.csv"
     write_phylogeny(taxa, path, is_tree=tree)
     print(f"{len(taxa)} organelles in {path}")
 
 
-def _facts(organelle: Organelle, state: EcologyState) -> dict[str, Any]:
+def _facts(living: LivingOrganelle) -> dict[str, object]:
     """What the index says of one organelle."""
-    posteriors = state.posteriors.get(organelle.id, {})
+    organelle = living.organelle
     return {
-        "id": organelle.id,
+        "folder": living.id,
+        "id": living.id,
         "born": organelle.born,
         "parents": list(organelle.parents),
         "operator": organelle.operator,
         "rank": organelle.genome.rank,
         "traits": organelle.genome.traits,
-        "balance_matp": state.ledger.balance(organelle.id),
-        "believed_success": {
-            cell: round(posterior.mean, 4) for cell, posterior in sorted(posteriors.items())
-        },
+        "balance_matp": living.state.ledger.balance(living.id),
+        "believed_success": {cell: round(rate, 4) for cell, rate in sorted(living.success.items())},
     }
 
 
-def _card(organelle: Organelle, state: EcologyState, folder: Path, model: str) -> str:
-    """The model card of one organelle."""
-    posteriors = sorted(
-        state.posteriors.get(organelle.id, {}).items(), key=lambda entry: -entry[1].mean
-    )
-    good = [
-        f"- `{cell}`: {posterior.mean:.0%}"
-        for cell, posterior in posteriors
-        if posterior.mean >= GOOD
-    ]
-    parents = ", ".join(organelle.parents) or "none"
-    return "\n".join(
-        [
-            f"# Organelle {organelle.id}",
-            "",
-            (
-                f"A LoRA adapter of rank {organelle.genome.rank}, bred by symbiont-ecology on "
-                f"`{model}`."
-            ),
-            "",
-            f"- run: `{folder.name}`, seed {state.seed}, after {state.generation} generations",
-            (
-                f"- lineage: born in generation {organelle.born} by `{organelle.operator}`; "
-                f"parents: {parents}"
-            ),
-            f"- balance: {state.ledger.balance(organelle.id) / 1000:.1f} ATP",
-            "",
-            "## Where it is good",
-            "",
-            *(good or [f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}."]),
-            "",
-            (
-                "Believed success comes from the verdicts on its own practice; it is not a holdout "
-                "accuracy."
-            ),
-            "",
-        ]
+def _card(living: LivingOrganelle) -> str:
+    good = [f"- `{cell}`: {rate:.0%}" for cell, rate in living.success.items() if rate >= GOOD]
+    return CARD.format(
+        living=living,
+        organelle=living.organelle,
+        run=living.run.folder.name,
+        model=living.run.config.host.model,
+        parents=", ".join(living.organelle.parents) or "none",
+        good="\n".join(good) or f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}.",
     )

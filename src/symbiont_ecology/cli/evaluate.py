@@ -1,34 +1,23 @@
-"""``evaluate``: how good a run or an adapter is on questions that no learner met."""
+"""``evaluate`` and ``transfer``: how good a run or an adapter is on questions that no learner
+met."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
-from symbiont_ecology.cli.console import (
-    DryRunOption,
-    HostOption,
-    JsonOption,
-    RoutingOption,
-    ShiftOption,
-    asking,
-    on_host,
-    prepare,
-    tell_comparison_with_baselines,
-    tell_evaluation,
-    text_stream,
-    write_json,
-)
+from symbiont_ecology.cli import console, options
+from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
-    from symbiont_ecology.config import RunConfig
     from symbiont_ecology.evaluation.baselines import BaselineComparison
-    from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
+    from symbiont_ecology.evaluation.measure import Record
     from symbiont_ecology.evaluation.spec import EvaluationSpec
-    from symbiont_ecology.types import Item
 
 GOES_WITH = {
     "adapter": ("holdout", "routing", "json_file", "host", "chat", "dry_run"),
@@ -41,39 +30,33 @@ INSTEAD_OF = {"holdout": ("shift", "per_cell"), "routing_map": ("routing",)}
 
 def evaluate(
     context: typer.Context,
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="Folder of a run.", show_default=False)
-    ] = None,
-    adapter: Annotated[Path | None, typer.Option(help="A PEFT folder, instead of a run.")] = None,
-    sft: Annotated[Path | None, typer.Option(help="A PEFT folder to compare the run with.")] = None,
+    folder: Annotated[Path | None, argument("Folder of a run.", "DIR")] = None,
+    adapter: Annotated[Path | None, option("A PEFT folder, instead of a run.")] = None,
+    sft: Annotated[Path | None, option("A PEFT folder to compare the run with.")] = None,
     holdout: Annotated[
-        Path | None,
-        typer.Option(help="JSONL file of questions with prompt, target, family, depth."),
+        Path | None, option("JSONL file of questions with prompt, target, family, depth.")
     ] = None,
-    shift: ShiftOption = None,
-    per_cell: Annotated[
-        int, typer.Option(min=1, help="Without a file: holdout questions per cell of the run.")
-    ] = 20,
+    shift: options.ShiftOption = options.IN_DISTRIBUTION,
+    per_cell: options.PerCellOption = 20,
     selection: Annotated[
-        Path | None, typer.Option(help="JSONL file of questions that judge the candidates anew.")
+        Path | None, option("JSONL file of questions that judge the candidates anew.")
     ] = None,
     selection_max_samples: Annotated[
-        int | None, typer.Option(min=1, help="Use so many of them, drawn at random.")
+        int | None, option("Use so many of them, drawn at random.", least=1)
     ] = None,
-    routing: RoutingOption = "learned",
+    routing: options.RoutingOption = "learned",
     routing_map: Annotated[
-        Path | None,
-        typer.Option(help='JSON file {"family" or "family/depth": "candidate"}; else the host.'),
+        Path | None, option('JSON file {"family" or "family/depth": "candidate"}; else the host.')
     ] = None,
-    json_file: JsonOption = None,
-    host: HostOption = None,
+    json_file: options.JsonOption = None,
+    host: options.HostOption = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Make every evaluation of the run again and compare.")
+        bool, option("Make every evaluation of the run again and compare.", "--again")
     ] = False,
     chat: Annotated[
-        bool, typer.Option("--chat", help="With --adapter: use the host's chat template.")
+        bool, option("With --adapter: use the host's chat template.", "--chat")
     ] = False,
-    dry_run: DryRunOption = False,
+    dry_run: options.DryRunOption = False,
 ) -> None:
     """Ask holdout questions. The run itself is not changed, its evaluations.jsonl gets a line."""
     from symbiont_ecology.evaluation.spec import EvaluationSpec
@@ -81,69 +64,102 @@ def evaluate(
     if (folder is None) == (adapter is None):
         raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
     _check_together(context)
-    stream = text_stream(json_file)
-    if not dry_run:
-        prepare(json_file)  # now, not when everything has been computed
     spec = EvaluationSpec(
         holdout=_text(holdout),
-        shifts=tuple(shift or ("in-distribution",)),
+        shifts=tuple(shift),
         per_cell=per_cell,
         selection=_text(selection),
         most=selection_max_samples,
         routing=routing,
         routing_map=_text(routing_map),
     )
-    if folder is not None and dry_run:
-        _rehearse(folder, spec, sft, host, stream)
-    elif folder is not None and again:
-        _make_again(folder, host)
-    elif folder is not None:
-        comparison = _compare(folder, spec, sft, host)
-        tell_comparison_with_baselines(comparison, stream)
-        main = comparison.systems[comparison.main]
-        write_json(json_file, main.record() | comparison.summary())
-    elif adapter is not None and dry_run:
-        _rehearse_adapter(adapter, spec, host, stream)
-    elif adapter is not None:
-        evaluation = _evaluate_adapter(adapter, spec, host, chat)
-        tell_evaluation(evaluation, stream)
-        write_json(json_file, evaluation.record())
+    with console.report(json_file, dry_run) as write_json:
+        if adapter is not None:
+            record = _evaluate_adapter(adapter, spec, host, chat, dry_run)
+        elif folder is not None and again:
+            _make_again(folder, host)
+            return
+        elif folder is not None:
+            record = _evaluate_run(folder, spec, sft, host, dry_run)
+        if not dry_run:
+            write_json(record)
+
+
+def transfer(
+    folder: options.RunFolder,
+    per_cell: options.PerCellOption = 20,
+    shift: options.ShiftOption = options.IN_DISTRIBUTION,
+    json_file: options.JsonOption = None,
+    host: options.HostOption = None,
+) -> None:
+    """Ask every family's best organelle the questions of all families."""
+    from symbiont_ecology.evaluation.transfer import transfer_matrix
+
+    with console.report(json_file) as write_json:
+        run = console.open_run(folder, host)
+        loaded = run.loaded
+        items = loaded.items(per_cell, tuple(shift))
+        with console.asking() as progress:
+            matrix = transfer_matrix(loaded, items, run.host, progress)
+        names = list(matrix.host)
+        rows = console.table("right, %: best in", *map(str, range(1, len(names) + 1)))
+        for owner, row in {"(host)": matrix.host, **matrix.accuracy}.items():
+            label = f"{names.index(owner) + 1:2d} {owner}" if owner in names else f"   {owner}"
+            rows.add_row(escape(label), *(f"{100 * row[name]:.0f}" for name in names))
+        console.show(rows)
+        gains = {kind: gain for kind, gain in matrix.gain.items() if gain is not None}
+        shown = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in gains.items())
+        print(f"gain over the host: {shown}")
+        write_json(asdict(matrix))
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _check_together(context: typer.Context) -> None:
     """Refuses options that another one leaves without meaning."""
-    flags = {str(option.name): option.opts[0] for option in context.command.params}
-    sources = {name: context.get_parameter_source(name) for name in flags}
+    flags = {str(param.name): param.opts[0] for param in context.command.params}
     given = [
         name
-        for name, source in sources.items()
-        if source is not None and source.name == "COMMANDLINE"
+        for name in flags
+        if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
     ]
-    for option, heeded in GOES_WITH.items():
-        ignored = [flags[name] for name in given if name not in (option, *heeded)]
-        if option in given and ignored:
+    for key, heeded in GOES_WITH.items():
+        ignored = [flags[name] for name in given if name not in (key, *heeded)]
+        if key in given and ignored:
             fine = ", ".join(flags[name] for name in heeded if name != "folder")
             raise ConfigError(
-                f"evaluate {flags[option]}: expected nothing but {fine}, got "
+                f"evaluate {flags[key]}: expected nothing but {fine}, got "
                 f"{', '.join(ignored)}: leave it out"
             )
-    for option, pointless in INSTEAD_OF.items():
+    for key, pointless in INSTEAD_OF.items():
         ignored = [flags[name] for name in given if name in pointless]
-        if option in given and ignored:
+        if key in given and ignored:
             raise ConfigError(
-                f"evaluate {flags[option]}: expected no {' or '.join(ignored)} beside it: "
-                "leave it out"
+                f"evaluate {flags[key]}: expected no {' or '.join(ignored)} beside it: leave it out"
             )
     if "selection_max_samples" in given and "selection" not in given:
         raise ConfigError("evaluate --selection-max-samples: expected --selection FILE beside it")
 
 
-def _checked_items(run: LoadedRun, spec: EvaluationSpec) -> tuple[list[Item], list[Item]]:
-    """What is asked, and what selects. A wrong word or file costs no time: no host is loaded yet.
+def _evaluate_run(
+    folder: Path, spec: EvaluationSpec, sft: Path | None, host: str | None, dry_run: bool
+) -> Record:
+    """Asks the run and its baselines, or says what would be asked of whom.
+
+    A wrong word or file costs no time: no host is loaded before all is known to fit.
 
     Raises:
-        ConfigError: an item is in both, so candidates would be chosen by what they are tested on.
+        ConfigError: an item is among both the questions and the selection, so candidates would be
+            chosen by what they are tested on.
     """
+    from symbiont_ecology.evaluation.baselines import compare_with_baselines
+    from symbiont_ecology.evaluation.evaluation_log import log_evaluation
+    from symbiont_ecology.evaluation.measure import LoadedRun
+    from symbiont_ecology.weights.peft_files import stated_rank
+
+    run = LoadedRun.of_run(folder, is_kept=not dry_run)
     items, selection = spec.items(run), spec.selection_items(run)
     if both := {item.prompt for item in items} & {item.prompt for item in selection}:
         raise ConfigError(
@@ -151,46 +167,35 @@ def _checked_items(run: LoadedRun, spec: EvaluationSpec) -> tuple[list[Item], li
             f"{len(both)} of them, such as {min(both)!r:.60}: take them out of one of the two"
         )
     spec.find_routing(run)
-    return items, selection
-
-
-def _compare(
-    folder: Path, spec: EvaluationSpec, sft: Path | None, host: str | None
-) -> BaselineComparison:
-    from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.evaluation.baselines import compare_with_baselines
-    from symbiont_ecology.evaluation.evaluation_log import log_evaluation
-    from symbiont_ecology.evaluation.measure import LoadedRun
-    from symbiont_ecology.weights.peft_files import stated_rank
-
-    run = LoadedRun.of_run(folder, is_kept=True)
-    items, selection = _checked_items(run, spec)
-    config = _as_wide(on_host(run.config, host), stated_rank(sft) if sft else 0)
-    model = build_host(config)
-    with asking() as progress:
+    rank = 0 if sft is None else stated_rank(sft)
+    if dry_run:
+        systems = dict.fromkeys(("host", "single", *(["sft"] if sft else []), spec.name))
+        judges = f"{len(selection)} selection questions" if selection else "practice"
+        source = spec.holdout or f"{spec.per_cell} per cell, {', '.join(spec.shifts)}"
+        facts = {
+            "host": host or run.config.host.model,
+            "asked": f"{', '.join(systems)} of {folder}, generation {run.pool.state.generation}",
+            "candidates": f"{len(run.pool.elites)}, judged by {judges}",
+            "questions": f"{len(items)} ({source})",
+        }
+        return _tell_plan(facts)
+    model = console.open_run(folder, host, rank).host
+    with console.asking() as progress:
         comparison = compare_with_baselines(
             run, spec, items, model, selection=selection, sft=sft, progress=progress
         )
     for name, evaluation in comparison.systems.items():
         log_evaluation(evaluation, run, comparison.specs[name])
-    return comparison
-
-
-def _as_wide(config: RunConfig, rank: int) -> RunConfig:
-    """The config with room for an adapter that may be wider than anyone in the run."""
-    rank = max(config.host.rank, rank)
-    return config.model_copy(update={"host": config.host.model_copy(update={"rank": rank})})
+    _tell_systems(comparison)
+    return comparison.systems[comparison.main].record() | comparison.summary()
 
 
 def _make_again(folder: Path, host: str | None) -> None:
     """Makes every evaluation of a run again; exit code 1 if one is not what it was."""
-    from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.evaluation.evaluation_log import repeat_evaluations, widest_rank
 
-    config = _as_wide(on_host(read_config(folder), host), widest_rank(folder))
-    different = 0
-    for repeated in repeat_evaluations(folder, build_host(config)):
+    model, different = console.open_run(folder, host, widest_rank(folder)).host, 0
+    for repeated in repeat_evaluations(folder, model):
         different += not repeated.is_same
         same = "the same" if repeated.is_same else "DIFFERENT"
         now = repeated.problem or f"{100 * repeated.now:.1f} % now, {same}"
@@ -203,19 +208,11 @@ def _make_again(folder: Path, host: str | None) -> None:
 
 
 def _evaluate_adapter(
-    adapter: Path, spec: EvaluationSpec, host: str | None, is_chat: bool
-) -> Evaluation:
-    from symbiont_ecology.evaluation.measure import evaluate_adapter
-    from symbiont_ecology.host.kernel import HostKernel
-
-    items, rank = _adapter_items(adapter, spec)
-    kernel = HostKernel.from_pretrained(host or "embedded", slots=1, rank=rank, is_chat=is_chat)
-    return evaluate_adapter(adapter, items, kernel, is_bare=spec.routing == "host")
-
-
-def _adapter_items(adapter: Path, spec: EvaluationSpec) -> tuple[list[Item], int]:
-    """What an adapter would be asked, and its rank."""
+    adapter: Path, spec: EvaluationSpec, host: str | None, is_chat: bool, dry_run: bool
+) -> Record:
+    """Asks an adapter, or says what it would be asked."""
     from symbiont_ecology.evaluation.items import read_items
+    from symbiont_ecology.evaluation.measure import evaluate_adapter
     from symbiont_ecology.weights.peft_files import stated_rank
 
     if spec.holdout is None:
@@ -224,49 +221,41 @@ def _adapter_items(adapter: Path, spec: EvaluationSpec) -> tuple[list[Item], int
         raise ConfigError(
             f"evaluate --adapter: expected --routing single or host, got {spec.routing!r}"
         )
-    return read_items(Path(spec.holdout)), stated_rank(adapter)
+    items, rank = read_items(Path(spec.holdout)), stated_rank(adapter)
+    name = host or "embedded"
+    if dry_run:
+        questions = f"{len(items)} ({spec.holdout})"
+        facts = {"host": name, "asked": f"{adapter} of rank {rank}", "questions": questions}
+        return _tell_plan(facts)
+    from symbiont_ecology.host.kernel import HostKernel  # torch
+
+    kernel = HostKernel.from_pretrained(name, slots=1, rank=rank, is_chat=is_chat)
+    evaluation = evaluate_adapter(adapter, items, kernel, is_bare=spec.routing == "host")
+    console.tell_evaluation(evaluation)
+    return evaluation.record()
 
 
-def _rehearse(
-    folder: Path, spec: EvaluationSpec, sft: Path | None, host: str | None, stream: TextIO
-) -> None:
-    """Everything that comes before the host, and what would be asked of whom."""
-    from symbiont_ecology.evaluation.measure import LoadedRun
-    from symbiont_ecology.weights.peft_files import stated_rank
-
-    run = LoadedRun.of_run(folder)
-    items, selection = _checked_items(run, spec)
-    if sft is not None:
-        stated_rank(sft)
-    systems = dict.fromkeys(("host", "single", *(["sft"] if sft else []), spec.name))
-    judges = f"{len(selection)} selection questions" if selection else "practice"
-    source = spec.holdout or f"{spec.per_cell} per cell, {', '.join(spec.shifts)}"
-    lines = {
-        "host": on_host(run.config, host).host.model,
-        "asked": f"{', '.join(systems)} of {folder}, generation {run.pool.state.generation}",
-        "candidates": f"{len(run.pool.elites)}, judged by {judges}",
-        "questions": f"{len(items)} ({source})",
-    }
-    _tell_rehearsal(lines, stream)
+def _tell_plan(facts: dict[str, str]) -> Record:
+    console.tell_facts(facts)
+    print("everything but the host is fine; nothing was done")
+    return {}
 
 
-def _rehearse_adapter(
-    adapter: Path, spec: EvaluationSpec, host: str | None, stream: TextIO
-) -> None:
-    items, rank = _adapter_items(adapter, spec)
-    lines = {
-        "host": host or "embedded",
-        "asked": f"{adapter} of rank {rank}",
-        "questions": f"{len(items)} ({spec.holdout})",
-    }
-    _tell_rehearsal(lines, stream)
-
-
-def _tell_rehearsal(lines: dict[str, str], stream: TextIO) -> None:
-    for label, value in lines.items():
-        print(f"{label:11s} {value}", file=stream)
-    print("everything but the host is fine; nothing was done", file=stream)
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
+def _tell_systems(comparison: BaselineComparison) -> None:
+    """Accuracies by family and system, how the main one differs, and what it costs."""
+    main = comparison.systems[comparison.main]
+    console.show(console.accuracy_table(comparison.systems))
+    for name, apart in comparison.differences.items():
+        test = f"McNemar p = {apart.mcnemar_p:.2g}"
+        print(f"{comparison.main} - {name}: {console.points(apart)}, {test}")
+    robust = comparison.robustness
+    if robust is not None and robust.brittle is not None:
+        share = console.percent(robust.brittle)
+        print(f"brittle: {share} of right answers do not survive another way of writing")
+    if main.judged_by == "selection":
+        cost = f"{main.selection.flops:.3g} useful FLOPs"
+        print(f"* candidates judged on selection questions, which took {cost}")
+    else:
+        hint = "--selection FILE chooses on other questions"
+        print(f"single is chosen by practice; {hint}")
+    console.tell_answerers(main)

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from symbiont_ecology.cli.options import argument
 from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from symbiont_ecology.registry import Knob, Registry
@@ -40,9 +39,7 @@ KIND_NAMES = ", ".join(KINDS)
 
 
 def list_names(
-    kind: Annotated[
-        str | None, typer.Argument(help=f"One of {KIND_NAMES}.", show_default="all")
-    ] = None,
+    kind: Annotated[str | None, argument(f"One of {KIND_NAMES}.", default="all")] = None,
 ) -> None:
     """List what a config can name, and the protocols of suites."""
     indent = "  " if kind is None else ""
@@ -54,10 +51,8 @@ def list_names(
 
 
 def explain(
-    kind: Annotated[str, typer.Argument(help=f"One of {KIND_NAMES}; or config.")],
-    name: Annotated[
-        str | None, typer.Argument(help="As listed by symbiont list KIND.", show_default=False)
-    ] = None,
+    kind: Annotated[str, argument(f"One of {KIND_NAMES}; or config.")],
+    name: Annotated[str | None, argument("As listed by symbiont list KIND.")] = None,
 ) -> None:
     """Say what a part is and which knobs it has: explain strategies ecology; or explain config."""
     plural = _plural(kind)

@@ -3,86 +3,59 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
-from collections.abc import Callable
+from contextlib import closing, nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
+from symbiont_ecology.cli import options
+from symbiont_ecology.cli.console import tell_evaluation, tell_facts, typed
+from symbiont_ecology.cli.options import option
 from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
+    from symbiont_ecology import Run
     from symbiont_ecology.analysis.dashboard import Dashboard, Narrator
     from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.engine.run import Finished, GenerationCallback
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Changes, such as seed=1.", show_default=False),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while it runs.")]
-
 
 def run(
-    config: Annotated[str, typer.Argument(help="A preset (symbiont list presets) or a YAML file.")],
-    overrides: Overrides = None,
+    config: options.ConfigName,
+    overrides: options.Overrides = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the run.", show_default="artifacts/<config>-<n>")
+        Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the config, say the plan, do nothing.")
-    ] = False,
-    quiet: Quiet = False,
+    dry_run: options.DryRunOption = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Start a run. Ctrl-C ends it after the generation; symbiont resume goes on."""
-    from symbiont_ecology.config import load_config
-    from symbiont_ecology.engine import run as runs
-    from symbiont_ecology.engine.build import check
+    from symbiont_ecology import Run
 
-    resolved = load_config(config, overrides or ())
-    check(resolved)
-    check_final_holdout(resolved)
+    resolved = checked_config(config, overrides)
     folder = out or free_folder(Path(config).name.removesuffix(".yaml"))
     if dry_run:
         tell_run_plan(resolved, folder)
-        return
-
-    def begin(watch: GenerationCallback | None, should_stop: Callable[[], bool]) -> Finished:
-        """Founds the run."""
-        return runs.start(resolved, folder, watch=watch, should_stop=should_stop)
-
-    finished = live(begin, resolved, folder, quiet)
-    if not quiet:
-        tell_next(finished, resolved, folder)
-    evaluate_at_end(folder)
+    else:
+        _live_to_the_end(Run.start(resolved, folder=folder), quiet)
 
 
 def resume_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the run.")],
-    overrides: Overrides = None,
-    quiet: Quiet = False,
+    folder: options.RunFolder, overrides: options.Overrides = None, quiet: options.Quiet = False
 ) -> None:
     """Go on with a run; run.generations=N or run.train_flops=N makes it longer."""
-    from symbiont_ecology.engine import run as runs
+    from symbiont_ecology import Run
 
-    resolved = runs.extended(folder, overrides or ())
-    check_final_holdout(resolved)
-
-    def begin(watch: GenerationCallback | None, should_stop: Callable[[], bool]) -> Finished:
-        """Goes on with the run."""
-        return runs.resume(folder, overrides=overrides or (), watch=watch, should_stop=should_stop)
-
-    finished = live(begin, resolved, folder, quiet)
-    if not quiet:
-        tell_next(finished, resolved, folder)
-    evaluate_at_end(folder)
+    opened = Run.open(folder, *(overrides or ()))
+    check_final_holdout(opened.config)
+    _live_to_the_end(opened, quiet)
 
 
 class Brake:
@@ -106,123 +79,125 @@ class Brake:
         os.write(sys.stderr.fileno(), b"\nfinishing this generation (Ctrl-C again stops at once)\n")
 
 
-def live(
-    begin: Callable[[GenerationCallback | None, Callable[[], bool]], Finished],
-    config: RunConfig,
-    folder: Path,
-    quiet: bool,
-    again: str | None = None,
-) -> Finished:
-    """Lives a run on the screen. Leaves with 130 when it was interrupted; ``again`` is how it goes
-    on."""
-    with Brake() as brake, view(config, folder, quiet) as watch:
-        finished = begin(watch, lambda: brake.is_pulled)
-    state = finished.state
-    if not finished.is_complete:
-        what = again or f"{typed()} resume {folder}"
+def _live_to_the_end(lived: Run, quiet: bool) -> None:
+    live(lived, quiet)
+    if not quiet:
+        tell_next(lived)
+    evaluate_at_end(lived)
+
+
+def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> None:
+    """Lives a run on the screen; ``again`` is what to type where that is not resume.
+
+    Ctrl-C in the last generation counts only where more is to follow (``goes_on``).
+
+    Raises:
+        typer.Exit: it was interrupted.
+    """
+    with Brake() as brake, _view(lived, quiet) as watch, closing(iter(lived)) as generations:
+        for generation in generations:
+            if watch is not None:
+                watch(generation.state, generation.summary, generation.seconds)
+            if brake.is_pulled:
+                break
+    if not lived.is_complete or (goes_on and brake.is_pulled):
         print(
-            f"interrupted after generation {state.generation - 1}; go on with: {what}",
+            f"interrupted after generation {lived.state.generation - 1}; "
+            f"go on with: {again or f'{typed()} resume {lived.folder}'}",
             file=sys.stderr,
         )
         raise typer.Exit(INTERRUPTED)
-    return finished
 
 
-def typed() -> str:
-    """How this command was reached, so that a printed command can be typed as it is."""
-    program = Path(sys.argv[0])
-    if shutil.which("symbiont") or program.name != "symbiont":
-        return "symbiont"
-    near = os.path.relpath(program)
-    return str(program) if near.startswith("..") else near
-
-
-def tell_next(finished: Finished, config: RunConfig, folder: Path) -> None:
+def tell_next(lived: Run) -> None:
     """Where a complete run is and what can be done with it."""
-    state, budget = finished.state, config.run.train_flops
-    longer = f"run.generations={2 * max(config.run.generations, 1)}"
-    if budget is not None:
-        longer += f" run.train_flops={2 * budget:.3g}"
-    if config.run.train_tokens is not None:
-        longer += f" run.train_tokens={2 * config.run.train_tokens:.3g}"
+    state, loop = lived.state, lived.config.run
+    longer = f"run.generations={2 * max(loop.generations, 1)}"
+    for key in ("train_flops", "train_tokens"):
+        if (budget := getattr(loop, key)) is not None:
+            longer += f" run.{key}={2 * budget:.3g}"
     print(
-        f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, run in {folder}"
+        f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, "
+        f"run in {lived.folder}\n"
+        f"next:     {typed()} evaluate {lived.folder} --routing learned\n"
+        f"          {typed()} resume {lived.folder} {longer}"
     )
-    print(f"next:     {typed()} evaluate {folder} --routing learned")
-    print(f"          {typed()} resume {folder} {longer}")
 
 
-def view(config: RunConfig, folder: Path, quiet: bool) -> Dashboard | Narrator | Any:
-    """What shows the run: a screen on a terminal, lines elsewhere, nothing when quiet."""
-    from contextlib import nullcontext
+def checked_config(name: str, overrides: list[str] | None) -> RunConfig:
+    """The config of a preset or file with changes; every mistake in it is found here.
 
-    from rich.console import Console
+    Raises:
+        ConfigError: it does not fit together.
+        DataError: the file of ``run.final_holdout`` cannot be used.
+    """
+    from symbiont_ecology import load_config
+    from symbiont_ecology.engine.build import check
 
-    from symbiont_ecology.analysis.dashboard import Dashboard, Narrator, RunLength
+    config = load_config(name, overrides or ())
+    check(config)
+    check_final_holdout(config)
+    return config
 
-    if quiet:
-        return nullcontext(None)
-    plan, console = RunLength(config.run.generations, config.run.train_flops), Console()
-    return Dashboard(plan, console, str(folder)) if console.is_terminal else Narrator(plan, console)
+
+def check_final_holdout(config: RunConfig) -> None:
+    """Reads ``run.final_holdout`` before the run, so that a bad file costs nothing."""
+    from symbiont_ecology.evaluation.items import read_items
+
+    if config.run.final_holdout is not None:
+        read_items(Path(config.run.final_holdout))
+
+
+def evaluate_at_end(lived: Run) -> None:
+    """Answers ``run.final_holdout``, if there is one."""
+    if (evaluation := lived.evaluate_final_holdout()) is not None:
+        tell_evaluation(evaluation)
 
 
 def tell_run_plan(config: RunConfig, folder: Path) -> None:
     """What a run would do, from its config alone."""
+    from symbiont_ecology.ecology.state import STATE_FILE
     from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.registry import kind_of, knobs
     from symbiont_ecology.strategies import strategies
 
     strategy, mix = strategies.build(config.strategy), mixture(config)
-    cells = mix.cells
+    host, loop, cells = config.host, config.run, mix.cells
     names = [knob.name for knob in knobs(type(strategy)) if knob.name != "mechanisms"]
-    kind = kind_of(config.strategy)
-    host, loop = config.host, config.run
+    settings = ", ".join(f"{name}={getattr(strategy, name)}" for name in names)
+    mechanisms = ", ".join(strategy.mechanism_names)
     length = f"{loop.generations} generations"
     if loop.train_flops is not None:
         length += f", or until {loop.train_flops:.3g} useful FLOPs are spent"
     if loop.train_tokens is not None:
         length += f", or until training took {loop.train_tokens:.3g} tokens"
     rows = strategy.questions * strategy.samples * len(cells)
-    is_taken = (folder / "state.json").exists()
-    families = " ".join(mix.names)
+    is_taken = (folder / STATE_FILE).exists()
     depths = " ".join(dict.fromkeys(depth for _, depth in cells))
-    print(
-        f"host        {host.model} on {host.device} in {host.dtype}, {host.slots} slots of rank "
-        f"{host.rank}"
-    )
-    print(f"tasks       {len(cells)} cells: {families}, each {depths}")
-    print(f"strategy    {kind}: {', '.join(f'{name}={getattr(strategy, name)}' for name in names)}")
-    if strategy.mechanism_names:
-        print(f"mechanisms  {', '.join(strategy.mechanism_names)}")
-    print(f"work        at most {rows:.0f} practice rollouts per generation")
-    print(f"length      {length}")
-    print(f"checkpoint  every {loop.checkpoint_every} generations")
-    print(f"seed        {config.seed}")
-    print(f"folder      {folder}" + (" (holds a run already)" if is_taken else ""))
+    facts = {
+        "host": f"{host.model} on {host.device} in {host.dtype}, {host.slots} slots of rank "
+        f"{host.rank}",
+        "tasks": f"{len(cells)} cells: {' '.join(mix.names)}, each {depths}",
+        "strategy": f"{kind_of(config.strategy)}: {settings}",
+        **({"mechanisms": mechanisms} if mechanisms else {}),
+        "work": f"at most {rows:.0f} practice rollouts per generation",
+        "length": length,
+        "checkpoint": f"every {loop.checkpoint_every} generations",
+        "seed": str(config.seed),
+        "folder": f"{folder}{' (holds a run already)' if is_taken else ''}",
+    }
+    tell_facts(facts)
     print("the config is fine; nothing was done")
 
 
-def check_final_holdout(config: RunConfig) -> None:
-    """Reads ``run.final_holdout`` before the run, so that a bad file costs nothing."""
-    if config.run.final_holdout is not None:
-        from symbiont_ecology.evaluation.items import read_items
+def _view(lived: Run, quiet: bool) -> Dashboard | Narrator | nullcontext[None]:
+    """What shows the run: a screen on a terminal, lines elsewhere, nothing when quiet."""
+    from symbiont_ecology.analysis.dashboard import Dashboard, Narrator, RunLength
 
-        read_items(Path(config.run.final_holdout))
-
-
-def evaluate_at_end(folder: Path) -> None:
-    """Answers ``run.final_holdout``, if there is one, with the run's router."""
-    from symbiont_ecology.cli.console import tell_evaluation
-    from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.engine.run import read_config
-    from symbiont_ecology.evaluation.evaluation_log import log_evaluation
-    from symbiont_ecology.evaluation.measure import LoadedRun
-    from symbiont_ecology.evaluation.spec import EvaluationSpec
-
-    config = read_config(folder)
-    if config.run.final_holdout is None:
-        return
-    run, spec = LoadedRun.of_run(folder), EvaluationSpec(holdout=config.run.final_holdout)
-    evaluation = spec.evaluate(run, spec.items(run), build_host(config))
-    log_evaluation(evaluation, run, spec)
-    tell_evaluation(evaluation, sys.stdout)
+    if quiet:
+        return nullcontext()
+    loop, console = lived.config.run, Console()
+    plan = RunLength(loop.generations, loop.train_flops)
+    if console.is_terminal:
+        return Dashboard(plan, console, str(lived.folder))
+    return Narrator(plan, console)

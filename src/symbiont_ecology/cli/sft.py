@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
-
-from symbiont_ecology.cli.compare import work_through
-from symbiont_ecology.cli.console import DryRunOption, prepare, write_json
-from symbiont_ecology.cli.run import typed
+from symbiont_ecology.cli import options
+from symbiont_ecology.cli.console import open_run, prepare, tell_facts, typed, write_json
+from symbiont_ecology.cli.options import argument, option
+from symbiont_ecology.cli.suites import work_through
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
     from symbiont_ecology.config import RunConfig
     from symbiont_ecology.experiments.protocol import Protocol
-    from symbiont_ecology.experiments.sft import Budget, SweepPlan, SweepPoint
+    from symbiont_ecology.experiments.sft import Budget, SweepPlan
 
 ADAPTER, REPORT_FILE = "adapter", "sft.json"
 """Folder of the chosen adapter, and what was swept."""
@@ -31,92 +29,74 @@ _Number = TypeVar("_Number", int, float)
 
 
 def sft(
-    config: Annotated[
-        str | None,
-        typer.Argument(help="A preset or YAML file, instead of --match.", show_default=False),
-    ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes.", show_default=False)
-    ] = None,
+    config: Annotated[str | None, argument("A preset or YAML file, instead of --match.")] = None,
+    overrides: options.Overrides = None,
     match: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="A run: its tasks, its host and what it spent."),
+        Path | None, option("A run: its tasks, its host and what it spent.", metavar="RUN")
     ] = None,
     budget: Annotated[
-        str,
-        typer.Option(
-            help="train_flops, total_flops, train_tokens, total_tokens or wall_clock_seconds."
-        ),
+        str, option("train_flops, total_flops, train_tokens, total_tokens or wall_clock_seconds.")
     ] = "train_flops",
-    amount: Annotated[
-        float | None, typer.Option(help="That much of it, instead of what the run spent.")
-    ] = None,
+    amount: Annotated[float | None, option("That much, instead of what the run spent.")] = None,
     data: Annotated[
-        Path | None, typer.Option(help="JSONL or Parquet file to learn from, instead of the tasks.")
+        Path | None, option("JSONL or Parquet file to learn from, instead of the tasks.")
     ] = None,
     rates: Annotated[
         str | None,
-        typer.Option(
-            help="Learning rates of the sweep.",
-            show_default="half, once and twice strategy.learning_rate; "
+        option(
+            "Learning rates of the sweep.",
+            default="half, once and twice strategy.learning_rate; "
             f"{','.join(map(str, RATES))} if the strategy has none",
         ),
     ] = None,
-    ranks: Annotated[
-        str | None, typer.Option(help="Ranks of the sweep.", show_default="the run's own")
-    ] = None,
-    questions: Annotated[int, typer.Option(min=1, help="Answers per cell and step.")] = 1,
-    per_cell: Annotated[
-        int, typer.Option(min=1, help="Selection questions per cell of the sweep.")
-    ] = 20,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder.", show_default="artifacts/sft-<n>")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs at a time.", show_default="one per core")
-    ] = None,
-    dry_run: DryRunOption = False,
+    ranks: Annotated[str | None, option("Ranks of the sweep.", default="the run's own")] = None,
+    questions: Annotated[int, option("Answers per cell and step.", least=1)] = 1,
+    per_cell: Annotated[int, option("Selection questions per cell of the sweep.", least=1)] = 20,
+    out: Annotated[Path | None, options.resumable_folder("artifacts/sft-<n>")] = None,
+    workers: options.WorkersOption = None,
+    dry_run: options.DryRunOption = False,
 ) -> None:
     """Fine-tune one adapter on gold answers with a run's compute. With --out it goes on."""
-    from symbiont_ecology.experiments.sft import SweepPlan, sft_protocol
-    from symbiont_ecology.experiments.suite import check_protocol
+    from symbiont_ecology.engine.run import CONFIG_FILE
+    from symbiont_ecology.experiments import suite as suites
+    from symbiont_ecology.experiments.sft import SweepPlan, sft_protocol, sweep_jobs
 
     if config is not None and "=" in config:  # with --match the first change stands there
         overrides, config = [config, *(overrides or [])], None
-    base = _base(config, match)
+    if (config is None) == (match is None):
+        raise ConfigError("sft: expected either a config or --match RUN")
+    base = str(config) if match is None else str(match / CONFIG_FILE)
     changes = [*(overrides or []), *(_data_tasks(data) if data is not None else [])]
     resolved, spend = _resolved(base, changes, match, budget, amount)
-    learning_rates = _numbers(rates, float) if rates else usual_rates(resolved)
     plan = SweepPlan(
-        learning_rates, _numbers(ranks or str(resolved.host.rank), int), questions, per_cell
+        _numbers(rates, float) if rates else _usual_rates(resolved),
+        _numbers(ranks, int) if ranks else [resolved.host.rank],
+        questions,
+        per_cell,
     )
     protocol = sft_protocol(base, changes, resolved, spend, plan)
-    check_protocol(protocol, alike=("tasks",))
+    suites.check_protocol(protocol, alike=("tasks",))
     folder = out or free_folder("sft")
     _tell_plan(resolved, spend, plan, folder)
     if dry_run:
         print("everything is fine; nothing was done")
         return
-    _sweep(protocol, folder, workers)
+    prepare(folder / REPORT_FILE)
+    suites.claim_folder(protocol, folder)
+    jobs, count = sweep_jobs(protocol), workers or suites.usual_workers(protocol)
+    work_through(lambda crew: suites.do_jobs("sft", jobs, protocol, folder, crew), folder, count)
     _export_best(protocol, spend, plan, folder)
-    _tell_next(folder, match)
+    print(f"next:   {typed()} evaluate --adapter {folder / ADAPTER} --holdout FILE")
+    if match is not None:
+        print(f"        {typed()} evaluate {match} --sft {folder / ADAPTER}")
 
 
-def _base(config: str | None, match: Path | None) -> str:
-    """What the sweep's config extends: a preset or file, or the config of a run."""
-    from symbiont_ecology.engine.run import CONFIG_FILE
-
-    if (config is None) == (match is None):
-        raise ConfigError("sft: expected either a config or --match RUN")
-    return str(config) if match is None else str(match / CONFIG_FILE)
-
-
-def usual_rates(config: RunConfig) -> list[float]:
+def _usual_rates(config: RunConfig) -> Sequence[float]:
     """Half, once and twice the learning rate of the config's strategy, which suits its host."""
     from symbiont_ecology.strategies import strategies
 
     rate = getattr(strategies.build(config.strategy), "learning_rate", None)
-    return list(RATES) if rate is None else [rate / 2, rate, 2 * rate]
+    return RATES if rate is None else [rate / 2, rate, 2 * rate]
 
 
 def _resolved(
@@ -151,38 +131,24 @@ def _data_tasks(data: Path) -> list[str]:
     return [f"tasks={{families: [{source}], depths: null, flip: null}}"]
 
 
-def _sweep(protocol: Protocol, folder: Path, workers: int | None) -> None:
-    """Trains every option that is not yet trained."""
-    from symbiont_ecology.experiments.sft import sweep_jobs
-    from symbiont_ecology.experiments.suite import claim_folder, usual_workers
-
-    prepare(folder / REPORT_FILE)
-    claim_folder(protocol, folder)
-    count = workers or usual_workers(protocol)
-    work_through(protocol, folder, count, sys.stdout, sweep_jobs(protocol))
-
-
 def _export_best(protocol: Protocol, spend: Budget, plan: SweepPlan, folder: Path) -> None:
     """Writes the adapter that the sweep chose, and what was swept."""
-    from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.evaluation.measure import LoadedRun
     from symbiont_ecology.experiments.sft import best_point, sweep_points
-    from symbiont_ecology.host.kernel import HostKernel
 
     points = sweep_points(protocol, folder, plan)
     for point in points:
-        _tell_point(point)
+        print(
+            f"rate {point.learning_rate:g}, rank {point.rank}, {point.part:g} of the budget: "
+            f"{point.accuracy:.1%} of the selection questions right"
+        )
     chosen = best_point(points)
-    run = LoadedRun.of_run(folder / chosen.folder)
-    kernel = build_host(run.config)
-    assert isinstance(kernel, HostKernel)
-    kernel.place(0, run.pool.weights[run.pool.best()])
+    run = open_run(folder / chosen.folder)
     card = (
         f"# SFT adapter\n\nRank {chosen.rank}, learning rate {chosen.learning_rate:g}, "
-        f"{chosen.train_flops:.3g} useful training FLOPs on `{kernel.name_or_path}`; "
+        f"{chosen.train_flops:.3g} useful training FLOPs on `{run.kernel.name_or_path}`; "
         f"{chosen.accuracy:.0%} of the selection questions right.\n"
     )
-    kernel.export(0, folder / ADAPTER, model_card=card)
+    run.best.save_peft(folder / ADAPTER, card)
     report = {
         "schema": 2,
         "budget": asdict(spend),
@@ -214,26 +180,16 @@ def _tell_plan(base: RunConfig, spend: Budget, plan: SweepPlan, folder: Path) ->
     rates, ranks = (
         ", ".join(f"{value:g}" for value in values) for values in (plan.rates, plan.ranks)
     )
-    stops = ", ".join(map(str, STOPS))
-    print(f"host       {host.model} on {host.device} in {host.dtype}")
-    print(f"tasks      {len(mix.cells)} cells: {' '.join(mix.names)}, each {depths}")
     answers = plan.questions * len(mix.cells)
-    print(f"sweep      rates {rates}; ranks {ranks}; {answers} gold answers per step")
-    print(f"budget     {spend.amount:.4g} {spend.measure} each; may stop at {stops} of it")
-    if spend.measure == "wall_clock_seconds":
-        print("           seconds depend on the machine: this cannot be repeated exactly")
-    print(f"selection  {plan.per_cell} questions per cell")
-    print(f"folder     {folder}")
-
-
-def _tell_next(folder: Path, match: Path | None) -> None:
-    print(f"next:   {typed()} evaluate --adapter {folder / ADAPTER} --holdout FILE")
-    if match is not None:
-        print(f"        {typed()} evaluate {match} --sft {folder / ADAPTER}")
-
-
-def _tell_point(point: SweepPoint) -> None:
-    print(
-        f"rate {point.learning_rate:g}, rank {point.rank}, {point.part:g} of the budget: "
-        f"{point.accuracy:.1%} of the selection questions right"
-    )
+    stops = ", ".join(map(str, STOPS))
+    warning = "seconds depend on the machine: this cannot be repeated exactly"
+    facts = {
+        "host": f"{host.model} on {host.device} in {host.dtype}",
+        "tasks": f"{len(mix.cells)} cells: {' '.join(mix.names)}, each {depths}",
+        "sweep": f"rates {rates}; ranks {ranks}; {answers} gold answers per step",
+        "budget": f"{spend.amount:.4g} {spend.measure} each; may stop at {stops} of it",
+        **({"": warning} if spend.measure == "wall_clock_seconds" else {}),
+        "selection": f"{plan.per_cell} questions per cell",
+        "folder": str(folder),
+    }
+    tell_facts(facts)

@@ -1,0 +1,188 @@
+"""``doctor`` and ``bench``: whether this machine can run the package, and how fast."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from symbiont_ecology.cli.console import progress_bar, report, show, table
+from symbiont_ecology.cli.options import JsonOption, argument, option
+from symbiont_ecology.errors import ConfigError, EcologyError
+
+if TYPE_CHECKING:
+    from symbiont_ecology.host.throughput import Throughput
+
+CORE = (
+    *("torch", "transformers", "tokenizers", "safetensors", "numpy"),
+    *("scipy", "pydantic", "omegaconf", "typer", "rich"),
+)
+LITTLE_SPACE = 1e9  # bytes; a demo run takes a few million, a real model several thousand million
+
+CheckResult = tuple[str, str]
+"""``ok``, ``warn`` or ``fail``, and a line."""
+
+
+def doctor(host: Annotated[str, option("Host to try.")] = "embedded") -> None:
+    """Check python, packages, torch, the host and the disk. Exits with 1 if something fails."""
+    has_failed = False
+    for check in (_python(), _packages(), _host(host), _disk()):
+        for mark, line in check:
+            print(f"{mark:4s}  {line}", flush=True)
+            has_failed |= mark == "fail"
+    if has_failed:
+        raise typer.Exit(1)
+
+
+def bench(
+    host: Annotated[
+        str, argument("embedded, a folder, or a name on the hub.", "HOST", "embedded")
+    ] = "embedded",
+    organelles: Annotated[str, option("Sizes of populations, with commas.")] = "1,4,16,64",
+    rows: Annotated[int, option("Prompts for every organelle.", least=1)] = 4,
+    rank: Annotated[int, option("Rank of the adapters.", least=1)] = 8,
+    prompt_tokens: Annotated[int, option("Length of prompts, about.", least=1)] = 48,
+    new_tokens: Annotated[int, option("Length of answers.", least=1)] = 16,
+    turns: Annotated[int, option("Times that everything is timed.", least=1)] = 5,
+    threads: Annotated[int, option("CPU threads.", least=1)] = 1,
+    device: Annotated[str, option("A torch device.")] = "cpu",
+    dtype: Annotated[str, option("float32, bfloat16 or float16.")] = "float32",
+    json_file: JsonOption = None,
+) -> None:
+    """Time populations in one batch, one by one, and the bare host. Nothing is kept but the
+    figures."""
+    import torch
+
+    from symbiont_ecology.host.kernel import HostKernel
+    from symbiont_ecology.host.machine import describe
+    from symbiont_ecology.host.throughput import ThroughputMeter, Workload
+
+    sizes, speeds = _sizes(organelles), []
+    with report(json_file) as write_json:
+        torch.set_num_threads(threads)
+        kernel = HostKernel.from_pretrained(
+            host, slots=max(sizes), rank=rank, device=device, dtype=dtype
+        )
+        meter = ThroughputMeter(kernel, Workload(rows, prompt_tokens, new_tokens, rank))
+        # A turn costs about as much as it has organelles.
+        with progress_bar() as progress:
+            task = progress.add_task("timing", total=(turns + 1) * sum(sizes))
+            for size in sizes:
+                for pace in meter.pace(size, turns):
+                    if pace is None:
+                        progress.advance(task, size)
+                    else:
+                        speeds.append(pace)
+        length = meter.prompt_tokens
+        print(
+            f"{host} on {describe()}\n{rows} rows of {length:.0f} prompt tokens and {new_tokens} "
+            f"new ones for every organelle, rank {rank}; medians of {turns}"
+        )
+        show(_speed_table(speeds, rows))
+        print(
+            "× alone: so many times as fast as one organelle after the other\n"
+            "÷ bare: cost over that of the bare host\n"
+            "next, from a checkout: make bench, which compares with PEFT"
+        )
+        facts = {"schema": 1, "host": host, "machine": describe(), "dtype": dtype, "rows": rows}
+        facts |= {"prompt_tokens": length, "new_tokens": new_tokens, "rank": rank}
+        write_json(facts | {"seconds": [asdict(speed) for speed in speeds]})
+
+
+def _python() -> Iterator[CheckResult]:
+    line = "python " + ".".join(map(str, sys.version_info[:3]))
+    is_new = sys.version_info >= (3, 11)
+    yield ("ok", line) if is_new else ("fail", f"{line}: install 3.11 or newer")
+
+
+def _packages() -> Iterator[CheckResult]:
+    tested = _tested()
+    for name in CORE:
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            yield "fail", f"{name} is missing: pip install symbiont-ecology"
+            continue
+        wanted, line = tested.get(name), f"{name} {version}"
+        if wanted in (None, version.partition("+")[0]):
+            yield "ok", line
+        else:
+            mend = f"if something breaks: pip install {name}=={wanted}"
+            yield "warn", f"{line}: tested with {wanted}; {mend}"
+
+
+def _tested() -> dict[str, str]:
+    """The tested versions: constraints.txt of a source checkout, or its copy in the wheel."""
+    package = Path(__file__).parents[1]
+    for path in (package.parents[1] / "constraints.txt", package / "constraints.txt"):
+        if path.is_file():
+            lines = path.read_text(encoding="utf-8").splitlines()
+            return dict(line.split("==") for line in lines if "==" in line and line[0] != "#")
+    return {}
+
+
+def _host(name: str) -> Iterator[CheckResult]:
+    try:
+        from symbiont_ecology.host.backend import passes
+        from symbiont_ecology.host.kernel import HostKernel
+        from symbiont_ecology.host.machine import describe
+    except ImportError as error:
+        yield "fail", f"torch cannot be imported ({error}): reinstall it"
+        return
+    yield "ok", describe()
+    if passes.library() is None:
+        mend = "so torch does their work, more slowly: install a C compiler, then this"
+        yield "warn", f"no compiled passes, {mend}"
+    else:
+        yield "ok", f"compiled passes, version {passes.digest()}"
+    try:
+        kernel = HostKernel.from_pretrained(name, slots=1, rank=1)
+        reply = kernel.generate(["math.add: 47+8\n"], slots=-1)[0]
+    except EcologyError as error:
+        yield "fail", f"host {name!r}: {' '.join(str(error).split())}"
+        return
+    yield "ok", f"host {name!r} answers {reply[:20]!r}, fingerprint {kernel.fingerprint()}"
+
+
+def _disk() -> Iterator[CheckResult]:
+    free = shutil.disk_usage(".").free
+    line = f"{free / 1e9:.1f} GB free here"
+    warning = f"{line}: a run needs some 100 MB, choose --out elsewhere"
+    yield ("ok", line) if free > LITTLE_SPACE else ("warn", warning)
+
+
+def _sizes(written: str) -> list[int]:
+    try:
+        sizes = [int(size) for size in written.split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or min(sizes) < 1:
+        raise ConfigError(
+            f"--organelles: expected numbers with commas, such as 1,16, got {written!r}"
+        )
+    return sizes
+
+
+def _speed_table(speeds: Sequence[Throughput], rows: int) -> Table:
+    made = table(
+        "organelles", "ms/row", "× alone", "÷ bare", "rows/s", "learning, ms/row", "× alone"
+    )
+    for speed in speeds:
+        count = speed.organelles * rows
+        made.add_row(
+            str(speed.organelles),
+            f"{1e3 * speed.together / count:.2f}",
+            f"{speed.one_by_one / speed.together:.2f}",
+            f"{speed.together / speed.bare:.2f}",
+            f"{count / speed.together:.0f}",
+            f"{1e3 * speed.learning / count:.2f}",
+            f"{speed.learning_one_by_one / speed.learning:.2f}",
+        )
+    return made

@@ -1,0 +1,63 @@
+"""Options and arguments that several commands have, each with its help."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def option(
+    about: str,
+    *names: str,
+    default: str | None = None,
+    least: int | None = None,
+    metavar: str | None = None,
+) -> object:
+    """An option with its help, and its smallest value.
+
+    ``default`` says in words what stands for it where it is left out.
+    """
+    shown = True if default is None else default
+    return typer.Option(*names, help=about, show_default=shown, min=least, metavar=metavar)
+
+
+def argument(about: str, metavar: str | None = None, default: str | None = None) -> object:
+    """An argument with its help, as ``option``."""
+    return typer.Argument(help=about, metavar=metavar, show_default=default or False)
+
+
+def resumable_folder(default: str) -> object:
+    """Where a command works; there it goes on when it is typed again."""
+    return option("Folder; one that exists goes on.", default=default)
+
+
+IN_DISTRIBUTION = ["in-distribution"]
+"""What is drawn unless ``--shift`` says otherwise."""
+
+ConfigName = Annotated[str, argument("A preset (symbiont list presets) or a YAML file.")]
+Overrides = Annotated[list[str] | None, argument("Changes, such as seed=1.", "KEY=VALUE")]
+RunFolder = Annotated[Path, argument("Folder of a run.", "DIR")]
+RoutingOption = Annotated[str, option("Who answers: symbiont list routings.")]
+ShiftOption = Annotated[
+    list[str], option("What is drawn: symbiont list shifts. Repeat it for several.")
+]
+PerCellOption = Annotated[
+    int, option("Holdout questions per cell and shift that are drawn.", least=1)
+]
+HostOption = Annotated[
+    str | None, option("Folder or name of the host.", default="the run's own, or embedded")
+]
+WorkersOption = Annotated[
+    int | None, option("Runs at a time.", default="one per core, or per GPU", least=1)
+]
+JsonOption = Annotated[
+    Path | None, option("Write everything there as JSON; - is stdout.", "--json")
+]
+DryRunOption = Annotated[bool, option("Check everything, say the plan, do nothing.", "--dry-run")]
+Quiet = Annotated[bool, option("Show nothing while it runs.", "--quiet", "-q")]
+
+
+def split_words(words: list[str] | None) -> tuple[list[str], list[str]]:
+    """The names among some words, and the changes, which have the form ``key=value``."""
+    names = [word for word in words or [] if "=" not in word]
+    return names, [word for word in words or [] if "=" in word]

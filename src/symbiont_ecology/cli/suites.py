@@ -1,0 +1,250 @@
+"""``suite`` and ``ablate``: the arms of a protocol over seeds, in worker processes that can be
+stopped."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import progress
+from rich.console import Console
+
+from symbiont_ecology.cli import options
+from symbiont_ecology.cli.console import prepare, report, tell_facts, typed, write_json
+from symbiont_ecology.cli.options import argument, option
+from symbiont_ecology.cli.run import INTERRUPTED
+from symbiont_ecology.errors import ConfigError
+
+if TYPE_CHECKING:
+    from symbiont_ecology.experiments.ablation import Ablation
+    from symbiont_ecology.experiments.jobs import Job
+    from symbiont_ecology.experiments.protocol import Protocol
+    from symbiont_ecology.experiments.suite import JobCallback, Workers
+
+CI = "ci"
+"""The protocol of ``--ci``."""
+PARTS = 20
+"""Lines on the progress of a stage, at most."""
+
+
+def suite(
+    words: Annotated[
+        list[str] | None,
+        argument(
+            "A protocol (symbiont list protocols) or a YAML file; changes of it, such as "
+            "seeds=[0].",
+            "PROTOCOL [KEY=VALUE]…",
+        ),
+    ] = None,
+    additions: Annotated[
+        list[str] | None,
+        option("A change for every arm, such as host.device=cpu.", "--set", metavar="KEY=VALUE"),
+    ] = None,
+    ci: Annotated[
+        bool, option("The protocol ci: the three controls in two minutes, with a table.", "--ci")
+    ] = False,
+    out: Annotated[Path | None, options.resumable_folder("artifacts/<name>")] = None,
+    workers: options.WorkersOption = None,
+    json_file: options.JsonOption = None,
+    dry_run: options.DryRunOption = False,
+) -> None:
+    """Run the arms of a protocol over its seeds. Ctrl-C is safe, the same command goes on."""
+    from symbiont_ecology import Suite
+    from symbiont_ecology.analysis.terminal import tell_comparison
+    from symbiont_ecology.experiments import suite as suites
+    from symbiont_ecology.experiments.protocol import load_protocol
+
+    names, changes = options.split_words(words)
+    names += [CI] * ci
+    if len(names) != 1:
+        raise ConfigError(f"suite: expected one protocol or --ci, got {' '.join(names) or 'none'}")
+    plan = load_protocol(names[0], changes, additions or ())
+    suites.check_protocol(plan)
+    folder, count = out or Path("artifacts") / plan.name, workers or suites.usual_workers(plan)
+    with report(json_file, dry_run) as write_json:
+        if not dry_run:
+            suites.claim_folder(plan, folder)
+        _tell_plan(plan, folder, count)
+        if dry_run:
+            print("the protocol is fine; nothing was done")
+            return
+        work_through(lambda crew: suites.run_suite(plan, folder, crew), folder, count)
+        if ci or json_file is not None:
+            summary = Suite(plan, folder).comparison.summary
+            if ci:
+                tell_comparison(summary, Console())
+            write_json(summary.dump())
+        print(f"complete: {folder}\nnext:     {typed()} pack {folder}")
+
+
+def ablate(
+    words: Annotated[
+        list[str] | None,
+        argument(
+            "A YAML file of ablations; changes of it, such as seeds=[100,101].",
+            "[FILE] [KEY=VALUE]…",
+            default="config/ablations/default.yaml",
+        ),
+    ] = None,
+    out: Annotated[Path | None, options.resumable_folder("artifacts/<name>")] = None,
+    page: Annotated[
+        Path | None,
+        option("The page; its numbers go into results/ beside it.", default="docs/<name>.md"),
+    ] = None,
+    workers: options.WorkersOption = None,
+    dry_run: options.DryRunOption = False,
+) -> None:
+    """Measure what each mechanism adds to an ecology. Ctrl-C is safe, the same command goes on."""
+    from symbiont_ecology import Suite
+    from symbiont_ecology.analysis import ablation as tables
+    from symbiont_ecology.config import config_folder
+    from symbiont_ecology.experiments import suite as suites
+    from symbiont_ecology.experiments.ablation import check_ablation, load_ablation
+    from symbiont_ecology.files import write_whole
+
+    files, changes = options.split_words(words)
+    if len(files) > 1:
+        raise ConfigError(f"ablate: expected one file at most, got {' '.join(files)}")
+    file = Path(files[0]) if files else config_folder() / "ablations" / "default.yaml"
+    ablation = load_ablation(file, changes)
+    check_ablation(ablation)
+    plan = ablation.protocol
+    folder, count = out or Path("artifacts") / plan.name, workers or suites.usual_workers(plan)
+    target = page or Path("docs") / f"{plan.name}.md"
+    if not dry_run:
+        prepare(target)
+        prepare(tables.results_file(target))
+        suites.claim_folder(plan, folder)
+    _tell_plan(plan, folder, count)
+    _tell_rows(ablation)
+    if dry_run:
+        print("the ablations are fine; nothing was done")
+        return
+    work_through(lambda crew: suites.run_suite(plan, folder, crew), folder, count)
+    answers = Suite(plan, folder).comparison.results
+    results = tables.results_of(answers, [row.model_dump(mode="json") for row in ablation.rows])
+    write_json(tables.results_file(target), results.model_dump(mode="json"))
+    write_whole(target, tables.render_ablation(results))
+    for mechanism, reading in tables.readings(results).items():
+        print(f"{mechanism:15s} {reading}")
+    print(f"{target} is written")
+
+
+def work_through(work: Callable[[Workers], bool], folder: Path, count: int) -> None:
+    """Does what is missing in a suite's folder; who stops it is told how to go on.
+
+    Raises:
+        typer.Exit: it was stopped.
+    """
+    from symbiont_ecology.experiments.jobs import OUTCOME_FILE
+    from symbiont_ecology.experiments.suite import Workers
+
+    stop = multiprocessing.get_context("spawn").Event()
+
+    def pull(number: int, frame: object) -> None:
+        """On Ctrl-C the generations in flight are finished and saved."""
+        stop.set()
+        os.write(2, b"\nfinishing the generations in flight\n")
+
+    before, brake = len(list(folder.rglob(OUTCOME_FILE))), signal.signal(signal.SIGINT, pull)
+    try:
+        with _stages() as watch:
+            is_complete = work(Workers(count, watch, stop))
+    finally:
+        signal.signal(signal.SIGINT, brake)
+    if not is_complete:
+        again = f"{typed()} {shlex.join(sys.argv[1:])}"
+        typer.echo(f"stopped; nothing that was finished is lost. Go on with: {again}", err=True)
+        raise typer.Exit(INTERRUPTED)
+    if len(list(folder.rglob(OUTCOME_FILE))) == before:
+        print(f"all of it had been done before: to do it anew, choose another --out than {folder}")
+
+
+@contextmanager
+def _stages() -> Iterator[Callable[[str, int], JobCallback]]:
+    """How far a suite is: a bar for every stage on a terminal, a line now and then elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield print_lines
+        return
+    columns = (*progress.Progress.get_default_columns(), progress.MofNCompleteColumn())
+    with progress.Progress(*columns, console=console) as bars:
+
+        def draw_bar(stage: str, jobs: int) -> JobCallback:
+            """A bar that grows with every job."""
+            task = bars.add_task(stage, total=jobs)
+            return lambda job, seconds: bars.update(
+                task, advance=1, description=f"{stage}: {job.arm}"
+            )
+
+        yield draw_bar
+
+
+def print_lines(stage: str, jobs: int) -> JobCallback:
+    """A line on stderr whenever another twentieth of the jobs is done, and one at the end.
+
+    Jobs that were done before (in 0 seconds) do not count for the time that is left.
+    """
+    began, done, done_before, told = time.monotonic(), 0, 0, 0
+
+    def advance(job: Job, seconds: float) -> None:
+        """Counts another job."""
+        nonlocal done, done_before, told
+        done, done_before = done + 1, done_before + (seconds == 0)
+        part = done * PARTS // jobs
+        if part == told or (seconds == 0 and done < jobs):
+            return
+        told, elapsed = part, time.monotonic() - began
+        left = round(elapsed / max(done - done_before, 1) * (jobs - done))
+        eta = f", about {timedelta(seconds=left)} to go" if done < jobs else ""
+        count = f"{done} of {jobs} jobs ({100 * done // jobs} %)"
+        print(
+            f"{stage}: {count} after {timedelta(seconds=round(elapsed))}{eta}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    return advance
+
+
+def _tell_plan(plan: Protocol, folder: Path, workers: int) -> None:
+    """What a suite would do."""
+    from symbiont_ecology.experiments.suite import tuning_jobs
+
+    tuning = len(tuning_jobs(plan))
+    runs = len(plan.own_arms) * len(plan.seeds) * (len(plan.budgets) + (plan.flip is not None))
+    budgets = ", ".join(f"{budget * plan.unit_flops:.3g}" for budget in plan.budgets)
+    facts = {
+        "protocol": f"{plan.name} ({plan.digest}): {plan.question}",
+        "arms": ", ".join(plan.arms),
+        "budgets": f"{budgets} useful training FLOPs",
+        "runs": f"{tuning} to tune, {runs} to report, {workers} at a time",
+        "folder": str(folder),
+    }
+    tell_facts(facts)
+
+
+def _tell_rows(ablation: Ablation) -> None:
+    """What is left out or put in, and whether so many seeds can show anything."""
+    from symbiont_ecology.analysis.ablation import MEASURES, smallest_q
+
+    plan = ablation.protocol
+    for row in ablation.rows:
+        print(f"  {row.mechanism:15s} for {row.purpose:10s} {' '.join(row.set)}")
+    hidden = {"resilience"} if plan.flip is None else set()
+    hidden |= {"retention"} - set(plan.shifts)
+    shown = [measure for measure in MEASURES.values() if measure.purpose not in hidden]
+    tests = len(ablation.rows) * len(shown)
+    best = smallest_q(tests, len(plan.seeds))
+    verdict = "" if best < plan.level else ": too few seeds for an effect that stands alone"
+    print(f"tests     {tests}, the q of one that stands alone is {best:.2g} at best{verdict}")
