@@ -171,12 +171,11 @@ def _sizes(written: str) -> list[int]:
 
 
 def _speed_table(speeds: Sequence[Throughput], rows: int) -> Table:
-    made = table(
-        "organelles", "ms/row", "× alone", "÷ bare", "rows/s", "learning, ms/row", "× alone"
-    )
+    names = "organelles", "ms/row", "× alone", "÷ bare", "rows/s", "learning, ms/row", "× alone"
+    made = table(*names)
     for speed in speeds:
         count = speed.organelles * rows
-        made.add_row(
+        cells = (
             str(speed.organelles),
             f"{1e3 * speed.together / count:.2f}",
             f"{speed.one_by_one / speed.together:.2f}",
@@ -185,4 +184,5 @@ def _speed_table(speeds: Sequence[Throughput], rows: int) -> Table:
             f"{1e3 * speed.learning / count:.2f}",
             f"{speed.learning_one_by_one / speed.learning:.2f}",
         )
+        made.add_row(*cells)
     return made
