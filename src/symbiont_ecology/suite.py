@@ -18,12 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
+from symbiont_ecology.experiments import adhoc_comparison as adhoc
 from symbiont_ecology.experiments import suite as experiments
-from symbiont_ecology.experiments.adhoc_comparison import (
-    AdhocComparison,
-    adhoc_comparison,
-    ask_runs,
-)
 from symbiont_ecology.experiments.outcomes import JobOutcome, as_rows
 from symbiont_ecology.experiments.protocol import Protocol, load_protocol
 from symbiont_ecology.experiments.suite import Tuning, Workers
@@ -60,13 +56,13 @@ class Comparison:
             ConfigError: the runs have different tasks or hosts, or there is no such shift.
             RunError: a folder holds no run.
         """
-        plan = adhoc_comparison([Path(folder) for folder in folders], shifts, per_cell, name)
+        plan = adhoc.adhoc_comparison([Path(folder) for folder in folders], shifts, per_cell, name)
         return cls.of(plan, progress)
 
     @classmethod
-    def of(cls, plan: AdhocComparison, progress: Progress = no_progress) -> Comparison:
+    def of(cls, plan: adhoc.AdhocComparison, progress: Progress = no_progress) -> Comparison:
         """Asks runs that were found to be comparable."""
-        return cls(plan.protocol, ask_runs(plan, progress), Tuning.untuned(plan.protocol))
+        return cls(plan.protocol, adhoc.ask_runs(plan, progress), Tuning.untuned(plan.protocol))
 
     @cached_property
     def results(self) -> Results:

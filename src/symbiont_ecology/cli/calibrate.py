@@ -46,7 +46,10 @@ def calibrate(
     written = checked_config(config, overrides)
     name = Path(config).name.removesuffix(".yaml")
     whole = _ended(written, full)
-    folder = folder_for(f"{name}-calibrated", out, lambda place: _is_free(place, whole))
+    lengths = ("generations", "checkpoint_every")
+    folder = folder_for(
+        f"{name}-calibrated", out, lambda place: is_free_for(place, whole, *lengths)
+    )
     if not quiet:
         print(f"calibrating for {generations} generations, on to {full} if it is healthy: {folder}")
         for key in written.train_budgets:
@@ -88,22 +91,20 @@ def folder_for(name: str, out: Path | None, can_go_on: Callable[[Path], bool]) -
     raise ConfigError(f"{out} holds a run with another config: choose another --out")
 
 
-def _ended(config: RunConfig, generations: int) -> RunConfig:
-    """The config of a run with that end and no other."""
-    ends = {"generations": generations, **dict.fromkeys(config.train_budgets)}
-    return config.model_copy(update={"run": config.run.model_copy(update=ends)})
-
-
-def _is_free(folder: Path, config: RunConfig) -> bool:
-    """Whether a folder holds no run, or this very one, whatever its length and however often it is
-    saved."""
+def is_free_for(folder: Path, config: RunConfig, *may_differ: str) -> bool:
+    """Whether a folder holds no run, or the one with this config, but for some keys of ``run``."""
     from symbiont_ecology.engine.run import CONFIG_FILE, read_config
 
     if not (folder / CONFIG_FILE).exists():
         return True
-    there = read_config(folder)
-    may_differ = config.run.model_dump(include={"generations", "checkpoint_every"})
-    return there.model_copy(update={"run": there.run.model_copy(update=may_differ)}) == config
+    there, same = read_config(folder), config.run.model_dump(include=set(may_differ))
+    return there.model_copy(update={"run": there.run.model_copy(update=same)}) == config
+
+
+def _ended(config: RunConfig, generations: int) -> RunConfig:
+    """The config of a run with that end and no other."""
+    ends = {"generations": generations, **dict.fromkeys(config.train_budgets)}
+    return config.model_copy(update={"run": config.run.model_copy(update=ends)})
 
 
 def _examine(lived: Run) -> Health:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from symbiont_ecology.cli import console
-from symbiont_ecology.cli.calibrate import folder_for
+from symbiont_ecology.cli.calibrate import folder_for, is_free_for
 from symbiont_ecology.cli.options import Overrides, PerCellOption, Quiet, option, resumable_folder
 from symbiont_ecology.cli.run import checked_config, live
 from symbiont_ecology.errors import RunError
@@ -72,12 +72,8 @@ def demo(
 
 def _can_go_on(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
     """Whether the folder is free, or holds this very demo."""
-    from symbiont_ecology.engine.run import CONFIG_FILE, read_config
-
-    if (folder / CONFIG_FILE).exists():  # a plain run
-        return False
-    arms = [(folder / arm, config) for arm, config in configs.items()]
-    return all(read_config(arm) == config for arm, config in arms if (arm / CONFIG_FILE).exists())
+    is_plain_run = (folder / "config.yaml").exists()
+    return not is_plain_run and all(is_free_for(folder / arm, configs[arm]) for arm in configs)
 
 
 @contextmanager

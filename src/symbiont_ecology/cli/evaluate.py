@@ -81,7 +81,9 @@ def evaluate(
             return
         elif folder is not None:
             record = _evaluate_run(folder, spec, sft, host, dry_run)
-        if not dry_run:
+        if dry_run:
+            print("everything but the host is fine; nothing was done")
+        else:
             write_json(record)
 
 
@@ -178,7 +180,8 @@ def _evaluate_run(
             "candidates": f"{len(run.pool.elites)}, judged by {judges}",
             "questions": f"{len(items)} ({source})",
         }
-        return _tell_plan(facts)
+        console.tell_facts(facts)
+        return {}
     model = console.open_run(folder, host, rank).host
     with console.asking() as progress:
         comparison = compare_with_baselines(
@@ -226,19 +229,14 @@ def _evaluate_adapter(
     if dry_run:
         questions = f"{len(items)} ({spec.holdout})"
         facts = {"host": name, "asked": f"{adapter} of rank {rank}", "questions": questions}
-        return _tell_plan(facts)
-    from symbiont_ecology.host.kernel import HostKernel  # torch
+        console.tell_facts(facts)
+        return {}
+    from symbiont_ecology.host.kernel import HostKernel  # loads torch: not for a dry run
 
     kernel = HostKernel.from_pretrained(name, slots=1, rank=rank, is_chat=is_chat)
     evaluation = evaluate_adapter(adapter, items, kernel, is_bare=spec.routing == "host")
     console.tell_evaluation(evaluation)
     return evaluation.record()
-
-
-def _tell_plan(facts: dict[str, str]) -> Record:
-    console.tell_facts(facts)
-    print("everything but the host is fine; nothing was done")
-    return {}
 
 
 def _tell_systems(comparison: BaselineComparison) -> None:

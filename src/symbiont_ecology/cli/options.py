@@ -7,21 +7,17 @@ import typer
 
 
 def option(
-    about: str,
-    *names: str,
-    default: str | None = None,
-    least: int | None = None,
-    metavar: str | None = None,
+    about: str, *names: str, default: str = "", least: int | None = None, metavar: str | None = None
 ) -> object:
     """An option with its help, and its smallest value.
 
     ``default`` says in words what stands for it where it is left out.
     """
-    shown = True if default is None else default
+    shown = default or True
     return typer.Option(*names, help=about, show_default=shown, min=least, metavar=metavar)
 
 
-def argument(about: str, metavar: str | None = None, default: str | None = None) -> object:
+def argument(about: str, metavar: str | None = None, default: str = "") -> object:
     """An argument with its help, as ``option``."""
     return typer.Argument(help=about, metavar=metavar, show_default=default or False)
 
