@@ -51,7 +51,7 @@ calibrate-resume: setup ## a short run of CONFIG, a verdict on its health, and o
 	  $(if $(BATCH_SIZE),'strategy.questions=$(BATCH_SIZE)') \
 	  $(if $(FINAL_HOLDOUT),'run.final_holdout=$(FINAL_HOLDOUT)'))
 
-# One thread in each worker: two workers with two threads each are a third slower on two cores.
+# One thread in each worker: threads of several workers would wait for each other's cores.
 test: setup ## run the tests, at most 10 minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
