@@ -21,7 +21,15 @@ from typing import Annotated, Literal
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+)
 from yaml import YAMLError  # type: ignore[import-untyped, unused-ignore]
 
 from symbiont_ecology.economics.prices import Prices
@@ -43,10 +51,10 @@ class HostConfig(BaseModel):
     slots: Positive = 32  # adapters in memory at once; a larger population goes in waves
     rank: Positive = 4  # of a founder's adapter, and the most that any can have
     targets: tuple[str, ...] | None = None  # linear modules that carry LoRA; None is all
-    device: str = "cpu"
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    device: str = "cpu"  # as torch names it, such as cuda
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"  # of weights and activations
     threads: Positive = 1  # of the CPU; another number may move logits in the last bits
-    memory_mb: Annotated[float, Field(gt=0)] = 2048  # for one batch; larger batches go in pieces
+    memory_mb: PositiveFloat = 2048  # for one batch; larger batches go in pieces
     is_checkpointing: bool = False  # learn with half the memory in a third more time
 
 
@@ -54,6 +62,9 @@ def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
     if not names or len(set(names)) < len(names):
         raise ValueError(f"expected one name or more, each of them once, got {list(names)}")
     return names
+
+
+DistinctNames = Annotated[tuple[str, ...], AfterValidator(_each_once)]
 
 
 class Flip(BaseModel):
@@ -67,13 +78,9 @@ class Flip(BaseModel):
 
     model_config = _Schema
 
-    families: Annotated[
-        tuple[str, ...], AfterValidator(_each_once)
-    ]  # names of the families that change
-    at_flops: Annotated[float, Field(ge=0)]  # training FLOPs at which they change
-    back_flops: Annotated[float, Field(ge=0)] | None = (
-        None  # training FLOPs at which they change back
-    )
+    families: DistinctNames  # those that change
+    at_flops: NonNegativeFloat  # training FLOPs at which they change
+    back_flops: NonNegativeFloat | None = None  # training FLOPs at which they change back
 
     def holds(self, flops: float) -> bool:
         """Whether the changed convention is in force at that moment."""
@@ -92,9 +99,6 @@ def _each_described_once(sources: tuple[dict[str, object], ...]) -> tuple[dict[s
 Sources = Annotated[tuple[dict[str, object], ...], AfterValidator(_each_described_once)]
 
 
-Depths = Annotated[tuple[str, ...], AfterValidator(_each_once)]
-
-
 class TasksConfig(BaseModel):
     """The task mix: every family at every depth is a cell.
 
@@ -105,8 +109,10 @@ class TasksConfig(BaseModel):
 
     model_config = _Schema
 
-    families: Annotated[tuple[str, ...], AfterValidator(_each_once)]  # names, or mappings of data
-    depths: Depths | None = None  # how hard questions are; None is what each task is trained on
+    families: DistinctNames  # names, or mappings of data
+    depths: DistinctNames | None = (
+        None  # how hard questions are; None is what each task is trained on
+    )
     style: Spec = "terse"  # how a prompt is worded
     flip: Flip | None = None  # a hidden change of what counts as right
     sources: Sources = ()  # where loading puts the mappings among the families
@@ -117,14 +123,10 @@ class Climate(BaseModel):
 
     model_config = _Schema
 
-    catastrophes: tuple[Annotated[int, Field(ge=0)], ...] = ()  # generations that begin with one
+    catastrophes: tuple[NonNegativeInt, ...] = ()  # generations that begin with one
     toll: PositiveShare = 0.5  # part of the living that a catastrophe kills, rounded up
-    year: Annotated[int, Field(ge=0)] = (
-        0  # generations; the second half of it is winter; 0: no seasons
-    )
-    winter: Annotated[float, Field(ge=0)] = (
-        0.5  # what an answer pays in winter, by its price in summer
-    )
+    year: NonNegativeInt = 0  # generations, the second half is winter; 0: no seasons
+    winter: NonNegativeFloat = 0.5  # what an answer pays in winter, by its price in summer
 
     def payment(self, generation: int) -> float:
         """What an answer pays in a generation, by its price in summer."""
@@ -137,16 +139,12 @@ class LoopConfig(BaseModel):
 
     model_config = _Schema
 
-    generations: Annotated[int, Field(ge=0)] = 40
+    generations: NonNegativeInt = 40  # how many are lived, unless a budget ends the run before
     checkpoint_every: Positive = 5  # generations
-    train_flops: Annotated[float, Field(gt=0)] | None = None  # the run stops when they are spent
-    train_tokens: Annotated[float, Field(gt=0)] | None = (
-        None  # likewise, to a generation; lessons included
-    )
-    train_seconds: Annotated[float, Field(gt=0)] | None = None  # likewise, on the clock
-    train_rollouts: Annotated[float, Field(gt=0)] | None = (
-        None  # likewise, in mean rollouts of the host
-    )
+    train_flops: PositiveFloat | None = None  # the run stops when they are spent
+    train_tokens: PositiveFloat | None = None  # likewise, to a generation; lessons included
+    train_seconds: PositiveFloat | None = None  # likewise, on the clock
+    train_rollouts: PositiveFloat | None = None  # likewise, in mean rollouts of the host
     final_holdout: str | None = None  # JSONL file that is answered at the end
 
 
@@ -155,14 +153,14 @@ class RunConfig(BaseModel):
 
     model_config = _Schema
 
-    seed: int = 0
+    seed: int = 0  # of every draw
     host: HostConfig = HostConfig()
     tasks: TasksConfig
-    strategy: Spec = "ecology"
-    learning_rule: Spec = "expert_iteration"
-    reward: Spec = "verdict"
-    allocator: Spec = "epsilon_greedy"
-    router: Spec = "lexical"
+    strategy: Spec = "ecology"  # who is founded, asked, born and retired
+    learning_rule: Spec = "expert_iteration"  # rollouts to weighted targets
+    reward: Spec = "verdict"  # what a rollout is worth to learning
+    allocator: Spec = "epsilon_greedy"  # who meets which question in a run
+    router: Spec = "lexical"  # who answers a prompt without a label
     economy: Prices = Prices()
     climate: Climate = Climate()
     run: LoopConfig = LoopConfig()

@@ -204,5 +204,5 @@ def test_who_comes_back_as_the_world_changes_is_not_believed_where_it_changed(
 
 def test_the_proof_of_a_former_self_is_strict_and_no_knob() -> None:
     assert (PROOF.level, PROOF.most) == (0.01, 256)
-    with pytest.raises(ConfigError, match="unknown key 'gate'; known keys: fall"):
+    with pytest.raises(ConfigError, match="unknown key 'gate'; known keys: none"):
         mechanisms.build({"kind": "canaries", "gate": {"most": 100}})

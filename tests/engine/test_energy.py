@@ -61,9 +61,10 @@ LENIENT = {"level": 0.8, "gain": 0.4, "loss": 0.4, "most": 12}
 
 @pytest.fixture(autouse=True, scope="module")
 def lenient_proof() -> Iterator[None]:
-    """The proof of canaries, which is no knob, is open to a few questions, too."""
+    """What makes canaries suspicious, and their proof, take a few questions; they are no knobs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(canaries, "PROOF", Gate(**LENIENT))
+        patch.setattr(canaries, "FALL", 0.2)
         yield
 
 
@@ -89,7 +90,7 @@ mechanisms = st.fixed_dictionaries(
             questions=st.integers(1, 3),
             gate=st.just(LENIENT),
         ),
-        "canaries": perhaps(fall=st.floats(0.01, 0.5)),
+        "canaries": st.booleans(),
         "morphogenesis": perhaps(
             every=st.integers(1, 3),
             rich=st.integers(1, 20_000),
@@ -306,7 +307,7 @@ EVENTFUL: dict[str, Any] = {
         "questions": 3,
         "gate": LENIENT,
     },
-    "canaries": {"fall": 0.2},
+    "canaries": True,
     "morphogenesis": {"every": 3, "rich": 15_000, "poor": 8000, "full": 0.05},
 }
 

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import PositiveFloat
-
 from symbiont_ecology.ecology import Decision, EcologyState, KeepSelf, Organelle, ProposeFormerSelf
 from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision
 from symbiont_ecology.ecology.organelle import SuccessPosterior, skill
@@ -23,9 +21,11 @@ from symbiont_ecology.strategies.mechanisms import ProbationMechanism, Room, mec
 
 MASTERED = 0.5
 """Mean success, then or now, in the cells that a former self is asked about."""
+FALL = 3.0
+"""Loss of skill that raises suspicion, in standard deviations."""
 PROOF = Gate(level=0.01, most=256)
-"""Stricter than what a child must show: who is suspected without cause must not be sent back. Not
-a knob: no ablation saw that canaries matter (docs/ablations.md), and ``loss`` is not asked for."""
+"""Stricter than what a child must show: who is suspected without cause must not be sent back.
+``FALL`` and this are no knobs: no ablation saw that canaries matter (docs/ablations.md)."""
 
 
 @mechanisms.register("canaries")
@@ -34,7 +34,6 @@ class Canaries(ProbationMechanism):
     """An organelle that loses what it mastered is compared with its former self, and may become
     that again: weights, optimizer state and posteriors."""
 
-    fall: PositiveFloat = 3.0  # loss of skill that raises suspicion, in standard deviations
     by: ClassVar[str] = "canaries"
 
     def propose(self, context: StrategyContext) -> list[Decision]:
@@ -57,7 +56,7 @@ class Canaries(ProbationMechanism):
         known = [*now.items(), *former.posteriors.items()]
         doubt = math.sqrt(sum(posterior.std**2 for _, posterior in known))
         cells = {name for name, posterior in known if posterior.mean >= MASTERED}
-        if not cells or skill(former.posteriors) - skill(now) <= self.fall * doubt:
+        if not cells or skill(former.posteriors) - skill(now) <= FALL * doubt:
             return None
         return ProposeFormerSelf(organelle.id, former, tuple(sorted(cells)), by=self.by)
 

@@ -76,7 +76,7 @@ class Wording(PromptStyle):
     frame (wording shift), 1 to 4 are frames that the host was pre-trained on.
     """
 
-    shift: int = 0
+    shift: int = 0  # frames behind the one that is denied in training
 
     def render(self, family: SyntheticTask, question: str) -> str:
         """The prompt of a question."""
@@ -119,8 +119,8 @@ class Natural(PromptStyle):
     ``extra_tokens`` is room for words around the answer.
     """
 
-    is_chat: bool = False
-    extra_tokens: int = 24
+    is_chat: bool = False  # the host's chat template goes around every prompt
+    extra_tokens: int = 24  # room for words around the answer
     opening: str = ""  # words in front of the request
     tells_convention: ClassVar[bool] = True
     line_end: ClassVar[str] = ""
