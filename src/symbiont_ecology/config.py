@@ -110,9 +110,7 @@ class TasksConfig(BaseModel):
     model_config = _Schema
 
     families: DistinctNames  # names, or mappings of data
-    depths: DistinctNames | None = (
-        None  # how hard questions are; None is what each task is trained on
-    )
+    depths: DistinctNames | None = None  # how hard questions are; None is each task's own
     style: Spec = "terse"  # how a prompt is worded
     flip: Flip | None = None  # a hidden change of what counts as right
     sources: Sources = ()  # where loading puts the mappings among the families

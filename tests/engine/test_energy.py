@@ -64,7 +64,7 @@ def lenient_proof() -> Iterator[None]:
     """What makes canaries suspicious, and their proof, take a few questions; they are no knobs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(canaries, "PROOF", Gate(**LENIENT))
-        patch.setattr(canaries, "FALL", 0.2)
+        patch.setattr(canaries, "SUSPICION", 0.2)
         yield
 
 

@@ -21,11 +21,11 @@ from symbiont_ecology.strategies.mechanisms import ProbationMechanism, Room, mec
 
 MASTERED = 0.5
 """Mean success, then or now, in the cells that a former self is asked about."""
-FALL = 3.0
+SUSPICION = 3.0
 """Loss of skill that raises suspicion, in standard deviations."""
 PROOF = Gate(level=0.01, most=256)
 """Stricter than what a child must show: who is suspected without cause must not be sent back.
-``FALL`` and this are no knobs: no ablation saw that canaries matter (docs/ablations.md)."""
+``SUSPICION`` and this are no knobs: no ablation saw that canaries matter (docs/ablations.md)."""
 
 
 @mechanisms.register("canaries")
@@ -56,7 +56,7 @@ class Canaries(ProbationMechanism):
         known = [*now.items(), *former.posteriors.items()]
         doubt = math.sqrt(sum(posterior.std**2 for _, posterior in known))
         cells = {name for name, posterior in known if posterior.mean >= MASTERED}
-        if not cells or skill(former.posteriors) - skill(now) <= FALL * doubt:
+        if not cells or skill(former.posteriors) - skill(now) <= SUSPICION * doubt:
             return None
         return ProposeFormerSelf(organelle.id, former, tuple(sorted(cells)), by=self.by)
 
