@@ -240,7 +240,7 @@ def test_a_body_that_uses_what_it_has_does_not_shrink_nor_one_that_does_not_grow
 
 def test_the_budget_of_ranks_and_places_binds_whatever_happens(tmp_path: Path) -> None:
     mechanisms: dict[str, Any] = {
-        "upheaval": {"pioneers": 2, "level": 3.0},
+        "upheaval": {"level": 3.0},
         "breeding": {"at": 14_000, "mutation": "svd_noise"},
         "merging": {"every": 2, "at": 4_000, "questions": 4, "gate": {"level": 0.5, "most": 16}},
         "morphogenesis": {"every": 2, "rich": 14_000, "poor": 6_000, "full": 0.01},

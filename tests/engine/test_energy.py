@@ -75,7 +75,7 @@ def perhaps(**knobs: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 mechanisms = st.fixed_dictionaries(
     {
-        "upheaval": perhaps(level=st.floats(0.1, 2.0), pioneers=st.integers(0, 2)),
+        "upheaval": perhaps(level=st.floats(0.1, 2.0)),
         "thrift": perhaps(first=st.integers(1, 3), questions=st.just(2), loss=st.floats(0.3, 0.9)),
         "breeding": perhaps(
             at=st.integers(1000, 30_000),

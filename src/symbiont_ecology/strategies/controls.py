@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import NonNegativeFloat, PositiveInt
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import Assignment, Decision, Found, Retire, drift_score
 from symbiont_ecology.strategies import CurriculumStrategy, Strategy, StrategyContext, strategies
@@ -98,10 +98,6 @@ class Independent(CurriculumStrategy):
         return min(self.learners or len(context.tasks.names), len(context.tasks.names))
 
 
-FROZEN_B_STD = 0.02
-"""Standard deviation of the B of frozen founders."""
-
-
 @strategies.register("frozen")
 @dataclass(frozen=True)
 class Frozen(Strategy):
@@ -113,11 +109,12 @@ class Frozen(Strategy):
     founders: PositiveInt = 8  # organelles at the start
     questions: PositiveInt = 1  # per cell and generation
     samples: PositiveInt = 1  # rollouts per question
+    b_std: PositiveFloat = 0.02  # standard deviation of the founders' B, > 0
     is_mortal: ClassVar[bool] = True
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """Founders with small random deviations from the host."""
-        return [Found({}, context.rank, b_std=FROZEN_B_STD) for _ in range(self.founders)]
+        return [Found({}, context.rank, b_std=self.b_std) for _ in range(self.founders)]
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
         """The allocator hands out all questions among the living."""

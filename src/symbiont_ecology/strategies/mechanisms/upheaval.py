@@ -1,4 +1,4 @@
-"""When the world changes: old claims lapse, and pioneers come."""
+"""When the world changes: old claims lapse, and a pioneer comes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import NonNegativeInt, PositiveFloat
+from pydantic import PositiveFloat
 
 from symbiont_ecology.ecology import Decision, DriftDetector, Found, Upheaval, drift_score
 from symbiont_ecology.strategies import StrategyContext
@@ -16,7 +16,7 @@ FALL, SURE_SCORE = 0.3, 3.0
 """How far success falls in a family that counts as fallen, and drift score of its cells that rules
 out chance."""
 UNREST = 24
-"""Generations after pioneers came in which more families may be found to have fallen."""
+"""Generations after a pioneer came in which more families may be found to have fallen."""
 
 
 @mechanisms.register("upheaval")
@@ -32,11 +32,10 @@ class Upheavals(Mechanism):
     """
 
     level: PositiveFloat = 5.0  # drift score at which the world is taken to have changed
-    pioneers: NonNegativeInt = 1  # fresh founders that come
-    haste: PositiveFloat = 2.0  # their step size, in units of other founders'
+    haste: PositiveFloat = 2.0  # the pioneer's step size, in units of other founders'
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
-        """Nothing, or the upheaval, and pioneers as far as there is room."""
+        """Nothing, or the upheaval, and a pioneer if there is room."""
         state = context.state
         is_shaken = any(
             organelle.operator == "pioneer" and state.generation - organelle.born < UNREST
@@ -48,9 +47,9 @@ class Upheavals(Mechanism):
         if not fallen:
             return []
         hasty = {**room.traits, "learning_rate": self.haste * room.traits["learning_rate"]}
-        coming = 0 if is_shaken else min(self.pioneers, room.places)
-        pioneers = [Found(hasty, context.rank, operator="pioneer") for _ in range(coming)]
-        return [Upheaval(fallen), *pioneers]
+        if is_shaken or room.places < 1:
+            return [Upheaval(fallen)]
+        return [Upheaval(fallen), Found(hasty, context.rank, operator="pioneer")]
 
 
 def _fallen(drift_detectors: Mapping[str, DriftDetector]) -> tuple[str, ...]:
