@@ -84,7 +84,9 @@ def sft(
     prepare(folder / REPORT_FILE)
     suites.claim_folder(protocol, folder)
     jobs, count = sweep_jobs(protocol), workers or suites.usual_workers(protocol)
-    work_through(lambda crew: suites.do_jobs("sft", jobs, protocol, folder, crew), folder, count)
+    work_through(
+        lambda crew: suites.do_jobs([("sft", jobs)], protocol, folder, crew), folder, count
+    )
     _export_best(protocol, spend, plan, folder)
     print(f"next:   {typed()} evaluate --adapter {folder / ADAPTER} --holdout FILE")
     if match is not None:

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -151,11 +151,13 @@ def run_suite(protocol: Protocol, folder: Path, workers: Workers) -> bool:
         RunError: a job failed, or the folder belongs to another protocol (``claim_folder``).
     """
     claim_folder(protocol, folder)
+    return do_jobs(_stages(protocol, folder), protocol, folder, workers)
+
+
+def _stages(protocol: Protocol, folder: Path) -> Iterator[tuple[str, Sequence[Job]]]:
     tuning = tuning_jobs(protocol)
-    if not do_jobs("tuning", tuning, protocol, folder, workers):
-        return False
-    jobs = reported_jobs(protocol, _tuned(protocol, folder, tuning))
-    return do_jobs("arms", jobs, protocol, folder, workers)
+    yield "tuning", tuning
+    yield "arms", reported_jobs(protocol, _tuned(protocol, folder, tuning))
 
 
 def outcomes(protocol: Protocol, folder: Path) -> Iterator[JobOutcome]:
@@ -256,41 +258,49 @@ def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> Chosen:
 
 
 def do_jobs(
-    stage: str, jobs: Sequence[Job], protocol: Protocol, folder: Path, workers: Workers
+    stages: Iterable[tuple[str, Sequence[Job]]], protocol: Protocol, folder: Path, workers: Workers
 ) -> bool:
-    """Does jobs side by side; returns whether all are done. A job that fails stops the others.
+    """Does the jobs of each stage side by side; returns whether all are done. A job that fails
+    stops the others.
 
     Raises:
         RunError: a job failed.
     """
-    callback, todo = workers.watch(stage, len(jobs)), []
-    for job in jobs:
-        if read_outcome(folder / job.name, protocol) is None:
-            todo.append(job)
-        else:
-            callback(job, 0.0)
-    if not todo:
-        return True
     context = multiprocessing.get_context("spawn")  # a fork of a process that ran torch can hang
     beginning = (workers.stop, os.getpid())
     with ProcessPoolExecutor(workers.count, context, _begin, beginning) as pool:
-        text = protocol.model_dump_json()
-        futures: dict[Future[float], Job] = {
-            pool.submit(_work, job, text, folder): job for job in todo
-        }
-        try:
-            for future in as_completed(futures):
-                callback(futures[future], future.result())
-        except (Stopped, KeyboardInterrupt):
-            return False
-        except BrokenProcessPool as error:
-            raise RunError(
-                f"a worker of the suite died (out of memory?): run it again, {folder} goes on"
-            ) from error
-        finally:
-            if not all(future.done() for future in futures):
-                workers.stop.set()
-                pool.shutdown(wait=True, cancel_futures=True)
+        for stage, jobs in stages:
+            callback, todo = workers.watch(stage, len(jobs)), []
+            for job in jobs:
+                if read_outcome(folder / job.name, protocol) is None:
+                    todo.append(job)
+                else:
+                    callback(job, 0.0)
+            text = protocol.model_dump_json()
+            futures = {pool.submit(_work, job, text, folder): job for job in todo}
+            if not _are_finished(futures, callback, folder, workers.stop):
+                return False
+    return True
+
+
+def _are_finished(
+    futures: Mapping[Future[float], Job], callback: JobCallback, folder: Path, stop: Event
+) -> bool:
+    """Waits for the jobs of a stage; returns whether none of them was stopped."""
+    try:
+        for future in as_completed(futures):
+            callback(futures[future], future.result())
+    except (Stopped, KeyboardInterrupt):
+        return False
+    except BrokenProcessPool as error:
+        raise RunError(
+            f"a worker of the suite died (out of memory?): run it again, {folder} goes on"
+        ) from error
+    finally:
+        if not all(future.done() for future in futures):
+            stop.set()
+            for future in futures:
+                future.cancel()
     return True
 
 
