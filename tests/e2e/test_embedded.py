@@ -81,10 +81,10 @@ def test_an_ecology_learns_from_verdicts_alone_and_wastes_few_calls(
     folder = tmp_path / "run"
     # What thrift asks is no practice, and most of it comes early in a life: it has tests of its
     # own.
-    words = ["run.train_flops=3e11", "seed=11", "strategy.mechanisms.thrift=false"]
+    words = ["run.train_flops=1e11", "seed=11", "strategy.mechanisms.thrift=false"]
     start(load_config("demo", words), folder, host=kernel)
     candidates = LoadedRun.of_run(folder)
-    questions = candidates.items(15)
+    questions = candidates.items(10)
 
     def accuracy(routing: str) -> float:
         return candidates.evaluate(questions, kernel, routing).accuracy().estimate
