@@ -42,11 +42,12 @@ def made_up(
             name: (MEANS[name] - added.get(name, 0.0) + noise[name]).tolist() for name in MEASURES
         }
 
-    arms = {name: {"set": [f"strategy.mechanisms.{name}=false"]} for name in truth}
+    arms = {name: {"about": name, "set": [f"strategy.mechanisms.{name}=false"]} for name in truth}
     return {
         "protocol": {
             "name": "made-up",
             "question": "does the instrument see what is there?",
+            "base": [],
             "unit_flops": 1e9,
             "budgets": [1.0],
             "seeds": list(range(seeds)),

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.experiments import adhoc_comparison as adhoc
 from symbiont_ecology.experiments import suite as experiments
-from symbiont_ecology.experiments.outcomes import JobOutcome, as_rows
+from symbiont_ecology.experiments.outcomes import ReportedOutcome, Tuning
 from symbiont_ecology.experiments.protocol import Protocol, load_protocol
-from symbiont_ecology.experiments.suite import Tuning, Workers
+from symbiont_ecology.experiments.suite import Workers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,7 @@ class Comparison:
     """What the runs of several arms answered to the same questions."""
 
     protocol: Protocol
-    outcomes: Sequence[JobOutcome]
+    outcomes: Sequence[ReportedOutcome]
     tuning: Tuning
 
     @classmethod
@@ -62,14 +62,16 @@ class Comparison:
     @classmethod
     def of(cls, plan: adhoc.AdhocComparison, progress: Progress = no_progress) -> Comparison:
         """Asks runs that were found to be comparable."""
-        return cls(plan.protocol, adhoc.ask_runs(plan, progress), Tuning.untuned(plan.protocol))
+        return cls(
+            plan.protocol, adhoc.ask_runs(plan, progress), Tuning.untuned(plan.protocol.arms)
+        )
 
     @cached_property
     def results(self) -> Results:
         """The table of answers with a record of every run. All numbers are made of it."""
         from symbiont_ecology.analysis.results import Results
 
-        return Results.of(self.protocol.model_dump(mode="json"), as_rows(self.outcomes))
+        return Results(self.protocol, self.outcomes)
 
     @property
     def answers(self) -> pd.DataFrame:
@@ -91,9 +93,8 @@ class Comparison:
         """
         from symbiont_ecology.analysis.pack import write_index, write_pack
 
-        target, tuning = Path(folder), self.tuning.model_dump(mode="json")
-        plan = self.protocol.model_dump(mode="json")
-        write_pack(target, plan, as_rows(self.outcomes), tuning)
+        target = Path(folder)
+        write_pack(target, self.results, self.tuning)
         write_index(target.parent)
         return target
 

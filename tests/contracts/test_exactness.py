@@ -335,7 +335,7 @@ def dictated(reference: Reference, way: Way, dtype: str) -> Dictation:
     kernel = with_adapters(
         HostKernel(dictation, codec, name_or_path="", slots=len(LORA), rank=16, **settings)
     )
-    rows = way.rows[:: max(1, len(way.rows) // 30)]
+    rows = way.rows[:: max(1, len(way.rows) // 20)]
     kernel.rollout(rows, None, Decoding(min_new_tokens=LIMIT))
     wanted = [row for row in rows if reference.answer(row)]
     kernel.score(

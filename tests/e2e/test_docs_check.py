@@ -16,9 +16,10 @@ from ablated import made_up
 from said import Said
 from symbiont_ecology.analysis.ablation import AblationResults, render_ablation, results_file
 from symbiont_ecology.analysis.pack import write_index, write_pack
+from symbiont_ecology.analysis.results import Results
 from symbiont_ecology.engine.build import build_host
 from symbiont_ecology.experiments.jobs import JobContext, run_job
-from symbiont_ecology.experiments.outcomes import as_rows
+from symbiont_ecology.experiments.outcomes import ReportedOutcome, Tuning
 from symbiont_ecology.experiments.protocol import Arm, Protocol
 from symbiont_ecology.experiments.suite import reported_jobs
 
@@ -46,9 +47,8 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     jobs = reported_jobs(protocol, {"single": {"0.5": 0, "1": 0}})
     rows = [run_job(JobContext(job, protocol, place, lambda: False, host)) for job in jobs]
     home = tmp_path_factory.mktemp("packs")
-    write_pack(
-        home / "tiny", protocol.model_dump(mode="json"), as_rows(rows), {"chosen": {}, "sweep": []}
-    )
+    reported = [row for row in rows if isinstance(row, ReportedOutcome)]
+    write_pack(home / "tiny", Results(protocol, reported), Tuning(chosen={}))
     write_index(home)
     return home
 

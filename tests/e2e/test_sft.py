@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from killing import COMMAND, kill_when
 from said import Symbiont
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.experiments.sft import BUDGET_KEYS, budget_of
-
-COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
 
 
 @pytest.fixture(scope="module")
@@ -113,15 +108,11 @@ def test_a_killed_sft_goes_on_and_ends_with_the_same_adapter(lived: Path, tmp_pa
     subprocess.run(
         [*COMMAND, *map(str, words), "--out", whole], check=True, stdout=subprocess.DEVNULL
     )
-    for seconds in (5.0, 6.5):
-        process = subprocess.Popen(
-            [*COMMAND, *map(str, words), "--out", killed],
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
+    for saved in (1, 2):  # in the middle of the first rate and of the second
+        kill_when(
+            lambda saved=saved: len(list(killed.rglob("state.json"))) >= saved,
+            *(*words, "--out", killed),
         )
-        time.sleep(seconds)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
     subprocess.run(
         [*COMMAND, *map(str, words), "--out", killed], check=True, stdout=subprocess.DEVNULL
     )

@@ -6,15 +6,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from hosts import add_chat_template, make_host
+from killing import COMMAND, kill_when
 from said import Symbiont
 from symbiont_ecology import Comparison, Suite
 from symbiont_ecology.cli.suites import PARTS, print_lines
@@ -23,13 +22,12 @@ from symbiont_ecology.experiments.jobs import Job
 from symbiont_ecology.experiments.protocol import load_protocol, protocols
 from symbiont_ecology.experiments.suite import check_protocol, claim_folder, usual_workers
 
-COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
 TINY = """
 name: tiny
 question: does the machinery hold?
 base: [base]
 set: [host.rank=2, "tasks.families=[math.add, logic.bool]", "tasks.depths=[short]"]
-unit_flops: 4.0e+9
+unit_flops: 2.0e+9
 budgets: [0.5, 1]
 seeds: [0, 1]
 tuning_seeds: [7]
@@ -86,16 +84,11 @@ def test_a_killed_suite_goes_on_and_leaves_what_one_left_alone_leaves(
     protocol: Path, suite: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "killed"
-    for seconds in (7.0, 9.0):
-        process = subprocess.Popen(
-            [*COMMAND, "suite", protocol, "--out", folder, "--workers", "2"],
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+    for done in (1, 6):
+        kill_when(
+            lambda done=done: len(outcomes(folder)) >= done,
+            *("suite", protocol, "--out", folder, "--workers", 2),
         )
-        time.sleep(seconds)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
     subprocess.run([*COMMAND, "suite", protocol, "--out", folder], check=True)
     assert outcomes(folder) == outcomes(suite)
     assert books(folder) == books(suite)
@@ -108,7 +101,8 @@ def test_workers_do_not_outlive_a_suite_that_was_killed(protocol: Path, tmp_path
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    time.sleep(7.0)
+    while not outcomes(tmp_path / "suite"):
+        time.sleep(0.01)
     process.kill()
     process.wait()
     deadline = time.monotonic() + 30

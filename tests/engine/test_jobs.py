@@ -11,7 +11,7 @@ import pytest
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.events import Settled, read_events
 from symbiont_ecology.experiments.jobs import HOST_JOB, Job, JobContext, Stopped, choose, run_job
-from symbiont_ecology.experiments.outcomes import JobOutcome
+from symbiont_ecology.experiments.outcomes import JobOutcome, TuneOutcome
 from symbiont_ecology.experiments.protocol import Arm, FlipPlan, Protocol
 from symbiont_ecology.experiments.suite import reported_jobs, tuning_jobs
 from toy import Crash, ToyHost
@@ -159,13 +159,13 @@ def test_arms_that_share_runs_have_no_jobs_and_both_ways_of_answering(tmp_path: 
     assert list(found.systems) == ["single", "learned"]
 
 
-def tuned(option: int, **scores: float) -> JobOutcome:
+def tuned(option: int, **scores: float) -> TuneOutcome:
     """What tuning an option left."""
-    return Job("tune", "single", 9, 1.0, option).outcome(protocol(), **scores)
+    return Job("tune", "single", 9, 1.0, option).outcome(TuneOutcome, protocol(), **scores)
 
 
 def test_tuning_chooses_the_best_mean_and_the_first_of_equals() -> None:
-    def tried(*accuracies: tuple[int, float]) -> list[JobOutcome]:
+    def tried(*accuracies: tuple[int, float]) -> list[TuneOutcome]:
         return [tuned(option, accuracy=accuracy) for option, accuracy in accuracies]
 
     assert choose(tried((0, 0.2), (0, 0.4), (1, 0.35), (1, 0.35))) == 1

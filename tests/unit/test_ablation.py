@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ablated import made_up
+from made_up import made_up_results
 from symbiont_ecology.analysis.ablation import (
     AblationResults,
     readings,
@@ -16,7 +17,6 @@ from symbiont_ecology.analysis.ablation import (
     results_of,
     smallest_q,
 )
-from symbiont_ecology.analysis.results import Results
 from symbiont_ecology.analysis.summary import AdjustedDifference
 from symbiont_ecology.config import config_folder
 from symbiont_ecology.errors import ConfigError
@@ -125,7 +125,7 @@ def test_everything_is_measured_by_seed_from_what_the_runs_left() -> None:
         "source": "4567",
     }
     runs = [row for seed in (0, 1) for arm in RIGHT for row in lived(arm, seed)]
-    found = results_of(Results.of(plan, [{**host, "protocol": "0123"}, *runs]), [])
+    found = results_of(made_up_results(plan, [{**host, "protocol": "0123"}, *runs]), [])
     same = {"coverage": [2.0, 2.0], "energy": [33.0, 33.0], "kept": [1.0, 1.0]}
     full = {"accuracy": [1.0, 1.0], "flops": [300.0, 300.0], "flipped": [0.5, 0.5], **same}
     half = {"accuracy": [0.75, 0.75], "flops": [400.0, 400.0], "flipped": [0.25, 0.25], **same}

@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from made_up import made_up_results
 from symbiont_ecology.analysis.comparison import area, summarise
 from symbiont_ecology.analysis.figures import draw_all
 from symbiont_ecology.analysis.page import excerpt, render_pack
-from symbiont_ecology.analysis.records import TuningRecord
 from symbiont_ecology.analysis.results import Results
 from symbiont_ecology.analysis.summary import Summary
 from symbiont_ecology.analysis.terminal import tell_comparison
 from symbiont_ecology.errors import DataError
+from symbiont_ecology.experiments.outcomes import Tuning
 from symbiont_ecology.experiments.protocol import Protocol
 
 FAMILIES, DEPTHS, PER_CELL = tuple("abcdef"), ("short", "medium"), 40
@@ -108,7 +109,7 @@ def left() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def whole(left: list[dict[str, Any]]) -> Results:
-    return Results.of(protocol(8), left)
+    return made_up_results(protocol(8), left)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,7 @@ def test_what_needs_more_seeds_is_not_claimed_from_fewer(summary: Summary) -> No
     depth = summary.differences["4"]["depth"]["single"]
     assert depth.p_adjusted < 0.05
     assert not depth.is_claimed
-    several = summarise(Results.of(protocol(16), rows(16)))
+    several = summarise(made_up_results(protocol(16), rows(16)))
     assert several.differences["4"]["depth"]["single"].is_claimed
 
 
@@ -153,7 +154,7 @@ def test_retention_alone_of_a_host_that_could_do_nothing_says_nothing() -> None:
     found = list(rows(2))
     answers = found[0]["systems"]["host"]["bits"]["retention"]
     answers |= dict.fromkeys(answers, "0" * PER_CELL)
-    summary = summarise(Results.of(made, found))
+    summary = summarise(made_up_results(made, found))
     assert "retention" not in summary.accuracy["4"]
     assert summary.retention.arms == {}
 
@@ -163,7 +164,7 @@ def test_a_seed_that_lacks_a_budget_is_not_compared_in_area(left: list[dict[str,
         row for row in left if (row["arm"], row.get("budget"), row["seed"]) == ("ecology", 4, 0)
     )
     without = next(row for row in late if row["kind"] == "main")
-    found = summarise(Results.of(protocol(8), [row for row in left if row is not without]))
+    found = summarise(made_up_results(protocol(8), [row for row in left if row is not without]))
     assert len(found.retention.differences["single"].seeds) == 7
 
 
@@ -176,7 +177,7 @@ def test_nothing_is_claimed_of_families_in_general_from_one_of_them() -> None:
             cells |= {
                 cell: "1" * PER_CELL if cell[0] == "a" else "10" * (PER_CELL // 2) for cell in cells
             }
-    summary = summarise(Results.of(protocol(8), found))
+    summary = summarise(made_up_results(protocol(8), found))
     apart = summary.differences["4"]["in-distribution"]["single"]
     assert apart.p_adjusted < 0.05
     assert apart.low < 0 < apart.high
@@ -198,8 +199,8 @@ def test_every_part_of_a_suite_makes_a_page(
 ) -> None:
     """Seed by seed, as a suite does its jobs: whatever is finished when somebody looks."""
     chosen = {arm: {"1": 0, "4": 0} for arm in TRUE}
-    tuning = TuningRecord.model_validate({"chosen": chosen, "sweep": []})
-    results = Results.of(protocol(8), left[:count])
+    tuning = Tuning.model_validate({"chosen": chosen, "sweep": []})
+    results = made_up_results(protocol(8), left[:count])
     summary = summarise(results)
     page = render_pack(summary, tuning, draw_all(results, summary, tmp_path), "0123")
     assert page.startswith("# made-up")
@@ -211,8 +212,8 @@ def test_every_part_of_a_suite_makes_a_page(
 def test_names_cannot_break_a_table(left: list[dict[str, Any]], tmp_path: Path) -> None:
     odd = protocol(8)
     odd["arms"]["twin"]["about"] = "alike | or not\nat all"
-    summary = summarise(Results.of(odd, left))
-    page = render_pack(summary, TuningRecord(chosen={}, sweep=[]), [], "0123")
+    summary = summarise(made_up_results(odd, left))
+    page = render_pack(summary, Tuning(chosen={}, sweep=[]), [], "0123")
     assert "| twin | alike \\| or not at all | verdicts |" in page
 
 
@@ -235,13 +236,13 @@ def test_steps_too_short_for_a_question_leave_no_gap(whole: Results) -> None:
 
 def test_what_cannot_be_compared_is_said_in_words(left: list[dict[str, Any]]) -> None:
     with pytest.raises(DataError, match="bare host"):
-        summarise(Results.of(protocol(8), left[1:]))
+        summarise(made_up_results(protocol(8), left[1:]))
     with pytest.raises(DataError, match="expected outcomes of a suite, but 1"):
-        Results.of(protocol(8), [left[0], {**left[1], "kind": "mane"}])
+        made_up_results(protocol(8), [left[0], {**left[1], "kind": "mane"}])
     short = copy.deepcopy(left)
     del short[-2]["systems"]["learned"]["bits"]["depth"]["c/short"]
     with pytest.raises(DataError, match="arm 'sft', seed 7: answered other questions"):
-        summarise(Results.of(protocol(8), short))
+        summarise(made_up_results(protocol(8), short))
 
 
 def test_arms_without_a_seed_in_common_differ_over_questions_alone(
@@ -252,7 +253,7 @@ def test_arms_without_a_seed_in_common_differ_over_questions_alone(
         for row in left
         if row["arm"] == "host" or (row["arm"] == "ecology") == (row["seed"] < 3)
     ]
-    results = Results.of(protocol(8), others)
+    results = made_up_results(protocol(8), others)
     unpaired = summarise(results)
     assert unpaired.unpaired == ["single", "twin", "sft", "routed"]
     assert summary.unpaired == []
@@ -270,14 +271,14 @@ def test_arms_without_a_seed_in_common_differ_over_questions_alone(
     tell_comparison(unpaired, Console(file=shown, width=200))
     line = "no seed in common with ecology: single, twin, sft, routed; these differences are over"
     assert line in shown.getvalue()
-    page = render_pack(unpaired, TuningRecord(chosen={}, sweep=[]), [], "0123")
+    page = render_pack(unpaired, Tuning(chosen={}, sweep=[]), [], "0123")
     assert "No seed in common with ecology: single, twin, sft, routed." in page
 
 
 def test_tasks_without_a_convention_have_no_ceiling_and_no_kinds() -> None:
     found = list(rows(2))
     del found[0]["systems"]["host"]["bits"]["ceiling"]
-    summary = summarise(Results.of(protocol(2), found))
+    summary = summarise(made_up_results(protocol(2), found))
     assert summary.dump()["peer"] == {}
     assert summary.cells == {"elicitation": [], "capability": []}
     assert set(summary.accuracy["1"]) == set(shifts)

@@ -7,7 +7,7 @@ page are one family of tests. The page is made from the numbers by seed alone, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, computed_field
 
 from symbiont_ecology.analysis.comparison import adjusted, area, mean, paired, view_of
 from symbiont_ecology.analysis.page import render
-from symbiont_ecology.analysis.records import ProtocolRecord
 from symbiont_ecology.analysis.results import Results
 from symbiont_ecology.analysis.summary import AdjustedDifference, Source
+from symbiont_ecology.experiments.ablation import AblationRow
+from symbiont_ecology.experiments.protocol import Protocol
 
 
 @dataclass(frozen=True)
@@ -54,27 +55,16 @@ MEASURES = {
 }
 
 
-class MechanismRecord(BaseModel):
-    """A row of the page: what the mechanism does and is for, and how it is left out or put in."""
-
-    mechanism: str
-    purpose: str
-    about: str
-    change: tuple[str, ...] = ()
-    add: tuple[str, ...] = ()
-    """Overrides that put it in, where the ecology is without it."""
-
-
 class AblationResults(BaseModel):
     """Everything that the page is made of; ``docs/results`` keeps it as JSON."""
 
     model_config = ConfigDict(frozen=True)
 
-    protocol: ProtocolRecord
+    protocol: Protocol
     digest: str
     host: Source
     sources: list[str]
-    rows: list[MechanismRecord]
+    rows: Sequence[AblationRow]
     off_budget: float
     """The worst run's distance from the budget, as a part of it."""
     measured: dict[str, dict[str, list[float]]]
@@ -101,8 +91,8 @@ def results_file(page: Path) -> Path:
     return page.parent / "results" / f"{page.stem}.json"
 
 
-def results_of(results: Results, rows: Iterable[Mapping[str, object]]) -> AblationResults:
-    """Measures all arms; ``rows`` are those of the ablation, as plain values."""
+def results_of(results: Results, rows: Sequence[AblationRow]) -> AblationResults:
+    """Measures all arms of an ablation with these rows."""
     target = results.largest * results.protocol.unit_flops
     runs = [run for arm in results.protocol.arms for run in results.runs(arm, results.largest)]
     return AblationResults(
@@ -110,7 +100,7 @@ def results_of(results: Results, rows: Iterable[Mapping[str, object]]) -> Ablati
         digest=results.host.protocol,
         host=Source(results.host.host, results.host.versions),
         sources=sorted({outcome.source for outcome in results.outcomes}),
-        rows=[MechanismRecord.model_validate(row) for row in rows],
+        rows=rows,
         off_budget=max(abs(run.train.flops / target - 1) for run in runs),
         measured={arm: dict(_measured(results, arm)) for arm in results.protocol.arms},
     )

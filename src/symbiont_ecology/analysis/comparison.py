@@ -67,7 +67,7 @@ def _spending(results: Results, arm: str) -> Iterator[tuple[str, summary.Spendin
         runs, skill = results.runs(arm, budget), results.verdicts(arm, budget, shift)
         if skill is None:
             continue
-        lives = pd.DataFrame([run.life.model_dump() for run in runs])
+        lives = pd.DataFrame([asdict(run.life) for run in runs])
         trained = np.array([run.train.flops for run in runs])
         cost = mean(results.flops_per_right(arm, budget, shift))
         saved = mean(results.flops_per_right(BARE_HOST, 0, shift)) - cost

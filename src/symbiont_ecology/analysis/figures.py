@@ -11,9 +11,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from symbiont_ecology.analysis.records import ProtocolRecord
 from symbiont_ecology.analysis.results import BARE_HOST, SIDES, Results
 from symbiont_ecology.analysis.summary import Summary
+from symbiont_ecology.experiments.protocol import Protocol
 
 MAIN, SECOND = "#17805c", "#8fbf3f"
 """The two arms that a protocol compares with all others."""
@@ -61,7 +61,7 @@ class Pen:
     """Draws the lines of a comparison's arms on an axis."""
 
     axis: Axes
-    protocol: ProtocolRecord
+    protocol: Protocol
 
     def style(self, arm: str) -> tuple[str, str, float]:
         """Dash, colour and width: dashed where only the routing is another, the colour of the runs

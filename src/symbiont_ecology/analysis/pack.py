@@ -14,7 +14,7 @@ import gzip
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -22,9 +22,10 @@ from pydantic import BaseModel
 from symbiont_ecology.analysis.comparison import summarise
 from symbiont_ecology.analysis.figures import draw_all
 from symbiont_ecology.analysis.page import excerpt, render, render_pack
-from symbiont_ecology.analysis.records import TuningRecord
 from symbiont_ecology.analysis.results import Results
 from symbiont_ecology.errors import DataError
+from symbiont_ecology.experiments.outcomes import ReportedOutcome, Tuning, parse_outcomes
+from symbiont_ecology.experiments.protocol import Protocol
 
 PROTOCOL, OUTCOMES, TUNED = "protocol.json", "outcomes.jsonl.gz", "tuned.json"
 SUMMARY, PAGE, MANIFEST, INDEX = "summary.json", "README.md", "manifest.json", "README.md"
@@ -41,17 +42,13 @@ class Manifest(BaseModel):
     files: dict[str, str]
 
 
-def write_pack(
-    folder: Path,
-    protocol: Mapping[str, object],
-    rows: Iterable[Mapping[str, object]],
-    tuned: Mapping[str, object],
-) -> None:
+def write_pack(folder: Path, results: Results, tuning: Tuning) -> None:
     """Writes a pack from a suite's outcomes.
 
     Raises:
         DataError: the outcomes are larger than a repository should hold.
     """
+    rows = (json.loads(outcome.to_json()) for outcome in results.outcomes)
     text = "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows)
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as file:  # without the hour: equal bytes
@@ -63,8 +60,8 @@ def write_pack(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)  # what it named is replaced now
     (folder / OUTCOMES).write_bytes(buffer.getvalue())
-    _write(folder / PROTOCOL, protocol)
-    _write(folder / TUNED, tuned)
+    _write(folder / PROTOCOL, results.protocol.model_dump(mode="json"))
+    _write(folder / TUNED, tuning.model_dump(mode="json", exclude_none=True))
     rebuild(folder)
 
 
@@ -90,7 +87,7 @@ def rebuild(folder: Path) -> None:
     _write(folder / MANIFEST, Manifest(protocol=digests[0], files=hashes).model_dump())
 
 
-def read_pack(folder: Path) -> tuple[Results, TuningRecord]:
+def read_pack(folder: Path) -> tuple[Results, Tuning]:
     """The results of a pack, and how its arms were tuned.
 
     Raises:
@@ -98,9 +95,11 @@ def read_pack(folder: Path) -> tuple[Results, TuningRecord]:
     """
     try:
         lines = gzip.decompress((folder / OUTCOMES).read_bytes()).decode().splitlines()
-        protocol = json.loads((folder / PROTOCOL).read_bytes())
-        tuning = TuningRecord.model_validate_json((folder / TUNED).read_bytes())
-        return Results.of(protocol, map(json.loads, lines)), tuning
+        protocol = Protocol.model_validate_json((folder / PROTOCOL).read_bytes(), extra="ignore")
+        tuning = Tuning.model_validate_json((folder / TUNED).read_bytes())
+        outcomes = parse_outcomes(map(json.loads, lines))
+        reported = [one for one in outcomes if isinstance(one, ReportedOutcome)]
+        return Results(protocol, reported), tuning
     except (OSError, ValueError, EOFError) as error:
         what = " ".join(str(error).split())
         raise DataError(f"no paper pack can be read from {folder}: {what}") from error

@@ -9,18 +9,16 @@ from statistics import fmean
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from symbiont_ecology.analysis.comparison import SEEDS_NEEDED
-from symbiont_ecology.analysis.records import SweepRecord, TuningRecord
 from symbiont_ecology.analysis.results import BARE_HOST
 from symbiont_ecology.analysis.summary import AdjustedDifference, Summary
+from symbiont_ecology.experiments.outcomes import Tuning, TuningScore
 from symbiont_ecology.statistics import Interval
 
 NO_VALUE = "–"
 """A cell without a value."""
 
 
-def render_pack(
-    summary: Summary, tuning: TuningRecord, figures: Collection[str], digest: str
-) -> str:
+def render_pack(summary: Summary, tuning: Tuning, figures: Collection[str], digest: str) -> str:
     """The page of a paper pack; ``figures`` are the files that were drawn."""
     return render("pack.md.j2", summary=summary, tuning=tuning, figures=figures, digest=digest)
 
@@ -61,7 +59,7 @@ def claim(difference: AdjustedDifference | None, scale: float = 100, form: str =
     return f"{text} q={difference.p_adjusted:.2g}"
 
 
-def tuned(runs: Sequence[SweepRecord], is_bold: bool) -> str:
+def tuned(runs: Sequence[TuningScore], is_bold: bool) -> str:
     """Mean accuracy of a tuning config, and retention where it may decide; bold where chosen."""
     parts = [[run.accuracy for run in runs]] if runs else []
     parts += [[run.retention for run in runs if run.retention is not None]]

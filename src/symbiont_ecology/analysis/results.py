@@ -1,26 +1,21 @@
 """The results of a suite: one tidy table of answers, and a record of what every run did.
 
 ``Results.answers`` has a row per question that an arm's run was asked. Every number of a comparison
-is made of it and of the records (``analysis.records``).
+is made of it and of the outcomes (``experiments.outcomes``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from symbiont_ecology.analysis.records import (
-    AnyOutcome,
-    HostOutcome,
-    ProtocolRecord,
-    RunOutcome,
-    read_outcomes,
-)
 from symbiont_ecology.errors import DataError
+from symbiont_ecology.experiments.outcomes import HostOutcome, ReportedOutcome, RunOutcome
+from symbiont_ecology.experiments.protocol import Protocol
 
 BARE_HOST = "host"
 NO_SEED = (-1,)
@@ -103,20 +98,13 @@ class Results:
     FLOPs, so they add up exactly. Legs of a flip have 0.
     """
 
-    protocol: ProtocolRecord
-    outcomes: Sequence[AnyOutcome]
-    answers: pd.DataFrame
+    protocol: Protocol
+    outcomes: Sequence[ReportedOutcome]
 
-    @classmethod
-    def of(cls, protocol: Mapping[str, object], rows: Iterable[Mapping[str, object]]) -> Results:
-        """Results from plain values, as a pack or a suite keeps them.
-
-        Raises:
-            DataError: an outcome is damaged.
-            ValueError: the protocol is.
-        """
-        outcomes = read_outcomes(rows)
-        return cls(ProtocolRecord.model_validate(protocol), outcomes, answers_of(outcomes))
+    @cached_property
+    def answers(self) -> pd.DataFrame:
+        """The tidy table."""
+        return answers_of(self.outcomes)
 
     @property
     def largest(self) -> float:
@@ -234,7 +222,7 @@ class Results:
         return self.legs[(self.legs.arm == runs) & (self.legs.routing == routing)]
 
 
-def answers_of(outcomes: Iterable[AnyOutcome]) -> pd.DataFrame:
+def answers_of(outcomes: Iterable[ReportedOutcome]) -> pd.DataFrame:
     """The tidy table; cells are in the order of their names, whoever wrote the outcomes."""
     heads = pd.DataFrame(
         [head for outcome in outcomes for head in _heads(outcome)],
@@ -254,12 +242,12 @@ def answers_of(outcomes: Iterable[AnyOutcome]) -> pd.DataFrame:
     )
 
 
-def _heads(outcome: AnyOutcome) -> Iterator[tuple[object, ...]]:
+def _heads(outcome: ReportedOutcome) -> Iterator[tuple[object, ...]]:
     """A row per cell that was asked, with all verdicts of it."""
     for leg in outcome.legs:
         when = (outcome.seed, outcome.budget, leg.phase, leg.extra, leg.train_flops)
-        for routing, system in leg.systems.items():
-            for shift, cells in system.bits.items():
+        for routing, system in sorted(leg.systems.items()):
+            for shift, cells in sorted(system.bits.items()):
                 total = system.flops.get(shift, 0.0)
                 for cell, bits in sorted(cells.items()):
                     is_flipped = cell.rpartition("/")[0] in outcome.families

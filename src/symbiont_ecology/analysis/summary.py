@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
-from symbiont_ecology.analysis.records import ProtocolRecord
+from symbiont_ecology.experiments.protocol import Protocol
 from symbiont_ecology.statistics import Interval
 
 Number = TypeVar("Number")
@@ -161,7 +161,7 @@ class FlipSummary:
 class Summary:
     """All numbers of a comparison."""
 
-    protocol: ProtocolRecord
+    protocol: Protocol
     host: Source
     sources: list[str]
     cells: dict[str, list[str]]

@@ -132,7 +132,7 @@ def ablate(
         return
     work_through(lambda crew: suites.run_suite(plan, folder, crew), folder, count)
     answers = Suite(plan, folder).comparison.results
-    results = tables.results_of(answers, [row.model_dump(mode="json") for row in ablation.rows])
+    results = tables.results_of(answers, ablation.rows)
     write_json(tables.results_file(target), results.model_dump(mode="json"))
     write_whole(target, tables.render_ablation(results))
     for mechanism, reading in tables.readings(results).items():

@@ -18,7 +18,7 @@ from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, LoadedRun
 from symbiont_ecology.evaluation.shifts import shifts as registered_shifts
 from symbiont_ecology.experiments.jobs import Job, bare_host, host_of, items_of, outcome_of_run
-from symbiont_ecology.experiments.outcomes import JobOutcome
+from symbiont_ecology.experiments.outcomes import ReportedOutcome
 from symbiont_ecology.experiments.protocol import Arm, Protocol
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.registry import kind_of, validate
@@ -72,11 +72,15 @@ def adhoc_comparison(
     return AdhocComparison(protocol, runs, arms)
 
 
-def ask_runs(comparison: AdhocComparison, progress: Progress = no_progress) -> list[JobOutcome]:
+def ask_runs(
+    comparison: AdhocComparison, progress: Progress = no_progress
+) -> list[ReportedOutcome]:
     """Asks every run, and the bare host, the items of the protocol; returns the outcomes."""
     protocol, runs = comparison.protocol, comparison.runs
     first = runs[comparison.first].config
-    outcomes = [bare_host(protocol, first, host_of(first), comparison.first / ANSWERS_FILE)]
+    outcomes: list[ReportedOutcome] = [
+        bare_host(protocol, first, host_of(first), comparison.first / ANSWERS_FILE)
+    ]
     for arm, folders in comparison.arms.items():
         for folder in folders:
             run = runs[folder]

@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
 from pydantic import TypeAdapter
 
@@ -31,7 +32,19 @@ from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, Loaded
 from symbiont_ecology.evaluation.run_summary import run_summary, training_curve
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.events import Acted, read_events
-from symbiont_ecology.experiments.outcomes import FlipLeg, JobKind, JobOutcome, SystemAnswers
+from symbiont_ecology.experiments.outcomes import (
+    OUTCOME_SCHEMA,
+    FlipOutcome,
+    HostOutcome,
+    JobKind,
+    JobOutcome,
+    Leg,
+    Phase,
+    RunOutcome,
+    SystemAnswers,
+    TuneOutcome,
+    load_outcome,
+)
 from symbiont_ecology.experiments.protocol import Arm, Protocol
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.types import Item
@@ -39,7 +52,8 @@ from symbiont_ecology.types import Item
 OUTCOME_FILE, LEGS_FILE = "outcome.json", "legs.json"
 ROUTING_SHIFTS = ("in-distribution", "wording", "unrelated-families")
 """The shifts in which the other routings of an arm are compared, at the largest budget."""
-_legs = TypeAdapter(list[FlipLeg])
+_Outcome = TypeVar("_Outcome", bound=JobOutcome)
+_legs = TypeAdapter(list[Leg])
 
 
 @dataclass(frozen=True)
@@ -61,10 +75,10 @@ class Job:
         """Folder below the suite's."""
         return f"{self.kind}/{self.arm}/x{self.budget:g}/option-{self.option}/seed-{self.seed}"
 
-    def outcome(self, protocol: Protocol, **parts: object) -> JobOutcome:
+    def outcome(self, kind: type[_Outcome], protocol: Protocol, **parts: object) -> _Outcome:
         """The outcome of this job, signed with the protocol and the code that it comes from."""
-        signed = {"protocol": protocol.digest, "source": runs.source()}
-        return JobOutcome.model_validate({**signed, **asdict(self), **parts})
+        signed = {"schema": OUTCOME_SCHEMA, "protocol": protocol.digest, "source": runs.source()}
+        return kind.model_validate({**signed, **asdict(self), **parts})
 
 
 HOST_JOB = Job("host", HOST, 0, 0.0)
@@ -136,8 +150,7 @@ def run_job(context: JobContext) -> JobOutcome:
     """
     outcome = read_outcome(context.place, context.protocol)
     if outcome is None:
-        work = {"tune": _tune, "main": _main, "flip": _flip, "host": _bare}[context.job.kind]
-        outcome = work(context)
+        outcome = _WORK[context.job.kind](context)
         write_whole(context.place / OUTCOME_FILE, outcome.to_json())
     return outcome
 
@@ -151,7 +164,7 @@ def read_outcome(place: Path, protocol: Protocol) -> JobOutcome | None:
     path = place / OUTCOME_FILE
     if not path.exists():
         return None
-    outcome = JobOutcome.read(path)
+    outcome = load_outcome(path)
     if outcome.protocol != protocol.digest:
         raise RunError(
             f"{path} belongs to protocol {outcome.protocol}, this one is {protocol.digest}: "
@@ -160,7 +173,7 @@ def read_outcome(place: Path, protocol: Protocol) -> JobOutcome | None:
     return outcome
 
 
-def _tune(context: JobContext) -> JobOutcome:
+def _tune(context: JobContext) -> TuneOutcome:
     """Accuracy, and retention if it may decide, on selection items, which no result uses."""
     tasks, per_cell = mixture(context.config), context.protocol.tuning_per_cell
     run = context.live(context.config)
@@ -172,10 +185,12 @@ def _tune(context: JobContext) -> JobOutcome:
 
     accuracy = share("in-distribution")
     retention = share("retention") if context.protocol.tie else None
-    return context.job.outcome(context.protocol, accuracy=accuracy, retention=retention)
+    return context.job.outcome(
+        TuneOutcome, context.protocol, accuracy=accuracy, retention=retention
+    )
 
 
-def _main(context: JobContext) -> JobOutcome:
+def _main(context: JobContext) -> RunOutcome:
     """Every shift, and at the largest budget some of them by every other routing of the arm."""
     is_largest = context.job.budget == max(context.protocol.budgets)
     run = context.live(context.config)
@@ -198,7 +213,7 @@ def outcome_of_run(
     *,
     is_whole: bool = True,
     should_stop: Callable[[], bool] = lambda: False,
-) -> JobOutcome:
+) -> RunOutcome:
     """What a run answered, did and spent. ``is_whole`` asks by all other routings of the arm, too.
 
     Raises:
@@ -219,6 +234,7 @@ def outcome_of_run(
     events = list(islice(read_events(run.folder / runs.EVENTS_FILE), state.next_seq))
     practice = (event for event in events if isinstance(event, Acted))
     return job.outcome(
+        RunOutcome,
         protocol,
         systems=systems,
         life=run_summary(events),
@@ -229,7 +245,7 @@ def outcome_of_run(
     )
 
 
-def _flip(context: JobContext) -> JobOutcome:
+def _flip(context: JobContext) -> FlipOutcome:
     """Accuracy as it is judged then, at every leg after the flip and after the flip back.
 
     What was measured is written down at once: a run that was killed later has gone past it.
@@ -238,7 +254,7 @@ def _flip(context: JobContext) -> JobOutcome:
     assert plan is not None
     config = protocol.flipped(context.config)
     assert config.tasks.flip is not None
-    moments = [("before", plan.at, 0.0)]
+    moments: list[tuple[Phase, float, float]] = [("before", plan.at, 0.0)]
     moments += [("flipped", plan.at, extra) for extra in plan.extra]
     moments += [("back", plan.back, extra) for extra in plan.extra]
     _fork(context, config)
@@ -255,10 +271,10 @@ def _flip(context: JobContext) -> JobOutcome:
             for routing in protocol.routings(context.job.arm)
         }
         spent = run.pool.state.spent.flops
-        legs.append(FlipLeg(phase=phase, extra=extra, train_flops=spent, systems=systems))
-        write_whole(path, _legs.dump_json(legs, exclude_none=True).decode() + "\n")
+        legs.append(Leg(phase=phase, extra=extra, train_flops=spent, systems=systems))
+        write_whole(path, _legs.dump_json(legs, exclude_unset=True).decode() + "\n")
     families = list(config.tasks.flip.families)
-    return context.job.outcome(protocol, families=families, legs=legs)
+    return context.job.outcome(FlipOutcome, protocol, families=families, legs=legs)
 
 
 def _fork(context: JobContext, config: RunConfig) -> None:
@@ -274,25 +290,34 @@ def _fork(context: JobContext, config: RunConfig) -> None:
     half_made.replace(context.place)
 
 
-def _bare(context: JobContext) -> JobOutcome:
+def _bare(context: JobContext) -> HostOutcome:
     """The bare host on every shift."""
     context.place.mkdir(parents=True, exist_ok=True)
     cache = context.folder / ANSWERS_FILE
     return bare_host(context.protocol, context.config, context.host, cache)
 
 
-def bare_host(protocol: Protocol, config: RunConfig, host: Host, cache: Path) -> JobOutcome:
+def bare_host(protocol: Protocol, config: RunConfig, host: Host, cache: Path) -> HostOutcome:
     """The bare host on every shift, and with each cell's convention told: its ceiling."""
     items = items_of(protocol, config, tuple(dict.fromkeys((*protocol.shifts, "ceiling"))))
     evaluator = Evaluator(host, {}, AnswerCache(cache), host.fingerprint())
     rollouts = tuple(evaluator.ask(items, [HOST] * len(items)))
     evaluation = Evaluation(HOST, HOST, evaluator.fingerprint, rollouts)
     return HOST_JOB.outcome(
+        HostOutcome,
         protocol,
         systems={HOST: SystemAnswers.of(evaluation)},
         host=evaluation.host,
         versions=runs.versions(),
     )
+
+
+_WORK: dict[JobKind, Callable[[JobContext], JobOutcome]] = {
+    "tune": _tune,
+    "main": _main,
+    "flip": _flip,
+    "host": _bare,
+}
 
 
 def items_of(protocol: Protocol, config: RunConfig, shifts: Sequence[str]) -> list[Item]:
@@ -319,7 +344,7 @@ def _host(config: HostConfig, style: str) -> Host:
     return build_host(RunConfig.model_construct(host=config, tasks=tasks))
 
 
-def choose(outcomes: Sequence[JobOutcome], tie: float = 0.0) -> int:
+def choose(outcomes: Sequence[TuneOutcome], tie: float = 0.0) -> int:
     """The tuning option with the highest mean accuracy; the first of equals, and of none.
 
     A few tenths of a point are luck, and may cost ten points of what the host could do before. So
@@ -329,7 +354,7 @@ def choose(outcomes: Sequence[JobOutcome], tie: float = 0.0) -> int:
     """
     scores: dict[int, list[tuple[float, float]]] = {}
     for outcome in outcomes:
-        score = outcome.accuracy or 0.0, outcome.retention or 0.0
+        score = outcome.accuracy, outcome.retention or 0.0
         scores.setdefault(outcome.option, []).append(score)
     means = {
         option: tuple(fmean(column) for column in zip(*scores[option], strict=True))

@@ -1,40 +1,46 @@
-"""What a job leaves: one JSON object, from which every number of a pack is made."""
+"""What a job leaves: one JSON object, from which every number of a pack is made.
+
+A key of the results is a field of one of these classes. ``experiments.jobs`` fills them,
+``analysis.results`` makes the table of answers from them. Keys that nothing needs any more are
+ignored, so packs of earlier versions can be read.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from symbiont_ecology.ecology import HOST, cell_name
 from symbiont_ecology.economics import Cost
-from symbiont_ecology.errors import RunError
+from symbiont_ecology.errors import DataError, RunError
 from symbiont_ecology.evaluation.measure import Evaluation
 from symbiont_ecology.evaluation.run_summary import RunSummary
 
 OUTCOME_SCHEMA = 1
 """Raise it when a key goes or changes its meaning."""
+Phase = Literal["run", "before", "flipped", "back"]
 JobKind = Literal["tune", "main", "flip", "host"]
-_Schema = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
-class SystemAnswers(BaseModel):
-    """The answers of one routing.
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
-    ``bits`` are verdicts as text of 0 and 1, by shift and cell, in the order of the items.
-    ``flops`` are useful FLOPs of answering by shift, ``abstained`` how many items the host
-    answered, ``organelles`` how many others answered any.
-    """
 
-    model_config = _Schema
+class SystemAnswers(_Record):
+    """The answers of one run by one routing."""
 
     bits: dict[str, dict[str, str]]
-    flops: dict[str, int] | None = None
-    abstained: dict[str, int] | None = None
-    organelles: int | None = None
+    """Verdicts by shift and cell, as text of 0 and 1 in the order of the items."""
+    flops: dict[str, int] = {}
+    """Useful FLOPs of all answers of a shift; a leg of a flip has none."""
+    abstained: dict[str, int] = {}
+    """How many items of a shift the host answered."""
+    organelles: int = 0
+    """How many others answered any."""
 
     @classmethod
     def verdicts_of(cls, evaluation: Evaluation) -> SystemAnswers:
@@ -59,70 +65,146 @@ class SystemAnswers(BaseModel):
         return cls(bits=bits, flops=flops, abstained=abstained, organelles=organelles)
 
 
-class FlipLeg(BaseModel):
-    """A measurement on the way through a convention flip, after ``extra`` units of FLOPs."""
+class Leg(_Record):
+    """What was measured at once: at the end of a run, or ``extra`` units of FLOPs after a flip."""
 
-    model_config = _Schema
-
-    phase: str
-    extra: float
-    train_flops: int
+    phase: Phase = "run"
+    extra: float = 0.0
+    train_flops: float = 0
     systems: dict[str, SystemAnswers]
 
 
-class JobOutcome(BaseModel):
-    """What a job left; which fields are set depends on its kind.
-
-    A *tune* job has ``accuracy`` (and ``retention``) on selection items. A *main* job has what the
-    run answered (``systems``), did (``life``, ``course``, ``solved``) and spent (``train``,
-    ``selection_flops``). A *flip* job has ``families`` and ``legs``. The *host* job has
-    ``systems``, the fingerprint ``host`` and ``versions``.
-    """
-
-    model_config = _Schema
+class JobOutcome(_Record):
+    """What every job leaves."""
 
     schema_: int = Field(OUTCOME_SCHEMA, alias="schema")
     protocol: str
+    """Its digest."""
     source: str
-    kind: JobKind
+    """Digest of the code that ran."""
     arm: str
     seed: int
-    budget: float
+    budget: float = 0.0
     option: int = 0
-    accuracy: float | None = None
-    retention: float | None = None
-    systems: dict[str, SystemAnswers] | None = None
-    life: RunSummary | None = None
-    course: list[tuple[float, float, float, float, float]] | None = None
-    solved: float | None = None
-    train: Cost | None = None
-    selection_flops: int | None = None
-    families: list[str] | None = None
-    legs: list[FlipLeg] | None = None
-    host: str | None = None
-    versions: dict[str, str] | None = None
+    """Of the arm's tuning configs."""
+    families: list[str] = []
+    """Those that a flip changed."""
 
     def to_json(self) -> str:
         """One line, without what is not set."""
-        return self.model_dump_json(exclude_none=True, by_alias=True) + "\n"
+        return self.model_dump_json(exclude_none=True, exclude_unset=True, by_alias=True) + "\n"
+
+
+class TuneOutcome(JobOutcome):
+    """What a tuning config achieved on selection items."""
+
+    kind: Literal["tune"]
+    accuracy: float
+    retention: float | None = None
+
+
+class HostOutcome(JobOutcome):
+    """What the bare host answered; ``host`` is its fingerprint."""
+
+    kind: Literal["host"]
+    host: str
+    versions: dict[str, str]
+    systems: dict[str, SystemAnswers] = {}
+
+    @property
+    def legs(self) -> list[Leg]:
+        """The one measurement."""
+        return [Leg(systems=self.systems)]
+
+
+class RunOutcome(JobOutcome):
+    """What a run to its budget answered, did and spent."""
+
+    kind: Literal["main"]
+    systems: dict[str, SystemAnswers]
+    life: RunSummary
+    course: list[tuple[float, float, float, float, float]] = []
+    """Per moment: training FLOPs so far, accuracy, revenue, cost, population."""
+    solved: float = 0.0
+    """Right answers in practice."""
+    train: Cost
+    selection_flops: int
+
+    @property
+    def legs(self) -> list[Leg]:
+        """The one measurement."""
+        return [Leg(train_flops=self.train.flops, systems=self.systems)]
+
+
+class FlipOutcome(JobOutcome):
+    """What a run through the flip answered at every leg."""
+
+    kind: Literal["flip"]
+    legs: list[Leg]
+
+
+ReportedOutcome = HostOutcome | RunOutcome | FlipOutcome
+AnyOutcome = TuneOutcome | ReportedOutcome
+_outcomes: TypeAdapter[list[AnyOutcome]] = TypeAdapter(
+    list[Annotated[AnyOutcome, Field(discriminator="kind")]]
+)
+
+
+def parse_outcomes(rows: Iterable[Mapping[str, object]]) -> list[AnyOutcome]:
+    """Outcomes from plain values.
+
+    Raises:
+        DataError: a row is none.
+    """
+    try:
+        return _outcomes.validate_python(list(rows))
+    except ValidationError as error:
+        first, *_ = error.errors()
+        place, message = ".".join(map(str, first["loc"])), first["msg"]
+        raise DataError(f"expected outcomes of a suite, but {place}: {message}") from error
+
+
+def load_outcome(path: Path) -> AnyOutcome:
+    """The outcome in a file.
+
+    Raises:
+        RunError: it is none of this version.
+    """
+    try:
+        (outcome,) = parse_outcomes([json.loads(path.read_bytes())])
+    except (OSError, ValueError, DataError) as error:
+        raise RunError(f"{path} is damaged or of another version: delete it") from error
+    return outcome
+
+
+Chosen = dict[str, dict[str, int]]
+"""The chosen tuning option by arm and budget."""
+
+
+class TuningScore(_Record):
+    """Selection accuracy of one tuning config with one seed."""
+
+    arm: str
+    option: int
+    seed: int
+    budget: float
+    accuracy: float
+    retention: float | None = None
 
     @classmethod
-    def read(cls, path: Path) -> JobOutcome:
-        """The outcome in a file.
-
-        Raises:
-            RunError: it is none of this version.
-        """
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except (OSError, ValidationError) as error:
-            raise RunError(f"{path} is damaged or of another version: delete it") from error
+    def of(cls, outcome: TuneOutcome) -> TuningScore:
+        """The score that a tuning job left."""
+        return cls.model_validate(outcome, from_attributes=True)
 
 
-def as_rows(outcomes: Iterable[JobOutcome]) -> list[dict[str, Any]]:
-    """Outcomes in the order of keys that a pack keeps: the same bootstrap draws, so the same
-    numbers."""
-    rows = (
-        outcome.model_dump(mode="json", exclude_none=True, by_alias=True) for outcome in outcomes
-    )
-    return [json.loads(json.dumps(row, sort_keys=True)) for row in rows]
+class Tuning(_Record):
+    """How the arms were tuned: the option chosen by arm and budget, and every config with its
+    scores."""
+
+    chosen: Chosen
+    sweep: list[TuningScore] = []
+
+    @classmethod
+    def untuned(cls, arms: Iterable[str]) -> Tuning:
+        """That of runs which exist: there was nothing to choose."""
+        return cls(chosen={arm: {"1": 0} for arm in arms})

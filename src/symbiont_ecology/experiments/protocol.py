@@ -158,6 +158,10 @@ class Protocol(BaseModel):
         """The arms that have runs of their own."""
         return tuple(name for name, arm in self.arms.items() if arm.of is None)
 
+    def runs_of(self, arm: str) -> str:
+        """The arm whose runs an arm answers with: itself, unless only its routing is another."""
+        return self.arms[arm].of or arm
+
     def routings(self, arm: str) -> tuple[str, ...]:
         """How the runs of an arm answer everything: its own way, and those of arms that share its
         runs."""

@@ -19,6 +19,7 @@ from symbiont_ecology.engine.run import lived_seconds
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.evaluation_log import logged
 from symbiont_ecology.experiments.jobs import Job, read_outcome
+from symbiont_ecology.experiments.outcomes import TuneOutcome
 from symbiont_ecology.experiments.protocol import Protocol
 from symbiont_ecology.experiments.suite import tuning_jobs
 from symbiont_ecology.registry import validate
@@ -142,17 +143,12 @@ def sweep_points(protocol: Protocol, folder: Path, plan: SweepPlan) -> list[Swee
     points = []
     for job in sweep_jobs(protocol):
         outcome = read_outcome(folder / job.name, protocol)
-        if outcome is not None:
+        if isinstance(outcome, TuneOutcome):
             rank, rate, part = plan.options[job.option]
             spent = load_state(folder / job.name).spent.flops
             points.append(
                 SweepPoint(
-                    rate,
-                    rank,
-                    part,
-                    accuracy=outcome.accuracy or 0.0,
-                    train_flops=spent,
-                    folder=job.name,
+                    rate, rank, part, accuracy=outcome.accuracy, train_flops=spent, folder=job.name
                 )
             )
     return points

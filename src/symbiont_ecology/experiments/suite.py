@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.errors import ConfigError, EcologyError, LockedError, RunError
@@ -32,7 +32,13 @@ from symbiont_ecology.experiments.jobs import (
     read_outcome,
     run_job,
 )
-from symbiont_ecology.experiments.outcomes import JobOutcome
+from symbiont_ecology.experiments.outcomes import (
+    Chosen,
+    ReportedOutcome,
+    TuneOutcome,
+    Tuning,
+    TuningScore,
+)
 from symbiont_ecology.experiments.protocol import Protocol
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.inference.routings import routings
@@ -43,22 +49,6 @@ LOCK_SECONDS_LEFT = 30.0
 
 JobCallback = Callable[[Job, float], None]
 """Called with every finished job and its seconds."""
-
-
-Chosen = dict[str, dict[str, int]]
-"""The chosen tuning option by arm and budget."""
-
-
-class Tuning(BaseModel):
-    """How the arms of a suite were tuned: what was chosen, and every config with its scores."""
-
-    chosen: Chosen
-    sweep: list[dict[str, str | int | float]] = []
-
-    @classmethod
-    def untuned(cls, protocol: Protocol) -> Tuning:
-        """That of runs which exist: there was nothing to choose."""
-        return cls(chosen={arm: {"1": 0} for arm in protocol.arms})
 
 
 @dataclass(frozen=True)
@@ -160,14 +150,15 @@ def _stages(protocol: Protocol, folder: Path) -> Iterator[tuple[str, Sequence[Jo
     yield "arms", reported_jobs(protocol, _tuned(protocol, folder, tuning))
 
 
-def outcomes(protocol: Protocol, folder: Path) -> Iterator[JobOutcome]:
+def outcomes(protocol: Protocol, folder: Path) -> Iterator[ReportedOutcome]:
     """What the finished reported jobs left, in the order of the protocol.
 
     Raises:
         RunError: no suite of this protocol has got that far in the folder.
     """
     for job in reported_jobs(protocol, read_tuning(folder).chosen):
-        if (outcome := read_outcome(folder / job.name, protocol)) is not None:
+        outcome = read_outcome(folder / job.name, protocol)
+        if isinstance(outcome, ReportedOutcome):
             yield outcome
 
 
@@ -238,7 +229,7 @@ def claim_folder(protocol: Protocol, folder: Path) -> None:
 def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> Chosen:
     """The chosen option by arm and budget, written down with the whole sweep."""
     outcomes = [read_outcome(folder / job.name, protocol) for job in jobs]
-    sweep = [outcome for outcome in outcomes if outcome is not None]
+    sweep = [outcome for outcome in outcomes if isinstance(outcome, TuneOutcome)]
 
     def best(arm: str, budget: float) -> int:
         """The option that an arm's own tuning chooses at a budget."""
@@ -249,11 +240,9 @@ def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> Chosen:
         arm: {f"{budget:g}": best(arm, budget) for budget in protocol.budgets}
         for arm in protocol.own_arms
     }
-    told = {"arm", "option", "seed", "budget", "accuracy", "retention"}
-    tuning = Tuning(
-        chosen=chosen, sweep=[one.model_dump(include=told, exclude_none=True) for one in sweep]
-    )
-    write_whole(folder / TUNED_FILE, tuning.model_dump_json(indent=1) + "\n")
+    tuning = Tuning(chosen=chosen, sweep=[TuningScore.of(outcome) for outcome in sweep])
+    text = tuning.model_dump_json(indent=1, exclude_none=True)
+    write_whole(folder / TUNED_FILE, text + "\n")
     return chosen
 
 
