@@ -1,4 +1,8 @@
-"""Deaths: bankruptcy, catastrophes, numbers that are not finite."""
+"""Deaths: bankruptcy, catastrophes, numbers that are not finite, and what a strategy retires.
+
+Every death goes through ``retire``. Its ``Retired`` event in ``events.jsonl`` names the cause, and
+``symbiont phylogeny RUN`` shows it in a column.
+"""
 
 import math
 from dataclasses import dataclass

@@ -129,6 +129,10 @@ class OptimizerState:
     before the first step), ``step`` counts updates (Kingma & Ba 2014, arXiv:1412.6980). ``notes``
     are numbers that a learning rule keeps, such as reward baselines. The moments become
     read-only.
+
+    It survives a resume as a blob: a file named by the hash of its content, to which
+    ``Organelle.optimizer_state`` in ``state.json`` refers. A checkpoint writes the blob before the
+    state that names it.
     """
 
     step: int = 0
