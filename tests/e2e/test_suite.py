@@ -116,15 +116,14 @@ def test_workers_do_not_outlive_a_suite_that_was_killed(protocol: Path, tmp_path
 
 
 def test_an_outcome_holds_every_answer_and_what_was_spent(suite: Path) -> None:
+    unit = json.loads((suite / "protocol.json").read_text())["unit_flops"]
     for path in (suite / "main").rglob("outcome.json"):
         outcome = json.loads(path.read_text())
         bits = outcome["systems"]["single"]["bits"]
         assert set(bits) == {"in-distribution", "shared-families", "retention"}
         assert {len(text) for cells in bits.values() for text in cells.values()} == {4}
-        budget = outcome["budget"] * 4e9
-        assert (
-            abs(outcome["train"]["flops"] / budget - 1) < 0.03
-        )  # a lesson is a large part of so little
+        budget = outcome["budget"] * unit
+        assert abs(outcome["train"]["flops"] - budget) < 6e7  # less than a lesson takes
         is_whole = outcome["budget"] == 1 and outcome["arm"] == "sft"
         assert ("learned" in outcome["systems"]) == (is_whole or outcome["arm"] == "single")
     for path in (suite / "flip").rglob("outcome.json"):
