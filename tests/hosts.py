@@ -27,6 +27,31 @@ PROMPTS = (
 )
 
 
+LLAMA_LIKE: dict[str, object] = {
+    "hidden_size": 128,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "intermediate_size": 384,
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": True,
+}
+KINDS: dict[str, tuple[str, dict[str, object]]] = {
+    "qwen3": ("Qwen3", LLAMA_LIKE),
+    "qwen2": ("Qwen2", {name: value for name, value in LLAMA_LIKE.items() if name != "head_dim"}),
+    "llama": (
+        "Llama",
+        LLAMA_LIKE | {"tie_word_embeddings": False, "attention_bias": True, "mlp_bias": True},
+    ),
+    "mistral": ("Mistral", LLAMA_LIKE | {"sliding_window": None}),
+    "sliding mistral": ("Mistral", LLAMA_LIKE | {"sliding_window": 16}),
+    "gemma3": ("Gemma3", LLAMA_LIKE | {"sliding_window": 16, "query_pre_attn_scalar": 48}),
+    "gpt2": ("GPT2", {"n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 512}),
+}
+"""Architectures with the sizes of their tiny hosts. The contract tests compare every one of them
+with transformers and PEFT: a new architecture is one entry here."""
+
+
 def make_tokenizer(folder: Path) -> int:
     """A byte-level tokenizer that puts a beginning token in front; returns its vocabulary size."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
@@ -66,42 +91,12 @@ def make_host(
         "vocab_size": 288,
         "initializer_range": 0.08,
     }
-    llama_like: dict[str, object] = {
-        "hidden_size": 128,
-        "num_hidden_layers": layers,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 32,
-        "intermediate_size": 384,
-        "max_position_embeddings": 512,
-        "tie_word_embeddings": True,
-    }
-    sizes: dict[str, tuple[str, dict[str, object]]] = {
-        "qwen3": ("Qwen3", llama_like),
-        "qwen2": (
-            "Qwen2",
-            {name: value for name, value in llama_like.items() if name != "head_dim"},
-        ),
-        "llama": (
-            "Llama",
-            llama_like | {"tie_word_embeddings": False, "attention_bias": True, "mlp_bias": True},
-        ),
-        "mistral": ("Mistral", llama_like | {"sliding_window": None}),
-        "sliding mistral": ("Mistral", llama_like | {"sliding_window": 16}),
-        "gemma3": (
-            "Gemma3",
-            llama_like
-            | {"sliding_window": 16, "query_pre_attn_scalar": 48}
-            | {
-                "layer_types": [
-                    ("full" if layer % 3 == 1 else "sliding") + "_attention"
-                    for layer in range(layers)
-                ]
-            },
-        ),
-        "gpt2": ("GPT2", {"n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 512}),
-    }
-    name, arguments = sizes[kind]
+    name, arguments = KINDS[kind]
+    if kind != "gpt2":
+        changes = {"num_hidden_layers": layers} | changes
+    if kind == "gemma3":
+        windows = ["full" if layer % 3 == 1 else "sliding" for layer in range(layers)]
+        changes = {"layer_types": [f"{window}_attention" for window in windows]} | changes
     head = "GPT2LMHeadModel" if kind == "gpt2" else f"{name}ForCausalLM"
     config = "Gemma3TextConfig" if kind == "gemma3" else f"{name}Config"
     torch.manual_seed(seed)

@@ -11,7 +11,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for ``hosts``, shared with the benchmarks
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))  # for ``host_recipe``
 
-from hosts import make_host
+from hosts import KINDS, make_host
 from symbiont_ecology.host.loading import EMBEDDED_FOLDER
 
 
@@ -19,6 +19,5 @@ from symbiont_ecology.host.loading import EMBEDDED_FOLDER
 def host_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A random host of every kind, and the one that ships: folder by kind."""
     torch.set_num_threads(1)
-    kinds = ("qwen3", "gpt2", "qwen2", "llama", "mistral", "sliding mistral", "gemma3")
-    made = {kind: make_host(tmp_path_factory.mktemp(kind), kind) for kind in kinds}
+    made = {kind: make_host(tmp_path_factory.mktemp(kind), kind) for kind in KINDS}
     return made | {"embedded": EMBEDDED_FOLDER}

@@ -11,21 +11,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from hosts import make_host
+from hosts import KINDS, make_host
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.loading import EMBEDDED_FOLDER
 
-ARCHITECTURES = (
-    "qwen3",
-    "qwen2",
-    "llama",
-    "mistral",
-    "sliding mistral",
-    "gemma3",
-    "gpt2",
-    "embedded",
-)
+ARCHITECTURES = (*KINDS, "embedded")
 SHAPE = HostShape(
     layers=3,
     hidden=64,
