@@ -20,6 +20,7 @@ from symbiont_ecology.config import LoopConfig, RunConfig, TasksConfig
 from symbiont_ecology.economics import HostShape, Prices
 from symbiont_ecology.engine.build import build_runtime
 from symbiont_ecology.engine.runtime import Runtime
+from symbiont_ecology.host.sketches import Sketcher
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
@@ -29,6 +30,7 @@ from symbiont_ecology.types import (
     Decoding,
     LearningBatch,
     LearningStatistics,
+    Lesson,
     Request,
 )
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
@@ -169,6 +171,15 @@ class ToyHost:
             values[0] = log_p[self._option(prompt, tuple(completion))]
             scores.append(values)
         return scores
+
+    def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
+        """Of the gradient at the bare toy, as every host has it."""
+        sketcher, sketches = Sketcher(LAYOUT, 4), []
+        for prompt, completion in zip(prompts, completions, strict=True):
+            lesson = Lesson(prompt, tuple(completion), 0)
+            _, gradient = self._gradient([lesson], sketcher.adapter, len(completion))
+            sketches.append(sketcher.sketch(gradient))
+        return np.array(sketches)
 
     def learn(
         self,

@@ -34,7 +34,14 @@ from yaml import YAMLError  # type: ignore[import-untyped, unused-ignore]
 
 from symbiont_ecology.economics.prices import Prices
 from symbiont_ecology.errors import ConfigError, EcologyWarning
-from symbiont_ecology.registry import PositiveShare, Spec, did_you_mean, load_plugin, validate
+from symbiont_ecology.registry import (
+    PositiveShare,
+    Share,
+    Spec,
+    did_you_mean,
+    load_plugin,
+    validate,
+)
 
 Positive = Annotated[int, Field(ge=1)]
 RENAMED = {"plasticity": "learning_rule"}
@@ -113,7 +120,30 @@ class TasksConfig(BaseModel):
     depths: DistinctNames | None = None  # how hard questions are; None is each task's own
     style: Spec = "terse"  # how a prompt is worded
     flip: Flip | None = None  # a hidden change of what counts as right
+    habitats: HabitatsConfig | None = None  # many places that ask, with hidden kinds
     sources: Sources = ()  # where loading puts the mappings among the families
+
+
+class HabitatsConfig(BaseModel):
+    """Many users of one model who want different things: a source of questions with hidden kinds.
+
+    A habitat asks about all families. Its kind says which convention is right there, and nobody is
+    told: it shows in verdicts alone. Who asks what and when is a function of the run's seed, the
+    same for every strategy.
+    """
+
+    model_config = _Schema
+
+    count: Positive = 24  # habitats
+    kinds: Positive = 4  # what may count as right; no strategy but the control ``told`` knows
+    questions: Positive = 24  # per generation, from all habitats together
+    activity: NonNegativeFloat = 0.0  # Zipf exponent of how much they ask; 0: all alike
+    present: Positive = 12  # habitats that are there from the start, if others arrive
+    arrivals: NonNegativeInt = 0  # generation until which the others arrive; 0: all are there
+    drift_at: NonNegativeInt | None = None  # generation in which some change kind
+    drifting: PositiveShare = 0.25  # part of the habitats that do
+    noise: Share = 0.0  # part of the verdicts that is wrong
+    fickle: NonNegativeInt = 0  # habitats whose verdicts are drawn at random
 
 
 class Climate(BaseModel):

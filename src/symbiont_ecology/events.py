@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
@@ -75,7 +75,7 @@ class Acted(Event):
     ``"family/depth"``.
 
     ``verdicts`` holds one number per rollout: the ``samples`` rollouts of the first item, then of
-    the next.
+    the next. ``habitat`` is where the items came from, if the world has habitats.
     """
 
     id: OrganelleId
@@ -87,6 +87,7 @@ class Acted(Event):
     tokens_out: int
     flops: int
     purpose: str
+    habitat: str = ""
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,13 @@ class Upheaved(Event):
     now."""
 
     cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Served(Event):
+    """Habitats have new homes: the organelle that each of them asks from now on."""
+
+    homes: dict[str, OrganelleId]
 
 
 @dataclass(frozen=True)
@@ -320,8 +328,11 @@ _JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 def _line(seq: int, event: Event) -> str:
+    """One event as JSON. A field with a default is left out where it has it."""
+    defaults = _defaults(type(event).__name__)
+    said = {name: value for name, value in vars(event).items() if value != defaults.get(name)}
     try:
-        return _JSON.encode({"seq": seq, "kind": type(event).__name__, **vars(event)}) + "\n"
+        return _JSON.encode({"seq": seq, "kind": type(event).__name__, **said}) + "\n"
     except (TypeError, ValueError) as error:
         raise ValueError(f"{event} cannot be written as JSON: {error}") from error
 
@@ -342,6 +353,11 @@ def _event(row: dict[str, object], seq: int, where: str) -> Event:
         raise RunError(
             f"{where}: {kind}.{'.'.join(map(str, first['loc']))}: {first['msg']}"
         ) from error
+
+
+@cache
+def _defaults(kind: str) -> dict[str, object]:
+    return {field.name: field.default for field in fields(Event.kinds[kind])}
 
 
 @cache

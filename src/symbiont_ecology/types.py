@@ -30,7 +30,8 @@ class Item:
     reference answer, or empty where the task has none. ``reply_limit`` is in new tokens.
     ``variant`` says which of several ways to be right is in force (a convention), so a change of
     what counts as right is data and not code. ``shift`` says how an evaluation item differs from
-    training items.
+    training items. ``habitat`` is the id of the place that asks (a user, a team, a site), or empty:
+    every service knows its user, and what counts as right there is hidden.
     """
 
     id: str
@@ -43,11 +44,17 @@ class Item:
     answer: str = ""
     variant: int = 0
     shift: str = ""
+    habitat: str = ""
 
     @property
     def cell(self) -> Cell:
         """The (family, depth) that this item belongs to."""
         return (self.family, self.depth)
+
+    @property
+    def niche(self) -> str:
+        """Where success is counted, paid and archived: the habitat, or else the cell by name."""
+        return self.habitat or f"{self.family}/{self.depth}"
 
     @property
     def subject(self) -> str:

@@ -1,11 +1,12 @@
 """The living part: organelles, trials, archive, decisions and how they are carried out, state."""
 
 from symbiont_ecology.ecology.archive import Archive, Elite, cell_name
-from symbiont_ecology.ecology.births import Birth, Found
-from symbiont_ecology.ecology.changes import KeepSelf, Resize, Upheaval
+from symbiont_ecology.ecology.births import Birth, Colonise, Found
+from symbiont_ecology.ecology.changes import KeepSelf, Resize, Settle, Upheaval
 from symbiont_ecology.ecology.deaths import Retire
 from symbiont_ecology.ecology.drift import DriftDetector, drift_score
 from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, PairedCounts
+from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer
 from symbiont_ecology.ecology.organelle import HOST, RULE, Genome, Organelle, SuccessPosterior
 from symbiont_ecology.ecology.population import Decision, Inheritance, carry_out
 from symbiont_ecology.ecology.rollout import Assignment, Outcome, Rollout, practice_of

@@ -30,18 +30,17 @@ class Elite:
 
 @dataclass
 class Archive:
-    """Elites by cell name (``family/depth``)."""
+    """Elites by niche: a cell (``family/depth``), or a habitat."""
 
     elites: dict[str, Elite] = field(default_factory=dict)
 
-    def add(self, cell: Cell, elite: Elite) -> bool:
-        """Puts the elite in its cell if that is empty, held by its own earlier self, or held by a
+    def add(self, name: str, elite: Elite) -> bool:
+        """Puts the elite in a niche if that is empty, held by its own earlier self, or held by a
         worse one.
 
         Who died lucky must not hold a cell for ever: the score of who no longer practises fades (no
         winner's curse). Returns whether somebody else (or nobody) held the cell before.
         """
-        name = cell_name(cell)
         held = self.elites.get(name)
         if held is not None and held.organelle_id != elite.organelle_id:
             faded = 0.5 ** ((elite.generation - held.generation) / SCORE_HALF_LIFE)

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from symbiont_ecology.ecology.changes import Settle
 from symbiont_ecology.ecology.organelle import RULE, Genome
 from symbiont_ecology.ecology.population import HEARSAY, Decision, Inheritance, Materials
-from symbiont_ecology.events import Event
+from symbiont_ecology.events import Born, Event
 from symbiont_ecology.operators import Operator
 from symbiont_ecology.types import BlobRef, OrganelleId
 from symbiont_ecology.weights import AdapterWeights
@@ -41,6 +42,27 @@ class Found(Decision):
         state.ledger.mint(organelle_id, materials.prices.dowry)
         genome = Genome(weights, self.rank, self.traits)
         return [materials.enter(organelle_id, genome, self.operator)]
+
+
+@dataclass(frozen=True)
+class Colonise(Decision):
+    """A new organelle for habitats that nobody serves well; the world pays its dowry.
+
+    It starts as the host, and learns what these habitats accepted in ``meals`` steps before it
+    answers anything: who is born without food is never asked.
+    """
+
+    habitats: tuple[str, ...]
+    traits: dict[str, float]
+    rank: int
+    meals: int
+
+    def carried_out(self, materials: Materials) -> list[Event]:
+        """Founds the organelle, which serves these habitats from now on, and feeds it."""
+        (born,) = Found(self.traits, self.rank, operator="coloniser").carried_out(materials)
+        assert isinstance(born, Born)
+        served = Settle(dict.fromkeys(self.habitats, born.id)).carried_out(materials)
+        return [born, *served, *materials.feed(born.id, self.meals)]
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """Changes of the living: their rank, their former selves, their posteriors."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from symbiont_ecology.ecology.organelle import FormerSelf, SuccessPosterior, skill
 from symbiont_ecology.ecology.population import Decision, Materials
-from symbiont_ecology.events import Event, Resized, Upheaved
+from symbiont_ecology.events import Event, Resized, Served, Upheaved
 from symbiont_ecology.types import OrganelleId
 from symbiont_ecology.weights import OptimizerState
 from symbiont_ecology.weights.deltas import grown, grown_optimizer_state, shares, truncated
@@ -68,6 +69,22 @@ class Resize(Decision):
         changed = replace(organelle, genome=genome, optimizer_state=ref, former=None)
         state.population[organelle.id] = changed
         return [Resized(state.generation, organelle.id, self.rank, kept, genome.weights)]
+
+
+@dataclass(frozen=True)
+class Settle(Decision):
+    """Habitats settle with other organelles, who get their next questions and learn what they
+    accepted."""
+
+    homes: Mapping[str, OrganelleId]
+    """Of each habitat that changes."""
+
+    def carried_out(self, materials: Materials) -> list[Event]:
+        """Every habitat has its new home."""
+        state = materials.state
+        for name, organelle_id in self.homes.items():
+            state.habitats[name] = replace(state.habitats[name], home=organelle_id)
+        return [Served(state.generation, dict(self.homes))]
 
 
 @dataclass(frozen=True)

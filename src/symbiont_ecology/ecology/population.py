@@ -5,7 +5,7 @@ changes are files of their own. Energy moves with each of them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,13 +26,18 @@ Inheritance = Literal["lamarckian", "darwinian"]
 
 @dataclass(frozen=True)
 class Materials:
-    """What decisions are carried out with: the state, weights and their layout, prices, chance."""
+    """What decisions are carried out with: the state, weights and their layout, prices, chance.
+
+    ``feed`` lets an organelle learn the remembered answers of the habitats that it serves, in so
+    many steps.
+    """
 
     state: EcologyState
     store: BlobStore
     layout: AdapterLayout
     prices: Prices
     draw: Draw
+    feed: Callable[[OrganelleId, int], list[Event]] = lambda organelle_id, meals: []
 
     def as_parent(
         self, organelle_id: OrganelleId, inheritance: Inheritance = "lamarckian"

@@ -53,7 +53,7 @@ class Rollout:
 class Assignment:
     """One organelle (or the bare host) answers each of the items ``samples`` times.
 
-    All items belong to one cell.
+    All items belong to one cell, and come from one habitat if there are any.
     """
 
     organelle_id: OrganelleId
@@ -65,6 +65,11 @@ class Assignment:
     def cell(self) -> Cell:
         """The cell that all items belong to."""
         return self.items[0].cell
+
+    @property
+    def niche(self) -> str:
+        """Where success with them is counted, paid and archived."""
+        return self.items[0].niche
 
 
 @dataclass(frozen=True, repr=False)

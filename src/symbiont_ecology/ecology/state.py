@@ -14,10 +14,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from symbiont_ecology.ecology.archive import Archive
+from symbiont_ecology.ecology.archive import Archive, cell_name
 from symbiont_ecology.ecology.drift import DriftDetector
 from symbiont_ecology.ecology.gate import Challenger
+from symbiont_ecology.ecology.habitats import Habitat
 from symbiont_ecology.ecology.organelle import Genome, Organelle, SuccessPosterior
+from symbiont_ecology.ecology.rollout import Assignment
 from symbiont_ecology.economics import Cost, Ledger
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.types import BlobRef, OrganelleId
@@ -45,6 +47,8 @@ class EcologyState:
     effort: dict[str, float] = field(default_factory=dict)
     """Useful FLOPs that a rollout in a cell took lately, its lessons included."""
     archive: Archive = field(default_factory=Archive)
+    habitats: dict[str, Habitat] = field(default_factory=dict)
+    """What is known of every habitat that has asked, by its id."""
     challengers: dict[OrganelleId, Challenger] = field(default_factory=dict)
     """Children on probation."""
     spent: Cost = field(default_factory=Cost)
@@ -65,6 +69,12 @@ class EcologyState:
     def genome(self, organelle_id: OrganelleId) -> Genome:
         """Of a living organelle, or of a child on probation."""
         return (self.population.get(organelle_id) or self.challengers[organelle_id]).genome
+
+    def success_at(self, assignment: Assignment) -> float:
+        """The success average where an assignment is counted; of a new habitat, that of the
+        cell."""
+        known = self.success.get(assignment.niche)
+        return self.success[cell_name(assignment.cell)] if known is None else known
 
     def reachable(self) -> set[BlobRef]:
         """Every blob that must be kept."""

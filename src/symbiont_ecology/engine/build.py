@@ -1,10 +1,11 @@
 """The composition root: the one place that turns a config into parts."""
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import get_args
 
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.config import HabitatsConfig, RunConfig
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.inference.routers import routers
@@ -13,6 +14,7 @@ from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks import Task, task_sources, tasks
 from symbiont_ecology.tasks.data import DataTask
+from symbiont_ecology.tasks.habitats import Habitats
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
@@ -69,6 +71,8 @@ def mixture(config: RunConfig) -> TaskMixture:
             f"tasks.depths: {empty[0].name!r} has none of {', '.join(depths or ())}: leave it "
             f"out, or add one of {', '.join(empty[0].depths)}"
         )
+    if config.tasks.habitats:
+        mix = replace(mix, habitats=_habitats(config, config.tasks.habitats, mix))
     _check_flip(config, chosen)
     data = tuple(task for task in chosen if isinstance(task, DataTask))
     for task in data:
@@ -94,6 +98,30 @@ def _tasks(config: RunConfig) -> tuple[Task, ...]:
             )
         chosen.append(task.in_style(style) if isinstance(task, SyntheticTask | DataTask) else task)
     return tuple(chosen)
+
+
+def _habitats(config: RunConfig, habitats: HabitatsConfig, mix: TaskMixture) -> Habitats:
+    """The habitats of a config, whose kinds are conventions of synthetic tasks."""
+    synthetic = tuple(task for task in mix.tasks if isinstance(task, SyntheticTask))
+    others = [task.name for task in mix.tasks if not isinstance(task, SyntheticTask)]
+    if others:
+        raise ConfigError(
+            f"tasks.habitats: {others[0]!r} has one way to be right only, and habitats of several "
+            "kinds need synthetic tasks: leave it out"
+        )
+    if config.tasks.flip:
+        raise ConfigError("tasks.flip: habitats change by tasks.habitats.drift_at: leave it out")
+    if prompt_styles.build(config.tasks.style).tells_convention:
+        raise ConfigError(
+            f"tasks.habitats: style {config.tasks.style!r} says in the prompt which convention is "
+            "wanted, so kinds would be told: choose another one"
+        )
+    if config.train_budgets:
+        raise ConfigError(
+            f"run.{config.train_budgets[0]}: habitats ask the same questions of every strategy, so "
+            "a run ends by run.generations alone: leave it out"
+        )
+    return Habitats(habitats, synthetic, mix.cells, config.seed)
 
 
 def _check_flip(config: RunConfig, chosen: tuple[Task, ...]) -> None:

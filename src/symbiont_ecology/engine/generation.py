@@ -9,6 +9,7 @@ and learn in another.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from symbiont_ecology.ecology import HOST, Assignment, Decision, EcologyState, Outcome, cell_name
 from symbiont_ecology.ecology.births import with_rule_traits
@@ -17,7 +18,9 @@ from symbiont_ecology.ecology.population import Materials, carry_out
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import act
 from symbiont_ecology.engine.budget import affordable_assignments, budget_phase
+from symbiont_ecology.engine.feed import feed
 from symbiont_ecology.engine.learn import learn
+from symbiont_ecology.engine.remember import remember
 from symbiont_ecology.engine.runtime import Runtime, Turn
 from symbiont_ecology.engine.settle import install, settle, update_posteriors
 from symbiont_ecology.events import BatchShrunk, Born, Event, EventLog, GenerationEnded, Retired
@@ -46,6 +49,9 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
     if turn.host.memory_mb < memory_mb:
         events.append(BatchShrunk(state.generation, turn.host.memory_mb))
 
+    # Remember: habitats keep the last answers that they were given, and what they thought of them.
+    remember(outcomes, turn)
+
     # Settle: verified answers are energy; compute, rent and tickets cost it.
     events += settle(outcomes, updates, turn)
 
@@ -67,7 +73,9 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
 
 def execute(decisions: Iterable[Decision], turn: Turn) -> list[Event]:
     """Carries out what was decided, in that order."""
-    materials = Materials(turn.state, turn.store, turn.host.layout, turn.prices, turn.draw)
+    materials = Materials(
+        turn.state, turn.store, turn.host.layout, turn.prices, turn.draw, partial(feed, turn=turn)
+    )
     if turn.learning_rule.rule_count > 1:
         decisions = with_rule_traits(decisions, turn.draw("rules"))
     return carry_out(decisions, materials)

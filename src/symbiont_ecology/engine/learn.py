@@ -12,14 +12,22 @@ from itertools import islice
 
 import numpy as np
 
-from symbiont_ecology.ecology import Organelle, Outcome, cell_name, practice_of
+from symbiont_ecology.ecology import Organelle, Outcome, RememberedAnswer, cell_name, practice_of
 from symbiont_ecology.economics import Cost, tracing_flops
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.budget import affordable
+from symbiont_ecology.engine.remember import replayed
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.events import Learned
 from symbiont_ecology.learning import Experience, WeightedTarget
-from symbiont_ecology.types import HOST_SLOT, BlobRef, LearningBatch, LearningStatistics, Lesson
+from symbiont_ecology.types import (
+    HOST_SLOT,
+    BlobRef,
+    LearningBatch,
+    LearningStatistics,
+    Lesson,
+    OrganelleId,
+)
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 from symbiont_ecology.weights.traces import Trace, ascended, awoken, is_deaf
 
@@ -68,13 +76,18 @@ class _Learner:
 
 
 def learn(outcomes: Sequence[Outcome], turn: Turn) -> list[Update]:
-    """One update for everyone who practised. Nothing is installed yet: the old weights acted."""
+    """One update for everyone who practised, or has answers to replay. Nothing is installed yet:
+    the old weights acted."""
     practice: Practice = practice_of(outcomes)
+    remembered = replayed(outcomes, turn)
+    practice = {**{name: [] for name in remembered}, **practice}
     if turn.learning_rule.needs_host_log_probabilities:
         practice = _with_host_log_probabilities(practice, turn)
     learners_of_waves = [
         [
-            _learner(turn.state.population[name], slot, practice[name], turn)
+            _learner(
+                turn.state.population[name], slot, practice[name], remembered.get(name, ()), turn
+            )
             for name, slot in slots.items()
         ]
         for slots in waves(set(practice), turn.host.slots)
@@ -89,6 +102,17 @@ def learn(outcomes: Sequence[Outcome], turn: Turn) -> list[Update]:
     return updates
 
 
+def learn_answers(
+    organelle_id: OrganelleId, answers: Sequence[RememberedAnswer], turn: Turn
+) -> Update:
+    """One step of one organelle on remembered answers, whatever its rule is."""
+    learner = _learner(turn.state.population[organelle_id], 0, (), (), turn)
+    targets = [WeightedTarget(answer.item, answer.token_ids, 1.0) for answer in answers]
+    lessons = _priced(targets, 0, learner.weights.rank, turn)
+    (update,) = _learn_wave([replace(learner, lessons=lessons)], turn)
+    return update
+
+
 def step_size(traits: Mapping[str, float], updates: int) -> float:
     """Adam's step size after so many updates. It falls with their root, from ``aging`` on.
 
@@ -99,7 +123,13 @@ def step_size(traits: Mapping[str, float], updates: int) -> float:
     return traits.get("learning_rate", 0.0) / math.sqrt(1 + updates / aging if aging else 1)
 
 
-def _learner(organelle: Organelle, slot: int, outcomes: Sequence[Outcome], turn: Turn) -> _Learner:
+def _learner(
+    organelle: Organelle,
+    slot: int,
+    outcomes: Sequence[Outcome],
+    remembered: Sequence[RememberedAnswer],
+    turn: Turn,
+) -> _Learner:
     weights = turn.store.weights(organelle.genome.weights)
     optimizer_state = turn.store.optimizer_state(organelle.optimizer_state)
     traits = organelle.genome.traits
@@ -107,7 +137,9 @@ def _learner(organelle: Organelle, slot: int, outcomes: Sequence[Outcome], turn:
     targets: Sequence[WeightedTarget] = ()
     if rate:  # who cannot learn (the frozen control) pays for no lesson
         reference_ids = _reference_ids(outcomes, turn)
-        experience = Experience(tuple(outcomes), optimizer_state.notes, traits, reference_ids)
+        experience = Experience(
+            tuple(outcomes), optimizer_state.notes, traits, reference_ids, tuple(remembered)
+        )
         targets, notes = turn.learning_rule.targets(experience)
         optimizer_state = replace(optimizer_state, notes=notes)
         if turn.practice.perturbation and is_deaf(weights):  # its traces say nothing

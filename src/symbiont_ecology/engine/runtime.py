@@ -56,6 +56,9 @@ class Host(Protocol):
     ) -> Sequence[ArrayLike]:
         """Log-probability (nats) of every token of each completion, ``(tokens,)``."""
 
+    def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
+        """What each answer would teach the bare host: unit vectors ``(rows, dimensions)``."""
+
     def place(self, slot: int, weights: AdapterWeights) -> None:
         """Copies an adapter into a slot."""
 

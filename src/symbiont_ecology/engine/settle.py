@@ -28,7 +28,7 @@ def settle(outcomes: Sequence[Outcome], updates: Sequence[Update], turn: Turn) -
     for organelle_id, organelle in list(state.population.items()):
         revenue, flops = 0, probation[organelle_id]
         for outcome in practice.get(organelle_id, ()):
-            price = prices.price(state.success[cell_name(outcome.assignment.cell)])
+            price = prices.price(state.success_at(outcome.assignment))
             revenue += prices.revenue(price, outcome.verdicts)
             flops += outcome.cost.flops
         if organelle_id in learned:
@@ -74,6 +74,7 @@ def _acted(generation: int, outcome: Outcome) -> Iterator[Event]:
         tokens_out=cost.tokens_out,
         flops=cost.flops,
         purpose=assignment.purpose,
+        habitat=assignment.items[0].habitat,
     )
     for rollout in outcome.rollouts:
         if rollout.fault:
@@ -90,8 +91,8 @@ def update_posteriors(
     for outcome in practice:
         if not outcome.verdicts:
             continue
-        organelle_id, cell = outcome.assignment.organelle_id, outcome.assignment.cell
-        name = cell_name(cell)
+        organelle_id, name = outcome.assignment.organelle_id, outcome.assignment.niche
+        state.success.setdefault(name, state.success_at(outcome.assignment))
         verdicts[name] += outcome.verdicts
         posteriors = state.posteriors.setdefault(organelle_id, {})
         posterior = posteriors.get(name, SuccessPosterior())
@@ -99,7 +100,7 @@ def update_posteriors(
         genome = state.population[organelle_id].genome
         score = posteriors[name].bound
         elite = Elite(organelle_id, genome.weights, genome.rank, score, state.generation)
-        if state.archive.add(cell, elite):
+        if state.archive.add(name, elite):
             events.append(Archived(state.generation, organelle_id, name, score, genome.weights))
     for organelle_id in sorted({outcome.assignment.organelle_id for outcome in practice}):
         genome = state.population[organelle_id].genome

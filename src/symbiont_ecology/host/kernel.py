@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,13 @@ from symbiont_ecology.host.backend.lowrank import bare
 from symbiont_ecology.host.budget import MemoryBudget, Output, within
 from symbiont_ecology.host.decoder import Decoder, layout_of
 from symbiont_ecology.host.decoding import DecodingBatch, write
-from symbiont_ecology.host.learning import Example, check_lessons, learning_step, score
+from symbiont_ecology.host.learning import (
+    Example,
+    check_lessons,
+    learning_step,
+    score,
+    separate_gradients,
+)
 from symbiont_ecology.host.loading import (
     TextCodec,
     find_device,
@@ -38,6 +45,7 @@ from symbiont_ecology.host.loading import (
 )
 from symbiont_ecology.host.malloc import keep_freed_memory
 from symbiont_ecology.host.packing import Text, chunks, pack_texts
+from symbiont_ecology.host.sketches import Sketcher
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import (
     HOST_SLOT,
@@ -375,6 +383,39 @@ class HostKernel:
                 states = decoder.features(packing, bare(len(decoder.sites)))
                 means[rows] = states.float().cpu().numpy()
         return means
+
+    def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
+        """What each answer would teach the bare host, as unit vectors ``(rows, dimensions)``.
+
+        The cosine of two sketches says whether answers teach the same (``host.sketches``). Slots
+        are neither read nor written.
+        """
+        examples = [
+            Example(
+                prompt,
+                np.array(ids, dtype=np.int64),
+                0,
+                np.full(len(ids), 1 / len(ids), np.float32),
+            )
+            for prompt, ids in zip(self.encode(prompts), completions, strict=True)
+        ]
+        self._check_positions(
+            [len(example.prompt) + len(example.completion) for example in examples]
+        )
+        sketcher = self._sketcher
+        sketches = self._within_memory(
+            lambda budget: [
+                sketcher.sketch(gradient)
+                for gradient in separate_gradients(
+                    self._decoder, self.layout, sketcher.adapter, examples, budget
+                )
+            ]
+        )
+        return np.array(sketches)
+
+    @cached_property
+    def _sketcher(self) -> Sketcher:
+        return Sketcher(self.layout, self.rank)
 
     def learn(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -27,6 +27,9 @@ from symbiont_ecology.host.packing import Packing, Text, chunks, pack_texts
 from symbiont_ecology.types import LearningBatch, LearningStatistics
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.traces import BETA_FIRST, BETA_SECOND, EPSILON
+
+MOST_OWNERS = 32
+"""Examples whose gradients are computed together and kept apart."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,28 @@ def learning_step(
         norms[slot] = float(norm)
     loss_of = dict(zip(slots, losses.tolist(), strict=True))
     return new_weights, new_states, LearningStatistics(loss_of, norms, tokens, tuple(sick))
+
+
+def separate_gradients(
+    decoder: Decoder,
+    layout: AdapterLayout,
+    adapter: AdapterWeights,
+    examples: Sequence[Example],
+    budget: MemoryBudget,
+) -> Iterator[np.ndarray]:
+    """The gradient of each example's loss with respect to one adapter, which none of them changes:
+    float32 vectors in the layout's order, one by one."""
+    arrangement = arrangement_of(decoder.sites, layout, adapter.rank)
+    laid = arrangement.laid(adapter)
+    for start in range(0, len(examples), MOST_OWNERS):
+        part = [
+            replace(example, owner=owner)
+            for owner, example in enumerate(examples[start : start + MOST_OWNERS])
+        ]
+        arena = torch.from_numpy(np.repeat(laid[None], len(part), axis=0)).to(decoder.device)
+        gradients, _ = _gradients(decoder, arrangement, arena, part, budget, dropout=0.0)
+        for row in gradients:
+            yield arrangement.collected(row, adapter).cpu().numpy()
 
 
 def _examples(

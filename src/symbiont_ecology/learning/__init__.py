@@ -23,12 +23,14 @@ class LearningRule(ABC):
             tokens. They cost one forward pass without adapters.
         perturbation: standard deviation of noise on what A makes of its inputs in practice. Above
             0, rollouts carry eligibility traces, which take the place of the backward pass.
+        replay: remembered answers, which habitats accepted, for each rollout of a generation.
         rule_count: among how many rules organelles differ by the trait ``ecology.RULE``.
     """
 
     sees_gold: ClassVar[bool] = False
     needs_host_log_probabilities: ClassVar[bool] = False
     perturbation: float = 0.0
+    replay: float = 0.0
     rule_count: int = 1
 
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from symbiont_ecology.ecology import Outcome, Rollout
+from symbiont_ecology.ecology import Outcome, RememberedAnswer, Rollout
 from symbiont_ecology.types import Item
 from symbiont_ecology.weights.traces import Trace
 
@@ -15,13 +15,15 @@ class Experience:
     """One generation of one organelle: its practice, an outcome for each cell, and its notes.
 
     ``traits`` are those of its genome. ``reference_ids`` are the token ids of reference answers by
-    their text, end of answer included; empty unless the rule sees gold answers.
+    their text, end of answer included; empty unless the rule sees gold answers. ``remembered`` are
+    accepted answers of the habitats that it serves, if the rule replays.
     """
 
     outcomes: tuple[Outcome, ...]
     notes: Mapping[str, float]
     traits: Mapping[str, float] = field(default_factory=dict)
     reference_ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    remembered: tuple[RememberedAnswer, ...] = ()
 
 
 @dataclass(frozen=True)

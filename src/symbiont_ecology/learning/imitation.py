@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pydantic import NonNegativeFloat
+
 from symbiont_ecology.ecology import cell_name
 from symbiont_ecology.learning import LearningRule, learning_rules
 from symbiont_ecology.learning.experience import Experience, Targets, WeightedTarget
@@ -49,11 +51,13 @@ class ExpertIteration(LearningRule):
     with a reward of at least ``accept`` is a target; equal answers count once.
 
     An answer that is always right teaches little, and costs a lesson. With ``skip`` above 0, a cell
-    with success rate p teaches only the share 1 − skip · p of its accepted answers.
+    with success rate p teaches only the share 1 − skip · p of its accepted answers. In a world with
+    habitats, ``replay`` above 0 adds their remembered answers, so nothing is forgotten.
     """
 
     accept: PositiveShare = 1.0  # reward from which a rollout counts as an expert's, in (0, 1]
     skip: Share = 0.8  # part of the lessons that is left out where everything is right
+    replay: NonNegativeFloat = 0.0  # remembered answers for each rollout of a generation
 
     def targets(self, experience: Experience) -> Targets:
         """One target per different accepted answer, or per so many of them."""
@@ -72,4 +76,6 @@ class ExpertIteration(LearningRule):
                 right = [rollout.reward >= self.accept for rollout in outcome.rollouts]
                 notes[f"right:{cell}"] = rate + RATE_WEIGHT * (sum(right) / len(right) - rate)
                 notes[f"due:{cell}"] = due
+        for answer in experience.remembered:
+            targets.append(WeightedTarget(answer.item, answer.token_ids, 1.0))
         return targets, notes

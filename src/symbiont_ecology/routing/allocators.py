@@ -11,9 +11,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from symbiont_ecology.ecology import SuccessPosterior, cell_name
+from symbiont_ecology.ecology import SuccessPosterior
 from symbiont_ecology.registry import Registry, Share
-from symbiont_ecology.types import Cell, OrganelleId
+from symbiont_ecology.types import OrganelleId
 
 Posteriors = Sequence[SuccessPosterior]
 
@@ -36,30 +36,31 @@ class Allocator(ABC):
 
     def assign(
         self,
-        cells: Sequence[Cell],
+        niches: Sequence[str],
         posteriors: Mapping[OrganelleId, Mapping[str, SuccessPosterior]],
         allowance: Mapping[OrganelleId, int],
         generator: Generator,
-    ) -> list[tuple[OrganelleId, Cell]]:
-        """Who takes each of the demanded questions (``cells`` names one cell per question).
+    ) -> list[tuple[OrganelleId, int]]:
+        """Who takes each of the demanded questions: organelle, and place of the question among
+        ``niches``, which names a cell or a habitat for each.
 
         ``allowance`` is how many questions each organelle can pay for. Questions that nobody can
         pay for are left out. In random order, so that no cell is always served last when energy
         runs short; who can pay is in the order of ids, so that the order of a mapping decides
         nothing.
         """
-        left, given = dict(sorted(allowance.items())), Counter[tuple[OrganelleId, Cell]]()
+        left, given = dict(sorted(allowance.items())), Counter[tuple[OrganelleId, str]]()
         assigned = []
-        for index in generator.permutation(len(cells)):
+        for index in map(int, generator.permutation(len(niches))):
             able = [taker for taker, questions in left.items() if questions > 0]
             if not able:
                 break
-            cell, name = cells[index], cell_name(cells[index])
+            name = niches[index]
             known = [posteriors.get(taker, {}).get(name, SuccessPosterior()) for taker in able]
-            taker = able[self.pick(known, [given[taker, cell] for taker in able], generator)]
+            taker = able[self.pick(known, [given[taker, name] for taker in able], generator)]
             left[taker] -= 1
-            given[taker, cell] += 1
-            assigned.append((taker, cell))
+            given[taker, name] += 1
+            assigned.append((taker, index))
         return assigned
 
 

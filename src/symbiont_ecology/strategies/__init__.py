@@ -2,7 +2,8 @@
 file."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -18,7 +19,7 @@ from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import Allocator
 from symbiont_ecology.routing.curricula import Curriculum, curricula
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import Cell
+from symbiont_ecology.types import Cell, Item, OrganelleId
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,13 @@ class StrategyContext:
 class Strategy(ABC):
     """Frozen. It decides; it never touches the host, never evaluates, never changes the state.
 
-    ``is_mortal`` says whether the bankrupt die. ``questions`` are per cell and generation, on
+    ``is_mortal`` says whether the bankrupt die. ``needs_sketches`` asks the engine for sketches of
+    the answers that habitats remember. ``questions`` are per cell and generation, on
     average; ``samples`` are rollouts per question, and with 0 learning only reads.
     """
 
     is_mortal: ClassVar[bool] = False
+    needs_sketches: bool = False
     questions: float = 1
     samples: int = 1
 
@@ -106,6 +109,25 @@ class CurriculumStrategy(Strategy):
         cells, detectors = context.tasks.cells, context.state.drift_detectors
         count = max(round(self.questions * len(cells)), 1)
         return self.built_curriculum.demand(cells, detectors, count, context.draw("demand"))
+
+    def items(self, context: StrategyContext) -> tuple[Item, ...]:
+        """This generation's questions: those of the habitats, or as the curriculum demands."""
+        if context.tasks.habitats:
+            return context.tasks.questions(context.state.generation)
+        asked, draw = Counter(self.demand(context)), context.draw
+        return tuple(
+            item
+            for cell, count in asked.items()
+            for item in context.tasks.draw(cell, count, draw("items", *cell))
+        )
+
+
+def assignments(takers: Iterable[tuple[OrganelleId, Item]], samples: int) -> list[Assignment]:
+    """One assignment for all items of a cell, and of a habitat, that an organelle takes."""
+    taken: dict[tuple[OrganelleId, Cell, str], list[Item]] = defaultdict(list)
+    for organelle_id, item in takers:
+        taken[organelle_id, item.cell, item.habitat].append(item)
+    return [Assignment(taker, tuple(items), samples) for (taker, *_), items in taken.items()]
 
 
 strategies: Registry[Strategy] = Registry("strategy", "symbiont_ecology.strategies")

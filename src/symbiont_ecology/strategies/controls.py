@@ -8,8 +8,14 @@ from typing import ClassVar
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import Assignment, Decision, Found, Retire, drift_score
-from symbiont_ecology.strategies import CurriculumStrategy, Strategy, StrategyContext, strategies
+from symbiont_ecology.ecology import Assignment, Decision, Found, Retire, cell_name, drift_score
+from symbiont_ecology.strategies import (
+    CurriculumStrategy,
+    Strategy,
+    StrategyContext,
+    assignments,
+    strategies,
+)
 from symbiont_ecology.types import Cell, Item, OrganelleId
 
 SETTLING = 12
@@ -35,13 +41,9 @@ class Single(CurriculumStrategy):
         return [Found(self.traits, context.rank)]
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
-        """All questions of all cells."""
-        tasks, draw, demand = context.tasks, context.draw, Counter(self.demand(context))
-        return [
-            Assignment(organelle_id, tasks.draw(cell, asked, draw("items", *cell)), self.samples)
-            for organelle_id in context.state.population
-            for cell, asked in demand.items()
-        ]
+        """All questions."""
+        items, everyone = self.items(context), context.state.population
+        return assignments(((name, item) for name in everyone for item in items), self.samples)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """Nothing, unless it is gone (a NaN, a catastrophe) or the world changed: it is then
@@ -120,11 +122,12 @@ class Frozen(Strategy):
         """The allocator hands out all questions among the living."""
         state, draw = context.state, context.draw
         demand = [cell for cell in context.tasks.cells for _ in range(self.questions)]
-        allowance = dict.fromkeys(state.population, len(demand))
+        allowance, names = dict.fromkeys(state.population, len(demand)), map(cell_name, demand)
         generator = draw("allocate")
-        takers = context.allocator.assign(demand, state.posteriors, allowance, generator)
+        takers = context.allocator.assign(list(names), state.posteriors, allowance, generator)
         taken: dict[tuple[OrganelleId, Cell], list[Item]] = defaultdict(list)
-        for organelle_id, cell in takers:
+        for organelle_id, place in takers:
+            cell = demand[place]
             items = taken[organelle_id, cell]
             items += context.tasks.draw(cell, 1, draw("items", *cell, len(items), organelle_id))
         return [

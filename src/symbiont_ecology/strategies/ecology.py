@@ -8,7 +8,7 @@ mechanisms, one file each.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,14 +16,24 @@ from typing import ClassVar
 
 from pydantic import PositiveInt
 
-from symbiont_ecology.ecology import HOST, Assignment, Birth, Decision, Found, Organelle, Resize
+from symbiont_ecology.ecology import (
+    HOST,
+    Assignment,
+    Birth,
+    Colonise,
+    Decision,
+    Found,
+    Organelle,
+    Resize,
+    cell_name,
+)
 from symbiont_ecology.ecology.trials import Judge
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.learning import LearningRule
-from symbiont_ecology.strategies import CurriculumStrategy, StrategyContext, strategies
+from symbiont_ecology.strategies import CurriculumStrategy, StrategyContext, assignments, strategies
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-from symbiont_ecology.types import Cell, Item, OrganelleId
+from symbiont_ecology.types import Item, OrganelleId
 
 Knobs = dict[str, dict[str, object] | bool]
 
@@ -91,23 +101,39 @@ class Ecology(CurriculumStrategy):
             generator = draw("probe")
             probes = [tasks.draw(cell, 1, generator) for cell in tasks.cells]
             return [Assignment(HOST, items, purpose="probe") for items in probes]
-        demand = self.demand(context)
+        takers = self._by_habitat(context) if tasks.habitats else self._by_cell(context)
+        asked = [assignment for part in self.built_mechanisms for assignment in part.ask(context)]
+        return assignments(takers, self.samples) + asked
+
+    @property
+    def needs_sketches(self) -> bool:  # type: ignore[override]
+        """Whether a mechanism does."""
+        return any(mechanism.needs_sketches for mechanism in self.built_mechanisms)
+
+    def _by_cell(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
+        """The allocator's choice for the questions that the curriculum demands."""
+        state, draw, demand = context.state, context.draw, self.demand(context)
         allowance = {o.id: self._affordable(o, context) for o in state.population.values()}
-        generator = draw("allocate")
-        takers = context.allocator.assign(demand, state.posteriors, allowance, generator)
+        names = [cell_name(cell) for cell in demand]
+        takers = context.allocator.assign(names, state.posteriors, allowance, draw("allocate"))
         items = {
-            cell: iter(tasks.draw(cell, count, draw("items", *cell)))
+            cell: iter(context.tasks.draw(cell, count, draw("items", *cell)))
             for cell, count in Counter(demand).items()
         }
-        taken: dict[tuple[OrganelleId, Cell], list[Item]] = defaultdict(list)
-        for organelle_id, cell in takers:
-            taken[organelle_id, cell].append(next(items[cell]))
-        practice = [
-            Assignment(organelle_id, tuple(questions), self.samples)
-            for (organelle_id, _), questions in taken.items()
-        ]
-        asked = [assignment for part in self.built_mechanisms for assignment in part.ask(context)]
-        return practice + asked
+        return [(organelle_id, next(items[demand[place]])) for organelle_id, place in takers]
+
+    def _by_habitat(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
+        """A mechanism's choice for what habitats ask, or else the allocator's; every question is
+        answered."""
+        state, items = context.state, self.items(context)
+        allowance = dict.fromkeys(state.population, len(items))
+        niches, generator = [item.niche for item in items], context.draw("allocate")
+        takers = context.allocator.assign(niches, state.posteriors, allowance, generator)
+        chosen = {place: organelle_id for organelle_id, place in takers}
+        for place, item in enumerate(items):
+            wishes = (mechanism.taker(item, context) for mechanism in self.built_mechanisms)
+            chosen[place] = next((wish for wish in wishes if wish), chosen[place])
+        return [(chosen[place], item) for place, item in enumerate(items)]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """Every mechanism decides in turn, on the room that those before it left."""
@@ -122,7 +148,7 @@ class Ecology(CurriculumStrategy):
         coming = list[int]()
         for decision in decisions:
             match decision:
-                case Found() | Birth():
+                case Found() | Birth() | Colonise():
                     coming.append(context.rank)
                 case Judge(challenger, "admit") if challenger.kind == "child":
                     coming.append(challenger.genome.rank)

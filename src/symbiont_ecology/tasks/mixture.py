@@ -9,6 +9,7 @@ import numpy as np
 
 from symbiont_ecology.config import Flip
 from symbiont_ecology.tasks import Task
+from symbiont_ecology.tasks.habitats import Habitats
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.types import Cell, Item
 
@@ -18,12 +19,14 @@ class TaskMixture:
     """Tasks at some depths. Every combination that exists is a cell, all in demand alike.
 
     ``depths`` are those that the config names; None is the depths that each task is trained on.
+    With ``habitats``, questions come from them and not from the strategy's curriculum.
     """
 
     tasks: tuple[Task, ...]
     depths: tuple[str, ...] | None = None
     flip: Flip | None = None
     is_flipped: bool = False
+    habitats: Habitats | None = None
 
     @cached_property
     def families(self) -> dict[str, Task]:
@@ -51,6 +54,10 @@ class TaskMixture:
         """``count`` items of a cell, with replacement, as they are judged now."""
         task, depth = self.families[cell[0]], cell[1]
         return tuple(task.sample(depth, generator, split=split) for _ in range(count))
+
+    def questions(self, generation: int) -> tuple[Item, ...]:
+        """What habitats ask in a generation; nothing in a world without habitats."""
+        return self.habitats.questions(generation) if self.habitats else ()
 
     def prompt(self, identity: str) -> str:
         """How the item with this id was put to the host.

@@ -36,11 +36,20 @@ class Room:
 
 
 class Mechanism:
-    """Frozen. By default it neither asks anything nor decides anything."""
+    """Frozen. By default it neither asks anything nor decides anything.
+
+    ``needs_sketches`` asks the engine for sketches of the answers that habitats remember.
+    """
+
+    needs_sketches: ClassVar[bool] = False
 
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         """Questions of its own, beside those of practice."""
         return ()
+
+    def taker(self, item: Item, context: StrategyContext) -> OrganelleId | None:
+        """Who takes the question of a habitat; None leaves it to others, and to the allocator."""
+        return None
 
     def tell(self, context: StrategyContext, room: Room) -> Sequence[Decision]:
         """What follows from the outcomes, which the state's posteriors and ledger already show."""

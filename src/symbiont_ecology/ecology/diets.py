@@ -1,0 +1,78 @@
+"""Diets: who eats what, and whether two diets are of one kind.
+
+A diet is the sum of the sketches of accepted answers, for each family apart. Answers of one kind
+have sketches that point the same way. So the sketches of one kind, in one family, are taken to lie
+around a mean (Gaussian, the same width everywhere), and how well a set of habitats is explained by
+one organelle is the marginal likelihood of that model. What a diet of one more organelle costs is
+in it: a mixture without a given number of components (Dirichlet process, Ferguson 1973; Neal 2000).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from symbiont_ecology.ecology.habitats import DIMENSIONS, Habitat
+
+REFUSED = 0.3
+"""What the sketch of a refused answer counts, against the direction in which it points."""
+
+
+@dataclass(frozen=True, eq=False)
+class Diet:
+    """Sums of sketches by family ``(families, dimensions)``, and how many there are
+    ``(families,)``."""
+
+    sums: np.ndarray
+    counts: np.ndarray
+
+    def __add__(self, other: Diet) -> Diet:
+        return Diet(self.sums + other.sums, self.counts + other.counts)
+
+    def __sub__(self, other: Diet) -> Diet:
+        return Diet(self.sums - other.sums, self.counts - other.counts)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known of it."""
+        return not self.counts.any()
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How alike answers of one kind are.
+
+    ``sharpness`` is 1 ÷ the variance of a sketch around the mean of its kind; ``doubt`` is that
+    variance ÷ the variance of means, in answers; ``price`` is what another mean costs, half of the
+    directions that matter. On the embedded host 50, 3 and 12 (docs/log.md).
+    """
+
+    sharpness: float
+    doubt: float
+    price: float
+
+    def evidence(self, diet: Diet) -> float:
+        """Log marginal likelihood of a diet that one organelle eats, in nats, up to what does not
+        depend on who eats it."""
+        mass = np.einsum("fd,fd->f", diet.sums, diet.sums)
+        gain = self.sharpness * mass / (2 * (diet.counts + self.doubt))
+        return float((gain - self.price * np.log1p(diet.counts / self.doubt)).sum())
+
+    def agreement(self, diet: Diet, other: Diet) -> float:
+        """How much better one organelle explains both diets than two do, in nats."""
+        return self.evidence(diet + other) - self.evidence(diet) - self.evidence(other)
+
+
+def diet_of(habitat: Habitat, families: Sequence[str]) -> Diet:
+    """What a habitat accepts, as far as it is remembered, less what it refuses."""
+    place = {name: row for row, name in enumerate(families)}
+    sums, counts = np.zeros((len(families), DIMENSIONS)), np.zeros(len(families))
+    for answer in habitat.answers:
+        vector = answer.vector
+        if vector is not None:
+            row, weight = place[answer.family], 1.0 if answer.is_accepted else REFUSED
+            sums[row] += vector if answer.is_accepted else -weight * vector
+            counts[row] += weight
+    return Diet(sums, counts)

@@ -1,0 +1,31 @@
+"""The first food of a newborn: it learns what its habitats accepted before it answers anything."""
+
+from symbiont_ecology.engine.learn import learn_answers
+from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.engine.settle import install
+from symbiont_ecology.events import Event
+from symbiont_ecology.types import OrganelleId
+
+MEAL = 24
+"""Most answers in one meal."""
+
+
+def feed(organelle_id: OrganelleId, meals: int, turn: Turn) -> list[Event]:
+    """So many steps on the remembered answers of its habitats, each on some of them by draw. The
+    newborn pays for the compute."""
+    state, events = turn.state, list[Event]()
+    answers = [
+        answer
+        for habitat in state.habitats.values()
+        if habitat.server == organelle_id
+        for answer in habitat.accepted
+    ]
+    for meal in range(meals if answers else 0):
+        order = turn.draw("meal", organelle_id, meal).permutation(len(answers))[:MEAL]
+        update = learn_answers(organelle_id, [answers[place] for place in order], turn)
+        cost = turn.prices.cost(update.learned.flops, state.mean_rollout_flops)
+        state.ledger.charge(organelle_id, cost)
+        events += [update.learned, *install([update], state)]
+        if update.is_sick:
+            break
+    return events

@@ -1,0 +1,45 @@
+"""Gradient sketches: a short vector for what an answer would teach the bare host.
+
+Two answers teach the same if their gradients point the same way, and contradict each other if they
+point apart (TracIn, Pruthi et al. 2020, arXiv:2002.08484; LESS, Xia et al. 2024, arXiv:2402.04333).
+The gradient is taken at the bare host, so a sketch never gets old, whatever organelles learn: the
+same answer has the same sketch for everyone.
+
+It is the gradient with respect to B of one fixed adapter (A random, B = 0). Every module counts
+alike, and roots are taken, so that a few large numbers do not decide. A random projection (count
+sketch, Charikar et al. 2002) makes it short; cosines stay what they are to within 1 ÷ √dimensions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from symbiont_ecology.ecology.habitats import DIMENSIONS
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights
+
+_SEED = 20_261_124
+
+
+class Sketcher:
+    """Makes sketches of gradients of one layout at one rank."""
+
+    def __init__(self, layout: AdapterLayout, rank: int) -> None:
+        generator = np.random.default_rng(_SEED)
+        self.adapter = AdapterWeights.random(layout, rank, 1.0, generator)
+        slices = [b for _, _, b, _, _ in layout.blocks(rank)]
+        self._places = np.concatenate([np.arange(b.start, b.stop) for b in slices])
+        sizes = np.array([b.stop - b.start for b in slices])
+        self._starts = np.cumsum(sizes) - sizes
+        self._module = np.repeat(np.arange(len(sizes)), sizes)
+        count = len(self._places)
+        self._bucket = generator.integers(0, DIMENSIONS, count)
+        self._sign = generator.choice([-1.0, 1.0], count)
+
+    def sketch(self, gradient: np.ndarray) -> np.ndarray:
+        """The sketch of one gradient in the layout's order: a unit vector ``(DIMENSIONS,)``."""
+        parts = gradient[self._places].astype(np.float64)
+        parts = np.sign(parts) * np.sqrt(np.abs(parts))
+        lengths = np.sqrt(np.add.reduceat(parts * parts, self._starts))
+        parts *= self._sign / np.maximum(lengths, 1e-12)[self._module]
+        short = np.bincount(self._bucket, parts, DIMENSIONS)
+        return short / max(float(np.linalg.norm(short)), 1e-12)

@@ -1,0 +1,188 @@
+"""Foraging: habitats settle with the organelle whose diet is like theirs; others are colonised.
+
+What a habitat accepted, and refused, says what it wants. The sketches of these answers say which
+habitats want the same (``ecology.diets``), whatever organelles have learned by then. So a habitat
+moves when another diet explains it better. Where no diet does, a newborn comes, who first eats what
+these habitats accepted. Where one diet explains what two organelles eat, all goes to one of them.
+The other earns nothing any more, and energy does the rest. Nobody knows the number of kinds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import lgamma, log
+from typing import ClassVar
+
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
+
+from symbiont_ecology.ecology import Colonise, Decision, EcologyState, Settle
+from symbiont_ecology.ecology.diets import Diet, Likeness, diet_of
+from symbiont_ecology.strategies import StrategyContext
+from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
+from symbiont_ecology.types import Item, OrganelleId
+
+SWEEPS, FULL_SWEEP = 2, 5
+"""How often every habitat with news looks for a home in a generation; generations from one look of
+everyone to the next."""
+LEAST_FOOD = 2
+"""Accepted answers without which nobody is born."""
+
+
+@mechanisms.register("foraging")
+@dataclass(frozen=True)
+class Foraging(Mechanism):
+    """Who serves which habitat, and where organelles are born. For worlds with habitats."""
+
+    meals: NonNegativeInt = 4  # lessons that a newborn has before it answers anything
+    loyalty: NonNegativeFloat = 2.0  # nats by which another home must be better
+    sharpness: PositiveFloat = 50.0  # how alike sketches of one kind are: 1 / their variance
+    doubt: PositiveFloat = 3.0  # answers in which a kind is half known
+    price: PositiveFloat = 12.0  # what another diet costs in a family, in nats
+    needs_sketches: ClassVar[bool] = True
+
+    def taker(self, item: Item, context: StrategyContext) -> OrganelleId | None:
+        """The habitat's home; while it has none, who is most likely to please it."""
+        state = context.state
+        homes = Counter(
+            habitat.home for habitat in state.habitats.values() if habitat.home in state.population
+        )
+        known = state.habitats.get(item.habitat)
+        if known and known.home in state.population:
+            return known.home
+        if not homes:
+            return None
+        trust = known.trust if known else {}
+        return max(homes, key=lambda name: trust.get(name, 0.0) + log(homes[name]))
+
+    def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
+        """Which habitats change their home, and who is born for those that find none."""
+        settlement = Settlement.of(context, self.likeness, self.loyalty)
+        everyone = list(settlement.diets)
+        asked = {
+            outcome.assignment.items[0].habitat: None
+            for outcome in context.outcomes
+            if outcome.assignment.purpose == "practice"
+        }
+        is_due = context.state.generation % FULL_SWEEP == FULL_SWEEP - 1
+        news = [
+            name for name in everyone if is_due or name in asked or name not in settlement.homes
+        ]
+        generator = context.draw("forage")
+        for _ in range(SWEEPS):
+            for place in generator.permutation(len(news)):
+                settlement.move(news[place])
+        settlement.merge()
+        return self._decisions(settlement, context, room)
+
+    @cached_property
+    def likeness(self) -> Likeness:
+        """How alike answers of one kind are."""
+        return Likeness(self.sharpness, self.doubt, self.price)
+
+    def _decisions(
+        self, settlement: Settlement, context: StrategyContext, room: Room
+    ) -> list[Decision]:
+        state, places = context.state, room.places
+        moved, decisions = dict[str, OrganelleId](), list[Decision]()
+        for home, habitats in settlement.by_home().items():
+            if home in state.population:
+                moved |= {h: home for h in habitats if state.habitats[h].home != home}
+            elif places and sum(len(state.habitats[h].accepted) for h in habitats) >= LEAST_FOOD:
+                places -= 1
+                traits = dict(room.traits)
+                decisions.append(Colonise(tuple(habitats), traits, context.rank, self.meals))
+        return [Settle(moved), *decisions] if moved else decisions
+
+
+@dataclass(eq=False)
+class Settlement:
+    """Who lives where, as it is being thought over.
+
+    ``homes`` are organelles by habitat, or names of colonies that nobody has founded yet. ``diets``
+    are those of habitats, ``eaten`` those of homes.
+    """
+
+    state: EcologyState
+    likeness: Likeness
+    loyalty: float
+    diets: dict[str, Diet]
+    homes: dict[str, str]
+    eaten: dict[str, Diet]
+    colonies: int = 0
+
+    @classmethod
+    def of(cls, context: StrategyContext, likeness: Likeness, loyalty: float) -> Settlement:
+        """As it is now. A habitat of which nothing is known stays out of it."""
+        state, families = context.state, context.tasks.names
+        diets = {
+            name: diet
+            for name, habitat in state.habitats.items()
+            if not (diet := diet_of(habitat, families)).is_empty
+        }
+        settlement = cls(state, likeness, loyalty, diets, {}, {})
+        for name in diets:
+            if (home := state.habitats[name].home) in state.population:
+                settlement._settle(name, home)
+        return settlement
+
+    def move(self, name: str) -> None:
+        """A habitat settles where it is explained best, or in a colony of its own."""
+        before = self.homes.pop(name, None)
+        if before is not None:
+            self.eaten[before] -= self.diets[name]
+        sizes, trust = Counter(self.homes.values()), self.state.habitats[name].trust
+        if before is not None and not sizes[before]:
+            del self.eaten[before]
+        scores = {
+            home: self.likeness.agreement(self.eaten[home], self.diets[name])
+            + trust.get(home, 0.0)
+            + log(size)
+            for home, size in sizes.items()
+        }
+        alone = before if before is not None and before not in sizes else ""
+        scores[alone] = 0.0
+        if before is not None:
+            scores[before] += self.loyalty
+        best = max(scores, key=scores.__getitem__)
+        self._settle(name, best or self._colony())
+
+    def merge(self) -> None:
+        """Homes that one diet explains better become one, the best pair first."""
+        while True:
+            sizes = Counter(self.homes.values())
+            homes = list(sizes)
+            gains = {
+                (one, other): self._gain(one, other, sizes)
+                for place, one in enumerate(homes)
+                for other in homes[place + 1 :]
+            }
+            best = max(gains, key=gains.__getitem__, default=None)
+            if best is None or gains[best] <= self.loyalty:
+                return
+            left, kept = sorted(best, key=lambda home: (home in self.state.population, sizes[home]))
+            for name in [name for name, home in self.homes.items() if home == left]:
+                self.homes[name] = kept
+            self.eaten[kept] += self.eaten.pop(left)
+
+    def by_home(self) -> dict[str, Sequence[str]]:
+        """The habitats of each home."""
+        habitats: dict[str, list[str]] = {}
+        for name, home in self.homes.items():
+            habitats.setdefault(home, []).append(name)
+        return dict(habitats)
+
+    def _gain(self, one: str, other: str, sizes: Counter[str]) -> float:
+        together = lgamma(sizes[one] + sizes[other]) - lgamma(sizes[one]) - lgamma(sizes[other])
+        return self.likeness.agreement(self.eaten[one], self.eaten[other]) + together
+
+    def _settle(self, name: str, home: str) -> None:
+        self.homes[name] = home
+        diet = self.diets[name]
+        self.eaten[home] = self.eaten[home] + diet if home in self.eaten else diet
+
+    def _colony(self) -> str:
+        self.colonies += 1
+        return f"colony {self.colonies}"

@@ -1,0 +1,84 @@
+"""Controls for worlds with habitats: an adapter for each of them, or for each of their kinds.
+
+Nobody breeds or goes bankrupt. ``per_habitat`` shares nothing between habitats; with
+``learning_rule.replay`` it is the strong control. ``told`` is the ceiling: it knows what nobody is
+told.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Found
+from symbiont_ecology.strategies import CurriculumStrategy, StrategyContext, assignments, strategies
+from symbiont_ecology.strategies.controls import NICHE
+from symbiont_ecology.tasks.habitats import Habitats
+from symbiont_ecology.types import Item, OrganelleId
+
+
+class Residents(CurriculumStrategy):
+    """Every question goes to the organelle of its niche, which is founded when it is first asked.
+
+    A subclass says what a niche is.
+    """
+
+    @abstractmethod
+    def niches(self, items: Sequence[Item], world: Habitats, generation: int) -> list[int]:
+        """The number of the niche that each item belongs to."""
+
+    def found(self, context: StrategyContext) -> list[Decision]:
+        """An organelle for every niche that asks in the first generation."""
+        return self._founded(context, context.state.generation)
+
+    def ask(self, context: StrategyContext) -> list[Assignment]:
+        """Each question to the resident of its niche."""
+        generation, residents = context.state.generation, _residents(context.state)
+        items, niches = self._asked(context, generation)
+        takers = [(residents[niche], item) for niche, item in zip(niches, items, strict=True)]
+        return assignments(takers, self.samples)
+
+    def tell(self, context: StrategyContext) -> list[Decision]:
+        """Founds who is asked next and is not there yet, or is gone (a NaN, a catastrophe)."""
+        return self._founded(context, context.state.generation + 1)
+
+    def _founded(self, context: StrategyContext, generation: int) -> list[Decision]:
+        known = _residents(context.state)
+        wanted = dict.fromkeys(self._asked(context, generation)[1])
+        return [
+            Found({**self.traits, NICHE: float(niche)}, context.rank)
+            for niche in wanted
+            if niche not in known
+        ]
+
+    def _asked(self, context: StrategyContext, generation: int) -> tuple[Sequence[Item], list[int]]:
+        world = context.tasks.habitats
+        assert world is not None, "engine.build refuses it"
+        items = world.questions(generation)
+        return items, self.niches(items, world, generation)
+
+
+@strategies.register("per_habitat")
+@dataclass(frozen=True)
+class PerHabitat(Residents):
+    """One adapter per habitat: nothing is shared, and a newcomer starts from the host."""
+
+    def niches(self, items: Sequence[Item], world: Habitats, generation: int) -> list[int]:
+        """The number of the habitat."""
+        return [world.number(item.habitat) for item in items]
+
+
+@strategies.register("told")
+@dataclass(frozen=True)
+class Told(Residents):
+    """One adapter per kind. It is told the kind of every habitat at any time: the ceiling."""
+
+    def niches(self, items: Sequence[Item], world: Habitats, generation: int) -> list[int]:
+        """The number of the kind."""
+        kinds = world.kinds(generation)
+        return [int(kinds[world.number(item.habitat)]) for item in items]
+
+
+def _residents(state: EcologyState) -> dict[int, OrganelleId]:
+    return {int(o.genome.traits[NICHE]): o.id for o in state.population.values()}

@@ -1,0 +1,187 @@
+"""Habitats: many places that ask the same model, and want different things.
+
+A habitat is where a question comes from: a user, a team, a site. Its *kind* is what counts as right
+there: one convention for each group of families. Kinds are hidden. They show in verdicts alone, and
+in the evaluation of an experiment.
+
+Who asks, what and when, is a pure function of the seed: every strategy meets the same stream of
+questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import product
+
+import numpy as np
+
+from symbiont_ecology.config import HabitatsConfig
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.tasks.splits import Split
+from symbiont_ecology.tasks.synthetic.family import CONVENTIONS, SyntheticTask
+from symbiont_ecology.types import Cell, Item
+
+Kind = int
+"""Number of a kind, from 0."""
+BEFORE = -1
+"""The generation of draws that hold for the whole run."""
+
+
+@dataclass(frozen=True)
+class Habitats:
+    """The stream of questions of a world with habitats.
+
+    Attributes:
+        tasks: synthetic tasks, by name; a kind is a convention for each of their groups.
+        cells: what is asked about, all alike.
+    """
+
+    config: HabitatsConfig
+    tasks: tuple[SyntheticTask, ...]
+    cells: tuple[Cell, ...]
+    seed: int
+
+    def __post_init__(self) -> None:
+        most = CONVENTIONS ** len(self._groups)
+        if self.config.kinds > most:
+            raise ConfigError(
+                f"tasks.habitats.kinds: {len(self._groups)} groups of families have {most} kinds "
+                f"at most, got {self.config.kinds}: name families of more groups"
+            )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The ids of all habitats, in the order of their arrival."""
+        width = len(str(self.config.count))
+        return tuple(f"h{number:0{width}d}" for number in range(1, self.config.count + 1))
+
+    def number(self, habitat: str) -> int:
+        """The place of a habitat among the names, from 0."""
+        return self._numbers[habitat]
+
+    @cached_property
+    def arrivals(self) -> np.ndarray:
+        """The generation in which each habitat arrives, ``(habitats,)``, rising."""
+        last, count = max(self.config.arrivals, 1), self.config.count
+        generations = np.sort(self._draw("arrivals").integers(0, last, count))
+        generations[: self.config.present] = 0
+        return generations
+
+    def kinds(self, generation: int) -> np.ndarray:
+        """The kind of each habitat in a generation, ``(habitats,)``."""
+        moment = self.config.drift_at
+        if moment is not None and generation >= moment:
+            return self._kinds_after
+        return self._kinds_before
+
+    def questions(self, generation: int) -> tuple[Item, ...]:
+        """What is asked in a generation, in the order of asking, each item with its habitat."""
+        draw = Draw(self.seed, generation)
+        askers, generator = self._askers(generation, draw), draw("habitats", "questions")
+        return tuple(self._item(habitat, generation, generator, "train") for habitat in askers)
+
+    def holdout(self, generation: int, per_habitat: int, seed: int = 0) -> tuple[Item, ...]:
+        """Questions of the holdout split from every habitat that has arrived, without noise."""
+        generator = Draw(self.seed, generation)("habitats", "holdout", seed)
+        present = np.flatnonzero(self.arrivals <= generation)
+        return tuple(
+            self._question(int(habitat), generation, generator, "holdout")
+            for habitat in present
+            for _ in range(per_habitat)
+        )
+
+    def _askers(self, generation: int, draw: Draw) -> np.ndarray:
+        """Who asks: everyone present once at most where all are alike, else by activity."""
+        present = np.flatnonzero(self.arrivals <= generation)
+        generator, count = draw("habitats", "askers"), self.config.questions
+        if self.config.activity == 0:
+            rounds = -(-count // len(present))
+            return np.concatenate([generator.permutation(present) for _ in range(rounds)])[:count]
+        activity = self._activity[present]
+        return generator.choice(present, count, p=activity / activity.sum())
+
+    def _item(
+        self, habitat: int, generation: int, generator: np.random.Generator, split: Split
+    ) -> Item:
+        item = self._question(habitat, generation, generator, split)
+        is_wrong = generator.random() < self.config.noise
+        coin = generator.random() < 0.5
+        if habitat in self._fickle:
+            return replace(item, verifier=partial(_by_coin, coin))
+        return replace(item, verifier=partial(_contrary, item.verifier)) if is_wrong else item
+
+    def _question(
+        self, habitat: int, generation: int, generator: np.random.Generator, split: Split
+    ) -> Item:
+        family, depth = self.cells[int(generator.integers(len(self.cells)))]
+        task = self._by_name[family]
+        kind = self._vectors[int(self.kinds(generation)[habitat])]
+        judged = task.in_variant(kind[self._groups.index(task.group)])
+        return replace(judged.sample(depth, generator, split=split), habitat=self.names[habitat])
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
+
+    @cached_property
+    def _by_name(self) -> dict[str, SyntheticTask]:
+        return {task.name: task for task in self.tasks}
+
+    @cached_property
+    def _groups(self) -> list[str]:
+        return list(dict.fromkeys(task.group for task in self.tasks))
+
+    @cached_property
+    def _vectors(self) -> list[tuple[int, ...]]:
+        """The convention of each group, by kind: first those that differ in as many groups as can
+        be."""
+        groups = range(len(self._groups))
+        shifted = [
+            tuple((first + step * group) % CONVENTIONS for group in groups)
+            for step in range(CONVENTIONS)
+            for first in range(CONVENTIONS)
+        ]
+        return list(dict.fromkeys([*shifted, *product(range(CONVENTIONS), repeat=len(groups))]))
+
+    @cached_property
+    def _kinds_before(self) -> np.ndarray:
+        """As many habitats of each kind as can be, in random order."""
+        even = np.arange(self.config.count) % self.config.kinds
+        return self._draw("kinds").permutation(even)
+
+    @cached_property
+    def _kinds_after(self) -> np.ndarray:
+        """Some have changed to another kind."""
+        generator, kinds = self._draw("drift"), self._kinds_before.copy()
+        moved = generator.permutation(len(kinds))[: round(self.config.drifting * len(kinds))]
+        if self.config.kinds > 1:
+            steps = generator.integers(1, self.config.kinds, len(moved))
+            kinds[moved] = (kinds[moved] + steps) % self.config.kinds
+        return kinds
+
+    @cached_property
+    def _activity(self) -> np.ndarray:
+        """How much each habitat asks, in relation to the others, ``(habitats,)``."""
+        ranks = self._draw("activity").permutation(self.config.count) + 1
+        return ranks.astype(float) ** -self.config.activity
+
+    @cached_property
+    def _fickle(self) -> frozenset[int]:
+        order = self._draw("fickle").permutation(self.config.count)
+        return frozenset(order[: self.config.fickle].tolist())
+
+    def _draw(self, name: str) -> np.random.Generator:
+        return Draw(self.seed, BEFORE)("habitats", name)
+
+
+def _contrary(verifier: Callable[[str], object], reply: str) -> bool:
+    """A thumb that slipped."""
+    return not verifier(reply)
+
+
+def _by_coin(verdict: bool, reply: str) -> bool:
+    """A verdict that has nothing to do with the reply."""
+    return verdict
