@@ -11,8 +11,10 @@ MEAL = 24
 
 
 def feed(organelle_id: OrganelleId, meals: int, turn: Turn) -> list[Event]:
-    """So many steps on the remembered answers of its habitats, each on some of them by draw. The
-    newborn pays for the compute."""
+    """So many steps on the remembered answers of its habitats, each on some of them by draw.
+
+    The world pays, as it pays the dowry; the compute counts.
+    """
     state, events = turn.state, list[Event]()
     answers = [
         answer
@@ -23,8 +25,6 @@ def feed(organelle_id: OrganelleId, meals: int, turn: Turn) -> list[Event]:
     for meal in range(meals if answers else 0):
         order = turn.draw("meal", organelle_id, meal).permutation(len(answers))[:MEAL]
         update = learn_answers(organelle_id, [answers[place] for place in order], turn)
-        cost = turn.prices.cost(update.learned.flops, state.mean_rollout_flops)
-        state.ledger.charge(organelle_id, cost)
         events += [update.learned, *install([update], state)]
         if update.is_sick:
             break
