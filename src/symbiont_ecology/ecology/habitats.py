@@ -110,7 +110,9 @@ class Habitat:
                 (place for place, old in enumerate(reversed(answers)) if old.is_accepted),
                 len(answers),
             )
-            return replace(known, answers=answers[-since:], success=SuccessPosterior(), alarm=0.0)
+            trust = {organelle_id: gain * confidence}
+            fresh = SuccessPosterior()
+            return replace(known, answers=answers[-since:], trust=trust, success=fresh, alarm=0.0)
         verdict = float(answer.is_accepted)
         return replace(
             known,

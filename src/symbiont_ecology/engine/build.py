@@ -10,8 +10,10 @@ from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.inference.routers import routers
 from symbiont_ecology.learning import learning_rules, reward_rules
+from symbiont_ecology.registry import kind_of
 from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.strategies import strategies
+from symbiont_ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.tasks import Task, task_sources, tasks
 from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.tasks.habitats import Habitats
@@ -48,6 +50,7 @@ def check(config: RunConfig) -> None:
     mixture(config)
     rule = learning_rules.build(config.learning_rule)
     strategies.build(config.strategy).check(config.host.rank, rule)
+    _check_habitats(config)
 
 
 def mixture(config: RunConfig) -> TaskMixture:
@@ -98,6 +101,23 @@ def _tasks(config: RunConfig) -> tuple[Task, ...]:
             )
         chosen.append(task.in_style(style) if isinstance(task, SyntheticTask | DataTask) else task)
     return tuple(chosen)
+
+
+def _check_habitats(config: RunConfig) -> None:
+    """Whether strategy, rule and world agree on habitats."""
+    strategy, name = strategies.build(config.strategy), kind_of(config.strategy)
+    if config.tasks.habitats and not strategy.fits_habitats:
+        misfits = [kind for kind in strategy.mechanism_names if not mechanisms[kind].fits_habitats]
+        parts = f"strategy.mechanisms: {misfits[0]!r}" if misfits else f"strategy: {name!r}"
+        hint = "switch it off (false)" if misfits else "choose another one"
+        raise ConfigError(
+            f"{parts} asks questions of its own, and in this world habitats ask theirs: {hint}"
+        )
+    if not config.tasks.habitats and strategy.needs_habitats:
+        raise ConfigError(
+            f"strategy: {name!r} is about habitats, and the tasks have none: set tasks.habitats, "
+            "as in the preset habitats/town"
+        )
 
 
 def _habitats(config: RunConfig, habitats: HabitatsConfig, mix: TaskMixture) -> Habitats:

@@ -35,6 +35,7 @@ class Single(CurriculumStrategy):
     """
 
     reset: NonNegativeFloat = 0.0  # drift score at which it starts anew; 0: never
+    fits_habitats: ClassVar[bool] = True
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """The one organelle, which starts as the host itself (B = 0)."""

@@ -110,6 +110,16 @@ class Ecology(CurriculumStrategy):
         """Whether a mechanism does."""
         return any(mechanism.needs_sketches for mechanism in self.built_mechanisms)
 
+    @property
+    def fits_habitats(self) -> bool:  # type: ignore[override]
+        """Whether every mechanism does."""
+        return all(mechanism.fits_habitats for mechanism in self.built_mechanisms)
+
+    @property
+    def needs_habitats(self) -> bool:  # type: ignore[override]
+        """Whether a mechanism does."""
+        return any(mechanism.needs_habitats for mechanism in self.built_mechanisms)
+
     def _by_cell(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
         """The allocator's choice for the questions that the curriculum demands."""
         state, draw, demand = context.state, context.draw, self.demand(context)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Found
 from symbiont_ecology.strategies import CurriculumStrategy, StrategyContext, assignments, strategies
@@ -23,6 +24,9 @@ class Residents(CurriculumStrategy):
 
     A subclass says what a niche is.
     """
+
+    fits_habitats: ClassVar[bool] = True
+    needs_habitats: ClassVar[bool] = True
 
     @abstractmethod
     def niches(self, items: Sequence[Item], world: Habitats, generation: int) -> list[int]:
@@ -54,7 +58,7 @@ class Residents(CurriculumStrategy):
 
     def _asked(self, context: StrategyContext, generation: int) -> tuple[Sequence[Item], list[int]]:
         world = context.tasks.habitats
-        assert world is not None, "engine.build refuses it"
+        assert world is not None  # engine.build has checked it
         items = world.questions(generation)
         return items, self.niches(items, world, generation)
 

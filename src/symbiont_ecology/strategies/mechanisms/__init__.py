@@ -39,9 +39,12 @@ class Mechanism:
     """Frozen. By default it neither asks anything nor decides anything.
 
     ``needs_sketches`` asks the engine for sketches of the answers that habitats remember.
+    ``fits_habitats`` and ``needs_habitats`` are as in a strategy.
     """
 
     needs_sketches: ClassVar[bool] = False
+    fits_habitats: ClassVar[bool] = True
+    needs_habitats: ClassVar[bool] = False
 
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         """Questions of its own, beside those of practice."""
@@ -68,6 +71,7 @@ class ProbationMechanism(Mechanism, ABC):
     """
 
     by: ClassVar[str]
+    fits_habitats: ClassVar[bool] = False  # it asks questions that no habitat asked
     questions: float = 1
 
     @property

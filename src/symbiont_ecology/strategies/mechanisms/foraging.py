@@ -42,6 +42,7 @@ class Foraging(Mechanism):
     doubt: PositiveFloat = 3.0  # answers in which a kind is half known
     price: PositiveFloat = 12.0  # what another diet costs in a family, in nats
     needs_sketches: ClassVar[bool] = True
+    needs_habitats: ClassVar[bool] = True
 
     def taker(self, item: Item, context: StrategyContext) -> OrganelleId | None:
         """The habitat's home; while it has none, who is most likely to please it."""

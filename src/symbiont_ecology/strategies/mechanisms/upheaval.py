@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pydantic import PositiveFloat
 
@@ -33,6 +34,7 @@ class Upheavals(Mechanism):
 
     level: PositiveFloat = 5.0  # drift score at which the world is taken to have changed
     haste: PositiveFloat = 2.0  # the pioneer's step size, in units of other founders'
+    fits_habitats: ClassVar[bool] = False  # it looks at families
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Nothing, or the upheaval, and a pioneer if there is room."""

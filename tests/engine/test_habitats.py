@@ -1,0 +1,278 @@
+"""Worlds with habitats: one stream for all, memory, foraging; nothing lost, nothing by name."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from symbiont_ecology.config import HabitatsConfig, RunConfig
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.ecology.habitats import MOST_ANSWERS, Habitat, RememberedAnswer
+from symbiont_ecology.ecology.state import EcologyState
+from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.events import Acted, Born, Event, Served, Settled, read_events
+from symbiont_ecology.tasks.habitats import Habitats
+from toy import Crash, ToyHost, toy_config, toy_prices
+
+FAMILIES = ("math.add", "string.sort", "logic.bool", "string.reverse")
+GENERATIONS = 30
+FORAGING = {"foraging": True, "breeding": False, "thrift": False, "upheaval": False}
+ECOLOGY = {
+    "kind": "ecology",
+    "capacity": 12,
+    "ranks": 64,
+    "learning_rate": 0.1,
+    "aging": 0.0,
+    "mechanisms": FORAGING,
+}
+RICH = toy_prices(ticket=0, rent=60_000, lowest=6000, base=6000, highest=6000, dowry=15_000)
+
+
+def config(
+    strategy: Any = None, seed: int = 0, length: int = GENERATIONS, **world: Any
+) -> RunConfig:
+    """A small town on the toy host."""
+    plan = toy_config(
+        seed,
+        length,
+        FAMILIES,
+        RICH,
+        checkpoint_every=4,
+        strategy=strategy or ECOLOGY,
+        learning_rule={"kind": "expert_iteration", "skip": 0.0, "replay": 1.0},
+    )
+    habitats = HabitatsConfig(**{"count": 12, "kinds": 3, "questions": 12, **world})
+    return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": habitats})})
+
+
+def lived(folder: Path, plan: RunConfig) -> tuple[EcologyState, list[Event]]:
+    state = start(plan, folder, host=ToyHost()).state
+    return state, list(read_events(folder / "events.jsonl"))
+
+
+def world_of(plan: RunConfig) -> Habitats:
+    world = mixture(plan).habitats
+    assert world is not None
+    return world
+
+
+def asked(events: list[Event]) -> Mapping[int, Counter[tuple[str, str]]]:
+    """Habitat and question by generation."""
+    questions: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
+    for event in events:
+        if isinstance(event, Acted) and event.purpose == "practice":
+            questions[event.generation].update((event.habitat, item) for item in event.items)
+    return questions
+
+
+def acceptance(events: list[Event], since: int = 0) -> float:
+    verdicts = [
+        verdict
+        for event in events
+        if isinstance(event, Acted) and event.purpose == "practice" and event.generation >= since
+        for verdict in event.verdicts
+    ]
+    return sum(verdicts) / len(verdicts)
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> tuple[EcologyState, list[Event]]:
+    return lived(tmp_path_factory.mktemp("town") / "run", config())
+
+
+@pytest.mark.parametrize("strategy", ["single", "per_habitat", "told"])
+def test_every_strategy_is_asked_the_same(
+    strategy: str, tmp_path: Path, town: tuple[EcologyState, list[Event]]
+) -> None:
+    _, events = lived(tmp_path / "run", config(strategy))
+    assert asked(events) == asked(town[1])
+
+
+def test_habitats_that_want_the_same_find_each_other(
+    town: tuple[EcologyState, list[Event]],
+) -> None:
+    state, events = town
+    kinds = world_of(config()).kinds(0)
+    names = world_of(config()).names
+    by_home = defaultdict(set)
+    for name, kind in zip(names, kinds, strict=True):
+        by_home[state.habitats[name].home].add(int(kind))
+    assert sorted(map(tuple, by_home.values())) == [(0,), (1,), (2,)]
+    assert acceptance(events, GENERATIONS // 2) > 0.8
+
+
+def test_one_kind_has_one_home(tmp_path: Path) -> None:
+    state, _ = lived(tmp_path / "run", config(kinds=1))
+    assert len({habitat.home for habitat in state.habitats.values()}) == 1
+
+
+def test_who_serves_nobody_starves(town: tuple[EcologyState, list[Event]]) -> None:
+    state, events = town
+    born = {event.id for event in events if isinstance(event, Born)}
+    homes = {habitat.home for habitat in state.habitats.values()}
+    assert born - state.population.keys(), "nobody died"
+    assert homes <= state.population.keys()
+
+
+def test_a_newborn_has_eaten_before_it_answers(town: tuple[EcologyState, list[Event]]) -> None:
+    _, events = town
+    colonisers = [e for e in events if isinstance(e, Born) and e.operator == "coloniser"]
+    assert colonisers
+    for born in colonisers:
+        later = [event for event in events if getattr(event, "id", None) == born.id]
+        assert [type(event).__name__ for event in later[:5]] == ["Born", *["Learned"] * 4]
+
+
+def test_energy_sums_to_zero_with_habitats(town: tuple[EcologyState, list[Event]]) -> None:
+    state, events = town
+    assert sum(state.ledger.balances.values()) + state.ledger.world == 0
+    last = {event.id: event.balance for event in events if isinstance(event, Settled)}
+    assert all(
+        state.ledger.balance(name) == last[name] for name in state.population if name in last
+    )
+
+
+@pytest.mark.parametrize("stop", [1, 2, 5, 11])
+def test_a_run_with_habitats_resumes_exactly(
+    stop: int, tmp_path: Path, town: tuple[EcologyState, list[Event]]
+) -> None:
+    left = iter(range(stop, 0, -1))
+    start(config(), tmp_path / "run", host=ToyHost(), should_stop=lambda: next(left) == 1)
+    resume(tmp_path / "run", host=ToyHost())
+    assert list(read_events(tmp_path / "run" / "events.jsonl")) == town[1]
+    assert checkpoint.load_state(tmp_path / "run") == town[0]
+
+
+@pytest.mark.parametrize("call", [3, 20, 41])
+def test_a_run_with_habitats_that_crashes_resumes_exactly(
+    call: int, tmp_path: Path, town: tuple[EcologyState, list[Event]]
+) -> None:
+    with pytest.raises(Crash):
+        start(config(), tmp_path / "run", host=ToyHost(crash_at=call))
+    resume(tmp_path / "run", host=ToyHost())
+    assert list(read_events(tmp_path / "run" / "events.jsonl")) == town[1]
+
+
+def test_nothing_depends_on_what_a_habitat_is_called(
+    tmp_path: Path, town: tuple[EcologyState, list[Event]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = world_of(config()).names
+    order = np.random.default_rng(5).permutation(len(names))
+    new = tuple(names[place] for place in order)
+    monkeypatch.setattr(Habitats, "names", property(lambda world: new))
+    _, events = lived(tmp_path / "run", config())
+    renamed = dict(zip(names, new, strict=True))
+    for before, after in zip(town[1], events, strict=True):
+        was = vars(before).copy()
+        if isinstance(before, Acted):
+            was["habitat"] = renamed.get(before.habitat, "")
+        if isinstance(before, Served):
+            was["homes"] = {renamed[name]: home for name, home in before.homes.items()}
+        assert was == vars(after)
+
+
+def test_a_habitat_that_changed_forgets_what_it_accepted() -> None:
+    habitat, good = Habitat(), RememberedAnswer("math.add", "short", "1+1", (1,), is_accepted=True)
+    bad = RememberedAnswer("math.add", "short", "1+1", (2,), is_accepted=False)
+    for _ in range(40):
+        habitat = habitat.after("o1", good, 0.9)
+    assert len(habitat.answers) == MOST_ANSWERS
+    assert habitat.trust["o1"] > 0
+    refusals = 0
+    while habitat.accepted:
+        habitat, refusals = habitat.after("o1", bad, 0.9), refusals + 1
+    assert refusals <= 4
+    assert habitat.trust["o1"] < 0
+    assert habitat.asked == 40 + refusals
+    assert len(habitat.answers) == refusals
+
+
+def test_a_habitat_with_some_refusals_forgets_nothing() -> None:
+    habitat, draw = Habitat(), np.random.default_rng(0)
+    for _ in range(400):
+        accepted = bool(draw.random() < 0.85)
+        answer = RememberedAnswer("math.add", "short", "1+1", (1,), is_accepted=accepted)
+        habitat = habitat.after("o1", answer, 0.9)
+    assert len(habitat.answers) == MOST_ANSWERS
+
+
+def test_a_sketch_survives_being_written() -> None:
+    vector = np.random.default_rng(0).standard_normal(256)
+    vector /= np.linalg.norm(vector)
+    answer = RememberedAnswer("f", "d", "p", (1,), is_accepted=True).sketched(vector)
+    assert answer.vector is not None
+    assert float(vector @ answer.vector) == pytest.approx(1, abs=0.01)
+
+
+def test_the_stream_is_what_its_config_says() -> None:
+    plan = config(count=40, kinds=4, questions=20, activity=0.8, arrivals=20, present=8, length=40)
+    world = world_of(plan)
+    assert world.arrivals[7] == 0
+    assert (np.diff(world.arrivals) >= 0).all()
+    seen = Counter[str]()
+    for generation in range(40):
+        items = world.questions(generation)
+        assert len(items) == 20
+        assert items == world.questions(generation)
+        for item in items:
+            assert world.arrivals[world.number(item.habitat)] <= generation
+            assert item.verifier(item.answer)
+            assert not item.verifier("")
+        seen.update(item.habitat for item in items)
+    counts = sorted(seen.values(), reverse=True)
+    assert counts[0] > 5 * counts[len(counts) // 2]
+    assert Counter(world.kinds(0).tolist()) == {0: 10, 1: 10, 2: 10, 3: 10}
+
+
+def test_drift_moves_as_many_habitats_as_it_says() -> None:
+    world = world_of(config(count=24, kinds=4, drift_at=10, drifting=0.25))
+    assert (world.kinds(9) == world.kinds(0)).all()
+    assert int((world.kinds(10) != world.kinds(0)).sum()) == 6
+
+
+def test_noise_turns_some_verdicts_and_a_fickle_habitat_draws_its_own() -> None:
+    world = world_of(config(noise=0.1, fickle=1, questions=12))
+    right: dict[str, list[bool]] = defaultdict(list)
+    for generation in range(200):
+        for item in world.questions(generation):
+            right[item.habitat].append(bool(item.verifier(item.answer)))
+    rates = sorted(float(np.mean(verdicts)) for verdicts in right.values())
+    assert rates[0] == pytest.approx(0.5, abs=0.15)
+    assert rates[1] > 0.8
+    assert np.mean(rates[1:]) == pytest.approx(0.9, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"kinds": 100}, "tasks.habitats.kinds: 3 groups of families have 27 kinds at most")],
+)
+def test_a_world_that_cannot_be_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        mixture(config(**changes))
+
+
+def test_controls_for_habitats_need_habitats(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"strategy: 'told' .* set tasks.habitats"):
+        start(toy_config(strategy="told"), tmp_path / "run", host=ToyHost())
+
+
+@pytest.mark.parametrize(
+    ("strategy", "message"),
+    [
+        ("independent", "strategy: 'independent' asks questions of its own"),
+        ("ecology", r"strategy.mechanisms: 'upheaval' .* switch it off"),
+        ({**ECOLOGY, "mechanisms": {**FORAGING, "thrift": True}}, "'thrift' asks questions"),
+    ],
+)
+def test_who_asks_questions_of_its_own_does_not_fit(
+    strategy: Any, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        start(config(strategy), tmp_path / "run", host=ToyHost())
