@@ -17,7 +17,7 @@ from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.events import Acted, Born, Event, Served, Settled, read_events
+from symbiont_ecology.events import Acted, Archived, Born, Event, Served, Settled, read_events
 from symbiont_ecology.tasks.habitats import Habitats
 from toy import Crash, ToyHost, toy_config, toy_prices
 
@@ -173,6 +173,8 @@ def test_nothing_depends_on_what_a_habitat_is_called(
         was = vars(before).copy()
         if isinstance(before, Acted):
             was["habitat"] = renamed.get(before.habitat, "")
+        if isinstance(before, Archived):
+            was["cell"] = renamed[before.cell]
         if isinstance(before, Served):
             was["homes"] = {renamed[name]: home for name, home in before.homes.items()}
         assert was == vars(after)
@@ -251,7 +253,7 @@ def test_noise_turns_some_verdicts_and_a_fickle_habitat_draws_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"kinds": 100}, "tasks.habitats.kinds: 3 groups of families have 27 kinds at most")],
+    [({"kinds": 100}, "tasks.habitats.kinds: 4 groups of families have 81 kinds at most")],
 )
 def test_a_world_that_cannot_be_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
