@@ -9,6 +9,7 @@ model, only smaller.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,12 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.config import LoopConfig, RunConfig, TasksConfig
+from symbiont_ecology.config import HabitatsConfig, LoopConfig, RunConfig, TasksConfig
 from symbiont_ecology.economics import HostShape, Prices
 from symbiont_ecology.engine.build import build_runtime
 from symbiont_ecology.engine.runtime import Runtime
+from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.host.sketches import Sketcher
 from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.types import (
@@ -261,8 +264,13 @@ def toy_config(
     loop = LoopConfig(
         generations=generations, checkpoint_every=checkpoint_every, train_flops=train_flops
     )
-    tasks = TasksConfig(families=tuple(families), depths=("short",))
-    return RunConfig(seed=seed, tasks=tasks, economy=economy, run=loop, **(usual | components))
+    parts = usual | components
+    habitats = None
+    with suppress(ConfigError):  # a wrong strategy is somebody else's finding
+        if strategies.build(parts["strategy"]).needs_habitats:
+            habitats = HabitatsConfig(count=6, kinds=3, questions=6)
+    tasks = TasksConfig(families=tuple(families), depths=("short",), habitats=habitats)
+    return RunConfig(seed=seed, tasks=tasks, economy=economy, run=loop, **parts)
 
 
 def toy_prices(**fields: int) -> Prices:

@@ -138,10 +138,8 @@ class HabitatsConfig(BaseModel):
     kinds: Positive = 4  # what may count as right; no strategy but the control ``told`` knows
     questions: Positive = 24  # per generation, from all habitats together
     activity: NonNegativeFloat = 0.0  # Zipf exponent of how much they ask; 0: all alike
-    present: Positive = 12  # habitats that are there from the start, if others arrive
-    arrivals: NonNegativeInt = 0  # generation until which the others arrive; 0: all are there
-    drift_at: NonNegativeInt | None = None  # generation in which some change kind
-    drifting: PositiveShare = 0.25  # part of the habitats that do
+    arrivals: NonNegativeInt = 0  # generation until which they arrive; 0: all are there at once
+    drift_at: NonNegativeInt | None = None  # generation in which a quarter of them changes kind
     noise: Share = 0.0  # part of the verdicts that is wrong
     fickle: NonNegativeInt = 0  # habitats whose verdicts are drawn at random
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
@@ -329,8 +329,11 @@ _JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 def _line(seq: int, event: Event) -> str:
     """One event as JSON. A field with a default is left out where it has it."""
-    defaults = _defaults(type(event).__name__)
-    said = {name: value for name, value in vars(event).items() if value != defaults.get(name)}
+    said = {
+        name: value
+        for name, value in vars(event).items()
+        if value != getattr(type(event), name, MISSING)
+    }
     try:
         return _JSON.encode({"seq": seq, "kind": type(event).__name__, **said}) + "\n"
     except (TypeError, ValueError) as error:
@@ -353,11 +356,6 @@ def _event(row: dict[str, object], seq: int, where: str) -> Event:
         raise RunError(
             f"{where}: {kind}.{'.'.join(map(str, first['loc']))}: {first['msg']}"
         ) from error
-
-
-@cache
-def _defaults(kind: str) -> dict[str, object]:
-    return {field.name: field.default for field in fields(Event.kinds[kind])}
 
 
 @cache

@@ -214,9 +214,9 @@ def test_a_sketch_survives_being_written() -> None:
 
 
 def test_the_stream_is_what_its_config_says() -> None:
-    plan = config(count=40, kinds=4, questions=20, activity=0.8, arrivals=20, present=8, length=40)
+    plan = config(count=40, kinds=4, questions=20, activity=0.8, arrivals=20, length=40)
     world = world_of(plan)
-    assert world.arrivals[7] == 0
+    assert world.arrivals[11] == 0
     assert (np.diff(world.arrivals) >= 0).all()
     seen = Counter[str]()
     for generation in range(40):
@@ -234,7 +234,7 @@ def test_the_stream_is_what_its_config_says() -> None:
 
 
 def test_drift_moves_as_many_habitats_as_it_says() -> None:
-    world = world_of(config(count=24, kinds=4, drift_at=10, drifting=0.25))
+    world = world_of(config(count=24, kinds=4, drift_at=10))
     assert (world.kinds(9) == world.kinds(0)).all()
     assert int((world.kinds(10) != world.kinds(0)).sum()) == 6
 
@@ -261,8 +261,10 @@ def test_a_world_that_cannot_be_is_refused(changes: dict[str, Any], message: str
 
 
 def test_controls_for_habitats_need_habitats(tmp_path: Path) -> None:
+    plan = toy_config(strategy="told")
+    plan = plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": None})})
     with pytest.raises(ConfigError, match=r"strategy: 'told' .* set tasks.habitats"):
-        start(toy_config(strategy="told"), tmp_path / "run", host=ToyHost())
+        start(plan, tmp_path / "run", host=ToyHost())
 
 
 @pytest.mark.parametrize(

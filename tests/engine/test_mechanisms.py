@@ -412,7 +412,7 @@ def test_one_lucky_answer_takes_no_cell_from_who_is_known(tmp_path: Path) -> Non
 
 
 def test_who_died_lucky_gives_way_to_who_is_able() -> None:
-    archive, cell = Archive(), ("math.add", "short")
+    archive, cell = Archive(), "math.add/short"
     assert archive.add(cell, Elite("o1", "lucky", 4, 0.9, 0))
     assert not archive.add(cell, Elite("o2", "able", 4, 0.8, 1))
     archive.follow("o1", Genome("lucky", 4, {}), 20)  # as long as it is asked, it is believed

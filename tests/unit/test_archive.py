@@ -20,7 +20,9 @@ def test_within_a_generation_elites_are_those_of_map_elites(
     ours = Archive()
     theirs = CategoricalArchive(solution_dim=1, categories=[FAMILIES, DEPTHS])
     for number, (cell, score) in enumerate(tried):
-        is_new = ours.add(cell, Elite(f"o{number}", f"w{number}", 4, score, generation=7))  # type: ignore[arg-type]
+        is_new = ours.add(
+            cell_name(cell), Elite(f"o{number}", f"w{number}", 4, score, generation=7)
+        )  # type: ignore[arg-type]
         status = theirs.add_single([number], score, cell)["status"]
         assert is_new == bool(status)
     held = theirs.data(["solution", "objective", "measures"])

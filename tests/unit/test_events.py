@@ -26,6 +26,7 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     tuple[str, ...]: st.lists(st.text(), max_size=3).map(tuple),
     tuple[float, ...]: st.lists(NUMBER, max_size=3).map(tuple),
     dict[str, float]: st.dictionaries(st.text(), NUMBER, max_size=3),
+    dict[str, str]: st.dictionaries(st.text(), st.text(), max_size=3),
 }
 
 

@@ -46,7 +46,7 @@ class Likeness:
 
     ``sharpness`` is 1 ÷ the variance of a sketch around the mean of its kind; ``doubt`` is that
     variance ÷ the variance of means, in answers; ``price`` is what another mean costs, half of the
-    directions that matter. On the embedded host 50, 3 and 12 (docs/log.md).
+    directions that matter (docs/log.md has the measurement).
     """
 
     sharpness: float

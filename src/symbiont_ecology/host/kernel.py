@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,17 +24,11 @@ from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.host.backend.bank import Arrangement
 from symbiont_ecology.host.backend.compiled import backend_for
-from symbiont_ecology.host.backend.lowrank import bare
 from symbiont_ecology.host.budget import MemoryBudget, Output, within
 from symbiont_ecology.host.decoder import Decoder, layout_of
 from symbiont_ecology.host.decoding import DecodingBatch, write
-from symbiont_ecology.host.learning import (
-    Example,
-    check_lessons,
-    learning_step,
-    score,
-    separate_gradients,
-)
+from symbiont_ecology.host.features import features
+from symbiont_ecology.host.learning import Example, check_lessons, learning_step, score, sketches
 from symbiont_ecology.host.loading import (
     TextCodec,
     find_device,
@@ -44,8 +38,7 @@ from symbiont_ecology.host.loading import (
     read_model_config,
 )
 from symbiont_ecology.host.malloc import keep_freed_memory
-from symbiont_ecology.host.packing import Text, chunks, pack_texts
-from symbiont_ecology.host.sketches import Sketcher
+from symbiont_ecology.host.sketches import sketcher_of
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import (
     HOST_SLOT,
@@ -373,49 +366,17 @@ class HostKernel:
         ``(rows, hidden)``."""
         encoded = self.encode(prompts)
         self._check_positions([len(ids) for ids in encoded])
-        means = np.zeros((len(encoded), self.shape.hidden), dtype=np.float32)
-        texts, owners = [Text(ids) for ids in encoded], [HOST_SLOT] * len(encoded)
-        decoder = self._decoder
-        with torch.inference_mode():
-            for rows in chunks(texts, owners, self._budget.forward_tokens):
-                piece = [texts[row] for row in rows]
-                packing = pack_texts(piece, owners[: len(rows)], decoder.device)
-                states = decoder.features(packing, bare(len(decoder.sites)))
-                means[rows] = states.float().cpu().numpy()
-        return means
+        return features(self._decoder, encoded, self.shape.hidden, self._budget)
 
     def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
         """What each answer would teach the bare host, as unit vectors ``(rows, dimensions)``.
 
-        The cosine of two sketches says whether answers teach the same (``host.sketches``). Slots
-        are neither read nor written.
+        Their cosine says whether two answers teach the same (``host.sketches``). Slots stay out.
         """
-        examples = [
-            Example(
-                prompt,
-                np.array(ids, dtype=np.int64),
-                0,
-                np.full(len(ids), 1 / len(ids), np.float32),
-            )
-            for prompt, ids in zip(self.encode(prompts), completions, strict=True)
-        ]
-        self._check_positions(
-            [len(example.prompt) + len(example.completion) for example in examples]
-        )
-        sketcher = self._sketcher
-        sketches = self._within_memory(
-            lambda budget: [
-                sketcher.sketch(gradient)
-                for gradient in separate_gradients(
-                    self._decoder, self.layout, sketcher.adapter, examples, budget
-                )
-            ]
-        )
-        return np.array(sketches)
-
-    @cached_property
-    def _sketcher(self) -> Sketcher:
-        return Sketcher(self.layout, self.rank)
+        answers = list(zip(self.encode(prompts), completions, strict=True))
+        self._check_positions([len(prompt) + len(ids) for prompt, ids in answers])
+        sketcher = sketcher_of(self.layout, self.rank)
+        return self._within_memory(partial(sketches, self._decoder, sketcher, answers))
 
     def learn(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -24,6 +24,7 @@ from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.packing import Packing, Text, chunks, pack_texts
+from symbiont_ecology.host.sketches import Sketcher
 from symbiont_ecology.types import LearningBatch, LearningStatistics
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.traces import BETA_FIRST, BETA_SECOND, EPSILON
@@ -134,26 +135,32 @@ def learning_step(
     return new_weights, new_states, LearningStatistics(loss_of, norms, tokens, tuple(sick))
 
 
-def separate_gradients(
+def sketches(
     decoder: Decoder,
-    layout: AdapterLayout,
-    adapter: AdapterWeights,
-    examples: Sequence[Example],
+    sketcher: Sketcher,
+    answers: Sequence[tuple[np.ndarray, Sequence[int]]],
     budget: MemoryBudget,
-) -> Iterator[np.ndarray]:
-    """The gradient of each example's loss with respect to one adapter, which none of them changes:
-    float32 vectors in the layout's order, one by one."""
-    arrangement = arrangement_of(decoder.sites, layout, adapter.rank)
-    laid = arrangement.laid(adapter)
-    for start in range(0, len(examples), MOST_OWNERS):
-        part = [
-            replace(example, owner=owner)
-            for owner, example in enumerate(examples[start : start + MOST_OWNERS])
+) -> np.ndarray:
+    """Of the gradient of each answer's loss, ``(answers, dimensions)``; prompts are token ids."""
+    adapter = sketcher.adapter
+    arrangement = arrangement_of(decoder.sites, adapter.layout, adapter.rank)
+    laid, rows = arrangement.laid(adapter), list[np.ndarray]()
+    for start in range(0, len(answers), MOST_OWNERS):
+        examples = [
+            Example(
+                prompt,
+                np.array(ids, dtype=np.int64),
+                owner,
+                np.full(len(ids), 1 / len(ids), dtype=np.float32),
+            )
+            for owner, (prompt, ids) in enumerate(answers[start : start + MOST_OWNERS])
         ]
-        arena = torch.from_numpy(np.repeat(laid[None], len(part), axis=0)).to(decoder.device)
-        gradients, _ = _gradients(decoder, arrangement, arena, part, budget, dropout=0.0)
-        for row in gradients:
-            yield arrangement.collected(row, adapter).cpu().numpy()
+        arena = torch.from_numpy(np.repeat(laid[None], len(examples), axis=0)).to(decoder.device)
+        gradients, _ = _gradients(decoder, arrangement, arena, examples, budget, dropout=0.0)
+        rows += [
+            sketcher.sketch(arrangement.collected(row, adapter).cpu().numpy()) for row in gradients
+        ]
+    return np.array(rows)
 
 
 def _examples(

@@ -12,6 +12,8 @@ sketch, Charikar et al. 2002) makes it short; cosines stay what they are to with
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from symbiont_ecology.ecology.habitats import DIMENSIONS
@@ -43,3 +45,9 @@ class Sketcher:
         parts *= self._sign / np.maximum(lengths, 1e-12)[self._module]
         short = np.bincount(self._bucket, parts, DIMENSIONS)
         return short / max(float(np.linalg.norm(short)), 1e-12)
+
+
+@lru_cache(maxsize=4)
+def sketcher_of(layout: AdapterLayout, rank: int) -> Sketcher:
+    """The sketcher of a layout, which is made once."""
+    return Sketcher(layout, rank)

@@ -86,14 +86,25 @@ class Strategy(ABC):
 
 
 @dataclass(frozen=True)
-class CurriculumStrategy(Strategy):
+class LearningStrategy(Strategy):
+    """A strategy whose organelles learn."""
+
+    samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised learning_rule
+    learning_rate: PositiveFloat = 0.005  # founders' Adam step size, > 0
+    aging: NonNegativeFloat = 100.0  # updates after which the step size falls; 0: never
+
+    @property
+    def traits(self) -> dict[str, float]:
+        """Of newcomers without parents."""
+        return {"learning_rate": self.learning_rate, "aging": self.aging}
+
+
+@dataclass(frozen=True)
+class CurriculumStrategy(LearningStrategy):
     """A strategy whose organelles learn, and that asks about cells by a curriculum."""
 
     questions: PositiveFloat = 1  # per cell and generation, on average
     curriculum: Spec = "unmastered"  # which cells they are about
-    samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised learning_rule
-    learning_rate: PositiveFloat = 0.005  # founders' Adam step size, > 0
-    aging: NonNegativeFloat = 100.0  # updates after which the step size falls; 0: never
 
     def __post_init__(self) -> None:
         _ = self.built_curriculum  # a mistake shows before a host is loaded
@@ -102,11 +113,6 @@ class CurriculumStrategy(Strategy):
     def built_curriculum(self) -> Curriculum:
         """What says which cells a generation's questions are about."""
         return curricula.build(self.curriculum)
-
-    @property
-    def traits(self) -> dict[str, float]:
-        """Of newcomers without parents."""
-        return {"learning_rate": self.learning_rate, "aging": self.aging}
 
     def demand(self, context: StrategyContext) -> list[Cell]:
         """The cells that this generation's questions are about, one per question."""

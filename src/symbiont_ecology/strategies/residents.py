@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Found
-from symbiont_ecology.strategies import CurriculumStrategy, StrategyContext, assignments, strategies
+from symbiont_ecology.strategies import LearningStrategy, StrategyContext, assignments, strategies
 from symbiont_ecology.strategies.controls import NICHE
 from symbiont_ecology.tasks.habitats import Habitats
 from symbiont_ecology.types import Item, OrganelleId
 
 
-class Residents(CurriculumStrategy):
+@dataclass(frozen=True)
+class Residents(LearningStrategy):
     """Every question goes to the organelle of its niche, which is founded when it is first asked.
 
     A subclass says what a niche is.
@@ -37,10 +38,14 @@ class Residents(CurriculumStrategy):
         return self._founded(context, context.state.generation)
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
-        """Each question to the resident of its niche."""
+        """Each question to the resident of its niche, unless that is gone."""
         generation, residents = context.state.generation, _residents(context.state)
         items, niches = self._asked(context, generation)
-        takers = [(residents[niche], item) for niche, item in zip(niches, items, strict=True)]
+        takers = [
+            (residents[niche], item)
+            for niche, item in zip(niches, items, strict=True)
+            if niche in residents
+        ]
         return assignments(takers, self.samples)
 
     def tell(self, context: StrategyContext) -> list[Decision]:

@@ -26,6 +26,8 @@ from symbiont_ecology.types import Cell, Item
 
 Kind = int
 """Number of a kind, from 0."""
+PIONEERS, DRIFTING = 12, 0.25
+"""Habitats that are there from the start, if others arrive; part of them that changes kind."""
 BEFORE = -1
 """The generation of draws that hold for the whole run."""
 
@@ -67,7 +69,7 @@ class Habitats:
         """The generation in which each habitat arrives, ``(habitats,)``, rising."""
         last, count = max(self.config.arrivals, 1), self.config.count
         generations = np.sort(self._draw("arrivals").integers(0, last, count))
-        generations[: self.config.present] = 0
+        generations[:PIONEERS] = 0
         return generations
 
     def kinds(self, generation: int) -> np.ndarray:
@@ -156,7 +158,7 @@ class Habitats:
     def _kinds_after(self) -> np.ndarray:
         """Some have changed to another kind."""
         generator, kinds = self._draw("drift"), self._kinds_before.copy()
-        moved = generator.permutation(len(kinds))[: round(self.config.drifting * len(kinds))]
+        moved = generator.permutation(len(kinds))[: round(DRIFTING * len(kinds))]
         if self.config.kinds > 1:
             steps = generator.integers(1, self.config.kinds, len(moved))
             kinds[moved] = (kinds[moved] + steps) % self.config.kinds

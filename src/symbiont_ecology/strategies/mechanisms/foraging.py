@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import lgamma, log
 from typing import ClassVar
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
+from pydantic import NonNegativeFloat, NonNegativeInt
 
 from symbiont_ecology.ecology import Colonise, Decision, EcologyState, Settle
 from symbiont_ecology.ecology.diets import Diet, Likeness, diet_of
@@ -27,6 +26,7 @@ from symbiont_ecology.types import Item, OrganelleId
 SWEEPS, FULL_SWEEP = 2, 5
 """How often every habitat with news looks for a home in a generation; generations from one look of
 everyone to the next."""
+LIKENESS = Likeness(sharpness=50.0, doubt=3.0, price=12.0)
 LEAST_FOOD = 2
 """Accepted answers without which nobody is born."""
 
@@ -38,9 +38,6 @@ class Foraging(Mechanism):
 
     meals: NonNegativeInt = 4  # lessons that a newborn has before it answers anything
     loyalty: NonNegativeFloat = 2.0  # nats by which another home must be better
-    sharpness: PositiveFloat = 50.0  # how alike sketches of one kind are: 1 / their variance
-    doubt: PositiveFloat = 3.0  # answers in which a kind is half known
-    price: PositiveFloat = 12.0  # what another diet costs in a family, in nats
     needs_sketches: ClassVar[bool] = True
     needs_habitats: ClassVar[bool] = True
 
@@ -60,7 +57,7 @@ class Foraging(Mechanism):
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Which habitats change their home, and who is born for those that find none."""
-        settlement = Settlement.of(context, self.likeness, self.loyalty)
+        settlement = Settlement.of(context, LIKENESS, self.loyalty)
         everyone = list(settlement.diets)
         asked = {
             outcome.assignment.items[0].habitat: None
@@ -77,11 +74,6 @@ class Foraging(Mechanism):
                 settlement.move(news[place])
         settlement.merge()
         return self._decisions(settlement, context, room)
-
-    @cached_property
-    def likeness(self) -> Likeness:
-        """How alike answers of one kind are."""
-        return Likeness(self.sharpness, self.doubt, self.price)
 
     def _decisions(
         self, settlement: Settlement, context: StrategyContext, room: Room
