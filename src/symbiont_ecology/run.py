@@ -182,9 +182,14 @@ class Run:
             raise RunError(f"nobody is alive in {self.folder}: let it go on, or start it anew")
         return LivingOrganelle(self, population[pool.best()], pool.state)
 
-    def ask(self, prompt: str, routing: str = "learned", max_new_tokens: int = 64) -> Rollout:
-        """The answer to a prompt, by whom the routing chooses (``symbiont list routings``)."""
-        return self.loaded.answer(prompt, self.host, routing, max_new_tokens)
+    def ask(
+        self, prompt: str, routing: str = "learned", max_new_tokens: int = 64, habitat: str = ""
+    ) -> Rollout:
+        """The answer to a prompt, by whom the routing chooses (``symbiont list routings``).
+
+        With a ``habitat`` the routing ``habitat`` asks the organelle that serves it.
+        """
+        return self.loaded.answer(prompt, self.host, routing, max_new_tokens, habitat)
 
     def evaluate(
         self, per_cell: int = 20, shift: str = "in-distribution", routing: str = "learned"
@@ -211,6 +216,12 @@ class LivingOrganelle:
     run: Run
     organelle: Organelle
     state: EcologyState
+
+    @property
+    def habitats(self) -> list[str]:
+        """Those that it serves."""
+        habitats = sorted(self.state.habitats.items())
+        return [name for name, habitat in habitats if habitat.server == self.id]
 
     @property
     def id(self) -> OrganelleId:

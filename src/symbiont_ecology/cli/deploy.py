@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.cli.console import open_run, prepare, typed, write_json
 from symbiont_ecology.cli.options import HostOption, RoutingOption, RunFolder, argument, option
-from symbiont_ecology.errors import ConfigError, DataError
+from symbiont_ecology.errors import ConfigError, DataError, RunError
+from symbiont_ecology.registry import did_you_mean
 
 if TYPE_CHECKING:
+    from symbiont_ecology.ecology import EcologyState
     from symbiont_ecology.run import LivingOrganelle
 
+HABITATS_FILE = "habitats.json"
 GOOD = 0.5
 """Believed success from which a model card names a cell."""
 CARD = """\
@@ -22,6 +25,7 @@ A LoRA adapter of rank {organelle.genome.rank}, bred by symbiont-ecology on `{mo
 
 - run: `{run}`, seed {living.state.seed}, after {living.state.generation} generations
 - lineage: born in generation {organelle.born} by `{organelle.operator}`; parents: {parents}
+- serves: {serves}
 - balance: {living.balance:.1f} ATP
 
 ## Where it is good
@@ -37,6 +41,9 @@ def infer(
     folder: RunFolder,
     prompt: Annotated[str, argument("A question, such as 'math.add: 47+8'; - reads stdin.")],
     routing: RoutingOption = "learned",
+    habitat: Annotated[
+        str | None, option("Who asks: its own organelle answers.", metavar="ID")
+    ] = None,
     max_new_tokens: Annotated[int, option("Longest answer.", least=1)] = 64,
     host: HostOption = None,
 ) -> None:
@@ -49,11 +56,14 @@ def infer(
             f"infer --routing {routing}: a prompt has no label, expected host, single, learned …"
         )
     routings.build(routing)  # before the host: a wrong word costs no time
+    if habitat is not None:
+        _check_habitat(folder, habitat)
+        routing = "habitat"
     run = open_run(folder, host)
     text = sys.stdin.read() if prompt == "-" else prompt
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DataError("infer: expected a prompt in UTF-8, got bytes that are none")
-    rollout = run.ask(text, routing, max_new_tokens)
+    rollout = run.ask(text, routing, max_new_tokens, habitat or "")
     print(rollout.text)
     name = "the bare host" if rollout.organelle_id == HOST else rollout.organelle_id
     print(f"answered by {name}", file=sys.stderr)
@@ -64,7 +74,8 @@ def export(
     to: Annotated[Path | None, option("Where to.", default="DIR/export")] = None,
     host: HostOption = None,
 ) -> None:
-    """Write every living organelle as a PEFT folder with a model card, and an index.json."""
+    """Write every living organelle as a PEFT folder with a model card, an index.json, and a
+    habitats.json if the run has habitats."""
     from symbiont_ecology.ecology import HOST
     from symbiont_ecology.engine.run import check_host
 
@@ -85,7 +96,11 @@ def export(
         "organelles": [_facts(population[organelle_id]) for organelle_id in sorted(population)],
     }
     write_json(target / "index.json", index)
+    if habitats := _served(run.state):
+        write_json(target / HABITATS_FILE, {"schema": 1, "habitats": habitats})
     print(f"{len(population)} adapters in {target}, described in {target / 'index.json'}")
+    if habitats:
+        print(f"who serves whom: {target / HABITATS_FILE}")
     if population:
         print(f"next: {typed()} evaluate --adapter {target / best} --holdout FILE")
 
@@ -108,6 +123,36 @@ def phylogeny(
     print(f"{len(taxa)} organelles in {path}")
 
 
+def _check_habitat(folder: Path, habitat: str) -> None:
+    """Whether a run knows a habitat.
+
+    Raises:
+        RunError: it does not, or has none.
+    """
+    from symbiont_ecology.ecology.state import load_state
+
+    known = load_state(folder).habitats
+    if not known:
+        raise RunError(f"{folder} has no habitats: leave --habitat out")
+    if habitat not in known:
+        raise RunError(
+            f"{folder} knows no habitat {habitat!r};{did_you_mean(habitat, known)} it has "
+            f"{len(known)}, such as {', '.join(sorted(known)[:3])}"
+        )
+
+
+def _served(state: EcologyState) -> dict[str, object]:
+    """Who serves whom, with what is believed of it."""
+    return {
+        name: {
+            "organelle": habitat.server if habitat.server in state.population else None,
+            "asked": habitat.asked,
+            "accepted_lately": round(habitat.success.mean, 4),
+        }
+        for name, habitat in sorted(state.habitats.items())
+    }
+
+
 def _facts(living: LivingOrganelle) -> dict[str, object]:
     """What the index says of one organelle."""
     organelle = living.organelle
@@ -120,6 +165,7 @@ def _facts(living: LivingOrganelle) -> dict[str, object]:
         "rank": organelle.genome.rank,
         "traits": organelle.genome.traits,
         "balance_matp": living.state.ledger.balance(living.id),
+        "habitats": living.habitats,
         "believed_success": {cell: round(rate, 4) for cell, rate in sorted(living.success.items())},
     }
 
@@ -132,5 +178,6 @@ def _card(living: LivingOrganelle) -> str:
         run=living.run.folder.name,
         model=living.run.config.host.model,
         parents=", ".join(living.organelle.parents) or "none",
+        serves=", ".join(living.habitats) or "nobody by name",
         good="\n".join(good) or f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}.",
     )

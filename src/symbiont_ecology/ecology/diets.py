@@ -46,23 +46,32 @@ class Likeness:
 
     ``sharpness`` is 1 ÷ the variance of a sketch around the mean of its kind; ``doubt`` is that
     variance ÷ the variance of means, in answers; ``price`` is what another mean costs, half of the
-    directions that matter (docs/log.md has the measurement).
+    directions that matter (docs/log.md has the measurement). ``shared`` is how often two kinds
+    agree about a family by chance: so agreement about one says little, and a conflict says a lot.
     """
 
     sharpness: float
     doubt: float
     price: float
-
-    def evidence(self, diet: Diet) -> float:
-        """Log marginal likelihood of a diet that one organelle eats, in nats, up to what does not
-        depend on who eats it."""
-        mass = np.einsum("fd,fd->f", diet.sums, diet.sums)
-        gain = self.sharpness * mass / (2 * (diet.counts + self.doubt))
-        return float((gain - self.price * np.log1p(diet.counts / self.doubt)).sum())
+    shared: float
 
     def agreement(self, diet: Diet, other: Diet) -> float:
-        """How much better one organelle explains both diets than two do, in nats."""
-        return self.evidence(diet + other) - self.evidence(diet) - self.evidence(other)
+        """Log-odds that two diets are of one kind, in nats, without what is known beforehand.
+
+        Of one kind, they have one mean in every family. Of two kinds, they have it in some of them.
+        """
+        together = self._evidence(diet + other)
+        gains = together - self._evidence(diet) - self._evidence(other)
+        by_chance = np.logaddexp(np.log(self.shared) + gains, np.log1p(-self.shared))
+        return float((gains - by_chance).sum())
+
+    def _evidence(self, diet: Diet) -> np.ndarray:
+        """Log marginal likelihood of each family's sketches around one mean, ``(families,)`` in
+        nats, up to what does not depend on how they are grouped."""
+        mass = np.einsum("fd,fd->f", diet.sums, diet.sums)
+        gain = self.sharpness * mass / (2 * (diet.counts + self.doubt))
+        evidence: np.ndarray = gain - self.price * np.log1p(diet.counts / self.doubt)
+        return evidence
 
 
 def diet_of(habitat: Habitat, families: Sequence[str]) -> Diet:

@@ -279,7 +279,12 @@ class LoadedRun:
         )
 
     def answer(
-        self, prompt: str, host: Host, routing: str = "learned", max_new_tokens: int = 64
+        self,
+        prompt: str,
+        host: Host,
+        routing: str = "learned",
+        max_new_tokens: int = 64,
+        habitat: str = "",
     ) -> Rollout:
         """One prompt as someone typed it, answered by a routing. It has no verdict."""
         item = Item(
@@ -290,6 +295,7 @@ class LoadedRun:
             prompt=prompt,
             reply_limit=max_new_tokens,
             verifier=lambda reply: 0.0,
+            habitat=habitat,
         )
         return self.evaluate([self.with_line_end(item)], host, routing).rollouts[0]
 

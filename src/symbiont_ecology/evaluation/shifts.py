@@ -111,6 +111,13 @@ def retention(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> l
     return items
 
 
+@shifts.function("habitats")
+def habitats(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
+    """Questions of every habitat, as it judges at the end of the run: ``per_cell`` from each.
+    Without habitats there are none."""
+    return list(mixture.habitats.drawn(per_cell, seed, split)) if mixture.habitats else []
+
+
 @shifts.function("perturbed")
 def perturbed(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
     """The in-distribution items, each as it is and written in other ways (``PERTURBATIONS``)."""

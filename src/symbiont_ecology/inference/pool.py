@@ -94,6 +94,11 @@ class AdapterPool:
         record.pop(HOST, None)
         return max(sorted(record), key=record.__getitem__, default=HOST)
 
+    def server(self, habitat: str) -> OrganelleId:
+        """The living organelle that serves a habitat; the host if there is none."""
+        known = self.state.habitats.get(habitat)
+        return known.server if known and known.server in self.state.population else HOST
+
     def best_of(self, cells: Sequence[str]) -> OrganelleId:
         """The elite with the highest success in one of the cells; the host if nobody has any."""
         scores = [

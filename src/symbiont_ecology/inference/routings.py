@@ -72,6 +72,13 @@ def ask_best_of_cell(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list
     return ask(items, [chosen[cell_name(item.cell)] for item in items])
 
 
+@routings.function("habitat")
+def ask_server(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+    """The organelle that serves the item's habitat; the host where nobody does, or none is
+    known."""
+    return ask(items, [pool.server(item.habitat) for item in items])
+
+
 @routings.function("learned")
 def ask_favourite(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
     """The label-free router's favourite, which may be the host."""

@@ -28,8 +28,8 @@ Kind = int
 """Number of a kind, from 0."""
 PIONEERS, DRIFTING = 12, 0.25
 """Habitats that are there from the start, if others arrive; part of them that changes kind."""
-BEFORE = -1
-"""The generation of draws that hold for the whole run."""
+BEFORE, END = -1, 1 << 40
+"""The generation of draws that hold for the whole run, and one after everything has changed."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,12 @@ class Habitats:
         askers, generator = self._askers(generation, draw), draw("habitats", "questions")
         return tuple(self._item(habitat, generation, generator, "train") for habitat in askers)
 
-    def holdout(self, generation: int, per_habitat: int, seed: int = 0) -> tuple[Item, ...]:
-        """Questions of the holdout split from every habitat that has arrived, without noise."""
-        generator = Draw(self.seed, generation)("habitats", "holdout", seed)
-        present = np.flatnonzero(self.arrivals <= generation)
+    def drawn(self, per_habitat: int, seed: int, split: Split) -> tuple[Item, ...]:
+        """As many questions of every habitat, judged without noise and by its last kind."""
+        generator = Draw(self.seed, BEFORE)("habitats", "drawn", seed, split)
         return tuple(
-            self._question(int(habitat), generation, generator, "holdout")
-            for habitat in present
+            self._question(habitat, END, generator, split)
+            for habitat in range(self.config.count)
             for _ in range(per_habitat)
         )
 

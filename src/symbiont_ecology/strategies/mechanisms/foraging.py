@@ -26,7 +26,7 @@ from symbiont_ecology.types import Item, OrganelleId
 SWEEPS, FULL_SWEEP = 2, 5
 """How often every habitat with news looks for a home in a generation; generations from one look of
 everyone to the next."""
-LIKENESS = Likeness(sharpness=50.0, doubt=3.0, price=12.0)
+LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0, shared=0.3)
 LEAST_FOOD = 2
 """Accepted answers without which nobody is born."""
 
