@@ -1,0 +1,42 @@
+"""Habitats on the command line: a run, who serves whom, an answer for somebody."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from said import Symbiont
+
+
+def test_a_run_with_habitats_says_who_serves_whom(symbiont: Symbiont, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    said = symbiont("run", "habitats/town", "run.generations=6", "--out", run, "--quiet")
+    assert said.code == 0, said.err
+    assert symbiont("export", run).code == 0
+    served = json.loads((run / "export" / "habitats.json").read_text())["habitats"]
+    assert len(served) == 24
+    organelles = {habitat["organelle"] for habitat in served.values()}
+    assert len(organelles) > 1
+    for name in organelles:
+        mine = sorted(habitat for habitat in served if served[habitat]["organelle"] == name)
+        card = (run / "export" / name / "README.md").read_text()
+        assert f"- serves: {', '.join(mine)}\n" in card
+    said = symbiont("infer", run, "math.add: 47+8", "--habitat", "h03")
+    assert said.err == f"answered by {served['h03']['organelle']}\n"
+    said = symbiont("infer", run, "math.add: 47+8", "--habitat", "h99")
+    assert said.code == 1
+    assert "knows no habitat 'h99'; did you mean 'h" in said.err
+    words = ("--shift", "habitats", "--routing", "habitat", "--per-cell", "2")
+    said = symbiont("evaluate", run, *words)
+    assert said.code == 0, said.err
+    assert " 48 questions" in said.out
+
+
+def test_a_run_without_habitats_knows_none(
+    symbiont: Symbiont, small: list[str], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    assert symbiont("run", "demo", *small, "--out", run, "--quiet").code == 0
+    said = symbiont("infer", run, "math.add: 47+8", "--habitat", "h03")
+    assert said.code == 1
+    assert "has no habitats: leave --habitat out" in said.err
