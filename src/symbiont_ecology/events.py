@@ -193,9 +193,9 @@ class Upheaved(Event):
 
 @dataclass(frozen=True)
 class Served(Event):
-    """Habitats have new homes: the organelle that each of them asks from now on."""
+    """Habitats have new servers: the organelle that each of them asks from now on."""
 
-    homes: dict[str, OrganelleId]
+    servers: dict[str, OrganelleId]
 
 
 @dataclass(frozen=True)

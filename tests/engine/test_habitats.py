@@ -17,8 +17,11 @@ from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.events import Acted, Archived, Born, Event, Served, Settled, read_events
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.habitats import Habitats
+from symbiont_ecology.tasks.splits import split_of
 from toy import Crash, ToyHost, toy_config, toy_prices
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "string.reverse")
@@ -101,24 +104,24 @@ def test_habitats_that_want_the_same_find_each_other(
     state, events = town
     kinds = world_of(config()).kinds(0)
     names = world_of(config()).names
-    by_home = defaultdict(set)
+    by_server = defaultdict(set)
     for name, kind in zip(names, kinds, strict=True):
-        by_home[state.habitats[name].home].add(int(kind))
-    assert sorted(map(tuple, by_home.values())) == [(0,), (1,), (2,)]
+        by_server[state.habitats[name].chosen].add(int(kind))
+    assert sorted(map(tuple, by_server.values())) == [(0,), (1,), (2,)]
     assert acceptance(events, GENERATIONS // 2) > 0.8
 
 
-def test_one_kind_has_one_home(tmp_path: Path) -> None:
+def test_one_kind_has_one_server(tmp_path: Path) -> None:
     state, _ = lived(tmp_path / "run", config(kinds=1))
-    assert len({habitat.home for habitat in state.habitats.values()}) == 1
+    assert len({habitat.chosen for habitat in state.habitats.values()}) == 1
 
 
 def test_who_serves_nobody_starves(town: tuple[EcologyState, list[Event]]) -> None:
     state, events = town
     born = {event.id for event in events if isinstance(event, Born)}
-    homes = {habitat.home for habitat in state.habitats.values()}
+    servers = {habitat.chosen for habitat in state.habitats.values()}
     assert born - state.population.keys(), "nobody died"
-    assert homes <= state.population.keys()
+    assert servers <= state.population.keys()
 
 
 def test_a_newborn_has_eaten_before_it_answers(town: tuple[EcologyState, list[Event]]) -> None:
@@ -176,7 +179,7 @@ def test_nothing_depends_on_what_a_habitat_is_called(
         if isinstance(before, Archived):
             was["cell"] = renamed[before.cell]
         if isinstance(before, Served):
-            was["homes"] = {renamed[name]: home for name, home in before.homes.items()}
+            was["servers"] = {renamed[name]: server for name, server in before.servers.items()}
         assert was == vars(after)
 
 
@@ -231,6 +234,18 @@ def test_the_stream_is_what_its_config_says() -> None:
     counts = sorted(seen.values(), reverse=True)
     assert counts[0] > 5 * counts[len(counts) // 2]
     assert Counter(world.kinds(0).tolist()) == {0: 10, 1: 10, 2: 10, 3: 10}
+
+
+def test_an_evaluation_asks_every_habitat_what_nobody_met() -> None:
+    plan = config(noise=0.5, fickle=2)
+    drawn = draw_shifts(mixture(plan), ["habitats"], 5)
+    assert Counter(item.habitat for item in drawn) == dict.fromkeys(world_of(plan).names, 5)
+    assert len({item.id for item in drawn}) == len(drawn)
+    for item in drawn:
+        assert item.verifier(item.answer) == 1  # without noise
+        key = tasks.build(item.family).split_key(item.question)
+        assert split_of(item.family, key) == "holdout"
+    assert draw_shifts(mixture(toy_config()), ["habitats"], 5) == []
 
 
 def test_drift_moves_as_many_habitats_as_it_says() -> None:

@@ -76,15 +76,15 @@ class Settle(Decision):
     """Habitats settle with other organelles, who get their next questions and learn what they
     accepted."""
 
-    homes: Mapping[str, OrganelleId]
+    servers: Mapping[str, OrganelleId]
     """Of each habitat that changes."""
 
     def carried_out(self, materials: Materials) -> list[Event]:
-        """Every habitat has its new home."""
+        """Every habitat has its new server."""
         state = materials.state
-        for name, organelle_id in self.homes.items():
-            state.habitats[name] = replace(state.habitats[name], home=organelle_id)
-        return [Served(state.generation, dict(self.homes))]
+        for name, organelle_id in self.servers.items():
+            state.habitats[name] = replace(state.habitats[name], chosen=organelle_id)
+        return [Served(state.generation, dict(self.servers))]
 
 
 @dataclass(frozen=True)

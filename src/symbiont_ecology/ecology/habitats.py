@@ -67,14 +67,14 @@ SCALE = 400.0
 class Habitat:
     """A place that asks.
 
-    ``home`` is the organelle that a strategy settled it with, or empty; ``last`` is who answered it
+    ``chosen`` is the organelle that a strategy chose for it, or empty; ``last`` is who answered it
     last, ``asked`` counts its questions. ``trust`` is what its verdicts say about organelles that
     answered it, in nats; it fades. ``success`` are fading counts of its verdicts. ``alarm`` is how
     much more likely its last verdicts are if it wants something else now, in nats (CUSUM, Page
     1954).
     """
 
-    home: OrganelleId = ""
+    chosen: OrganelleId = ""
     last: OrganelleId = ""
     asked: int = 0
     answers: tuple[RememberedAnswer, ...] = ()
@@ -85,7 +85,7 @@ class Habitat:
     @property
     def server(self) -> OrganelleId:
         """Whose habitat it is, and who learns what it accepted."""
-        return self.home or self.last
+        return self.chosen or self.last
 
     @property
     def accepted(self) -> tuple[RememberedAnswer, ...]:

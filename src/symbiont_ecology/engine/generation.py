@@ -1,4 +1,4 @@
-"""One generation, top to bottom: retire, ask, act, learn, settle, update, install, tell.
+"""One generation: retire, ask, act, learn, remember, settle, update, install, tell.
 
 This is artificial life on a language model. An organelle is a LoRA adapter on one frozen host, with
 an account of energy. An answer costs its FLOPs. An answer that a verifier accepts earns the price

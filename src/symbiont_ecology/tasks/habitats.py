@@ -88,10 +88,14 @@ class Habitats:
     def drawn(self, per_habitat: int, seed: int, split: Split) -> tuple[Item, ...]:
         """As many questions of every habitat, judged without noise and by its last kind."""
         generator = Draw(self.seed, BEFORE)("habitats", "drawn", seed, split)
-        return tuple(
+        items = [
             self._question(habitat, END, generator, split)
             for habitat in range(self.config.count)
             for _ in range(per_habitat)
+        ]
+        return tuple(
+            replace(item, id=f"{item.id} by {item.habitat} {number}")
+            for number, item in enumerate(items)
         )
 
     def _askers(self, generation: int, draw: Draw) -> np.ndarray:

@@ -24,7 +24,7 @@ from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.types import Item, OrganelleId
 
 SWEEPS, FULL_SWEEP = 2, 5
-"""How often every habitat with news looks for a home in a generation; generations from one look of
+"""How often a habitat with news looks for a server in a generation; generations from one look of
 everyone to the next."""
 LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0, shared=0.3)
 LEAST_FOOD = 2
@@ -37,26 +37,28 @@ class Foraging(Mechanism):
     """Who serves which habitat, and where organelles are born. For worlds with habitats."""
 
     meals: NonNegativeInt = 4  # lessons that a newborn has before it answers anything
-    loyalty: NonNegativeFloat = 2.0  # nats by which another home must be better
+    loyalty: NonNegativeFloat = 2.0  # nats by which another server must be better
     needs_sketches: ClassVar[bool] = True
     needs_habitats: ClassVar[bool] = True
 
     def taker(self, item: Item, context: StrategyContext) -> OrganelleId | None:
-        """The habitat's home; while it has none, who is most likely to please it."""
+        """The habitat's server; while it has none, who is most likely to please it."""
         state = context.state
-        homes = Counter(
-            habitat.home for habitat in state.habitats.values() if habitat.home in state.population
+        servers = Counter(
+            habitat.chosen
+            for habitat in state.habitats.values()
+            if habitat.chosen in state.population
         )
         known = state.habitats.get(item.habitat)
-        if known and known.home in state.population:
-            return known.home
-        if not homes:
+        if known and known.chosen in state.population:
+            return known.chosen
+        if not servers:
             return None
         trust = known.trust if known else {}
-        return max(homes, key=lambda name: trust.get(name, 0.0) + log(homes[name]))
+        return max(servers, key=lambda name: trust.get(name, 0.0) + log(servers[name]))
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
-        """Which habitats change their home, and who is born for those that find none."""
+        """Which habitats change their server, and who is born for those that find none."""
         settlement = Settlement.of(context, LIKENESS, self.loyalty)
         everyone = list(settlement.diets)
         asked = {
@@ -66,7 +68,7 @@ class Foraging(Mechanism):
         }
         is_due = context.state.generation % FULL_SWEEP == FULL_SWEEP - 1
         news = [
-            name for name in everyone if is_due or name in asked or name not in settlement.homes
+            name for name in everyone if is_due or name in asked or name not in settlement.servers
         ]
         generator = context.draw("forage")
         for _ in range(SWEEPS):
@@ -80,9 +82,9 @@ class Foraging(Mechanism):
     ) -> list[Decision]:
         state, places = context.state, room.places
         moved, decisions = dict[str, OrganelleId](), list[Decision]()
-        for home, habitats in settlement.by_home().items():
-            if home in state.population:
-                moved |= {h: home for h in habitats if state.habitats[h].home != home}
+        for server, habitats in settlement.by_server().items():
+            if server in state.population:
+                moved |= {h: server for h in habitats if state.habitats[h].chosen != server}
             elif places and sum(len(state.habitats[h].accepted) for h in habitats) >= LEAST_FOOD:
                 places -= 1
                 traits = dict(room.traits)
@@ -94,15 +96,15 @@ class Foraging(Mechanism):
 class Settlement:
     """Who lives where, as it is being thought over.
 
-    ``homes`` are organelles by habitat, or names of colonies that nobody has founded yet. ``diets``
-    are those of habitats, ``eaten`` those of homes.
+    ``servers`` are organelles by habitat, or names of colonies that nobody has founded yet.
+    ``diets`` are those of habitats, ``eaten`` those of servers.
     """
 
     state: EcologyState
     likeness: Likeness
     loyalty: float
     diets: dict[str, Diet]
-    homes: dict[str, str]
+    servers: dict[str, str]
     eaten: dict[str, Diet]
     colonies: int = 0
 
@@ -117,23 +119,23 @@ class Settlement:
         }
         settlement = cls(state, likeness, loyalty, diets, {}, {})
         for name in diets:
-            if (home := state.habitats[name].home) in state.population:
-                settlement._settle(name, home)
+            if (server := state.habitats[name].chosen) in state.population:
+                settlement._settle(name, server)
         return settlement
 
     def move(self, name: str) -> None:
         """A habitat settles where it is explained best, or in a colony of its own."""
-        before = self.homes.pop(name, None)
+        before = self.servers.pop(name, None)
         if before is not None:
             self.eaten[before] -= self.diets[name]
-        sizes, trust = Counter(self.homes.values()), self.state.habitats[name].trust
+        sizes, trust = Counter(self.servers.values()), self.state.habitats[name].trust
         if before is not None and not sizes[before]:
             del self.eaten[before]
         scores = {
-            home: self.likeness.agreement(self.eaten[home], self.diets[name])
-            + trust.get(home, 0.0)
+            server: self.likeness.agreement(self.eaten[server], self.diets[name])
+            + trust.get(server, 0.0)
             + log(size)
-            for home, size in sizes.items()
+            for server, size in sizes.items()
         }
         alone = before if before is not None and before not in sizes else ""
         scores[alone] = 0.0
@@ -145,36 +147,38 @@ class Settlement:
     def merge(self) -> None:
         """Homes that one diet explains better become one, the best pair first."""
         while True:
-            sizes = Counter(self.homes.values())
-            homes = list(sizes)
+            sizes = Counter(self.servers.values())
+            servers = list(sizes)
             gains = {
                 (one, other): self._gain(one, other, sizes)
-                for place, one in enumerate(homes)
-                for other in homes[place + 1 :]
+                for place, one in enumerate(servers)
+                for other in servers[place + 1 :]
             }
             best = max(gains, key=gains.__getitem__, default=None)
             if best is None or gains[best] <= self.loyalty:
                 return
-            left, kept = sorted(best, key=lambda home: (home in self.state.population, sizes[home]))
-            for name in [name for name, home in self.homes.items() if home == left]:
-                self.homes[name] = kept
+            left, kept = sorted(
+                best, key=lambda server: (server in self.state.population, sizes[server])
+            )
+            for name in [name for name, server in self.servers.items() if server == left]:
+                self.servers[name] = kept
             self.eaten[kept] += self.eaten.pop(left)
 
-    def by_home(self) -> dict[str, Sequence[str]]:
-        """The habitats of each home."""
+    def by_server(self) -> dict[str, Sequence[str]]:
+        """The habitats of each server."""
         habitats: dict[str, list[str]] = {}
-        for name, home in self.homes.items():
-            habitats.setdefault(home, []).append(name)
+        for name, server in self.servers.items():
+            habitats.setdefault(server, []).append(name)
         return dict(habitats)
 
     def _gain(self, one: str, other: str, sizes: Counter[str]) -> float:
         together = lgamma(sizes[one] + sizes[other]) - lgamma(sizes[one]) - lgamma(sizes[other])
         return self.likeness.agreement(self.eaten[one], self.eaten[other]) + together
 
-    def _settle(self, name: str, home: str) -> None:
-        self.homes[name] = home
+    def _settle(self, name: str, server: str) -> None:
+        self.servers[name] = server
         diet = self.diets[name]
-        self.eaten[home] = self.eaten[home] + diet if home in self.eaten else diet
+        self.eaten[server] = self.eaten[server] + diet if server in self.eaten else diet
 
     def _colony(self) -> str:
         self.colonies += 1
