@@ -145,7 +145,7 @@ class Settlement:
         self._settle(name, best or self._colony())
 
     def merge(self) -> None:
-        """Homes that one diet explains better become one, the best pair first."""
+        """Servers whose diets are of one kind become one, the best pair first."""
         while True:
             sizes = Counter(self.servers.values())
             servers = list(sizes)
