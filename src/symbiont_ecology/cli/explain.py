@@ -138,7 +138,8 @@ def _explain_config() -> None:
     from symbiont_ecology.registry import knobs
 
     sections: dict[str, type] = {"": config.RunConfig, "host": config.HostConfig}
-    sections |= {"tasks": config.TasksConfig, "economy": Prices}
+    sections |= {"tasks": config.TasksConfig, "tasks.flip": config.Flip}
+    sections |= {"tasks.habitats": config.HabitatsConfig, "economy": Prices}
     sections |= {"climate": config.Climate, "run": config.LoopConfig}
     for prefix, schema in sections.items():
         print(f"{prefix or 'top level'}: {(schema.__doc__ or '').splitlines()[0]}")
