@@ -75,8 +75,7 @@ DistinctNames = Annotated[tuple[str, ...], AfterValidator(_each_once)]
 
 
 class Flip(BaseModel):
-    """A change of what counts as right: some families take another convention, for a while or for
-    good.
+    """A change of what counts as right: some families take another convention, or do for a while.
 
     The new convention is neither the target nor the one that the embedded host's habit prefers.
     Nobody in the world is told. The moments are useful training FLOPs, since generations differ in
