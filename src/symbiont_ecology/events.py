@@ -193,7 +193,8 @@ class Upheaved(Event):
 
 @dataclass(frozen=True)
 class Served(Event):
-    """Habitats have new servers: the organelle that each of them asks from now on."""
+    """Habitats have new servers: the organelle that each of them asks from now on; empty where it
+    leaves the old one and no new one is known."""
 
     servers: dict[str, OrganelleId]
 

@@ -116,6 +116,16 @@ def test_one_kind_has_one_server(tmp_path: Path) -> None:
     assert len({habitat.chosen for habitat in state.habitats.values()}) == 1
 
 
+def test_a_habitat_that_changed_finds_another_server(tmp_path: Path) -> None:
+    plan = config(drift_at=20, length=45)
+    state, events = lived(tmp_path / "run", plan)
+    world, by_server = world_of(plan), defaultdict(set)
+    for name, kind in zip(world.names, world.kinds(44), strict=True):
+        by_server[state.habitats[name].chosen].add(int(kind))
+    assert all(len(kinds) == 1 for kinds in by_server.values())
+    assert acceptance(events, 35) > 0.75
+
+
 def test_who_serves_nobody_starves(town: tuple[EcologyState, list[Event]]) -> None:
     state, events = town
     born = {event.id for event in events if isinstance(event, Born)}

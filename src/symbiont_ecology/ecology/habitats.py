@@ -71,7 +71,7 @@ class Habitat:
     last, ``asked`` counts its questions. ``trust`` is what its verdicts say about organelles that
     answered it, in nats; it fades. ``success`` are fading counts of its verdicts. ``alarm`` is how
     much more likely its last verdicts are if it wants something else now, in nats (CUSUM, Page
-    1954).
+    1954); ``usual`` is the success rate before.
     """
 
     chosen: OrganelleId = ""
@@ -81,6 +81,7 @@ class Habitat:
     trust: Mapping[OrganelleId, float] = field(default_factory=dict)
     success: SuccessPosterior = field(default_factory=SuccessPosterior)
     alarm: float = 0.0
+    usual: float = 0.5
 
     @property
     def server(self) -> OrganelleId:
@@ -103,7 +104,8 @@ class Habitat:
         gain = FOR if answer.is_accepted else -AGAINST
         trust = {name: TRUST_FADE * value for name, value in self.trust.items()}
         trust[organelle_id] = trust.get(organelle_id, 0.0) + gain * confidence
-        known = replace(self, last=organelle_id, asked=self.asked + 1, trust=trust)
+        usual = self.usual if self.alarm else self.success.mean
+        known = replace(self, last=organelle_id, asked=self.asked + 1, trust=trust, usual=usual)
         alarm, answers = known._alarm(answer.is_accepted), (*self.answers, answer)
         if alarm > SURE and self.success.successes + self.success.failures > LEAST_KNOWN:
             since = next(
@@ -123,7 +125,7 @@ class Habitat:
 
     def _alarm(self, is_accepted: bool) -> float:
         """After one more verdict: log-likelihood of a broken habitat against what was usual."""
-        usual = min(max(self.success.mean, 0.4), 0.97)
+        usual = min(max(self.usual, 0.4), 0.97)
         ratio = BROKEN / usual if is_accepted else (1 - BROKEN) / (1 - usual)
         return max(0.0, self.alarm + math.log(ratio))
 

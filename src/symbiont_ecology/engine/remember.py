@@ -14,7 +14,7 @@ from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.types import OrganelleId
 
 YOUNG = 12
-"""Questions of a habitat whose refused answers are sketched, too: later it is known well enough."""
+"""Remembered answers below which refused ones are sketched, too: then a habitat is known well."""
 
 
 def remember(outcomes: Sequence[Outcome], turn: Turn) -> None:
@@ -60,6 +60,10 @@ def replayed(
     return answers
 
 
+def _known(rollout: Rollout, turn: Turn) -> Habitat:
+    return turn.state.habitats.get(rollout.item.habitat, Habitat())
+
+
 def _remembered(rollout: Rollout) -> RememberedAnswer:
     item = rollout.item
     return RememberedAnswer(
@@ -73,7 +77,7 @@ def _sketched(
     """The answers, those that say something new with their sketches. It costs a pass each way."""
     state, shape = turn.state, turn.host.shape
     told = [
-        answer.is_accepted or state.habitats.get(rollout.item.habitat, Habitat()).asked < YOUNG
+        answer.is_accepted or len(_known(rollout, turn).answers) < YOUNG
         for rollout, answer in zip(rollouts, answers, strict=True)
     ]
     chosen = [answer for answer, is_told in zip(answers, told, strict=True) if is_told]

@@ -27,6 +27,7 @@ SWEEPS, FULL_SWEEP = 2, 5
 """How often a habitat with news looks for a server in a generation; generations from one look of
 everyone to the next."""
 LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0, shared=0.3)
+NOBODY = ""
 LEAST_FOOD = 2
 """Accepted answers without which nobody is born."""
 
@@ -83,9 +84,12 @@ class Foraging(Mechanism):
         state, places = context.state, room.places
         moved, decisions = dict[str, OrganelleId](), list[Decision]()
         for server, habitats in settlement.by_server().items():
+            food = sum(len(state.habitats[name].accepted) for name in habitats)
             if server in state.population:
                 moved |= {h: server for h in habitats if state.habitats[h].chosen != server}
-            elif places and sum(len(state.habitats[h].accepted) for h in habitats) >= LEAST_FOOD:
+            elif food < LEAST_FOOD:  # nobody for now: others are tried in turn
+                moved |= {h: NOBODY for h in habitats if state.habitats[h].chosen != NOBODY}
+            elif places:
                 places -= 1
                 traits = dict(room.traits)
                 decisions.append(Colonise(tuple(habitats), traits, context.rank, self.meals))
