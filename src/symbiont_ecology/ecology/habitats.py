@@ -131,4 +131,4 @@ class Habitat:
 
 
 def _no_verdict(reply: str) -> object:
-    raise NotImplementedError("a remembered answer was judged when it was given")
+    raise RuntimeError("a remembered answer was judged when it was given")

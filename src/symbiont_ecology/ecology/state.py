@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from symbiont_ecology.ecology.archive import Archive, cell_name
 from symbiont_ecology.ecology.drift import DriftDetector
 from symbiont_ecology.ecology.gate import Challenger
-from symbiont_ecology.ecology.habitats import Habitat
+from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer
 from symbiont_ecology.ecology.organelle import Genome, Organelle, SuccessPosterior
 from symbiont_ecology.ecology.rollout import Assignment
 from symbiont_ecology.economics import Cost, Ledger
@@ -75,6 +75,15 @@ class EcologyState:
         cell."""
         known = self.success.get(assignment.niche)
         return self.success[cell_name(assignment.cell)] if known is None else known
+
+    def accepted_answers(self) -> list[tuple[OrganelleId, RememberedAnswer]]:
+        """What habitats accepted and remember, with the living organelle that serves each."""
+        return [
+            (habitat.server, answer)
+            for habitat in self.habitats.values()
+            if habitat.server in self.population
+            for answer in habitat.accepted
+        ]
 
     def reachable(self) -> set[BlobRef]:
         """Every blob that must be kept."""

@@ -75,6 +75,7 @@ def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
     ]
 
     def weights_of(organelle_id: OrganelleId) -> AdapterWeights:
+        """As they are at the start of the generation."""
         return turn.store.weights(turn.state.genome(organelle_id).weights)
 
     answers, calls = roll_out(questions, turn.host, weights_of, turn.practice)

@@ -16,12 +16,7 @@ def feed(organelle_id: OrganelleId, meals: int, turn: Turn) -> list[Event]:
     The world pays, as it pays the dowry; the compute counts.
     """
     state, events = turn.state, list[Event]()
-    answers = [
-        answer
-        for habitat in state.habitats.values()
-        if habitat.server == organelle_id
-        for answer in habitat.accepted
-    ]
+    answers = [answer for server, answer in state.accepted_answers() if server == organelle_id]
     for meal in range(meals if answers else 0):
         order = turn.draw("meal", organelle_id, meal).permutation(len(answers))[:MEAL]
         update = learn_answers(organelle_id, [answers[place] for place in order], turn)

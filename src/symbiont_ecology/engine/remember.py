@@ -46,12 +46,7 @@ def replayed(
     """
     practice = [outcome for outcome in outcomes if outcome.assignment.purpose == "practice"]
     count = round(turn.learning_rule.replay * sum(len(outcome.rollouts) for outcome in practice))
-    known = [
-        (habitat.server, answer)
-        for habitat in turn.state.habitats.values()
-        if habitat.server in turn.state.population
-        for answer in habitat.accepted
-    ]
+    known = turn.state.accepted_answers()
     answers: dict[OrganelleId, list[RememberedAnswer]] = defaultdict(list)
     if known and count:
         for place in turn.draw("replay").integers(len(known), size=count):

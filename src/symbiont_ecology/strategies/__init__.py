@@ -42,9 +42,9 @@ class Strategy(ABC):
     """Frozen. It decides; it never touches the host, never evaluates, never changes the state.
 
     ``is_mortal`` says whether the bankrupt die. ``needs_sketches`` asks the engine for sketches of
-    the answers that habitats remember.
-    ``fits_habitats`` says whether it can answer the questions of habitats, ``needs_habitats``
-    whether it can do nothing else. ``questions`` are per cell and generation, on
+    the answers that habitats remember. ``fits_habitats`` says whether it can answer the questions
+    of habitats, ``needs_habitats`` whether it can do nothing else. ``questions`` are per cell and
+    generation, on
     average; ``samples`` are rollouts per question, and with 0 learning only reads.
     """
 
