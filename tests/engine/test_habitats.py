@@ -193,28 +193,52 @@ def test_nothing_depends_on_what_a_habitat_is_called(
         assert was == vars(after)
 
 
+def answered(family: str, *, accepted: bool, confidence: float = 0.9) -> RememberedAnswer:
+    """An answer of organelle o1."""
+    return RememberedAnswer(
+        family, "short", "1+1", (1,), accepted, organelle_id="o1", confidence=confidence
+    )
+
+
 def test_a_habitat_that_changed_forgets_what_it_accepted() -> None:
-    habitat, good = Habitat(), RememberedAnswer("math.add", "short", "1+1", (1,), is_accepted=True)
-    bad = RememberedAnswer("math.add", "short", "1+1", (2,), is_accepted=False)
+    habitat = Habitat()
     for _ in range(40):
-        habitat = habitat.after("o1", good, 0.9)
+        habitat = habitat.after(answered("math.add", accepted=True))
     assert len(habitat.answers) == MOST_ANSWERS
-    assert habitat.trust["o1"] > 0
+    assert habitat.trust("o1") > 0
     refusals = 0
     while habitat.accepted:
-        habitat, refusals = habitat.after("o1", bad, 0.9), refusals + 1
+        habitat, refusals = habitat.after(answered("math.add", accepted=False)), refusals + 1
     assert refusals <= 4
-    assert habitat.trust["o1"] < 0
+    assert habitat.trust("o1") < 0
     assert habitat.asked == 40 + refusals
     assert len(habitat.answers) == refusals
+
+
+def test_a_change_is_noticed_where_some_families_stay_as_they_were() -> None:
+    habitat, families = Habitat(), ("math.add", "string.sort", "logic.bool")
+    for number in range(24):
+        habitat = habitat.after(answered(families[number % 3], accepted=True))
+    for number in range(7):  # the last family alone is refused
+        family = families[number % 3]
+        is_kept = family != "math.add"
+        habitat = habitat.after(answered(family, accepted=is_kept, confidence=0.99))
+    assert len(habitat.answers) <= 7
+    assert {answer.family for answer in habitat.accepted} <= {"string.sort", "logic.bool"}
+
+
+def test_a_change_needs_sure_answers() -> None:
+    habitat = Habitat()
+    for accepted in [True] * 12 + [False] * 8:
+        habitat = habitat.after(answered("math.add", accepted=accepted, confidence=0.2))
+    assert len(habitat.answers) == 20
 
 
 def test_a_habitat_with_some_refusals_forgets_nothing() -> None:
     habitat, draw = Habitat(), np.random.default_rng(0)
     for _ in range(400):
         accepted = bool(draw.random() < 0.85)
-        answer = RememberedAnswer("math.add", "short", "1+1", (1,), is_accepted=accepted)
-        habitat = habitat.after("o1", answer, 0.9)
+        habitat = habitat.after(answered("math.add", accepted=accepted))
     assert len(habitat.answers) == MOST_ANSWERS
 
 

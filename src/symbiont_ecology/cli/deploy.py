@@ -147,7 +147,7 @@ def _served(state: EcologyState) -> dict[str, object]:
         name: {
             "organelle": habitat.server if habitat.server in state.population else None,
             "asked": habitat.asked,
-            "accepted_lately": round(habitat.success.mean, 4),
+            "accepted_lately": round(len(habitat.accepted) / max(len(habitat.answers), 1), 4),
         }
         for name, habitat in sorted(state.habitats.items())
     }

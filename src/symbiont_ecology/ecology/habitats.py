@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from symbiont_ecology.ecology.organelle import SuccessPosterior
 from symbiont_ecology.types import Item, OrganelleId
 
 DIMENSIONS = 256
@@ -18,20 +18,25 @@ MOST_ANSWERS = 24
 """The newest answers of a habitat that are remembered."""
 
 
-FOR, AGAINST, TRUST_FADE = 0.6, 1.2, 0.9
-"""What a sure answer that is accepted says for an organelle, and a refused one against it, in nats;
-part of it that is left after another question."""
-BROKEN, SURE, LEAST_KNOWN, SUCCESS_FADE = 0.3, 6.0, 6.0, 0.95
-"""Success of a habitat that wants something else now; evidence for that, in nats, which is enough;
-verdicts that must be known before; part of their counts that is left after another one."""
+SHARED = 0.3
+"""How often two kinds agree about a family by chance."""
+STRANGE = 0.1
+"""How often an answer is accepted where another kind is right."""
+SURE, LEAST_KNOWN = 6.0, 4
+"""Evidence in nats from which on a habitat counts as changed; accepted answers of its server that
+must be known before."""
+USUAL, EXPECTED, WORST, BEST = 0.9, 5.0, 0.4, 0.97
+"""How often a right answer is accepted, where nothing is known; for how many sure answers that
+counts; the least and the most that is believed."""
 
 
 @dataclass(frozen=True)
 class RememberedAnswer:
     """An answer that a habitat was given, and its verdict.
 
-    ``sketch`` stands for the answer's gradient at the bare host (``host.sketches``): signed bytes
-    in base64, or empty if there is none. ``token_ids`` hold the end of answer.
+    ``confidence`` is the probability that ``organelle_id`` gave to its answer. ``sketch`` stands
+    for the answer's gradient at the bare host (``host.sketches``): signed bytes in base64, or empty
+    if there is none. ``token_ids`` hold the end of answer.
     """
 
     family: str
@@ -39,6 +44,8 @@ class RememberedAnswer:
     prompt: str
     token_ids: tuple[int, ...]
     is_accepted: bool
+    organelle_id: OrganelleId = ""
+    confidence: float = 1.0
     sketch: str = ""
 
     @property
@@ -68,20 +75,13 @@ class Habitat:
     """A place that asks.
 
     ``chosen`` is the organelle that a strategy chose for it, or empty; ``last`` is who answered it
-    last, ``asked`` counts its questions. ``trust`` is what its verdicts say about organelles that
-    answered it, in nats; it fades. ``success`` are fading counts of its verdicts. ``alarm`` is how
-    much more likely its last verdicts are if it wants something else now, in nats (CUSUM, Page
-    1954); ``usual`` is the success rate before.
+    last, ``asked`` counts its questions.
     """
 
     chosen: OrganelleId = ""
     last: OrganelleId = ""
     asked: int = 0
     answers: tuple[RememberedAnswer, ...] = ()
-    trust: Mapping[OrganelleId, float] = field(default_factory=dict)
-    success: SuccessPosterior = field(default_factory=SuccessPosterior)
-    alarm: float = 0.0
-    usual: float = 0.5
 
     @property
     def server(self) -> OrganelleId:
@@ -93,41 +93,84 @@ class Habitat:
         """Those of its last answers that it accepted."""
         return tuple(answer for answer in self.answers if answer.is_accepted)
 
-    def after(
-        self, organelle_id: OrganelleId, answer: RememberedAnswer, confidence: float
-    ) -> Habitat:
-        """With one more answer, to which that organelle gave a probability of ``confidence``.
+    def trust(self, organelle_id: OrganelleId) -> float:
+        """What its verdicts say for an organelle, in nats: 0 for who never answered it.
 
-        An accepted answer speaks for who gave it, a refused one against, the more the surer it was.
-        If success breaks down, what was accepted before is forgotten: the habitat has changed.
+        Who is right in some families may still be wrong in others. So an accepted answer says
+        little, and a refused one a lot, the more the surer the organelle was.
         """
-        gain = FOR if answer.is_accepted else -AGAINST
-        trust = {name: TRUST_FADE * value for name, value in self.trust.items()}
-        trust[organelle_id] = trust.get(organelle_id, 0.0) + gain * confidence
-        usual = self.usual if self.alarm else self.success.mean
-        known = replace(self, last=organelle_id, asked=self.asked + 1, trust=trust, usual=usual)
-        alarm, answers = known._alarm(answer.is_accepted), (*self.answers, answer)
-        if alarm > SURE and self.success.successes + self.success.failures > LEAST_KNOWN:
-            since = next(
-                (place for place, old in enumerate(reversed(answers)) if old.is_accepted),
-                len(answers),
-            )
-            trust = {organelle_id: gain * confidence}
-            fresh = SuccessPosterior()
-            return replace(known, answers=answers[-since:], trust=trust, success=fresh, alarm=0.0)
-        verdict = float(answer.is_accepted)
+        given = [answer for answer in self.answers if answer.organelle_id == organelle_id]
+        return -_conflict(given, reliability(self.answers))
+
+    def after(self, answer: RememberedAnswer) -> Habitat:
+        """With one more answer. What is older than a change of the habitat is forgotten."""
+        answers = (*self.answers, answer)[-MOST_ANSWERS:]
         return replace(
-            known,
-            answers=answers[-MOST_ANSWERS:],
-            success=self.success.faded(SUCCESS_FADE, (verdict,)),
-            alarm=alarm,
+            self,
+            last=answer.organelle_id,
+            asked=self.asked + 1,
+            answers=answers[_change_in(answers) :],
         )
 
-    def _alarm(self, is_accepted: bool) -> float:
-        """After one more verdict: log-likelihood of a broken habitat against what was usual."""
-        usual = min(max(self.usual, 0.4), 0.97)
-        ratio = BROKEN / usual if is_accepted else (1 - BROKEN) / (1 - usual)
-        return max(0.0, self.alarm + math.log(ratio))
+
+def reliability(answers: Sequence[RememberedAnswer]) -> float:
+    """How often an answer of which its organelle is sure is accepted, as far as known.
+
+    Families of which next to nothing is accepted say nothing: another kind may be right there.
+    """
+    by_family: dict[str, list[RememberedAnswer]] = defaultdict(list)
+    for answer in answers:
+        by_family[answer.family].append(answer)
+    right, sure = USUAL * EXPECTED, EXPECTED
+    for given in by_family.values():
+        accepted = sum(answer.is_accepted for answer in given)
+        if accepted > SHARED * len(given):
+            right += accepted
+            sure += sum(answer.confidence for answer in given)
+    return min(max(right / sure, WORST), BEST)
+
+
+def _change_in(answers: Sequence[RememberedAnswer]) -> int:
+    """The place of the first answer since the habitat wants something else; 0 if it does not.
+
+    The moment that explains the verdicts on its server best (generalised likelihood ratio, Lorden
+    1971), if there is evidence enough.
+    """
+    newest = answers[-1]
+    if newest.is_accepted:  # evidence of a change grows with refusals alone
+        return 0
+    start = next(
+        (
+            len(answers) - place
+            for place, answer in enumerate(reversed(answers))
+            if answer.organelle_id != newest.organelle_id
+        ),
+        0,
+    )
+    best, change = SURE, 0
+    for place in range(start, len(answers)):
+        before, since = answers[start:place], answers[place:]
+        if sum(answer.is_accepted for answer in before) >= LEAST_KNOWN:
+            evidence = _conflict(since, reliability(before))
+            if evidence > best:
+                best, change = evidence, place
+    return change
+
+
+def _conflict(answers: Sequence[RememberedAnswer], usual: float) -> float:
+    """How much more likely the verdicts are if another kind is right than if the same is, in nats.
+
+    Another kind may be right in the same way, family by family.
+    """
+    gains: dict[str, float] = defaultdict(float)
+    for answer in answers:
+        expected = max(usual * answer.confidence, STRANGE)
+        gains[answer.family] += (
+            math.log(STRANGE / expected)
+            if answer.is_accepted
+            else math.log((1 - STRANGE) / (1 - expected))
+        )
+    return sum(math.log(SHARED + (1 - SHARED) * math.exp(gain)) for gain in gains.values())
 
 
 def _no_verdict(reply: str) -> object:

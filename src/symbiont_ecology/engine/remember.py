@@ -13,9 +13,6 @@ from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.types import OrganelleId
 
-YOUNG = 12
-"""Remembered answers below which refused ones are sketched, too: then a habitat is known well."""
-
 
 def remember(outcomes: Sequence[Outcome], turn: Turn) -> None:
     """Every habitat remembers what it was answered in practice, in the order of asking."""
@@ -27,14 +24,13 @@ def remember(outcomes: Sequence[Outcome], turn: Turn) -> None:
         for rollout in outcome.rollouts
         if rollout.item.habitat and rollout.token_ids
     ]
-    answers = [_remembered(rollout) for rollout in rollouts]
-    if turn.strategy.needs_sketches:
-        answers = _sketched(rollouts, answers, turn)
+    if rollouts and turn.strategy.needs_sketches:
+        answers = _sketched(rollouts, turn)
+    else:
+        answers = [_remembered(rollout) for rollout in rollouts]
     for rollout, answer in zip(rollouts, answers, strict=True):
         name = rollout.item.habitat
-        confidence = math.exp(min(float(rollout.log_probabilities.sum()), 0.0))
-        before = habitats.get(name, Habitat())
-        habitats[name] = before.after(rollout.organelle_id, answer, confidence)
+        habitats[name] = habitats.get(name, Habitat()).after(answer)
 
 
 def replayed(
@@ -55,41 +51,29 @@ def replayed(
     return answers
 
 
-def _known(rollout: Rollout, turn: Turn) -> Habitat:
-    return turn.state.habitats.get(rollout.item.habitat, Habitat())
-
-
 def _remembered(rollout: Rollout) -> RememberedAnswer:
     item = rollout.item
     return RememberedAnswer(
-        item.family, item.depth, item.prompt, rollout.token_ids, is_accepted=rollout.verdict > 0.5
+        item.family,
+        item.depth,
+        item.prompt,
+        rollout.token_ids,
+        is_accepted=rollout.verdict > 0.5,
+        organelle_id=rollout.organelle_id,
+        confidence=math.exp(min(float(rollout.log_probabilities.sum()), 0.0)),
     )
 
 
-def _sketched(
-    rollouts: Sequence[Rollout], answers: Sequence[RememberedAnswer], turn: Turn
-) -> list[RememberedAnswer]:
-    """The answers, those that say something new with their sketches. It costs a pass each way."""
-    state, shape = turn.state, turn.host.shape
-    told = [
-        answer.is_accepted or len(_known(rollout, turn).answers) < YOUNG
-        for rollout, answer in zip(rollouts, answers, strict=True)
-    ]
-    chosen = [answer for answer, is_told in zip(answers, told, strict=True) if is_told]
-    if not chosen:
-        return list(answers)
+def _sketched(rollouts: Sequence[Rollout], turn: Turn) -> list[RememberedAnswer]:
+    """The answers with their sketches, which cost a pass forward and one backward."""
+    state, answers = turn.state, [_remembered(rollout) for rollout in rollouts]
     sketches = turn.host.sketch(
-        [answer.prompt for answer in chosen], [answer.token_ids for answer in chosen]
+        [answer.prompt for answer in answers], [answer.token_ids for answer in answers]
     )
     parameters = turn.host.layout.size(turn.rank)
-    for rollout, is_told in zip(rollouts, told, strict=True):
-        if is_told:
-            read, written = rollout.cost.tokens_in, rollout.cost.tokens_out
-            flops = shape.learning_flops(parameters, read, written)
-            state.spent += Cost(read, written, flops=flops, executed=flops)
+    for rollout in rollouts:
+        read, written = rollout.cost.tokens_in, rollout.cost.tokens_out
+        flops = turn.host.shape.learning_flops(parameters, read, written)
+        state.spent += Cost(read, written, flops=flops, executed=flops)
     state.spent += Cost(calls=1)
-    rows = iter(sketches)
-    return [
-        answer.sketched(next(rows)) if is_told else answer
-        for answer, is_told in zip(answers, told, strict=True)
-    ]
+    return [answer.sketched(sketch) for answer, sketch in zip(answers, sketches, strict=True)]

@@ -17,8 +17,9 @@ from typing import ClassVar
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from symbiont_ecology.ecology import Colonise, Decision, EcologyState, Settle
+from symbiont_ecology.ecology import Colonise, Decision, EcologyState, Habitat, Settle
 from symbiont_ecology.ecology.diets import Diet, Likeness, diet_of
+from symbiont_ecology.ecology.habitats import SHARED
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.types import Item, OrganelleId
@@ -26,7 +27,7 @@ from symbiont_ecology.types import Item, OrganelleId
 SWEEPS, FULL_SWEEP = 2, 5
 """How often a habitat with news looks for a server in a generation; generations from one look of
 everyone to the next."""
-LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0, shared=0.3)
+LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0, shared=SHARED)
 NOBODY = ""
 LEAST_FOOD = 2
 """Accepted answers without which nobody is born."""
@@ -55,8 +56,8 @@ class Foraging(Mechanism):
             return known.chosen
         if not servers:
             return None
-        trust = known.trust if known else {}
-        return max(servers, key=lambda name: trust.get(name, 0.0) + log(servers[name]))
+        known = known or Habitat()
+        return max(servers, key=lambda name: known.trust(name) + log(servers[name]))
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Which habitats change their server, and who is born for those that find none."""
@@ -132,19 +133,19 @@ class Settlement:
         before = self.servers.pop(name, None)
         if before is not None:
             self.eaten[before] -= self.diets[name]
-        sizes, trust = Counter(self.servers.values()), self.state.habitats[name].trust
+        sizes, habitat = Counter(self.servers.values()), self.state.habitats[name]
         if before is not None and not sizes[before]:
             del self.eaten[before]
         scores = {
             server: self.likeness.agreement(self.eaten[server], self.diets[name])
-            + trust.get(server, 0.0)
+            + habitat.trust(server)
             + log(size)
             for server, size in sizes.items()
         }
-        alone = before if before is not None and before not in sizes else ""
-        scores[alone] = 0.0
+        if not sizes or len(habitat.accepted) >= LEAST_FOOD:
+            scores[NOBODY] = 0.0
         if before is not None:
-            scores[before] += self.loyalty
+            scores[before] = scores.get(before, 0.0) + self.loyalty
         best = max(scores, key=scores.__getitem__)
         self._settle(name, best or self._colony())
 
