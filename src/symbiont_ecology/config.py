@@ -29,6 +29,7 @@ from pydantic import (
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
+    model_validator,
 )
 from yaml import YAMLError  # type: ignore[import-untyped, unused-ignore]
 
@@ -138,9 +139,25 @@ class HabitatsConfig(BaseModel):
     questions: Positive = 24  # per generation, from all habitats together
     activity: NonNegativeFloat = 0.0  # Zipf exponent of how much they ask; 0: all alike
     arrivals: NonNegativeInt = 0  # generation until which they arrive; 0: all are there at once
+    apart: bool = False  # whether every habitat asks about one family alone
+    shown: bool = False  # whether every prompt begins with the id of its habitat
     drift_at: NonNegativeInt | None = None  # generation in which a quarter of them changes kind
+    regimes: tuple[
+        NonNegativeInt, ...
+    ] = ()  # kinds that all of them go through, at their own times
+    regime: Positive = 60  # generations that a regime lasts, on average
     noise: Share = 0.0  # part of the verdicts that is wrong
     fickle: NonNegativeInt = 0  # habitats whose verdicts are drawn at random
+
+    @model_validator(mode="after")
+    def _changes_fit(self) -> HabitatsConfig:
+        if self.regimes and self.drift_at is not None:
+            raise ValueError("regimes: habitats change by regimes or by drift_at: leave one out")
+        if self.regimes and max(self.regimes) >= self.kinds:
+            raise ValueError(
+                f"regimes: expected numbers of kinds, below {self.kinds}, got {max(self.regimes)}"
+            )
+        return self
 
 
 class Climate(BaseModel):

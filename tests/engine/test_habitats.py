@@ -26,6 +26,7 @@ from toy import Crash, ToyHost, toy_config, toy_prices
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "string.reverse")
 GENERATIONS = 30
+CONTROLS = ("single", "per_habitat", "told", "ifca", "clove", "nearest", "bank", "neutral")
 FORAGING = {"foraging": True, "breeding": False, "thrift": False, "upheaval": False}
 ECOLOGY = {
     "kind": "ecology",
@@ -90,7 +91,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> tuple[EcologyState, list[E
     return lived(tmp_path_factory.mktemp("town") / "run", config())
 
 
-@pytest.mark.parametrize("strategy", ["single", "per_habitat", "told"])
+@pytest.mark.parametrize("strategy", CONTROLS)
 def test_every_strategy_is_asked_the_same(
     strategy: str, tmp_path: Path, town: tuple[EcologyState, list[Event]]
 ) -> None:

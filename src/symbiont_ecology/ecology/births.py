@@ -48,18 +48,20 @@ class Found(Decision):
 class Colonise(Decision):
     """A new organelle for habitats that nobody serves well; the world pays its dowry.
 
-    It starts as the host, and learns what these habitats accepted in ``meals`` steps before it
-    answers anything: who is born without food is never asked.
+    It starts as the host, or with weights from the store. It learns what these habitats accepted in
+    ``meals`` steps before it answers anything: who is born without food is never asked.
     """
 
     habitats: tuple[str, ...]
     traits: dict[str, float]
     rank: int
     meals: int
+    weights: BlobRef | None = None
 
     def carried_out(self, materials: Materials) -> list[Event]:
         """Founds the organelle, which serves these habitats from now on, and feeds it."""
-        (born,) = Found(self.traits, self.rank, operator="coloniser").carried_out(materials)
+        founding = Found(self.traits, self.rank, self.weights, operator="coloniser")
+        (born,) = founding.carried_out(materials)
         assert isinstance(born, Born)
         served = Settle(dict.fromkeys(self.habitats, born.id)).carried_out(materials)
         return [born, *served, *materials.feed(born.id, self.meals)]

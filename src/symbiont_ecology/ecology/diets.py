@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.ecology.habitats import DIMENSIONS, Habitat
+from symbiont_ecology.ecology.habitats import DIMENSIONS, SHARED, Habitat
 
 REFUSED = 0.3
 """What the sketch of a refused answer counts, against the direction in which it points."""
@@ -72,6 +72,10 @@ class Likeness:
         gain = self.sharpness * mass / (2 * (diet.counts + self.doubt))
         evidence: np.ndarray = gain - self.price * np.log1p(diet.counts / self.doubt)
         return evidence
+
+
+LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0, shared=SHARED)
+"""Of answers of the shipped families (docs/log.md)."""
 
 
 def diet_of(habitat: Habitat, families: Sequence[str]) -> Diet:

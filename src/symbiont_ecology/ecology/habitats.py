@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import math
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -75,13 +75,15 @@ class Habitat:
     """A place that asks.
 
     ``chosen`` is the organelle that a strategy chose for it, or empty; ``last`` is who answered it
-    last, ``asked`` counts its questions.
+    last, ``asked`` counts its questions. ``losses`` are those of organelles on answers that it
+    accepted, in nats per answer, as of its last question; only for strategies that want them.
     """
 
     chosen: OrganelleId = ""
     last: OrganelleId = ""
     asked: int = 0
     answers: tuple[RememberedAnswer, ...] = ()
+    losses: Mapping[OrganelleId, float] = field(default_factory=dict)
 
     @property
     def server(self) -> OrganelleId:

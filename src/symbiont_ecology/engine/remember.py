@@ -6,10 +6,14 @@ Their sketches say which habitats want the same (``host.sketches``).
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from symbiont_ecology.ecology import Habitat, Outcome, RememberedAnswer, Rollout
 from symbiont_ecology.economics import Cost
+from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.types import OrganelleId
 
@@ -31,6 +35,8 @@ def remember(outcomes: Sequence[Outcome], turn: Turn) -> None:
     for rollout, answer in zip(rollouts, answers, strict=True):
         name = rollout.item.habitat
         habitats[name] = habitats.get(name, Habitat()).after(answer)
+    if turn.strategy.scored_answers:
+        _score({rollout.item.habitat: None for rollout in rollouts}, turn)
 
 
 def replayed(
@@ -62,6 +68,35 @@ def _remembered(rollout: Rollout) -> RememberedAnswer:
         organelle_id=rollout.organelle_id,
         confidence=math.exp(min(float(rollout.log_probabilities.sum()), 0.0)),
     )
+
+
+def _score(names: Iterable[str], turn: Turn) -> None:
+    """The losses of everyone alive on the newest accepted answers of some habitats."""
+    state, count = turn.state, turn.strategy.scored_answers
+    answers = {name: state.habitats[name].accepted[-count:] for name in names}
+    wanted = [(name, answer) for name, known in answers.items() for answer in known]
+    losses: dict[str, dict[OrganelleId, float]] = {name: {} for name, _ in wanted}
+    for slots in waves(set(state.population), turn.host.slots) if wanted else ():
+        for organelle_id, slot in slots.items():
+            turn.host.place(slot, turn.store.weights(state.genome(organelle_id).weights))
+        rows = [(name, answer, who, slot) for name, answer in wanted for who, slot in slots.items()]
+        scores = turn.host.score(
+            [answer.prompt for _, answer, _, _ in rows],
+            [answer.token_ids for _, answer, _, _ in rows],
+            [slot for *_, slot in rows],
+        )
+        for (name, _, who, _), values in zip(rows, scores, strict=True):
+            loss = -float(np.sum(values)) / len(answers[name])
+            losses[name][who] = losses[name].get(who, 0.0) + loss
+        prompts = turn.host.encode([answer.prompt for _, answer in wanted])
+        parameters = turn.host.layout.size(turn.rank)
+        for (_, answer), prompt in zip(wanted, prompts, strict=True):
+            read, written = len(prompt), len(answer.token_ids)
+            flops = len(slots) * turn.host.shape.scoring_flops(parameters, read, written)
+            state.spent += Cost(read, written, flops=flops, executed=flops)
+        state.spent += Cost(calls=1)
+    for name, known in losses.items():
+        state.habitats[name] = replace(state.habitats[name], losses=known)
 
 
 def _sketched(rollouts: Sequence[Rollout], turn: Turn) -> list[RememberedAnswer]:

@@ -287,6 +287,9 @@ class LoadedRun:
         habitat: str = "",
     ) -> Rollout:
         """One prompt as someone typed it, answered by a routing. It has no verdict."""
+        habitats = mixture(self.config).habitats
+        if habitats:
+            prompt = habitats.prompt(prompt, habitat)
         item = Item(
             id="prompt",
             family="",

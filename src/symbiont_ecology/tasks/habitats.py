@@ -28,6 +28,8 @@ Kind = int
 """Number of a kind, from 0."""
 PIONEERS, DRIFTING = 12, 0.25
 """Habitats that are there from the start, if others arrive; part of them that changes kind."""
+UNEVEN = 0.25
+"""By how much regimes are longer or shorter than their mean, at most."""
 BEFORE, END = -1, 1 << 40
 """The generation of draws that hold for the whole run, and one after everything has changed."""
 
@@ -75,9 +77,16 @@ class Habitats:
     def kinds(self, generation: int) -> np.ndarray:
         """The kind of each habitat in a generation, ``(habitats,)``."""
         moment = self.config.drift_at
+        if self.config.regimes:
+            places = (self._switches <= generation).sum(axis=1)
+            return np.take_along_axis(self._courses, places[:, None], axis=1)[:, 0]
         if moment is not None and generation >= moment:
             return self._kinds_after
         return self._kinds_before
+
+    def prompt(self, prompt: str, habitat: str) -> str:
+        """How a habitat's question is put to the host: with its id, if that is shown."""
+        return f"{habitat} {prompt}" if self.config.shown and habitat else prompt
 
     def questions(self, generation: int) -> tuple[Item, ...]:
         """What is asked in a generation, in the order of asking, each item with its habitat."""
@@ -121,11 +130,21 @@ class Habitats:
     def _question(
         self, habitat: int, generation: int, generator: np.random.Generator, split: Split
     ) -> Item:
-        family, depth = self.cells[int(generator.integers(len(self.cells)))]
+        family, depth = self._cell(habitat, generator)
         task = self._by_name[family]
         kind = self._vectors[int(self.kinds(generation)[habitat])]
         judged = task.in_variant(kind[self._groups.index(task.group)])
-        return replace(judged.sample(depth, generator, split=split), habitat=self.names[habitat])
+        item = judged.sample(depth, generator, split=split)
+        prompt = self.prompt(item.prompt, self.names[habitat])
+        return replace(item, prompt=prompt, habitat=self.names[habitat])
+
+    def _cell(self, habitat: int, generator: np.random.Generator) -> Cell:
+        """What it asks about: anything, or one of the cells of its only family."""
+        cells = self.cells
+        if self.config.apart:
+            family = self.tasks[habitat % len(self.tasks)].name
+            cells = tuple(cell for cell in cells if cell[0] == family)
+        return cells[int(generator.integers(len(cells)))]
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -166,6 +185,22 @@ class Habitats:
             steps = generator.integers(1, self.config.kinds, len(moved))
             kinds[moved] = (kinds[moved] + steps) % self.config.kinds
         return kinds
+
+    @cached_property
+    def _courses(self) -> np.ndarray:
+        """The kind of each habitat in each of its regimes, ``(habitats, regimes)``: the same course
+        for all, with the kinds in another order."""
+        generator, regimes = self._draw("courses"), np.array(self.config.regimes)
+        orders = [generator.permutation(self.config.kinds) for _ in self.names]
+        return np.array([order[regimes] for order in orders])
+
+    @cached_property
+    def _switches(self) -> np.ndarray:
+        """The generations in which each habitat enters its next regime, rising,
+        ``(habitats, regimes - 1)``."""
+        count, mean = len(self.config.regimes) - 1, self.config.regime
+        lengths = self._draw("switches").uniform(1 - UNEVEN, 1 + UNEVEN, (len(self.names), count))
+        return np.rint(mean * lengths).astype(int).cumsum(axis=1)
 
     @cached_property
     def _activity(self) -> np.ndarray:

@@ -18,8 +18,7 @@ from typing import ClassVar
 from pydantic import NonNegativeFloat, NonNegativeInt
 
 from symbiont_ecology.ecology import Colonise, Decision, EcologyState, Habitat, Settle
-from symbiont_ecology.ecology.diets import Diet, Likeness, diet_of
-from symbiont_ecology.ecology.habitats import SHARED
+from symbiont_ecology.ecology.diets import LIKENESS, Diet, Likeness, diet_of
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.types import Item, OrganelleId
@@ -27,7 +26,6 @@ from symbiont_ecology.types import Item, OrganelleId
 SWEEPS, FULL_SWEEP = 2, 5
 """How often a habitat with news looks for a server in a generation; generations from one look of
 everyone to the next."""
-LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0, shared=SHARED)
 NOBODY = ""
 LEAST_FOOD = 2
 """Accepted answers without which nobody is born."""

@@ -1,0 +1,123 @@
+"""Control: a bank of adapters, a bandit that chooses among them by verdicts, a drift detector.
+
+It has memory and replay as the ecology has, and neither energy nor births for pay nor deaths.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+
+from symbiont_ecology.ecology import Colonise, Decision, EcologyState, Found, Habitat, Retire
+from symbiont_ecology.strategies import StrategyContext, strategies
+from symbiont_ecology.strategies.serving import Serving, asked, chosen, moves
+from symbiont_ecology.types import OrganelleId
+
+FRESH = ""
+
+
+@strategies.register("bank")
+@dataclass(frozen=True)
+class Bank(Serving):
+    """Every habitat stays with an adapter that pleases it. If it is pleased no more, it chooses.
+
+    It chooses by Thompson sampling (1933) among all adapters and a fresh one. What it knows of an
+    adapter are its verdicts since it last changed. What it said before counts a little; where it
+    never met the adapter, the verdicts of all others do. Nothing is thrown away while there is
+    room; then the adapter leaves that answered least.
+    """
+
+    adapters: PositiveInt = 32  # room in the bank
+    patience: PositiveInt = 4  # newest answers in a habitat by which an adapter is judged
+    pleased: PositiveFloat = 0.5  # part of them that must be accepted
+    youth: NonNegativeInt = 10  # generations in which a fresh adapter is not judged
+    hearsay: PositiveFloat = 2.0  # answers for which everything else counts that is known
+    meals: NonNegativeInt = 4  # lessons of a fresh adapter on what its first habitat accepted
+
+    def found(self, context: StrategyContext) -> list[Decision]:
+        """One adapter to begin with."""
+        return [] if context.state.population else [Found(self.traits, context.rank)]
+
+    def servers(
+        self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
+    ) -> list[OrganelleId]:
+        """The adapter with which each stays, or a draw for those who are new."""
+        state, rates = context.state, _rates(context.state)
+        return [
+            chosen(name, state) or _highest(self._beliefs(name, rates, state), generator)
+            for name in names
+        ]
+
+    def tell(self, context: StrategyContext) -> list[Decision]:
+        """Who is not pleased moves, or gets a fresh adapter."""
+        state, generator = context.state, context.draw("bank")
+        given, rates = _given(state), _rates(state)
+        moved, decisions = dict[str, OrganelleId](), list[Decision]()
+        for name in asked(context) if state.population else ():
+            habitat = state.habitats[name]
+            server = chosen(name, state) or habitat.last
+            if server not in state.population or self._is_young(server, state):
+                moved[name] = server
+                continue
+            judged = [a.is_accepted for a in habitat.answers if a.organelle_id == server]
+            newest = judged[-self.patience :]
+            if len(newest) < self.patience or sum(newest) >= self.pleased * self.patience:
+                moved[name] = server
+                continue
+            beliefs = self._beliefs(name, rates, state)
+            beliefs[FRESH] = (self.hearsay / 2, self.hearsay / 2)
+            if best := _highest(beliefs, generator):
+                moved[name] = best
+            else:
+                decisions.append(Colonise((name,), self.traits, context.rank, self.meals))
+        crowd = len(state.population) + len(decisions) - self.adapters
+        leaving = sorted(state.population, key=lambda one: given[one])[: max(crowd, 0)]
+        moved = {name: one for name, one in moved.items() if one not in leaving}
+        retired = [Retire(one, "replaced") for one in leaving]
+        return [*moves(moved.items(), state), *retired, *decisions, *self.found(context)]
+
+    def _is_young(self, organelle_id: OrganelleId, state: EcologyState) -> bool:
+        born = state.population[organelle_id].born
+        return born > 0 and state.generation - born < self.youth
+
+    def _beliefs(
+        self, name: str, rates: Mapping[OrganelleId, float], state: EcologyState
+    ) -> dict[OrganelleId, tuple[float, float]]:
+        """The parameters of the Beta posterior of every adapter in a habitat."""
+        answers = state.habitats.get(name, Habitat()).answers
+        own = Counter((answer.organelle_id, answer.is_accepted) for answer in answers)
+        beliefs = {}
+        for one, overall in rates.items():
+            record = state.posteriors.get(one, {}).get(name)
+            rate = record.mean if record else overall
+            accepted = own[one, True] + self.hearsay * rate
+            refused = own[one, False] + self.hearsay * (1 - rate)
+            beliefs[one] = (accepted, refused)
+        return beliefs
+
+
+def _highest(
+    beliefs: Mapping[OrganelleId, tuple[float, float]], generator: np.random.Generator
+) -> OrganelleId:
+    """Who has the highest draw from its posterior."""
+    draws = {one: generator.beta(*belief) for one, belief in beliefs.items()}
+    return max(draws, key=draws.__getitem__)
+
+
+def _given(state: EcologyState) -> Counter[OrganelleId]:
+    """How many of the remembered answers each gave."""
+    return Counter(answer.organelle_id for one in state.habitats.values() for answer in one.answers)
+
+
+def _rates(state: EcologyState) -> dict[OrganelleId, float]:
+    """The part of its remembered answers that was accepted, of everyone alive."""
+    answers = [answer for one in state.habitats.values() for answer in one.answers]
+    given = Counter((answer.organelle_id, answer.is_accepted) for answer in answers)
+    return {
+        one: (given[one, True] + 1) / (given[one, True] + given[one, False] + 2)
+        for one in state.population
+    }

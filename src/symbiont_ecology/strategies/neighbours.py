@@ -1,0 +1,71 @@
+"""Control: one adapter per habitat; a newcomer begins with a copy of its nearest neighbour's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from pydantic import NonNegativeInt, PositiveInt
+
+from symbiont_ecology.ecology import Colonise, Decision, Found
+from symbiont_ecology.ecology.diets import LIKENESS, diet_of
+from symbiont_ecology.strategies import StrategyContext, strategies
+from symbiont_ecology.strategies.serving import Serving, asked, by_draw, chosen
+from symbiont_ecology.types import OrganelleId
+
+
+@strategies.register("nearest")
+@dataclass(frozen=True)
+class Nearest(Serving):
+    """One adapter per habitat, and newcomers learn from neighbours (after Per-Pcs, 2406.10471).
+
+    A newcomer asks the adapter of the habitat that is most like it, by sketches of what both
+    accepted. After some accepted answers it has an adapter of its own: a copy of that one, or a
+    fresh one if nobody is like it.
+    """
+
+    accepted: PositiveInt = 2  # answers that a habitat accepts before it has its own adapter
+    meals: NonNegativeInt = 4  # lessons on them that a new adapter has before it answers anything
+    needs_sketches: ClassVar[bool] = True
+
+    def found(self, context: StrategyContext) -> list[Decision]:
+        """One adapter for those who have none and know no neighbour."""
+        return [] if context.state.population else [Found(self.traits, context.rank)]
+
+    def servers(
+        self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
+    ) -> list[OrganelleId]:
+        """Of each its own adapter, or its nearest neighbour's, or anybody."""
+        state = context.state
+        return [
+            chosen(name, state) or _nearest(name, context)[0] or by_draw(state, generator)
+            for name in names
+        ]
+
+    def tell(self, context: StrategyContext) -> list[Decision]:
+        """An adapter for every habitat that accepted enough."""
+        state, decisions = context.state, list[Decision]()
+        for name in asked(context):
+            if not chosen(name, state) and len(state.habitats[name].accepted) >= self.accepted:
+                neighbour, likeness = _nearest(name, context)
+                weights = state.genome(neighbour).weights if neighbour and likeness > 0 else None
+                own = Colonise((name,), self.traits, context.rank, self.meals, weights)
+                decisions.append(own)
+        return [*decisions, *self.found(context)]
+
+
+def _nearest(name: str, context: StrategyContext) -> tuple[OrganelleId | None, float]:
+    """The adapter of the habitat that is most like it, and by how much, in nats; None if nothing
+    is known."""
+    state, families = context.state, context.tasks.names
+    if name not in state.habitats or (mine := diet_of(state.habitats[name], families)).is_empty:
+        return None, 0.0
+    likeness = {
+        server: LIKENESS.agreement(diet_of(habitat, families), mine)
+        for other, habitat in state.habitats.items()
+        if other != name and (server := chosen(other, state))
+    }
+    best = max(likeness, key=likeness.__getitem__, default=None)
+    return best, likeness[best] if best else 0.0

@@ -1,0 +1,63 @@
+"""Control: births and deaths at given times, and everything else by draw.
+
+What an ecology does better than this is what its births and deaths find out (neutral theory,
+Hubbell 2001). The times are those of an ecology's run in the same world.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import NonNegativeInt
+
+from symbiont_ecology.ecology import Colonise, Decision, Found, Retire
+from symbiont_ecology.strategies import StrategyContext, strategies
+from symbiont_ecology.strategies.serving import Serving, by_draw, chosen, moves
+from symbiont_ecology.types import OrganelleId
+
+
+@strategies.register("neutral")
+@dataclass(frozen=True)
+class Neutral(Serving):
+    """Newborns get as many habitats as they got in the ecology, but which is drawn; so is who dies.
+
+    A habitat stays with its server while that lives.
+    """
+
+    births: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = ()  # [generation, habitats] each
+    deaths: tuple[NonNegativeInt, ...] = ()  # generation of each
+    meals: NonNegativeInt = 4  # lessons of a newborn on what its habitats accepted
+
+    def found(self, context: StrategyContext) -> list[Decision]:
+        """The founder."""
+        return [] if context.state.population else [Found(self.traits, context.rank)]
+
+    def servers(
+        self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
+    ) -> list[OrganelleId]:
+        """Whom each got by draw."""
+        state = context.state
+        return [chosen(name, state) or by_draw(state, generator) for name in names]
+
+    def tell(self, context: StrategyContext) -> list[Decision]:
+        """The births and deaths of this generation."""
+        state, generator = context.state, context.draw("neutral")
+        settled = [
+            (name, habitat.last)
+            for name, habitat in state.habitats.items()
+            if not chosen(name, state) and habitat.last in state.population
+        ]
+        decisions: list[Decision] = [*moves(settled, state)]
+        names = list(state.habitats)
+        for moment, count in self.births:
+            if moment == state.generation and names:
+                drawn = generator.permutation(len(names))[:count]
+                habitats = tuple(names[place] for place in drawn)
+                decisions.append(Colonise(habitats, self.traits, context.rank, self.meals))
+        living = list(state.population)
+        for place in generator.permutation(len(living))[: Counter(self.deaths)[state.generation]]:
+            decisions.append(Retire(living[place], "drawn"))
+        return [*decisions, *self.found(context)]

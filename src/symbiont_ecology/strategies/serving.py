@@ -1,0 +1,72 @@
+"""Strategies of worlds with habitats in which every habitat has a server: what they share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from symbiont_ecology.ecology import Assignment, EcologyState, Habitat, Settle
+from symbiont_ecology.strategies import LearningStrategy, StrategyContext, assignments
+from symbiont_ecology.types import OrganelleId
+
+
+@dataclass(frozen=True)
+class Serving(LearningStrategy):
+    """Every question goes to the server of its habitat. Nobody goes bankrupt.
+
+    A subclass says who that is.
+    """
+
+    fits_habitats: ClassVar[bool] = True
+    needs_habitats: ClassVar[bool] = True
+
+    @abstractmethod
+    def servers(
+        self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
+    ) -> list[OrganelleId]:
+        """The living organelle that each of these habitats asks now. Somebody lives."""
+
+    def ask(self, context: StrategyContext) -> list[Assignment]:
+        """Each question to the server of its habitat; none if nobody lives."""
+        items, generator = context.tasks.questions(context.state.generation), context.draw("serve")
+        if not context.state.population:
+            return []
+        servers = self.servers([item.habitat for item in items], context, generator)
+        return assignments(zip(servers, items, strict=True), self.samples)
+
+
+def by_draw(state: EcologyState, generator: np.random.Generator) -> OrganelleId:
+    """Anybody alive."""
+    living = list(state.population)
+    return living[int(generator.integers(len(living)))]
+
+
+def chosen(name: str, state: EcologyState) -> OrganelleId | None:
+    """The server that was chosen for a habitat, if it is alive."""
+    known = state.habitats.get(name)
+    return known.chosen if known and known.chosen in state.population else None
+
+
+def asked(context: StrategyContext) -> list[str]:
+    """The habitats that asked in this generation, in the order of asking."""
+    return list(
+        dict.fromkeys(
+            outcome.assignment.items[0].habitat
+            for outcome in context.outcomes
+            if outcome.assignment.purpose == "practice"
+        )
+    )
+
+
+def moves(servers: Iterable[tuple[str, OrganelleId]], state: EcologyState) -> list[Settle]:
+    """The decision that makes them the servers, as far as they are new; none without a change."""
+    new = {
+        name: server
+        for name, server in servers
+        if state.habitats.get(name, Habitat()).chosen != server
+    }
+    return [Settle(new)] if new else []
