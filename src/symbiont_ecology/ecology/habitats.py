@@ -20,14 +20,15 @@ MOST_ANSWERS = 24
 
 SHARED = 0.3
 """How often two kinds agree about a family by chance."""
-STRANGE = 0.1
-"""How often an answer is accepted where another kind is right."""
+STRANGE, BEST = 0.1, 0.97
+"""How often an answer is accepted where another kind is right; how often at most where the same
+is."""
 SURE, LEAST_KNOWN = 6.0, 4
 """Evidence in nats from which on a habitat counts as changed; accepted answers of its server that
 must be known before."""
-USUAL, EXPECTED, WORST, BEST = 0.9, 5.0, 0.4, 0.97
-"""How often a right answer is accepted, where nothing is known; for how many sure answers that
-counts; the least and the most that is believed."""
+USUAL, EXPECTED = 0.9, 5.0
+"""How often a sure answer is accepted where nothing is known, and for how many answers that
+counts."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Habitat:
 
 
 def reliability(answers: Sequence[RememberedAnswer]) -> float:
-    """How often an answer of which its organelle is sure is accepted, as far as known.
+    """Accepted answers ÷ those that were to be expected if organelles are as right as sure.
 
     Families of which next to nothing is accepted say nothing: another kind may be right there.
     """
@@ -129,7 +130,7 @@ def reliability(answers: Sequence[RememberedAnswer]) -> float:
         if accepted > SHARED * len(given):
             right += accepted
             sure += sum(answer.confidence for answer in given)
-    return min(max(right / sure, WORST), BEST)
+    return min(right / sure, BEST)
 
 
 def _change_in(answers: Sequence[RememberedAnswer]) -> int:

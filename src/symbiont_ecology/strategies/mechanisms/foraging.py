@@ -19,6 +19,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from symbiont_ecology.ecology import Colonise, Decision, EcologyState, Habitat, Settle
 from symbiont_ecology.ecology.diets import LIKENESS, Diet, Likeness, diet_of
+from symbiont_ecology.ecology.habitats import SURE
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.types import Item, OrganelleId
@@ -27,8 +28,8 @@ SWEEPS, FULL_SWEEP = 2, 5
 """How often a habitat with news looks for a server in a generation; generations from one look of
 everyone to the next."""
 NOBODY = ""
-LEAST_FOOD = 2
-"""Accepted answers without which nobody is born."""
+LEAST_FOOD, HOPELESS = 2, 10
+"""Accepted answers without which nobody is born; answers after which somebody is born even so."""
 
 
 @mechanisms.register("foraging")
@@ -83,10 +84,9 @@ class Foraging(Mechanism):
         state, places = context.state, room.places
         moved, decisions = dict[str, OrganelleId](), list[Decision]()
         for server, habitats in settlement.by_server().items():
-            food = sum(len(state.habitats[name].accepted) for name in habitats)
             if server in state.population:
                 moved |= {h: server for h in habitats if state.habitats[h].chosen != server}
-            elif food < LEAST_FOOD:  # nobody for now: others are tried in turn
+            elif not settlement.may_found(*habitats):  # nobody for now: others are tried in turn
                 moved |= {h: NOBODY for h in habitats if state.habitats[h].chosen != NOBODY}
             elif places:
                 places -= 1
@@ -140,12 +140,19 @@ class Settlement:
             + log(size)
             for server, size in sizes.items()
         }
-        if not sizes or len(habitat.accepted) >= LEAST_FOOD:
+        if not sizes or self.may_found(name):
             scores[NOBODY] = 0.0
         if before is not None:
-            scores[before] = scores.get(before, 0.0) + self.loyalty
+            alone = min(habitat.trust(before) + SURE, 0.0)  # with who serves nobody else
+            scores[before] = scores.get(before, alone) + self.loyalty
         best = max(scores, key=scores.__getitem__)
         self._settle(name, best or self._colony())
+
+    def may_found(self, *names: str) -> bool:
+        """Whether habitats have food for a colony, or all else has failed."""
+        habitats = [self.state.habitats[name] for name in names]
+        food = sum(len(habitat.accepted) for habitat in habitats)
+        return food >= LEAST_FOOD or any(len(habitat.answers) >= HOPELESS for habitat in habitats)
 
     def merge(self) -> None:
         """Servers whose diets are of one kind become one, the best pair first."""
