@@ -68,6 +68,28 @@ class Colonise(Decision):
 
 
 @dataclass(frozen=True)
+class Awaken(Decision):
+    """A dormant organelle lives again, for habitats that want what it remembers; the world pays its
+    dowry (a seed bank; Lennon and Jones 2011)."""
+
+    habitats: tuple[str, ...]
+    dormant: OrganelleId
+
+    def carried_out(self, materials: Materials) -> list[Event]:
+        """It enters the population under a new id, and serves these habitats from now on."""
+        state, organelle_id = materials.state, materials.state.new_id()
+        seed = state.dormant.pop(self.dormant)
+        state.ledger.open(organelle_id)
+        state.ledger.mint(organelle_id, materials.prices.dowry)
+        born = materials.enter(
+            organelle_id, seed.genome, "awakened", (seed.id,), seed.optimizer_state
+        )
+        awake = replace(state.population[organelle_id], memories=seed.memories)
+        state.population[organelle_id] = awake
+        return [born, *Settle(dict.fromkeys(self.habitats, organelle_id)).carried_out(materials)]
+
+
+@dataclass(frozen=True)
 class Birth(Decision):
     """A child of living parents, who pay its dowry in equal parts.
 

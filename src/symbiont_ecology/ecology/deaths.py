@@ -15,6 +15,9 @@ from symbiont_ecology.events import Event, Quarantined, Retired
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import OrganelleId
 
+MOST_DORMANT = 32
+"""Organelles that are kept; the oldest go first."""
+
 
 @dataclass(frozen=True)
 class Retire(Decision):
@@ -52,8 +55,12 @@ def quarantine(state: EcologyState, organelle_id: OrganelleId, reason: str) -> l
 
 
 def retire(organelle_id: OrganelleId, cause: str, state: EcologyState) -> Retired:
-    """An organelle leaves; its account is closed."""
+    """An organelle leaves; its account is closed. A bankrupt with memories becomes dormant."""
     organelle = state.population.pop(organelle_id)
+    if cause == "bankrupt" and organelle.memories:
+        state.dormant[organelle_id] = organelle
+        for oldest in list(state.dormant)[:-MOST_DORMANT]:
+            del state.dormant[oldest]
     state.posteriors.pop(organelle_id, None)
     balance = state.ledger.close(organelle_id)
     if not state.population:  # whoever starts anew has not fallen from what was usual before

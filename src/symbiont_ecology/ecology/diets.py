@@ -9,12 +9,12 @@ in it: a mixture without a given number of components (Dirichlet process, Fergus
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.ecology.habitats import DIMENSIONS, SHARED, Habitat
+from symbiont_ecology.ecology.habitats import DIMENSIONS, SHARED, RememberedAnswer
 
 REFUSED = 0.3
 """What the sketch of a refused answer counts, against the direction in which it points."""
@@ -78,11 +78,11 @@ LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0, shared=SHARED)
 """Of answers of the shipped families (docs/log.md)."""
 
 
-def diet_of(habitat: Habitat, families: Sequence[str]) -> Diet:
-    """What a habitat accepts, as far as it is remembered, less what it refuses."""
+def diet_of(answers: Iterable[RememberedAnswer], families: Sequence[str]) -> Diet:
+    """What was accepted among remembered answers, less what was refused."""
     place = {name: row for row, name in enumerate(families)}
     sums, counts = np.zeros((len(families), DIMENSIONS)), np.zeros(len(families))
-    for answer in habitat.answers:
+    for answer in answers:
         vector = answer.vector
         if vector is not None:
             row, weight = place[answer.family], 1.0 if answer.is_accepted else REFUSED

@@ -115,6 +115,10 @@ class Habitat:
             answers=answers[_change_in(answers) :],
         )
 
+    def has_changed_from(self, before: Habitat) -> bool:
+        """Whether the newest answer showed that the habitat wants something else than before."""
+        return len(self.answers) < min(len(before.answers) + 1, MOST_ANSWERS)
+
 
 def reliability(answers: Sequence[RememberedAnswer]) -> float:
     """Accepted answers ÷ those that were to be expected if organelles are as right as sure.

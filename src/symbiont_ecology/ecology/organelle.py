@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from symbiont_ecology.ecology.habitats import MOST_ANSWERS, RememberedAnswer
 from symbiont_ecology.types import BlobRef, OrganelleId
 
 HOST: OrganelleId = "host"
@@ -84,7 +86,7 @@ def skill(posteriors: Mapping[str, SuccessPosterior]) -> float:
 class Organelle:
     """One living adapter. ``inborn`` are the weights that it was born with, ``overdrawn`` counts
     the generations in a row that it ended below zero, ``former`` is a self that it could come back
-    to."""
+    to. ``memories`` are answers that habitats had accepted before they changed."""
 
     id: OrganelleId
     genome: Genome
@@ -95,3 +97,13 @@ class Organelle:
     inborn: BlobRef
     overdrawn: int = 0
     former: FormerSelf | None = None
+    memories: tuple[RememberedAnswer, ...] = ()
+
+    def remembering(self, answers: Sequence[RememberedAnswer]) -> Organelle:
+        """With some more memories; the newest of each family are kept."""
+        kept, counts = list[RememberedAnswer](), Counter[str]()
+        for answer in reversed((*self.memories, *answers)):
+            counts[answer.family] += 1
+            if counts[answer.family] <= MOST_ANSWERS:
+                kept.append(answer)
+        return replace(self, memories=tuple(reversed(kept)))

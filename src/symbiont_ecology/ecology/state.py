@@ -49,6 +49,9 @@ class EcologyState:
     archive: Archive = field(default_factory=Archive)
     habitats: dict[str, Habitat] = field(default_factory=dict)
     """What is known of every habitat that has asked, by its id."""
+    dormant: dict[OrganelleId, Organelle] = field(default_factory=dict)
+    """Bankrupts that remember what habitats wanted before they changed. They cost nothing, and may
+    live again."""
     challengers: dict[OrganelleId, Challenger] = field(default_factory=dict)
     """Children on probation."""
     spent: Cost = field(default_factory=Cost)
@@ -77,8 +80,10 @@ class EcologyState:
         return self.success[cell_name(assignment.cell)] if known is None else known
 
     def accepted_answers(self) -> list[tuple[OrganelleId, RememberedAnswer]]:
-        """What habitats accepted and remember, with the living organelle that serves each."""
-        return [
+        """What habitats accepted and remember, with the living organelle that serves each; and what
+        the living remember of habitats that changed."""
+        memories = [(one.id, answer) for one in self.population.values() for answer in one.memories]
+        return memories + [
             (habitat.server, answer)
             for habitat in self.habitats.values()
             if habitat.server in self.population
@@ -89,9 +94,14 @@ class EcologyState:
         """Every blob that must be kept."""
         living, elites = self.population.values(), self.archive.elites.values()
         everyone: list[Organelle | Challenger] = [*living, *self.challengers.values()]
+        everyone += self.dormant.values()
         formers = [being.former for being in everyone if being.former]
         weights = {being.genome.weights for being in everyone} | {elite.weights for elite in elites}
-        of_living = {ref for being in living for ref in (being.inborn, being.optimizer_state)}
+        of_living = {
+            ref
+            for being in (*living, *self.dormant.values())
+            for ref in (being.inborn, being.optimizer_state)
+        }
         gone = {ref for former in formers for ref in (former.weights, former.optimizer_state)}
         return weights | of_living | gone
 

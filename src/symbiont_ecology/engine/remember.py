@@ -34,7 +34,10 @@ def remember(outcomes: Sequence[Outcome], turn: Turn) -> None:
         answers = [_remembered(rollout) for rollout in rollouts]
     for rollout, answer in zip(rollouts, answers, strict=True):
         name = rollout.item.habitat
-        habitats[name] = habitats.get(name, Habitat()).after(answer)
+        before = habitats.get(name, Habitat())
+        habitats[name] = before.after(answer)
+        if turn.strategy.keeps_memories and habitats[name].has_changed_from(before):
+            _keep_memories(before, turn)
     if turn.strategy.scored_answers:
         _score({rollout.item.habitat: None for rollout in rollouts}, turn)
 
@@ -68,6 +71,14 @@ def _remembered(rollout: Rollout) -> RememberedAnswer:
         organelle_id=rollout.organelle_id,
         confidence=math.exp(min(float(rollout.log_probabilities.sum()), 0.0)),
     )
+
+
+def _keep_memories(habitat: Habitat, turn: Turn) -> None:
+    """A habitat changed: its server remembers what it had accepted."""
+    population = turn.state.population
+    if habitat.server in population:
+        server = population[habitat.server]
+        population[server.id] = server.remembering(habitat.accepted)
 
 
 def _score(names: Iterable[str], turn: Turn) -> None:

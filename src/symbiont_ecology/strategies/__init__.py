@@ -43,7 +43,8 @@ class Strategy(ABC):
 
     ``is_mortal`` says whether the bankrupt die. ``fits_habitats`` says whether it can answer the
     questions of habitats, ``needs_habitats`` whether it can do nothing else. ``needs_sketches``
-    asks the engine for sketches of the answers that habitats remember. ``scored_answers`` asks for
+    asks the engine for sketches of the answers that habitats remember. ``keeps_memories`` lets
+    servers remember what habitats accepted before they changed. ``scored_answers`` asks for
     the losses of everyone alive, after each question of a habitat, on so many answers that it
     accepted.
     ``questions`` are per cell and generation, on average; ``samples`` are rollouts per question,
@@ -52,6 +53,7 @@ class Strategy(ABC):
 
     is_mortal: ClassVar[bool] = False
     needs_sketches: ClassVar[bool] = False
+    keeps_memories: ClassVar[bool] = False
     scored_answers: int = 0
     fits_habitats: ClassVar[bool] = False
     needs_habitats: ClassVar[bool] = False

@@ -19,6 +19,7 @@ from pydantic import PositiveInt
 from symbiont_ecology.ecology import (
     HOST,
     Assignment,
+    Awaken,
     Birth,
     Colonise,
     Decision,
@@ -111,6 +112,11 @@ class Ecology(CurriculumStrategy):
         return any(mechanism.needs_sketches for mechanism in self.built_mechanisms)
 
     @property
+    def keeps_memories(self) -> bool:  # type: ignore[override]
+        """Whether a mechanism does."""
+        return any(mechanism.keeps_memories for mechanism in self.built_mechanisms)
+
+    @property
     def fits_habitats(self) -> bool:  # type: ignore[override]
         """Whether every mechanism does."""
         return all(mechanism.fits_habitats for mechanism in self.built_mechanisms)
@@ -158,7 +164,7 @@ class Ecology(CurriculumStrategy):
         coming = list[int]()
         for decision in decisions:
             match decision:
-                case Found() | Birth() | Colonise():
+                case Found() | Birth() | Colonise() | Awaken():
                     coming.append(context.rank)
                 case Judge(challenger, "admit") if challenger.kind == "child":
                     coming.append(challenger.genome.rank)

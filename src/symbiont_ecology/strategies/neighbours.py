@@ -60,10 +60,13 @@ def _nearest(name: str, context: StrategyContext) -> tuple[OrganelleId | None, f
     """The adapter of the habitat that is most like it, and by how much, in nats; None if nothing
     is known."""
     state, families = context.state, context.tasks.names
-    if name not in state.habitats or (mine := diet_of(state.habitats[name], families)).is_empty:
+    if (
+        name not in state.habitats
+        or (mine := diet_of(state.habitats[name].answers, families)).is_empty
+    ):
         return None, 0.0
     likeness = {
-        server: LIKENESS.agreement(diet_of(habitat, families), mine)
+        server: LIKENESS.agreement(diet_of(habitat.answers, families), mine)
         for other, habitat in state.habitats.items()
         if other != name and (server := chosen(other, state))
     }

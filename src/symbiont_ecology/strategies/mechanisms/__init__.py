@@ -39,10 +39,11 @@ class Mechanism:
     """Frozen. By default it neither asks anything nor decides anything.
 
     ``needs_sketches`` asks the engine for sketches of the answers that habitats remember.
-    ``fits_habitats`` and ``needs_habitats`` are as in a strategy.
+    ``keeps_memories``, ``fits_habitats`` and ``needs_habitats`` are as in a strategy.
     """
 
     needs_sketches: ClassVar[bool] = False
+    keeps_memories: ClassVar[bool] = False
     fits_habitats: ClassVar[bool] = True
     needs_habitats: ClassVar[bool] = False
 

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from symbiont_ecology.ecology import Colonise, Decision, EcologyState, Habitat, Settle
+from symbiont_ecology.ecology import Awaken, Colonise, Decision, EcologyState, Habitat, Settle
 from symbiont_ecology.ecology.diets import LIKENESS, Diet, Likeness, diet_of
 from symbiont_ecology.ecology.habitats import SURE
 from symbiont_ecology.strategies import StrategyContext
@@ -39,8 +39,14 @@ class Foraging(Mechanism):
 
     meals: NonNegativeInt = 4  # lessons that a newborn has before it answers anything
     loyalty: NonNegativeFloat = 2.0  # nats by which another server must be better
+    memory: bool = True  # whether servers remember habitats that changed, and come back for them
     needs_sketches: ClassVar[bool] = True
     needs_habitats: ClassVar[bool] = True
+
+    @property
+    def keeps_memories(self) -> bool:  # type: ignore[override]
+        """The knob ``memory``."""
+        return self.memory
 
     def taker(self, item: Item, context: StrategyContext) -> OrganelleId | None:
         """The habitat's server; while it has none, who is most likely to please it."""
@@ -86,12 +92,17 @@ class Foraging(Mechanism):
         for server, habitats in settlement.by_server().items():
             if server in state.population:
                 moved |= {h: server for h in habitats if state.habitats[h].chosen != server}
-            elif not settlement.may_found(*habitats):  # nobody for now: others are tried in turn
+            elif server not in state.dormant and not settlement.may_found(
+                *habitats
+            ):  # nobody for now: others are tried in turn
                 moved |= {h: NOBODY for h in habitats if state.habitats[h].chosen != NOBODY}
             elif places:
                 places -= 1
-                traits = dict(room.traits)
-                decisions.append(Colonise(tuple(habitats), traits, context.rank, self.meals))
+                decisions.append(
+                    Awaken(tuple(habitats), server)
+                    if server in state.dormant
+                    else Colonise(tuple(habitats), dict(room.traits), context.rank, self.meals)
+                )
         return [Settle(moved), *decisions] if moved else decisions
 
 
@@ -100,13 +111,15 @@ class Settlement:
     """Who lives where, as it is being thought over.
 
     ``servers`` are organelles by habitat, or names of colonies that nobody has founded yet.
-    ``diets`` are those of habitats, ``eaten`` those of servers.
+    ``diets`` are those of habitats, ``eaten`` those of servers; ``past`` is what the living and the
+    dormant remember of habitats that changed.
     """
 
     state: EcologyState
     likeness: Likeness
     loyalty: float
     diets: dict[str, Diet]
+    past: dict[str, Diet]
     servers: dict[str, str]
     eaten: dict[str, Diet]
     colonies: int = 0
@@ -118,9 +131,14 @@ class Settlement:
         diets = {
             name: diet
             for name, habitat in state.habitats.items()
-            if not (diet := diet_of(habitat, families)).is_empty
+            if not (diet := diet_of(habitat.answers, families)).is_empty
         }
-        settlement = cls(state, likeness, loyalty, diets, {}, {})
+        past = {
+            one.id: diet_of(one.memories, families)
+            for one in (*state.population.values(), *state.dormant.values())
+            if one.memories
+        }
+        settlement = cls(state, likeness, loyalty, diets, past, {}, dict(past))
         for name in diets:
             if (server := state.habitats[name].chosen) in state.population:
                 settlement._settle(name, server)
@@ -129,18 +147,18 @@ class Settlement:
     def move(self, name: str) -> None:
         """A habitat settles where it is explained best, or in a colony of its own."""
         before = self.servers.pop(name, None)
+        sizes, habitat = Counter(self.servers.values()), self.state.habitats[name]
         if before is not None:
             self.eaten[before] -= self.diets[name]
-        sizes, habitat = Counter(self.servers.values()), self.state.habitats[name]
-        if before is not None and not sizes[before]:
-            del self.eaten[before]
+            if not sizes[before] and before not in self.past:
+                del self.eaten[before]
         scores = {
-            server: self.likeness.agreement(self.eaten[server], self.diets[name])
+            server: self.likeness.agreement(eaten, self.diets[name])
             + habitat.trust(server)
-            + log(size)
-            for server, size in sizes.items()
+            + log(max(sizes[server], 1))
+            for server, eaten in self.eaten.items()
         }
-        if not sizes or self.may_found(name):
+        if not scores or self.may_found(name):
             scores[NOBODY] = 0.0
         if before is not None:
             alone = min(habitat.trust(before) + SURE, 0.0)  # with who serves nobody else
@@ -173,6 +191,9 @@ class Settlement:
             for name in [name for name, server in self.servers.items() if server == left]:
                 self.servers[name] = kept
             self.eaten[kept] += self.eaten.pop(left)
+            if left in self.past:
+                self.eaten[kept] -= self.past[left]
+                self.eaten[left] = self.past[left]
 
     def by_server(self) -> dict[str, Sequence[str]]:
         """The habitats of each server."""
