@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.config import HabitatsConfig, RunConfig
+from symbiont_ecology.ecology import Genome, Organelle
 from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.ecology.diets import LIKENESS
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS, Habitat, RememberedAnswer
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.build import mixture
@@ -19,6 +22,7 @@ from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.events import Acted, Archived, Born, Event, Served, Settled, read_events
+from symbiont_ecology.strategies.mechanisms.foraging import Settlement
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.habitats import Habitats
 from symbiont_ecology.tasks.splits import split_of
@@ -299,6 +303,101 @@ def test_noise_turns_some_verdicts_and_a_fickle_habitat_draws_its_own() -> None:
     assert rates[0] == pytest.approx(0.5, abs=0.15)
     assert rates[1] > 0.8
     assert np.mean(rates[1:]) == pytest.approx(0.9, abs=0.03)
+
+
+def test_every_habitat_goes_through_the_regimes_at_its_own_times() -> None:
+    course = (0, 1, 0, 2, 1)
+    world = world_of(config(count=4, kinds=3, apart=True, regimes=course, regime=20, length=100))
+    kinds = np.array([world.kinds(generation) for generation in range(140)])
+    for habitat in range(4):
+        lived = kinds[:, habitat].tolist()
+        phases = [
+            kind for place, kind in enumerate(lived) if place == 0 or kind != lived[place - 1]
+        ]
+        names = dict(zip((0, 1, 2), (phases[0], phases[1], phases[3]), strict=True))
+        assert phases == [names[kind] for kind in course]
+    switches = {tuple(np.flatnonzero(np.diff(kinds[:, habitat]))) for habitat in range(4)}
+    assert len(switches) == 4
+    families = defaultdict(set)
+    for generation in range(5):
+        for item in world.questions(generation):
+            families[item.habitat].add(item.family)
+    assert sorted(len(one) for one in families.values()) == [1, 1, 1, 1]
+    assert len(set.union(*families.values())) == 4
+
+
+@pytest.mark.parametrize("is_dormant", [False, True])
+def test_a_habitat_that_comes_back_finds_who_knew_it(is_dormant: bool) -> None:
+    old, new = (np.eye(256)[place] for place in range(2))
+
+    def sketched(direction: np.ndarray, server: str, *, accepted: bool = True) -> RememberedAnswer:
+        answer = answered("math.add", accepted=accepted)
+        return replace(answer, organelle_id=server).sketched(direction)
+
+    def organelle(name: str) -> Organelle:
+        return Organelle(name, Genome("w", 4, {}), "m", (), "founder", born=0, inborn="w")
+
+    knows_old = organelle("o1").remembering([sketched(old, "o1")] * 12)
+    back = Habitat(
+        chosen="o2", answers=(*[sketched(new, "o2", accepted=False)] * 3, sketched(old, "o2"))
+    )
+    other = Habitat(chosen="o2", answers=(sketched(new, "o2"),) * 12)
+    state = EcologyState(seed=0, habitats={"back": back, "other": other})
+    state.population["o2"] = organelle("o2")
+    (state.dormant if is_dormant else state.population)["o1"] = knows_old
+    settlement = Settlement.of(state, ("math.add",), LIKENESS, loyalty=2.0)
+    settlement.move("back")
+    assert settlement.servers == {"back": "o1", "other": "o2"}
+
+
+def test_who_remembers_something_becomes_dormant_and_wakes_up(tmp_path: Path) -> None:
+    poor = toy_prices(ticket=0, rent=250_000, lowest=6000, base=6000, highest=6000, dowry=15_000)
+    regimes = {"apart": True, "regimes": (0, 1, 0, 1), "regime": 20}
+    plan = config(count=4, kinds=3, questions=8, length=90, **regimes)
+    plan = plan.model_copy(update={"economy": poor})
+    state, events = lived(tmp_path / "run", plan)
+    woken = [event for event in events if isinstance(event, Born) and event.operator == "awakened"]
+    assert woken
+    born = {event.id: event for event in events if isinstance(event, Born)}
+    assert all(event.parents[0] in born for event in woken)
+    assert not state.dormant.keys() & state.population.keys()
+    assert sum(state.ledger.balances.values()) + state.ledger.world == 0
+    left = iter(range(43, 0, -1))
+    start(plan, tmp_path / "again", host=ToyHost(), should_stop=lambda: next(left) == 1)
+    resume(tmp_path / "again", host=ToyHost())
+    assert list(read_events(tmp_path / "again" / "events.jsonl")) == events
+    assert checkpoint.load_state(tmp_path / "again") == state
+
+
+def test_an_organelle_remembers_the_newest_of_each_family() -> None:
+    one = Organelle("o1", Genome("w", 4, {}), "m", (), "founder", born=0, inborn="w")
+    adds = [answered("math.add", accepted=True) for _ in range(MOST_ANSWERS + 5)]
+    one = one.remembering(adds).remembering([answered("logic.bool", accepted=True)])
+    assert Counter(answer.family for answer in one.memories) == {
+        "math.add": MOST_ANSWERS,
+        "logic.bool": 1,
+    }
+
+
+def test_a_prompt_may_show_its_habitat() -> None:
+    hidden, shown = world_of(config()), world_of(config(shown=True))
+    for one, other in zip(hidden.questions(3), shown.questions(3), strict=True):
+        assert other.prompt == f"{one.habitat} {one.prompt}"
+        assert (one.id, one.habitat) == (other.id, other.habitat)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"regimes": (0, 1), "drift_at": 5}, "by regimes or by drift_at: leave one out"),
+        ({"regimes": (0, 7)}, "expected numbers of kinds, below 3, got 7"),
+    ],
+)
+def test_changes_that_contradict_each_other_are_refused(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        config(**changes)
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def _score(names: Iterable[str], turn: Turn) -> None:
             [slot for *_, slot in rows],
         )
         for (name, _, who, _), values in zip(rows, scores, strict=True):
-            loss = -float(np.sum(values)) / len(answers[name])
+            loss = -float(np.asarray(values).sum()) / len(answers[name])
             losses[name][who] = losses[name].get(who, 0.0) + loss
         prompts = turn.host.encode([answer.prompt for _, answer in wanted])
         parameters = turn.host.layout.size(turn.rank)

@@ -18,6 +18,9 @@ from symbiont_ecology.strategies.serving import Serving, asked, chosen, moves
 from symbiont_ecology.types import OrganelleId
 
 FRESH = ""
+ROOM, HEARSAY, MEALS = 32, 8.0, 4
+"""Adapters that are kept; answers for which everything else counts that is known of an adapter;
+lessons of a fresh one on what its first habitat accepted."""
 
 
 @strategies.register("bank")
@@ -31,12 +34,9 @@ class Bank(Serving):
     room; then the adapter leaves that answered least.
     """
 
-    adapters: PositiveInt = 32  # room in the bank
     patience: PositiveInt = 4  # newest answers in a habitat by which an adapter is judged
     pleased: PositiveFloat = 0.5  # part of them that must be accepted
     youth: NonNegativeInt = 10  # generations in which a fresh adapter is not judged
-    hearsay: PositiveFloat = 2.0  # answers for which everything else counts that is known
-    meals: NonNegativeInt = 4  # lessons of a fresh adapter on what its first habitat accepted
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """One adapter to begin with."""
@@ -69,12 +69,12 @@ class Bank(Serving):
                 moved[name] = server
                 continue
             beliefs = self._beliefs(name, rates, state)
-            beliefs[FRESH] = (self.hearsay / 2, self.hearsay / 2)
+            beliefs[FRESH] = (HEARSAY / 2, HEARSAY / 2)
             if best := _highest(beliefs, generator):
                 moved[name] = best
             else:
-                decisions.append(Colonise((name,), self.traits, context.rank, self.meals))
-        crowd = len(state.population) + len(decisions) - self.adapters
+                decisions.append(Colonise((name,), self.traits, context.rank, MEALS))
+        crowd = len(state.population) + len(decisions) - ROOM
         leaving = sorted(state.population, key=lambda one: given[one])[: max(crowd, 0)]
         moved = {name: one for name, one in moved.items() if one not in leaving}
         retired = [Retire(one, "replaced") for one in leaving]
@@ -94,8 +94,8 @@ class Bank(Serving):
         for one, overall in rates.items():
             record = state.posteriors.get(one, {}).get(name)
             rate = record.mean if record else overall
-            accepted = own[one, True] + self.hearsay * rate
-            refused = own[one, False] + self.hearsay * (1 - rate)
+            accepted = own[one, True] + HEARSAY * rate
+            refused = own[one, False] + HEARSAY * (1 - rate)
             beliefs[one] = (accepted, refused)
         return beliefs
 

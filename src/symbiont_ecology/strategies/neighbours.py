@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import PositiveInt
 
 from symbiont_ecology.ecology import Colonise, Decision, Found
 from symbiont_ecology.ecology.diets import LIKENESS, diet_of
 from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.serving import Serving, asked, by_draw, chosen
 from symbiont_ecology.types import OrganelleId
+
+MEALS = 4
+"""Lessons that a new adapter has on what its habitat accepted, before it answers anything."""
 
 
 @strategies.register("nearest")
@@ -27,7 +30,6 @@ class Nearest(Serving):
     """
 
     accepted: PositiveInt = 2  # answers that a habitat accepts before it has its own adapter
-    meals: NonNegativeInt = 4  # lessons on them that a new adapter has before it answers anything
     needs_sketches: ClassVar[bool] = True
 
     def found(self, context: StrategyContext) -> list[Decision]:
@@ -51,7 +53,7 @@ class Nearest(Serving):
             if not chosen(name, state) and len(state.habitats[name].accepted) >= self.accepted:
                 neighbour, likeness = _nearest(name, context)
                 weights = state.genome(neighbour).weights if neighbour and likeness > 0 else None
-                own = Colonise((name,), self.traits, context.rank, self.meals, weights)
+                own = Colonise((name,), self.traits, context.rank, MEALS, weights)
                 decisions.append(own)
         return [*decisions, *self.found(context)]
 

@@ -18,6 +18,9 @@ from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.serving import Serving, by_draw, chosen, moves
 from symbiont_ecology.types import OrganelleId
 
+MEALS = 4
+"""Lessons of a newborn on what its habitats accepted."""
+
 
 @strategies.register("neutral")
 @dataclass(frozen=True)
@@ -29,7 +32,6 @@ class Neutral(Serving):
 
     births: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = ()  # [generation, habitats] each
     deaths: tuple[NonNegativeInt, ...] = ()  # generation of each
-    meals: NonNegativeInt = 4  # lessons of a newborn on what its habitats accepted
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """The founder."""
@@ -56,7 +58,7 @@ class Neutral(Serving):
             if moment == state.generation and names:
                 drawn = generator.permutation(len(names))[:count]
                 habitats = tuple(names[place] for place in drawn)
-                decisions.append(Colonise(habitats, self.traits, context.rank, self.meals))
+                decisions.append(Colonise(habitats, self.traits, context.rank, MEALS))
         living = list(state.population)
         for place in generator.permutation(len(living))[: Counter(self.deaths)[state.generation]]:
             decisions.append(Retire(living[place], "drawn"))

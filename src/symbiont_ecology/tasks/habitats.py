@@ -78,7 +78,7 @@ class Habitats:
         """The kind of each habitat in a generation, ``(habitats,)``."""
         moment = self.config.drift_at
         if self.config.regimes:
-            places = (self._switches <= generation).sum(axis=1)
+            places = (self.switches <= generation).sum(axis=1)
             return np.take_along_axis(self._courses, places[:, None], axis=1)[:, 0]
         if moment is not None and generation >= moment:
             return self._kinds_after
@@ -195,7 +195,7 @@ class Habitats:
         return np.array([order[regimes] for order in orders])
 
     @cached_property
-    def _switches(self) -> np.ndarray:
+    def switches(self) -> np.ndarray:
         """The generations in which each habitat enters its next regime, rising,
         ``(habitats, regimes - 1)``."""
         count, mean = len(self.config.regimes) - 1, self.config.regime

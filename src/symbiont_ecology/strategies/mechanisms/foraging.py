@@ -66,7 +66,7 @@ class Foraging(Mechanism):
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Which habitats change their server, and who is born for those that find none."""
-        settlement = Settlement.of(context, LIKENESS, self.loyalty)
+        settlement = Settlement.of(context.state, context.tasks.names, LIKENESS, self.loyalty)
         everyone = list(settlement.diets)
         asked = {
             outcome.assignment.items[0].habitat: None
@@ -125,9 +125,10 @@ class Settlement:
     colonies: int = 0
 
     @classmethod
-    def of(cls, context: StrategyContext, likeness: Likeness, loyalty: float) -> Settlement:
+    def of(
+        cls, state: EcologyState, families: Sequence[str], likeness: Likeness, loyalty: float
+    ) -> Settlement:
         """As it is now. A habitat of which nothing is known stays out of it."""
-        state, families = context.state, context.tasks.names
         diets = {
             name: diet
             for name, habitat in state.habitats.items()
