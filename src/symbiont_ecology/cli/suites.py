@@ -27,9 +27,7 @@ from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:
     from symbiont_ecology.experiments.ablation import Ablation
-    from symbiont_ecology.experiments.jobs import Job
-    from symbiont_ecology.experiments.protocol import Protocol
-    from symbiont_ecology.experiments.suite import JobCallback, Workers
+    from symbiont_ecology.experiments.suite import AnyJob, JobCallback, Plan, Workers
 
 CI = "ci"
 """The protocol of ``--ci``."""
@@ -62,14 +60,14 @@ def suite(
     from symbiont_ecology import Suite
     from symbiont_ecology.analysis.terminal import tell_comparison
     from symbiont_ecology.experiments import suite as suites
-    from symbiont_ecology.experiments.protocol import load_protocol
+    from symbiont_ecology.experiments.worlds import WorldsProtocol
 
     names, changes = options.split_words(words)
     names += [CI] * ci
     if len(names) != 1:
         raise ConfigError(f"suite: expected one protocol or --ci, got {' '.join(names) or 'none'}")
-    plan = load_protocol(names[0], changes, additions or ())
-    suites.check_protocol(plan)
+    plan = suites.load_plan(names[0], changes, additions or ())
+    suites.check_plan(plan)
     folder, count = out or Path("artifacts") / plan.name, workers or suites.usual_workers(plan)
     with report(json_file, dry_run) as write_json:
         if not dry_run:
@@ -79,7 +77,7 @@ def suite(
             print("the protocol is fine; nothing was done")
             return
         work_through(lambda crew: suites.run_suite(plan, folder, crew), folder, count)
-        if ci or json_file is not None:
+        if (ci or json_file is not None) and not isinstance(plan, WorldsProtocol):
             summary = Suite(plan, folder).comparison.summary
             if ci:
                 tell_comparison(summary, Console())
@@ -197,7 +195,7 @@ def print_lines(stage: str, jobs: int) -> JobCallback:
     """
     began, done, done_before, told = time.monotonic(), 0, 0, 0
 
-    def advance(job: Job, seconds: float) -> None:
+    def advance(job: AnyJob, seconds: float) -> None:
         """Counts another job."""
         nonlocal done, done_before, told
         done, done_before = done + 1, done_before + (seconds == 0)
@@ -217,15 +215,28 @@ def print_lines(stage: str, jobs: int) -> JobCallback:
     return advance
 
 
-def _tell_plan(plan: Protocol, folder: Path, workers: int) -> None:
+def _tell_plan(plan: Plan, folder: Path, workers: int) -> None:
     """What a suite would do."""
     from symbiont_ecology.experiments.suite import tuning_jobs
+    from symbiont_ecology.experiments.worlds import WorldsProtocol, tuning_runs
+
+    facts = {"protocol": f"{plan.name} ({plan.digest}): {plan.question}"}
+    if isinstance(plan, WorldsProtocol):
+        arms = sum(len(world.arms) for world in plan.worlds.values())
+        counts = f"{len(tuning_runs(plan))} to tune, {arms * len(plan.seeds)} to report"
+        facts |= {
+            "worlds": ", ".join(plan.worlds),
+            "arms": ", ".join(plan.arms),
+            "runs": f"{counts}, {workers} at a time",
+            "folder": str(folder),
+        }
+        tell_facts(facts)
+        return
 
     tuning = len(tuning_jobs(plan))
     runs = len(plan.own_arms) * len(plan.seeds) * (len(plan.budgets) + (plan.flip is not None))
     budgets = ", ".join(f"{budget * plan.unit_flops:.3g}" for budget in plan.budgets)
-    facts = {
-        "protocol": f"{plan.name} ({plan.digest}): {plan.question}",
+    facts |= {
         "arms": ", ".join(plan.arms),
         "budgets": f"{budgets} useful training FLOPs",
         "runs": f"{tuning} to tune, {runs} to report, {workers} at a time",

@@ -54,6 +54,8 @@ class EcologyState:
     live again."""
     challengers: dict[OrganelleId, Challenger] = field(default_factory=dict)
     """Children on probation."""
+    scored: int = 0
+    """Answers of habitats that were sketched, or scored under somebody."""
     spent: Cost = field(default_factory=Cost)
     """All work of the run: evolution, learning, comparisons. Evaluating finished runs is counted
     apart."""

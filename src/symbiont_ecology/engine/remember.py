@@ -106,6 +106,7 @@ def _score(names: Iterable[str], turn: Turn) -> None:
             flops = len(slots) * turn.host.shape.scoring_flops(parameters, read, written)
             state.spent += Cost(read, written, flops=flops, executed=flops)
         state.spent += Cost(calls=1)
+        state.scored += len(rows)
     for name, known in losses.items():
         state.habitats[name] = replace(state.habitats[name], losses=known)
 
@@ -122,4 +123,5 @@ def _sketched(rollouts: Sequence[Rollout], turn: Turn) -> list[RememberedAnswer]
         flops = turn.host.shape.learning_flops(parameters, read, written)
         state.spent += Cost(read, written, flops=flops, executed=flops)
     state.spent += Cost(calls=1)
+    state.scored += len(answers)
     return [answer.sketched(sketch) for answer, sketch in zip(answers, sketches, strict=True)]

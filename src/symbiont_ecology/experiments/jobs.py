@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import typing
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import lru_cache
@@ -75,6 +76,11 @@ class Job:
         """Folder below the suite's."""
         return f"{self.kind}/{self.arm}/x{self.budget:g}/option-{self.option}/seed-{self.seed}"
 
+    def work(self, protocol: str, folder: Path, should_stop: Callable[[], bool]) -> JobOutcome:
+        """Does the job, or what is left of it; ``protocol`` is its JSON, ``folder`` the suite's."""
+        plan = Protocol.model_validate_json(protocol)
+        return run_job(JobContext(self, plan, folder, should_stop))
+
     def outcome(self, kind: type[_Outcome], protocol: Protocol, **parts: object) -> _Outcome:
         """The outcome of this job, signed with the protocol and the code that it comes from."""
         signed = {"schema": OUTCOME_SCHEMA, "protocol": protocol.digest, "source": runs.source()}
@@ -82,6 +88,14 @@ class Job:
 
 
 HOST_JOB = Job("host", HOST, 0, 0.0)
+
+
+class Signed(typing.Protocol):
+    """A protocol of any kind."""
+
+    @property
+    def digest(self) -> str:
+        """Its hash, which every outcome names."""
 
 
 class Stopped(Exception):  # noqa: N818
@@ -155,7 +169,7 @@ def run_job(context: JobContext) -> JobOutcome:
     return outcome
 
 
-def read_outcome(place: Path, protocol: Protocol) -> JobOutcome | None:
+def read_outcome(place: Path, protocol: Signed) -> JobOutcome | None:
     """What a finished job left; None while it is not finished.
 
     Raises:

@@ -20,6 +20,8 @@ from symbiont_ecology.errors import DataError, RunError
 from symbiont_ecology.evaluation.measure import Evaluation
 from symbiont_ecology.evaluation.run_summary import RunSummary
 
+TUNED_FILE = "tuned.json"
+"""What tuning chose, in the folder of a suite."""
 OUTCOME_SCHEMA = 1
 """Raise it when a key goes or changes its meaning."""
 Phase = Literal["run", "before", "flipped", "back"]
@@ -143,8 +145,34 @@ class FlipOutcome(JobOutcome):
     legs: list[Leg]
 
 
+class StreamOutcome(JobOutcome):
+    """What a run in a world with habitats answered, question by question, and who lived in it."""
+
+    kind: Literal["stream"]
+    world: str
+    is_tuning: bool = False
+    verdicts: str
+    """A letter per question in the order of the stream: 1 accepted, 0 refused, - not answered."""
+    moves: list[tuple[int, int, int]] = []
+    """Generation, number of the habitat, number of the organelle that answers it from then on."""
+    population: list[int]
+    """Organelles alive at the end of each generation."""
+    births: list[tuple[int, int]] = []
+    """Generation, and how many habitats the newborn got."""
+    deaths: list[int] = []
+    """The generation of each."""
+    train: Cost
+    scored: int = 0
+    """Answers that were scored or sketched to find out who wants what."""
+
+    @property
+    def acceptance(self) -> float:
+        """The share of all questions that was answered and accepted."""
+        return self.verdicts.count("1") / max(len(self.verdicts), 1)
+
+
 ReportedOutcome = HostOutcome | RunOutcome | FlipOutcome
-AnyOutcome = TuneOutcome | ReportedOutcome
+AnyOutcome = TuneOutcome | ReportedOutcome | StreamOutcome
 _outcomes: TypeAdapter[list[AnyOutcome]] = TypeAdapter(
     list[Annotated[AnyOutcome, Field(discriminator="kind")]]
 )
@@ -178,7 +206,7 @@ def load_outcome(path: Path) -> AnyOutcome:
 
 
 Chosen = dict[str, dict[str, int]]
-"""The chosen tuning option by arm and budget."""
+"""The chosen tuning option by arm and budget; in a protocol of worlds, by world and arm."""
 
 
 class TuningScore(_Record):

@@ -6,6 +6,7 @@ seed. The folder holds the protocol, ``tuned.json`` and a folder per job; nothin
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -18,36 +19,41 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from pydantic import ValidationError
-
+from symbiont_ecology.config import RunConfig, read_layers
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.errors import ConfigError, EcologyError, LockedError, RunError
 from symbiont_ecology.evaluation.shifts import shifts
-from symbiont_ecology.experiments.jobs import (
-    HOST_JOB,
-    Job,
-    JobContext,
-    Stopped,
-    choose,
-    read_outcome,
-    run_job,
-)
+from symbiont_ecology.experiments.jobs import HOST_JOB, Job, Stopped, choose, read_outcome
 from symbiont_ecology.experiments.outcomes import (
+    TUNED_FILE,
     Chosen,
     ReportedOutcome,
+    StreamOutcome,
     TuneOutcome,
     Tuning,
     TuningScore,
 )
-from symbiont_ecology.experiments.protocol import Protocol
+from symbiont_ecology.experiments.protocol import Protocol, find_protocol, load_protocol
+from symbiont_ecology.experiments.worlds import (
+    WorldJob,
+    WorldsProtocol,
+    check_worlds,
+    choose_by_acceptance,
+    load_worlds,
+    repeats,
+    reported_runs,
+    tuning_runs,
+)
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.inference.routings import routings
 
-PROTOCOL_FILE, TUNED_FILE = "protocol.json", "tuned.json"
+PROTOCOL_FILE = "protocol.json"
 LOCK_SECONDS_LEFT = 30.0
 """Seconds to wait for a run that a dying suite still holds."""
 
-JobCallback = Callable[[Job, float], None]
+AnyJob = Job | WorldJob
+Plan = Protocol | WorldsProtocol
+JobCallback = Callable[[AnyJob, float], None]
 """Called with every finished job and its seconds."""
 
 
@@ -134,14 +140,81 @@ def reported_jobs(protocol: Protocol, tuned: Chosen) -> tuple[Job, ...]:
     return tuple(found)
 
 
-def run_suite(protocol: Protocol, folder: Path, workers: Workers) -> bool:
+def run_suite(protocol: Plan, folder: Path, workers: Workers) -> bool:
     """Does all jobs that are not done; returns whether the suite is complete.
 
     Raises:
         RunError: a job failed, or the folder belongs to another protocol (``claim_folder``).
     """
     claim_folder(protocol, folder)
-    return do_jobs(_stages(protocol, folder), protocol, folder, workers)
+    stages: Iterator[tuple[str, Sequence[AnyJob]]] = (
+        _world_stages(protocol, folder)
+        if isinstance(protocol, WorldsProtocol)
+        else _stages(protocol, folder)
+    )
+    return do_jobs(stages, protocol, folder, workers)
+
+
+def _world_stages(
+    protocol: WorldsProtocol, folder: Path
+) -> Iterator[tuple[str, Sequence[WorldJob]]]:
+    tuning = tuning_runs(protocol)
+    yield "tuning", tuning
+    left = [read_outcome(folder / job.name, protocol) for job in tuning]
+    tried = [outcome for outcome in left if isinstance(outcome, StreamOutcome)]
+    sweep = [
+        TuningScore(
+            arm=f"{one.world}/{one.arm}",
+            option=one.option,
+            seed=one.seed,
+            budget=1,
+            accuracy=one.acceptance,
+        )
+        for one in tried
+    ]
+    chosen = choose_by_acceptance(protocol, tried)
+    text = Tuning(chosen=chosen, sweep=sweep).model_dump_json(indent=1, exclude_none=True)
+    write_whole(folder / TUNED_FILE, text + "\n")
+    reported = reported_runs(protocol, chosen)
+    yield "arms", [job for job in reported if not repeats(protocol, job)]
+    yield "repeats", [job for job in reported if repeats(protocol, job)]
+
+
+def streams(protocol: WorldsProtocol, folder: Path) -> list[StreamOutcome]:
+    """What the finished reported runs left, in the order of the protocol.
+
+    Raises:
+        RunError: no suite of this protocol has got that far in the folder.
+    """
+    jobs = reported_runs(protocol, read_tuning(folder).chosen)
+    left = [read_outcome(folder / job.name, protocol) for job in jobs]
+    return [outcome for outcome in left if isinstance(outcome, StreamOutcome)]
+
+
+def check_plan(plan: Plan) -> None:
+    """Builds every part of every arm but the host (``check_protocol``, ``check_worlds``).
+
+    Raises:
+        ConfigError: one line that says which arm and what is wrong.
+    """
+    if isinstance(plan, WorldsProtocol):
+        check_worlds(plan)
+    else:
+        check_protocol(plan)
+
+
+def load_plan(
+    name_or_path: str | Path, overrides: Sequence[str] = (), additions: Sequence[str] = ()
+) -> Plan:
+    """A protocol of any kind, by name or path, changed (``load_protocol``).
+
+    Raises:
+        ConfigError: there is none, or it does not fit its schema.
+    """
+    path = find_protocol(name_or_path)
+    if "worlds" not in read_layers(path):
+        return load_protocol(path, overrides, additions)
+    return load_worlds(path, overrides, additions)
 
 
 def _stages(protocol: Protocol, folder: Path) -> Iterator[tuple[str, Sequence[Job]]]:
@@ -186,25 +259,49 @@ def read_protocol(folder: Path) -> Protocol:
     """The protocol of the suite in a folder.
 
     Raises:
+        RunError: there is no suite, one of another version, or one of worlds.
+    """
+    plan = read_plan(folder)
+    if isinstance(plan, WorldsProtocol):
+        raise RunError(f"{folder} holds a suite of worlds: expected one of budgets")
+    return plan
+
+
+def read_plan(folder: Path) -> Plan:
+    """The protocol of the suite in a folder, of any kind.
+
+    Raises:
         RunError: there is no suite, or one of another version.
     """
     path = folder / PROTOCOL_FILE
     if not path.exists():
         raise RunError(f"no suite in {folder}: expected a {PROTOCOL_FILE} there")
     try:
-        return Protocol.model_validate_json(path.read_bytes())
-    except ValidationError as error:
+        text = path.read_bytes()
+        return (
+            WorldsProtocol.model_validate_json(text)
+            if "worlds" in json.loads(text)
+            else Protocol.model_validate_json(text)
+        )
+    except ValueError as error:
         raise RunError(f"{path}: not a protocol of this version: make the suite anew") from error
 
 
-def usual_workers(protocol: Protocol) -> int:
+def usual_workers(protocol: Plan) -> int:
     """Runs at a time: one per core, or one alone where the host takes a GPU."""
+    if isinstance(protocol, WorldsProtocol):
+        name, world = next(iter(protocol.worlds.items()))
+        return _workers_of(protocol.config(name, world.arms[0], 0))
     arm = protocol.own_arms[0]
     config = protocol.config(arm, protocol.budgets[0], 0, protocol.arms[arm].tune[0])
+    return _workers_of(config)
+
+
+def _workers_of(config: RunConfig) -> int:
     return os.cpu_count() or 1 if config.host.device == "cpu" else 1
 
 
-def claim_folder(protocol: Protocol, folder: Path) -> None:
+def claim_folder(protocol: Plan, folder: Path) -> None:
     """Makes the folder that of a suite of this protocol.
 
     Raises:
@@ -247,7 +344,7 @@ def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> Chosen:
 
 
 def do_jobs(
-    stages: Iterable[tuple[str, Sequence[Job]]], protocol: Protocol, folder: Path, workers: Workers
+    stages: Iterable[tuple[str, Sequence[AnyJob]]], protocol: Plan, folder: Path, workers: Workers
 ) -> bool:
     """Does the jobs of each stage side by side; returns whether all are done. A job that fails
     stops the others.
@@ -273,7 +370,7 @@ def do_jobs(
 
 
 def _are_finished(
-    futures: Mapping[Future[float], Job], callback: JobCallback, folder: Path, stop: Event
+    futures: Mapping[Future[float], AnyJob], callback: JobCallback, folder: Path, stop: Event
 ) -> bool:
     """Waits for the jobs of a stage; returns whether none of them was stopped."""
     try:
@@ -315,15 +412,13 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
 
-def _work(job: Job, protocol: str, folder: Path) -> float:
+def _work(job: AnyJob, protocol: str, folder: Path) -> float:
     """A job in a worker; seconds it took."""
     began, (should_stop,) = time.monotonic(), _stop
     while True:
         try:
             with _busy:
-                run_job(
-                    JobContext(job, Protocol.model_validate_json(protocol), folder, should_stop)
-                )
+                job.work(protocol, folder, should_stop)
             return time.monotonic() - began
         except LockedError as error:
             # A suite that was killed a moment ago may still be finishing its generation there.

@@ -1,0 +1,347 @@
+"""A protocol of worlds with habitats: which arms live in which world, with which seeds.
+
+    name: habitats-v1
+    worlds:
+      city:
+        about: two hundred users of six kinds
+        base: [habitats/city]            # presets
+        arms: [ecology, told, single]
+    arms:
+      single: {about: one adapter, set: [strategy=single]}
+
+A world asks the same questions of every arm for a seed, so a run ends by its generations, and arms
+are compared question by question. Tuning is done in the world in which an arm is compared, on other
+seeds; ``chosen`` holds what it chose, so that a comparison need not tune again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from symbiont_ecology.config import RunConfig, compose, merge, parse_override, read_layers
+from symbiont_ecology.ecology.state import STATE_FILE, load_state
+from symbiont_ecology.engine import run as runs
+from symbiont_ecology.engine.build import check, components, mixture
+from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.events import (
+    Acted,
+    Born,
+    Event,
+    GenerationEnded,
+    Retired,
+    Served,
+    read_events,
+)
+from symbiont_ecology.experiments.jobs import OUTCOME_FILE, Stopped, host_of, read_outcome
+from symbiont_ecology.experiments.outcomes import (
+    OUTCOME_SCHEMA,
+    TUNED_FILE,
+    JobOutcome,
+    StreamOutcome,
+    Tuning,
+)
+from symbiont_ecology.experiments.protocol import Name, Once
+from symbiont_ecology.files import write_whole
+from symbiont_ecology.registry import validate
+from symbiont_ecology.tasks.habitats import Habitats
+
+_Schema = ConfigDict(extra="forbid", frozen=True)
+WorldJobKind = Literal["tune", "stream"]
+
+
+class World(BaseModel):
+    """A world and the arms that are compared in it."""
+
+    model_config = _Schema
+
+    about: str  # what it is, in a few words
+    base: tuple[str, ...]  # presets that it is made of
+    set: tuple[str, ...] = ()  # overrides of them
+    arms: Annotated[tuple[Name, ...], Once]
+
+
+class WorldArm(BaseModel):
+    """One side of the comparison."""
+
+    model_config = _Schema
+
+    about: str  # what it is, in a few words
+    set: tuple[str, ...] = ()  # overrides of the world
+    tune: tuple[tuple[str, ...], ...] = ((),)  # alternatives, of which acceptance chooses
+    repeats: Name | None = None  # the arm whose births and deaths happen at the same times here
+
+
+class WorldsProtocol(BaseModel):
+    """The whole comparison."""
+
+    model_config = _Schema
+
+    name: Name
+    question: str  # what it is meant to answer
+    set: tuple[str, ...] = ()  # overrides for every world
+    seeds: Annotated[tuple[int, ...], Once]
+    tuning_seeds: tuple[int, ...] = ()
+    worlds: dict[Name, World]
+    arms: dict[Name, WorldArm]
+    main: Name = "ecology"  # the arm that is compared with all others
+    chosen: dict[Name, dict[Name, int]] = {}  # by world and arm, what tuning chose before
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.05  # false discovery rate of a family of tests
+
+    @model_validator(mode="after")
+    def _fits(self) -> WorldsProtocol:
+        for name, world in self.worlds.items():
+            if unknown := [arm for arm in world.arms if arm not in self.arms]:
+                raise ValueError(f"worlds.{name}.arms: {unknown[0]!r} is none of the arms")
+            if self.main not in world.arms:
+                raise ValueError(f"worlds.{name}.arms: expected {self.main!r} among them")
+        for name, arm in self.arms.items():
+            if not arm.tune:
+                raise ValueError(f"arms.{name}.tune: expected one config or more")
+            if arm.repeats is not None and self.arms.get(arm.repeats, arm).repeats is not None:
+                raise ValueError(f"arms.{name}.repeats: expected an arm that repeats none")
+        for world_name, options in self.chosen.items():
+            for arm_name, option in options.items():
+                if arm_name not in self.arms or option >= len(self.arms[arm_name].tune):
+                    raise ValueError(f"chosen.{world_name}.{arm_name}: no option {option}")
+        if both := {*self.seeds} & {*self.tuning_seeds}:
+            raise ValueError(f"seeds that tune cannot be reported: {sorted(both)}")
+        return self
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of everything in it, of the presets that it extends and of the parts that they
+        name."""
+        digest = hashlib.sha256(self.model_dump_json().encode())
+        for name, world in self.worlds.items():
+            for arm in world.arms:
+                config = self.config(name, arm, 0)
+                digest.update(config.model_dump_json().encode())
+                digest.update(repr([vars(part) for part in components(config)]).encode())
+        return digest.hexdigest()[:16]
+
+    def config(
+        self, world: str, arm: str, seed: int, option: int = 0, more: Sequence[str] = ()
+    ) -> RunConfig:
+        """The config of one run."""
+        place, side = self.worlds[world], self.arms[arm]
+        overrides = (*self.set, *place.set, *side.set, *side.tune[option], *more, f"seed={seed}")
+        return compose(place.base, overrides, f"protocol {self.name!r}, {world}, arm {arm!r}")
+
+    def options_left(self, world: str, arm: str) -> int:
+        """How many configs of an arm are to be tried in a world; 0 if the choice is made."""
+        count = len(self.arms[arm].tune)
+        return 0 if count == 1 or arm in self.chosen.get(world, {}) else count
+
+
+@dataclass(frozen=True)
+class WorldJob:
+    """A run of one arm in one world with one seed: to tune, or to be reported."""
+
+    kind: WorldJobKind
+    world: str
+    arm: str
+    seed: int
+    option: int = 0
+
+    @property
+    def name(self) -> str:
+        """Folder below the suite's."""
+        return f"{self.kind}/{self.world}/{self.arm}/option-{self.option}/seed-{self.seed}"
+
+    def work(self, protocol: str, folder: Path, should_stop: Callable[[], bool]) -> JobOutcome:
+        """Lives the run to its end, or what is left of it, and returns what it leaves.
+
+        Raises:
+            Stopped: ``should_stop`` said so; the run has checkpointed and can go on.
+            RunError: the run cannot go on.
+        """
+        plan, place = WorldsProtocol.model_validate_json(protocol), folder / self.name
+        done = read_outcome(place, plan)
+        if done is not None:
+            return done
+        more = self._times(plan, folder)
+        config = plan.config(self.world, self.arm, self.seed, self.option, more)
+        host = host_of(config)
+        if (place / STATE_FILE).exists():
+            finished = runs.resume(place, should_stop=should_stop, host=host)
+        else:
+            finished = runs.start(config, place, should_stop=should_stop, host=host)
+        if not finished.is_complete:
+            raise Stopped
+        signed = {"schema": OUTCOME_SCHEMA, "protocol": plan.digest, "source": runs.source()}
+        state, events = load_state(place), list(read_events(place / runs.EVENTS_FILE))
+        world = mixture(config).habitats
+        assert world is not None
+        course = course_of(events, world)
+        outcome = StreamOutcome.model_validate(
+            {
+                **signed,
+                **asdict(self),
+                "kind": "stream",
+                **course,
+                "is_tuning": self.kind == "tune",
+                "train": state.spent,
+                "scored": state.scored,
+            }
+        )
+        write_whole(place / OUTCOME_FILE, outcome.to_json())
+        shutil.rmtree(place / "blobs", ignore_errors=True)  # a hundred runs fill a disk
+        return outcome
+
+    def _times(self, plan: WorldsProtocol, folder: Path) -> tuple[str, ...]:
+        """The births and deaths of the run that this one repeats, as overrides."""
+        model = plan.arms[self.arm].repeats
+        if model is None:
+            return ()
+        chosen = Tuning.model_validate_json((folder / TUNED_FILE).read_bytes()).chosen
+        option = chosen.get(self.world, {}).get(model, 0)
+        job = WorldJob("stream", self.world, model, self.seed, option)
+        outcome = read_outcome(folder / job.name, plan)
+        if not isinstance(outcome, StreamOutcome):
+            raise RunError(f"{self.name} repeats {job.name}, which is not done")
+        births = [list(birth) for birth in outcome.births]
+        return (f"strategy.births={births}", f"strategy.deaths={list(outcome.deaths)}")
+
+
+def course_of(events: Sequence[Event], world: Habitats) -> dict[str, object]:
+    """What became of every question, and of everybody.
+
+    ``verdicts`` has a letter per question in the order of the stream: 1 for accepted, 0 for
+    refused, and ``-`` for a question that nobody answered.
+    """
+    verdicts, generations = list[str](), 0
+    answered: dict[tuple[int, str, str], list[float]] = defaultdict(list)
+    numbers: dict[str, int] = {}
+    population, births, deaths = list[int](), list[tuple[int, int]](), list[int]()
+    last: dict[str, str] = {}
+    moves = list[tuple[int, int, int]]()
+    birth_of: dict[str, int] = {}
+    for event in events:
+        match event:
+            case Acted(purpose="practice"):
+                for place, item in enumerate(event.items):
+                    answered[event.generation, event.habitat, item].append(
+                        event.verdicts[place * event.samples]
+                    )
+                if last.get(event.habitat) != event.id:
+                    last[event.habitat] = event.id
+                    number = numbers.setdefault(event.id, len(numbers))
+                    moves.append((event.generation, world.number(event.habitat), number))
+            case Born() if event.operator != "founder":
+                birth_of[event.id] = len(births)
+                births.append((event.generation, 0))
+            case Served():
+                for name, count in Counter(event.servers.values()).items():
+                    if name in birth_of and births[birth_of[name]] == (event.generation, 0):
+                        births[birth_of[name]] = (event.generation, count)
+            case Retired():
+                deaths.append(event.generation)
+            case GenerationEnded():
+                population.append(event.population)
+                generations = event.generation + 1
+            case _:
+                pass
+    for generation in range(generations):
+        seen = Counter[tuple[int, str, str]]()
+        for question in world.questions(generation):
+            key = (generation, question.habitat, question.id)
+            known, place = answered.get(key, []), seen[key]
+            seen[key] += 1
+            verdicts.append(str(int(known[place] > 0.5)) if place < len(known) else "-")
+    return {
+        "verdicts": "".join(verdicts),
+        "moves": moves,
+        "population": population,
+        "births": births,
+        "deaths": deaths,
+    }
+
+
+def tuning_runs(protocol: WorldsProtocol) -> list[WorldJob]:
+    """Every config that is to be tried."""
+    return [
+        WorldJob("tune", name, arm, seed, option)
+        for name, world in protocol.worlds.items()
+        for arm in world.arms
+        for option in range(protocol.options_left(name, arm))
+        for seed in protocol.tuning_seeds
+    ]
+
+
+def reported_runs(
+    protocol: WorldsProtocol, chosen: Mapping[str, Mapping[str, int]]
+) -> list[WorldJob]:
+    """The runs that results are made of. Seeds are outermost, so that an unfinished suite is a
+    smaller one; an arm that repeats another comes after it."""
+    return [
+        WorldJob("stream", name, arm, seed, chosen.get(name, {}).get(arm, 0))
+        for seed in protocol.seeds
+        for name, world in protocol.worlds.items()
+        for arm in sorted(world.arms, key=lambda arm: protocol.arms[arm].repeats is not None)
+    ]
+
+
+def repeats(protocol: WorldsProtocol, job: WorldJob) -> bool:
+    """Whether a job waits for another one."""
+    return protocol.arms[job.arm].repeats is not None
+
+
+def choose_by_acceptance(
+    protocol: WorldsProtocol, outcomes: Sequence[StreamOutcome]
+) -> dict[str, dict[str, int]]:
+    """By world and arm, the option with the highest mean acceptance; the first of equals."""
+    scores: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for outcome in outcomes:
+        scores[outcome.world, outcome.arm][outcome.option].append(outcome.acceptance)
+    chosen = {name: dict(options) for name, options in protocol.chosen.items()}
+    for (world, arm), options in scores.items():
+        means = {option: fmean(values) for option, values in sorted(options.items())}
+        chosen.setdefault(world, {})[arm] = max(means, key=means.__getitem__)
+    return chosen
+
+
+def check_worlds(protocol: WorldsProtocol) -> None:
+    """Builds every part of every arm in every world but the host.
+
+    Raises:
+        ConfigError: one line that says which arm and what is wrong.
+    """
+    for name, world in protocol.worlds.items():
+        for arm in world.arms:
+            for option in range(len(protocol.arms[arm].tune)):
+                config = protocol.config(name, arm, 0, option)
+                try:
+                    check(config)
+                except ConfigError as error:
+                    raise ConfigError(f"protocol, {name}, arm {arm}: {error}") from error
+                if config.tasks.habitats is None:
+                    raise ConfigError(
+                        f"protocol, {name}, arm {arm}: expected a world with habitats"
+                    )
+
+
+def load_worlds(
+    path: Path, overrides: Sequence[str] = (), additions: Sequence[str] = ()
+) -> WorldsProtocol:
+    """A protocol of worlds from a file, changed: that is another one, with another digest.
+
+    Raises:
+        ConfigError: it does not fit its schema.
+    """
+    data = read_layers(path)
+    for override in overrides:
+        data = merge(data, parse_override(override))
+    where = f"protocol {path.stem!r}"
+    plan = validate(WorldsProtocol, data, where)
+    changed = {**data, "set": [*plan.set, *additions]}
+    return validate(WorldsProtocol, changed, where) if additions else plan
