@@ -21,7 +21,16 @@ from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.shifts import draw_shifts
-from symbiont_ecology.events import Acted, Archived, Born, Event, Served, Settled, read_events
+from symbiont_ecology.events import (
+    Acted,
+    Archived,
+    Born,
+    Event,
+    Retired,
+    Served,
+    Settled,
+    read_events,
+)
 from symbiont_ecology.strategies.mechanisms.foraging import Settlement
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.habitats import Habitats
@@ -377,6 +386,17 @@ def test_an_organelle_remembers_the_newest_of_each_family() -> None:
         "math.add": MOST_ANSWERS,
         "logic.bool": 1,
     }
+
+
+def test_an_adapter_starts_anew_when_its_habitat_changed(tmp_path: Path) -> None:
+    strategy = {"kind": "per_habitat", "reset": True, "learning_rate": 0.1, "aging": 0.0}
+    plan = config(strategy, drift_at=25, length=60)
+    _, events = lived(tmp_path / "run", plan)
+    world = world_of(plan)
+    reset = [event for event in events if isinstance(event, Retired) and event.cause == "reset"]
+    moved = int((world.kinds(0) != world.kinds(59)).sum())
+    assert moved <= len(reset) <= moved + 2
+    assert all(event.generation >= 25 for event in reset)
 
 
 def test_a_prompt_may_show_its_habitat() -> None:

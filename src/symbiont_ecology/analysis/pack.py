@@ -14,7 +14,7 @@ import gzip
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -23,9 +23,18 @@ from symbiont_ecology.analysis.comparison import summarise
 from symbiont_ecology.analysis.figures import draw_all
 from symbiont_ecology.analysis.page import excerpt, render, render_pack
 from symbiont_ecology.analysis.results import Results
+from symbiont_ecology.analysis.worlds import WorldResults
+from symbiont_ecology.analysis.worlds_page import draw_worlds, render_worlds
 from symbiont_ecology.errors import DataError
-from symbiont_ecology.experiments.outcomes import ReportedOutcome, Tuning, parse_outcomes
+from symbiont_ecology.experiments.outcomes import (
+    JobOutcome,
+    ReportedOutcome,
+    StreamOutcome,
+    Tuning,
+    parse_outcomes,
+)
 from symbiont_ecology.experiments.protocol import Protocol
+from symbiont_ecology.experiments.worlds import WorldsProtocol
 
 PROTOCOL, OUTCOMES, TUNED = "protocol.json", "outcomes.jsonl.gz", "tuned.json"
 SUMMARY, PAGE, MANIFEST, INDEX = "summary.json", "README.md", "manifest.json", "README.md"
@@ -48,7 +57,22 @@ def write_pack(folder: Path, results: Results, tuning: Tuning) -> None:
     Raises:
         DataError: the outcomes are larger than a repository should hold.
     """
-    rows = (json.loads(outcome.to_json()) for outcome in results.outcomes)
+    _write_inputs(folder, results.protocol, results.outcomes, tuning)
+
+
+def write_worlds_pack(folder: Path, results: WorldResults, tuning: Tuning) -> None:
+    """Writes a pack from the outcomes of a suite of worlds.
+
+    Raises:
+        DataError: the outcomes are larger than a repository should hold.
+    """
+    _write_inputs(folder, results.protocol, results.outcomes, tuning)
+
+
+def _write_inputs(
+    folder: Path, protocol: BaseModel, outcomes: Sequence[JobOutcome], tuning: Tuning
+) -> None:
+    rows = (json.loads(outcome.to_json()) for outcome in outcomes)
     text = "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows)
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as file:  # without the hour: equal bytes
@@ -60,7 +84,7 @@ def write_pack(folder: Path, results: Results, tuning: Tuning) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)  # what it named is replaced now
     (folder / OUTCOMES).write_bytes(buffer.getvalue())
-    _write(folder / PROTOCOL, results.protocol.model_dump(mode="json"))
+    _write(folder / PROTOCOL, protocol.model_dump(mode="json"))
     _write(folder / TUNED, tuning.model_dump(mode="json", exclude_none=True))
     rebuild(folder)
 
@@ -72,19 +96,53 @@ def rebuild(folder: Path) -> None:
         DataError: there are none, or they are damaged.
     """
     _check_inputs(folder)
-    results, tuning = read_pack(folder)
-    digests = sorted({outcome.protocol for outcome in results.outcomes})
+    digest = _make_worlds(folder) if has_worlds(folder) else _make_budgets(folder)
+    names = (path.name for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
+    hashes = {name: _hash(folder / name) for name in sorted(names)}
+    _write(folder / MANIFEST, Manifest(protocol=digest, files=hashes).model_dump())
+
+
+def has_worlds(folder: Path) -> bool:
+    """Whether a pack is one of worlds.
+
+    Raises:
+        DataError: its protocol cannot be read.
+    """
+    try:
+        return "worlds" in json.loads((folder / PROTOCOL).read_bytes())
+    except (OSError, ValueError) as error:
+        raise DataError(f"no paper pack can be read from {folder}: {error}") from error
+
+
+def _make_worlds(folder: Path) -> str:
+    """Summary, page and figures of a pack of worlds; the protocol's digest."""
+    results, tuning = read_worlds_pack(folder)
+    digest = _digest_of(folder, results.outcomes)
+    _write(folder / SUMMARY, results.dump())
+    figures = draw_worlds(results, folder)
+    page = render_worlds(results, tuning.chosen, figures, digest)
+    (folder / PAGE).write_text(page, encoding="utf-8")
+    return digest
+
+
+def _digest_of(folder: Path, outcomes: Sequence[JobOutcome]) -> str:
+    digests = sorted({outcome.protocol for outcome in outcomes})
     if len(digests) > 1:
         raise DataError(f"{folder}: outcomes of more than one protocol do not mix")
+    return digests[0]
+
+
+def _make_budgets(folder: Path) -> str:
+    """Summary, page, excerpt and figures of a pack of budgets; the protocol's digest."""
+    results, tuning = read_pack(folder)
+    digest = _digest_of(folder, results.outcomes)
     summary = summarise(results)
     _write(folder / SUMMARY, summary.dump())
     figures = draw_all(results, summary, folder)
-    page = render_pack(summary, tuning, figures, digests[0])
+    page = render_pack(summary, tuning, figures, digest)
     (folder / PAGE).write_text(page, encoding="utf-8")
     (folder / EXCERPT).write_text(excerpt(summary), encoding="utf-8")
-    names = (path.name for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
-    hashes = {name: _hash(folder / name) for name in sorted(names)}
-    _write(folder / MANIFEST, Manifest(protocol=digests[0], files=hashes).model_dump())
+    return digest
 
 
 def read_pack(folder: Path) -> tuple[Results, Tuning]:
@@ -100,6 +158,24 @@ def read_pack(folder: Path) -> tuple[Results, Tuning]:
         outcomes = parse_outcomes(map(json.loads, lines))
         reported = [one for one in outcomes if isinstance(one, ReportedOutcome)]
         return Results(protocol, reported), tuning
+    except (OSError, ValueError, EOFError) as error:
+        what = " ".join(str(error).split())
+        raise DataError(f"no paper pack can be read from {folder}: {what}") from error
+
+
+def read_worlds_pack(folder: Path) -> tuple[WorldResults, Tuning]:
+    """The results of a pack of worlds, and how its arms were tuned.
+
+    Raises:
+        DataError: there is no pack, or it is damaged.
+    """
+    try:
+        lines = gzip.decompress((folder / OUTCOMES).read_bytes()).decode().splitlines()
+        protocol = WorldsProtocol.model_validate_json((folder / PROTOCOL).read_bytes())
+        tuning = Tuning.model_validate_json((folder / TUNED).read_bytes())
+        outcomes = parse_outcomes(map(json.loads, lines))
+        streams = [one for one in outcomes if isinstance(one, StreamOutcome)]
+        return WorldResults(protocol, streams), tuning
     except (OSError, ValueError, EOFError) as error:
         what = " ".join(str(error).split())
         raise DataError(f"no paper pack can be read from {folder}: {what}") from error

@@ -15,6 +15,8 @@ from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from symbiont_ecology.experiments.adhoc_comparison import AdhocComparison
+    from symbiont_ecology.experiments.suite import Plan
+    from symbiont_ecology.experiments.worlds import WorldsProtocol
 
 ALL_SHIFTS = (
     *("in-distribution", "depth", "wording", "shared-families", "unrelated-families"),
@@ -65,8 +67,10 @@ def pack(
     outcomes."""
     from symbiont_ecology import Comparison, Suite
     from symbiont_ecology.analysis import pack as packs
+    from symbiont_ecology.experiments import suite as suites
     from symbiont_ecology.experiments.adhoc_comparison import adhoc_comparison
     from symbiont_ecology.experiments.suite import PROTOCOL_FILE
+    from symbiont_ecology.experiments.worlds import WorldsProtocol
 
     first = folders[0]
     is_pack, is_suite = (first / packs.OUTCOMES).exists(), (first / PROTOCOL_FILE).exists()
@@ -76,12 +80,16 @@ def pack(
             "them one by one"
         )
     if is_pack and dry_run:
-        count = len(packs.read_pack(first)[0].outcomes)
+        read = packs.read_worlds_pack if packs.has_worlds(first) else packs.read_pack
+        count = len(read(first)[0].outcomes)
         print(f"{count} outcomes in {first} are fine; nothing was done")
         return
     if is_pack:
         packs.rebuild(first)
         print(f"made again from its own outcomes: {first}")
+        return
+    if is_suite and isinstance(plan := suites.read_plan(first), WorldsProtocol):
+        _pack_worlds(plan, first, out, dry_run=dry_run)
         return
     work = (
         Suite.open(first).comparison
@@ -89,10 +97,7 @@ def pack(
         else adhoc_comparison(folders, ALL_SHIFTS, per_cell, name or (out or first).name)
     )
     protocol = work.protocol
-    target = out or Path("docs/paper_packs") / protocol.name
-    kept = target / packs.PROTOCOL  # a changed protocol may bear the name of the one before
-    if kept.exists() and json.loads(kept.read_text("utf-8")) != protocol.model_dump(mode="json"):
-        raise RunError(f"{target} holds the pack of another protocol: choose another --out")
+    target = _target(protocol, out)
     if dry_run:
         if isinstance(work, Comparison):
             count = len(work.outcomes)
@@ -106,6 +111,38 @@ def pack(
         with asking() as progress:
             work = Comparison.of(work, progress)
     work.save_pack(target)
+    print(f"{target / 'README.md'} is written")
+
+
+def _target(protocol: Plan, out: Path | None) -> Path:
+    """The folder of a pack.
+
+    Raises:
+        RunError: it holds another one.
+    """
+    from symbiont_ecology.analysis import pack as packs
+
+    target = out or Path("docs/paper_packs") / protocol.name
+    kept = target / packs.PROTOCOL  # a changed protocol may bear the name of the one before
+    if kept.exists() and json.loads(kept.read_text("utf-8")) != protocol.model_dump(mode="json"):
+        raise RunError(f"{target} holds the pack of another protocol: choose another --out")
+    return target
+
+
+def _pack_worlds(plan: WorldsProtocol, folder: Path, out: Path | None, *, dry_run: bool) -> None:
+    """The pack of a suite of worlds."""
+    from symbiont_ecology.analysis import pack as packs
+    from symbiont_ecology.analysis.worlds import WorldResults
+    from symbiont_ecology.experiments import suite as suites
+
+    target, done = _target(plan, out), suites.streams(plan, folder)
+    if dry_run:
+        print(f"outcomes  {len(done)} of protocol {plan.name} ({plan.digest}) in {folder}")
+        print(f"pack      {target}\nnothing was done")
+        return
+    prepare(target / "summary.json")
+    packs.write_worlds_pack(target, WorldResults(plan, done), suites.read_tuning(folder))
+    packs.write_index(target.parent)
     print(f"{target / 'README.md'} is written")
 
 

@@ -58,6 +58,7 @@ def suite(
 ) -> None:
     """Run the arms of a protocol over its seeds. Ctrl-C is safe, the same command goes on."""
     from symbiont_ecology import Suite
+    from symbiont_ecology.analysis.streams import check_measures
     from symbiont_ecology.analysis.terminal import tell_comparison
     from symbiont_ecology.experiments import suite as suites
     from symbiont_ecology.experiments.worlds import WorldsProtocol
@@ -68,6 +69,8 @@ def suite(
         raise ConfigError(f"suite: expected one protocol or --ci, got {' '.join(names) or 'none'}")
     plan = suites.load_plan(names[0], changes, additions or ())
     suites.check_plan(plan)
+    if isinstance(plan, WorldsProtocol):
+        check_measures(plan)
     folder, count = out or Path("artifacts") / plan.name, workers or suites.usual_workers(plan)
     with report(json_file, dry_run) as write_json:
         if not dry_run:

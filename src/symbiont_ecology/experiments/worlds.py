@@ -81,6 +81,30 @@ class WorldArm(BaseModel):
     repeats: Name | None = None  # the arm whose births and deaths happen at the same times here
 
 
+class Goal(BaseModel):
+    """What the main arm is meant to reach, fixed before the seeds are looked at.
+
+    It is about the mean over seeds of a measure; or of its difference to another arm, to another
+    world, or of both.
+    """
+
+    model_config = _Schema
+
+    about: str  # in a few words
+    world: Name
+    measure: str  # one of analysis.streams
+    minus: Name | None = None  # an arm
+    than: Name | None = None  # a world whose value is subtracted
+    at_least: float | None = None  # in the unit of the measure; shares are between 0 and 1
+    at_most: float | None = None
+
+    @model_validator(mode="after")
+    def _has_a_bound(self) -> Goal:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("expected at_least or at_most")
+        return self
+
+
 class WorldsProtocol(BaseModel):
     """The whole comparison."""
 
@@ -93,6 +117,7 @@ class WorldsProtocol(BaseModel):
     tuning_seeds: tuple[int, ...] = ()
     worlds: dict[Name, World]
     arms: dict[Name, WorldArm]
+    goals: tuple[Goal, ...] = ()
     main: Name = "ecology"  # the arm that is compared with all others
     chosen: dict[Name, dict[Name, int]] = {}  # by world and arm, what tuning chose before
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05  # false discovery rate of a family of tests
@@ -109,6 +134,12 @@ class WorldsProtocol(BaseModel):
                 raise ValueError(f"arms.{name}.tune: expected one config or more")
             if arm.repeats is not None and self.arms.get(arm.repeats, arm).repeats is not None:
                 raise ValueError(f"arms.{name}.repeats: expected an arm that repeats none")
+        for goal in self.goals:
+            for name in (goal.world, goal.than or goal.world):
+                if name not in self.worlds:
+                    raise ValueError(f"goals: {name!r} is none of the worlds")
+                if goal.minus and goal.minus not in self.worlds[name].arms:
+                    raise ValueError(f"goals: {goal.minus!r} does not live in {name}")
         for world_name, options in self.chosen.items():
             for arm_name, option in options.items():
                 if arm_name not in self.arms or option >= len(self.arms[arm_name].tune):

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Found
+from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Found, Habitat, Retire
+from symbiont_ecology.ecology.habitats import MOST_ANSWERS
 from symbiont_ecology.strategies import LearningStrategy, StrategyContext, assignments, strategies
 from symbiont_ecology.strategies.controls import NICHE
 from symbiont_ecology.tasks.habitats import Habitats
@@ -71,7 +72,27 @@ class Residents(LearningStrategy):
 @strategies.register("per_habitat")
 @dataclass(frozen=True)
 class PerHabitat(Residents):
-    """One adapter per habitat: nothing is shared, and a newcomer starts from the host."""
+    """One adapter per habitat: nothing is shared, and a newcomer starts from the host.
+
+    With ``reset`` it starts anew when its habitat changed (``Habitat.after``): the control for
+    changes, which keeps nothing.
+    """
+
+    reset: bool = False  # whether an adapter starts anew when its habitat changed
+
+    def tell(self, context: StrategyContext) -> list[Decision]:
+        """Founds who is missing; whose habitat changed since its birth is founded anew."""
+        state, world = context.state, context.tasks.habitats
+        assert world is not None
+        outdated = {
+            niche: resident
+            for niche, resident in _residents(state).items()
+            if self.reset and _has_outlived(state.habitats.get(world.names[niche]), resident)
+        }
+        decisions: list[Decision] = [Retire(one, "reset") for one in outdated.values()]
+        for niche in outdated:
+            decisions.append(Found({**self.traits, NICHE: float(niche)}, context.rank))
+        return [*decisions, *super().tell(context)]
 
     def niches(self, items: Sequence[Item], world: Habitats, generation: int) -> list[int]:
         """The number of the habitat."""
@@ -87,6 +108,14 @@ class Told(Residents):
         """The number of the kind."""
         kinds = world.kinds(generation)
         return [int(kinds[world.number(item.habitat)]) for item in items]
+
+
+def _has_outlived(habitat: Habitat | None, resident: OrganelleId) -> bool:
+    """Whether a habitat changed while this organelle was its resident: then what it remembers
+    begins with an answer of it, and is shorter than its past."""
+    if habitat is None or not len(habitat.answers) < min(habitat.asked, MOST_ANSWERS):
+        return False
+    return habitat.answers[0].organelle_id == resident
 
 
 def _residents(state: EcologyState) -> dict[int, OrganelleId]:

@@ -208,6 +208,11 @@ class Habitats:
         ranks = self._draw("activity").permutation(self.config.count) + 1
         return ranks.astype(float) ** -self.config.activity
 
+    @property
+    def first_fickle(self) -> int:
+        """The number of the habitat that answers at random, if one does."""
+        return int(self._draw("fickle").permutation(self.config.count)[0])
+
     @cached_property
     def _fickle(self) -> frozenset[int]:
         order = self._draw("fickle").permutation(self.config.count)

@@ -1,0 +1,256 @@
+"""Measures of runs in worlds with habitats: what users lived through, and who served them.
+
+A measure is a function of one run (``Stream``); None where it does not apply to the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evaluation.questions import NEWCOMER, agreement
+from symbiont_ecology.experiments.outcomes import StreamOutcome
+from symbiont_ecology.experiments.worlds import WorldsProtocol
+from symbiont_ecology.registry import did_you_mean
+from symbiont_ecology.tasks.habitats import Habitats
+
+RETURN = 30
+"""The first questions after a habitat comes back to what it wanted before."""
+SETTLED, LEVEL = 20, 20
+"""Generations before a change in which a level is taken; the last ones of a run."""
+
+
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """The questions of a world, in the order of the stream: generation, number of the habitat, and
+    the how-manieth of that habitat (from 1) of each, ``(questions,)``."""
+
+    world: Habitats
+    generations: np.ndarray
+    habitats: np.ndarray
+    numbers: np.ndarray
+
+    @property
+    def length(self) -> int:
+        """Generations."""
+        return int(self.generations[-1]) + 1
+
+
+@lru_cache(maxsize=256)
+def questions_in(text: str, world: str, seed: int, generations: int) -> Questions:
+    """The stream of a world; ``text`` is the protocol's JSON."""
+    protocol = WorldsProtocol.model_validate_json(text)
+    habitats = mixture(protocol.config(world, protocol.main, seed)).habitats
+    assert habitats is not None
+    asked = [
+        (generation, habitats.number(item.habitat))
+        for generation in range(generations)
+        for item in habitats.questions(generation)
+    ]
+    rows = np.array(asked)
+    numbers, seen = np.zeros(len(rows), int), np.zeros(len(habitats.names), int)
+    for place, habitat in enumerate(rows[:, 1]):
+        seen[habitat] += 1
+        numbers[place] = seen[habitat]
+    return Questions(habitats, rows[:, 0], rows[:, 1], numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """One run: its outcome, and the questions that it was asked."""
+
+    outcome: StreamOutcome
+    asked: Questions
+
+    @classmethod
+    def of(cls, outcome: StreamOutcome, text: str) -> Stream:
+        """The run that left an outcome; ``text`` is the protocol's JSON."""
+        length = len(outcome.population)
+        return cls(outcome, questions_in(text, outcome.world, outcome.seed, length))
+
+    @cached_property
+    def accepted(self) -> np.ndarray:
+        """1.0 for an accepted answer, 0.0 for a refused one or none, ``(questions,)``."""
+        return np.array([letter == "1" for letter in self.outcome.verdicts], float)
+
+    def share(self, chosen: np.ndarray) -> float | None:
+        """The share of accepted answers among the chosen questions; None of none."""
+        return float(self.accepted[chosen].mean()) if chosen.any() else None
+
+    @cached_property
+    def servers(self) -> np.ndarray:
+        """The number of the organelle that last answered each habitat by the end of each
+        generation, ``(habitats, generations)``; -1 before its first question."""
+        table = np.full((len(self.asked.world.names), self.asked.length), -1)
+        for generation, habitat, organelle in self.outcome.moves:
+            table[habitat, generation:] = organelle
+        return table
+
+    @cached_property
+    def kinds(self) -> np.ndarray:
+        """The kind of each habitat in each generation, ``(habitats, generations)``."""
+        world = self.asked.world
+        return np.array([world.kinds(one) for one in range(self.asked.length)]).T
+
+
+Measure = Callable[[Stream], "float | None"]
+
+
+def acceptance(run: Stream) -> float | None:
+    """Share of all questions, learning included."""
+    return float(run.accepted.mean())
+
+
+def late(run: Stream) -> float | None:
+    """Share of the last quarter."""
+    return run.share(run.asked.generations >= 0.75 * run.asked.length)
+
+
+def newcomers(run: Stream) -> float | None:
+    """Share of the first questions of habitats that came after the first third."""
+    world, asked = run.asked.world, run.asked
+    came_late = world.arrivals[asked.habitats] > asked.length / 3
+    return run.share(came_late & (asked.numbers <= NEWCOMER))
+
+
+def end(run: Stream) -> float | None:
+    """Share of the last generations."""
+    return run.share(run.asked.generations >= run.asked.length - LEVEL)
+
+
+def adapters(run: Stream) -> float | None:
+    """Organelles alive at the end."""
+    return float(run.outcome.population[-1])
+
+
+def is_exact(run: Stream) -> float | None:
+    """Whether there are as many organelles as kinds at the end, one kind each."""
+    last = run.asked.length - 1
+    is_same = agreement(run.servers[:, last], run.kinds[:, last]) == 1.0
+    return float(is_same and adapters(run) == len(set(run.kinds[:, last])))
+
+
+def back(run: Stream) -> float | None:
+    """Habitats that changed, from their eleventh question after it on: share ÷ that before."""
+    moment = run.asked.world.config.drift_at
+    if moment is None:
+        return None
+    asked, since = run.asked, _since(run, moment)
+    moved = _moved(run)[asked.habitats]
+    level = run.share(moved & (since < 0) & (since >= -SETTLED))
+    after = run.share(moved & (run.asked.numbers > _before(run, moment) + 10) & (since < SETTLED))
+    return after / level if level and after is not None else None
+
+
+def others(run: Stream) -> float | None:
+    """Habitats that did not change: share after the change of others, minus that before."""
+    moment = run.asked.world.config.drift_at
+    if moment is None:
+        return None
+    since, stayed = _since(run, moment), ~_moved(run)[run.asked.habitats]
+    before = run.share(stayed & (since < 0) & (since >= -SETTLED))
+    after = run.share(stayed & (since >= 0) & (since < SETTLED))
+    return after - before if before is not None and after is not None else None
+
+
+def returns(run: Stream) -> float | None:
+    """Share of the first questions after a habitat came back to what it wanted before."""
+    chosen = [rows[:RETURN] for rows, is_back in _regimes(run) if is_back]
+    return float(np.mean([run.accepted[rows].mean() for rows in chosen])) if chosen else None
+
+
+def thirds(run: Stream) -> float | None:
+    """Share of the last third of every regime."""
+    chosen = [rows[-(-len(rows) * 2 // 3) :] for rows, _ in _regimes(run)]
+    return float(np.mean([run.accepted[rows].mean() for rows in chosen])) if chosen else None
+
+
+def honest(run: Stream) -> float | None:
+    """Share without the habitat that answers at random, or would."""
+    return run.share(run.asked.habitats != run.asked.world.first_fickle)
+
+
+def scored(run: Stream) -> float | None:
+    """Answers that were sketched or scored, per question."""
+    return run.outcome.scored / max(len(run.outcome.verdicts), 1)
+
+
+def flops(run: Stream) -> float | None:
+    """Useful FLOPs of everything."""
+    return float(run.outcome.train.flops)
+
+
+MEASURES: dict[str, Measure] = {
+    "acceptance": acceptance,
+    "late": late,
+    "newcomers": newcomers,
+    "end": end,
+    "adapters": adapters,
+    "exact": is_exact,
+    "back": back,
+    "others": others,
+    "returns": returns,
+    "thirds": thirds,
+    "honest": honest,
+    "scored": scored,
+    "flops": flops,
+}
+"""By name, as a goal of a protocol names them."""
+COUNTS = ("adapters", "scored", "flops")
+"""Measures that are no shares."""
+
+
+def check_measures(protocol: WorldsProtocol) -> None:
+    """Whether every goal names a measure.
+
+    Raises:
+        ConfigError: one does not.
+    """
+    for goal in protocol.goals:
+        if goal.measure not in MEASURES:
+            hint = did_you_mean(goal.measure, MEASURES)
+            raise ConfigError(
+                f"goals: no measure {goal.measure!r};{hint} known: {', '.join(MEASURES)}"
+            )
+
+
+def _since(run: Stream, moment: int) -> np.ndarray:
+    since: np.ndarray = run.asked.generations - moment
+    return since
+
+
+def _moved(run: Stream) -> np.ndarray:
+    """Whether each habitat changes kind, ``(habitats,)``."""
+    moved: np.ndarray = run.kinds[:, 0] != run.kinds[:, -1]
+    return moved
+
+
+def _before(run: Stream, moment: int) -> np.ndarray:
+    """How many questions the habitat of each question asked before a moment, ``(questions,)``."""
+    asked = run.asked
+    early = asked.habitats[asked.generations < moment]
+    counts: np.ndarray = np.bincount(early, minlength=len(asked.world.names))[asked.habitats]
+    return counts
+
+
+def _regimes(run: Stream) -> list[tuple[np.ndarray, bool]]:
+    """The questions of each habitat in each of its regimes, and whether it was in it before."""
+    if not run.asked.world.config.regimes:
+        return []
+    found, asked = list[tuple[np.ndarray, bool]](), run.asked
+    for habitat, kinds in enumerate(run.kinds):
+        changes = [0, *(np.flatnonzero(np.diff(kinds)) + 1), len(kinds)]
+        seen = set[int]()
+        for start, stop in pairwise(changes):
+            within = (asked.generations >= start) & (asked.generations < stop)
+            rows = np.flatnonzero(within & (asked.habitats == habitat))
+            if len(rows):
+                found.append((rows, int(kinds[start]) in seen))
+            seen.add(int(kinds[start]))
+    return found

@@ -1,0 +1,181 @@
+"""The results of a suite of worlds: means over seeds, differences question by question, goals."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+
+import numpy as np
+
+from symbiont_ecology.analysis.streams import MEASURES, Stream
+from symbiont_ecology.errors import DataError
+from symbiont_ecology.experiments.outcomes import StreamOutcome
+from symbiont_ecology.experiments.worlds import Goal, WorldsProtocol
+from symbiont_ecology.statistics import Interval, false_discovery, paired_interval, sign_flip
+
+HEADLINE = "acceptance"
+"""The measure in which arms are tested."""
+
+
+@dataclass(frozen=True)
+class Value(Interval):
+    """A mean over seeds with its interval (Student's t), and the value of each seed."""
+
+    seeds: list[float]
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Value:
+        """Of the values of the seeds; of one seed, the interval is that value."""
+        if len(values) == 1:
+            return cls(values[0], values[0], values[0], list(values))
+        return cls(**vars(paired_interval(values, [0.0] * len(values))), seeds=list(values))
+
+
+@dataclass(frozen=True)
+class Test(Value):
+    """The main arm minus another one, over the seeds that both have: p by flips of signs, and q
+    over all tests of a comparison."""
+
+    p: float
+    q: float
+    is_claimed: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A goal and what came of it. It is met by the mean; ``is_sure`` says that the whole interval
+    meets it."""
+
+    goal: Goal
+    value: Value
+    is_met: bool
+    is_sure: bool
+
+
+class WorldResults:
+    """All runs of a suite of worlds."""
+
+    def __init__(self, protocol: WorldsProtocol, outcomes: Sequence[StreamOutcome]) -> None:
+        self.protocol, self.outcomes = protocol, list(outcomes)
+        if not self.outcomes:
+            raise DataError("expected outcomes of a suite of worlds, got none")
+
+    @cached_property
+    def runs(self) -> Mapping[tuple[str, str], Mapping[int, Stream]]:
+        """By world and arm, the runs by seed."""
+        text = self.protocol.model_dump_json()
+        found: dict[tuple[str, str], dict[int, Stream]] = defaultdict(dict)
+        for outcome in self.outcomes:
+            found[outcome.world, outcome.arm][outcome.seed] = Stream.of(outcome, text)
+        return found
+
+    def by_seed(self, world: str, arm: str, measure: str) -> dict[int, float]:
+        """A measure of every run of an arm that has it."""
+        values = {
+            seed: MEASURES[measure](run) for seed, run in self.runs.get((world, arm), {}).items()
+        }
+        return {seed: value for seed, value in values.items() if value is not None}
+
+    @cached_property
+    def measures(self) -> dict[str, dict[str, dict[str, Value]]]:
+        """By world, arm and name."""
+        return {
+            name: {
+                arm: {
+                    measure: Value.of(list(values.values()))
+                    for measure in MEASURES
+                    if (values := self.by_seed(name, arm, measure))
+                }
+                for arm in world.arms
+                if (name, arm) in self.runs
+            }
+            for name, world in self.protocol.worlds.items()
+        }
+
+    @cached_property
+    def tests(self) -> dict[str, dict[str, Test]]:
+        """The main arm minus each other one in acceptance, by world and arm."""
+        pairs = {
+            (name, arm): differences
+            for name, world in self.protocol.worlds.items()
+            for arm in world.arms
+            if arm != self.protocol.main and len(differences := self._minus(name, arm)) > 1
+        }
+        p_values = [sign_flip(differences) for differences in pairs.values()]
+        found: dict[str, dict[str, Test]] = defaultdict(dict)
+        adjusted = false_discovery(p_values)
+        for (pair, differences), p, q in zip(pairs.items(), p_values, adjusted, strict=True):
+            value, is_claimed = Value.of(differences), q < self.protocol.level
+            found[pair[0]][pair[1]] = Test(**vars(value), p=p, q=q, is_claimed=is_claimed)
+        return dict(found)
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """What came of the goals that have runs."""
+        found = []
+        for goal in self.protocol.goals:
+            if values := self._of_goal(goal):
+                value = Value.of(values)
+                low = -np.inf if goal.at_least is None else goal.at_least
+                high = np.inf if goal.at_most is None else goal.at_most
+                is_met = low <= value.estimate <= high
+                is_sure = low <= value.low and value.high <= high
+                found.append(Verdict(goal, value, is_met, is_sure))
+        return found
+
+    def dump(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        worlds = {
+            name: {
+                "measures": {
+                    arm: {measure: asdict(value) for measure, value in values.items()}
+                    for arm, values in arms.items()
+                },
+                "minus": {arm: asdict(test) for arm, test in self.tests.get(name, {}).items()},
+            }
+            for name, arms in self.measures.items()
+        }
+        goals = [
+            {
+                **verdict.goal.model_dump(exclude_none=True),
+                "value": asdict(verdict.value),
+                "is_met": verdict.is_met,
+                "is_sure": verdict.is_sure,
+            }
+            for verdict in self.verdicts
+        ]
+        keys = {"name", "question", "main", "level"}
+        return {
+            "protocol": self.protocol.model_dump(mode="json", include=keys),
+            "seeds": {arm: len(self._seeds_of(arm)) for arm in self.protocol.arms},
+            "sources": sorted({outcome.source for outcome in self.outcomes}),
+            "worlds": worlds,
+            "goals": goals,
+        }
+
+    def _minus(self, world: str, arm: str) -> list[float]:
+        mine = self.by_seed(world, self.protocol.main, HEADLINE)
+        theirs = self.by_seed(world, arm, HEADLINE)
+        return [mine[seed] - theirs[seed] for seed in mine if seed in theirs]
+
+    def _of_goal(self, goal: Goal) -> list[float]:
+        """The values of a goal by seed."""
+
+        def in_world(name: str) -> dict[int, float]:
+            """The measure there, as a difference if the goal wants one."""
+            mine = self.by_seed(name, self.protocol.main, goal.measure)
+            if goal.minus is None:
+                return mine
+            theirs = self.by_seed(name, goal.minus, goal.measure)
+            return {seed: mine[seed] - theirs[seed] for seed in mine if seed in theirs}
+
+        values = in_world(goal.world)
+        if goal.than is None:
+            return list(values.values())
+        base = in_world(goal.than)
+        return [values[seed] - base[seed] for seed in values if seed in base]
+
+    def _seeds_of(self, arm: str) -> set[int]:
+        return {outcome.seed for outcome in self.outcomes if outcome.arm == arm}

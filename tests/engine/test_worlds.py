@@ -1,0 +1,261 @@
+"""Suites of worlds with habitats: protocols, jobs, measures and packs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from symbiont_ecology.analysis import pack
+from symbiont_ecology.analysis.streams import MEASURES, Stream, check_measures
+from symbiont_ecology.analysis.worlds import WorldResults
+from symbiont_ecology.config import config_folder
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evaluation.questions import acceptance, agreement, of_newcomers, questions_of
+from symbiont_ecology.events import read_events
+from symbiont_ecology.experiments import suite, worlds
+from symbiont_ecology.experiments.outcomes import StreamOutcome
+from symbiont_ecology.experiments.worlds import WorldJob, WorldsProtocol
+from toy import ToyHost
+
+PLAN: dict[str, Any] = {
+    "name": "small",
+    "question": "does it work?",
+    "set": ["run.generations=40", "run.checkpoint_every=40"],
+    "seeds": [3, 4],
+    "tuning_seeds": [1],
+    "worlds": {
+        "drifting": {
+            "about": "a town",
+            "base": ["habitats/drift"],
+            "set": ["tasks.habitats.drift_at=20", "tasks.habitats.count=12"],
+            "arms": ["ecology", "told", "neutral"],
+        },
+        "coming": {
+            "about": "a city",
+            "base": ["habitats/city"],
+            "set": ["tasks.habitats.count=30", "tasks.habitats.arrivals=30"],
+            "arms": ["ecology", "told"],
+        },
+    },
+    "arms": {
+        "ecology": {"about": "foraging"},
+        "told": {
+            "about": "told",
+            "set": ["strategy.kind=told"],
+            "tune": [["strategy.learning_rate=0.001"], ["strategy.learning_rate=0.1"]],
+        },
+        "neutral": {"about": "drawn", "set": ["strategy.kind=neutral"], "repeats": "ecology"},
+    },
+    "goals": [
+        {"about": "a", "world": "coming", "measure": "acceptance", "minus": "told", "at_most": 1},
+        {"about": "b", "world": "drifting", "measure": "adapters", "at_least": 99},
+        {
+            "about": "c",
+            "world": "coming",
+            "measure": "acceptance",
+            "than": "drifting",
+            "at_least": -1,
+        },
+    ],
+}
+
+
+def never() -> bool:
+    return False
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[WorldsProtocol, Path]:
+    """A whole suite on the toy host, in this process."""
+    plan, folder = WorldsProtocol.model_validate(PLAN), tmp_path_factory.mktemp("suite")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worlds, "host_of", lambda config: ToyHost())
+        suite.claim_folder(plan, folder)
+        for _, jobs in suite._world_stages(plan, folder):
+            for job in jobs:
+                job.work(plan.model_dump_json(), folder, never)
+    return plan, folder
+
+
+@pytest.fixture(scope="module")
+def results(done: tuple[WorldsProtocol, Path]) -> WorldResults:
+    plan, folder = done
+    return WorldResults(plan, suite.streams(plan, folder))
+
+
+def test_tuning_chooses_by_acceptance_on_other_seeds(done: tuple[WorldsProtocol, Path]) -> None:
+    plan, folder = done
+    tuning = suite.read_tuning(folder)
+    assert {(score.arm, score.seed) for score in tuning.sweep} == {
+        ("drifting/told", 1),
+        ("coming/told", 1),
+    }
+    for world in plan.worlds:
+        scores = {s.option: s.accuracy for s in tuning.sweep if s.arm == f"{world}/told"}
+        assert tuning.chosen[world]["told"] == max(scores, key=scores.__getitem__)
+
+
+def test_a_choice_that_was_made_before_is_not_made_again() -> None:
+    plan = WorldsProtocol.model_validate({**PLAN, "chosen": {"drifting": {"told": 1}}})
+    assert {job.world for job in worlds.tuning_runs(plan)} == {"coming"}
+    assert worlds.choose_by_acceptance(plan, [])["drifting"] == {"told": 1}
+
+
+def test_an_outcome_has_every_question_in_its_place(
+    done: tuple[WorldsProtocol, Path], results: WorldResults
+) -> None:
+    _, folder = done
+    for (world, arm), runs in results.runs.items():
+        for seed, run in runs.items():
+            job = WorldJob("stream", world, arm, seed, run.outcome.option)
+            table = questions_of(read_events(folder / job.name / "events.jsonl"))
+            assert len(run.outcome.verdicts) == len(table)
+            assert run.outcome.acceptance == pytest.approx(acceptance(table))
+            by_habitat = table.groupby("habitat")["verdict"].mean()
+            for number, name in enumerate(run.asked.world.names):
+                mine = run.accepted[run.asked.habitats == number]
+                assert mine.mean() == pytest.approx(by_habitat[name]) if len(mine) else True
+            newcomers = MEASURES["newcomers"](run)
+            if newcomers is not None:
+                assert newcomers == pytest.approx(acceptance(of_newcomers(table)), abs=0.1)
+
+
+def test_an_arm_that_repeats_another_is_born_and_dies_with_it(results: WorldResults) -> None:
+    for seed, run in results.runs["drifting", "neutral"].items():
+        model = results.runs["drifting", "ecology"][seed]
+        assert run.outcome.births == model.outcome.births
+        assert run.outcome.deaths == model.outcome.deaths
+        assert run.outcome.population == model.outcome.population
+
+
+def test_told_is_exact_and_the_same_questions_are_paired(results: WorldResults) -> None:
+    told = results.measures["drifting"]["told"]
+    assert told["exact"].seeds == [1.0, 1.0]
+    assert told["scored"].estimate == 0
+    assert results.measures["drifting"]["ecology"]["scored"].estimate == pytest.approx(1)
+    test = results.tests["drifting"]["told"]
+    ecology = results.measures["drifting"]["ecology"]["acceptance"].seeds
+    expected = np.subtract(ecology, told["acceptance"].seeds)
+    assert test.seeds == pytest.approx(expected.tolist())
+    assert not test.is_claimed  # two seeds can show nothing
+
+
+def test_goals_are_judged_as_they_were_written(results: WorldResults) -> None:
+    minus, many, than = results.verdicts
+    assert (minus.is_met, many.is_met, than.is_met) == (True, False, True)
+    means = {
+        name: results.measures[name]["ecology"]["acceptance"].estimate
+        for name in ("coming", "drifting")
+    }
+    assert than.value.estimate == pytest.approx(means["coming"] - means["drifting"])
+
+
+def test_a_pack_of_worlds_is_made_again_byte_for_byte(
+    done: tuple[WorldsProtocol, Path], results: WorldResults, tmp_path: Path
+) -> None:
+    plan, folder = done
+    target = tmp_path / "pack"
+    pack.write_worlds_pack(target, results, suite.read_tuning(folder))
+    before = {path.name: path.read_bytes() for path in target.iterdir()}
+    assert {"README.md", "summary.json", "coming.png", "coming-servers.png"} <= before.keys()
+    pack.rebuild(target)
+    assert {path.name: path.read_bytes() for path in target.iterdir()} == before
+    page = before["README.md"].decode()
+    assert "| coming | a |" in page
+    assert "**no**" in page
+    assert json.loads(before["manifest.json"])["protocol"] == plan.digest
+
+
+def test_a_run_that_is_done_is_not_run_again(
+    done: tuple[WorldsProtocol, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, folder = done
+    monkeypatch.setattr(worlds, "host_of", lambda config: pytest.fail("a host was loaded"))
+    job = WorldJob("stream", "coming", "ecology", 3)
+    assert isinstance(job.work(plan.model_dump_json(), folder, never), StreamOutcome)
+
+
+def test_regimes_are_measured_by_hand(tmp_path: Path) -> None:
+    data = {
+        **PLAN,
+        "set": ["run.generations=60", "tasks.habitats.regime=12", "run.checkpoint_every=60"],
+        "worlds": {"back": {"about": "b", "base": ["habitats/regimes"], "arms": ["ecology"]}},
+        "goals": [],
+    }
+    plan = WorldsProtocol.model_validate(data)
+    count = 60 * 8
+    outcome = StreamOutcome.model_validate(
+        {
+            "schema": 1,
+            "protocol": plan.digest,
+            "source": "s",
+            "kind": "stream",
+            "arm": "ecology",
+            "seed": 3,
+            "world": "back",
+            "verdicts": "1" * count,
+            "population": [1] * 60,
+            "train": {},
+        }
+    )
+    run = Stream.of(outcome, plan.model_dump_json())
+    assert MEASURES["returns"](run) == 1.0
+    assert MEASURES["thirds"](run) == 1.0
+    assert MEASURES["back"](run) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"main": "nobody"}, "expected 'nobody' among them"),
+        ({"seeds": [1]}, "seeds that tune cannot be reported"),
+        ({"chosen": {"coming": {"told": 7}}}, "no option 7"),
+        ({"goals": [{"about": "a", "world": "coming", "measure": "late"}]}, "at_least or at_most"),
+        (
+            {"goals": [{"about": "a", "world": "x", "measure": "late", "at_most": 1}]},
+            "'x' is none of the worlds",
+        ),
+    ],
+)
+def test_a_protocol_that_contradicts_itself_is_refused(
+    change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValidationError, match=message):
+        WorldsProtocol.model_validate(PLAN | change)
+
+
+def test_a_world_without_habitats_is_refused_before_anything_runs() -> None:
+    place = {"about": "none", "base": ["demo"], "arms": ["ecology"]}
+    plan = WorldsProtocol.model_validate({**PLAN, "worlds": {"w": place}, "goals": []})
+    with pytest.raises(ConfigError, match="expected a world with habitats"):
+        worlds.check_worlds(plan)
+
+
+def test_a_measure_that_nobody_knows_is_refused() -> None:
+    goal = {"about": "a", "world": "coming", "measure": "acceptence", "at_most": 1}
+    plan = WorldsProtocol.model_validate({**PLAN, "goals": [goal]})
+    with pytest.raises(ConfigError, match="did you mean 'acceptance'"):
+        check_measures(plan)
+
+
+def test_the_shipped_protocol_fits_together() -> None:
+    plan = suite.load_plan("habitats-v1")
+    suite.check_plan(plan)
+    assert isinstance(plan, WorldsProtocol)
+    assert len(plan.seeds) >= 10
+    check_measures(plan)
+    assert (config_folder() / "protocols" / "habitats-v1.yaml").exists()
+
+
+def test_groupings_agree_as_far_as_they_are_the_same() -> None:
+    one = [0, 0, 1, 1, 2, 2]
+    assert agreement(one, ["c", "c", "a", "a", "b", "b"]) == 1
+    assert agreement(one, [0] * 6) == 0
+    assert agreement(one, [0, 0, 1, 1, 2, 3]) == pytest.approx(0.7619, abs=1e-3)
+    random = np.random.default_rng(0).integers(3, size=(2, 2000))
+    assert abs(agreement(*random)) < 0.01
