@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from symbiont_ecology.analysis import pack
 from symbiont_ecology.analysis.streams import MEASURES, Stream, check_measures
 from symbiont_ecology.analysis.worlds import WorldResults
-from symbiont_ecology.config import config_folder
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.questions import acceptance, agreement, of_newcomers, questions_of
 from symbiont_ecology.events import read_events
@@ -243,13 +242,13 @@ def test_a_measure_that_nobody_knows_is_refused() -> None:
         check_measures(plan)
 
 
-def test_the_shipped_protocol_fits_together() -> None:
-    plan = suite.load_plan("habitats-v1")
+@pytest.mark.parametrize("name", ["habitats-v1", "habitats-ablations"])
+def test_the_shipped_protocols_fit_together(name: str) -> None:
+    plan = suite.load_plan(name)
     suite.check_plan(plan)
     assert isinstance(plan, WorldsProtocol)
     assert len(plan.seeds) >= 10
     check_measures(plan)
-    assert (config_folder() / "protocols" / "habitats-v1.yaml").exists()
 
 
 def test_groupings_agree_as_far_as_they_are_the_same() -> None:
