@@ -20,7 +20,7 @@ from symbiont_ecology.cli.suites import PARTS, print_lines
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.experiments.jobs import Job
 from symbiont_ecology.experiments.protocol import load_protocol, protocols
-from symbiont_ecology.experiments.suite import check_protocol, claim_folder, usual_workers
+from symbiont_ecology.experiments.suite import check_plan, claim_folder, load_plan, usual_workers
 
 TINY = """
 name: tiny
@@ -348,7 +348,7 @@ def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(
 
 @pytest.mark.parametrize("name", protocols())
 def test_every_protocol_can_be_run(name: str) -> None:
-    check_protocol(load_protocol(name))
+    check_plan(load_plan(name))
 
 
 def test_the_arms_of_the_papers_protocols_are_those_of_the_embedded_one() -> None:

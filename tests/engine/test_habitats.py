@@ -416,8 +416,8 @@ def test_a_prompt_may_show_its_habitat() -> None:
 def test_changes_that_contradict_each_other_are_refused(
     changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=message):
-        config(**changes)
+    with pytest.raises(ConfigError, match=message):
+        mixture(config(**changes))
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,15 @@ import pytest
 from pydantic import ValidationError
 
 from symbiont_ecology.analysis import pack
-from symbiont_ecology.analysis.streams import MEASURES, Stream, check_measures
+from symbiont_ecology.analysis.streams import STREAM_MEASURES, Stream, check_measures
 from symbiont_ecology.analysis.worlds import WorldResults
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.questions import acceptance, agreement, of_newcomers, questions_of
+from symbiont_ecology.evaluation.questions import (
+    accepted_share,
+    agreement,
+    of_newcomers,
+    questions_of,
+)
 from symbiont_ecology.events import read_events
 from symbiont_ecology.experiments import suite, worlds
 from symbiont_ecology.experiments.outcomes import StreamOutcome
@@ -114,14 +119,14 @@ def test_an_outcome_has_every_question_in_its_place(
             job = WorldJob("stream", world, arm, seed, run.outcome.option)
             table = questions_of(read_events(folder / job.name / "events.jsonl"))
             assert len(run.outcome.verdicts) == len(table)
-            assert run.outcome.acceptance == pytest.approx(acceptance(table))
+            assert run.outcome.acceptance == pytest.approx(accepted_share(table))
             by_habitat = table.groupby("habitat")["verdict"].mean()
             for number, name in enumerate(run.asked.world.names):
                 mine = run.accepted[run.asked.habitats == number]
                 assert mine.mean() == pytest.approx(by_habitat[name]) if len(mine) else True
-            newcomers = MEASURES["newcomers"](run)
+            newcomers = STREAM_MEASURES["newcomers"](run)
             if newcomers is not None:
-                assert newcomers == pytest.approx(acceptance(of_newcomers(table)), abs=0.1)
+                assert newcomers == pytest.approx(accepted_share(of_newcomers(table)), abs=0.1)
 
 
 def test_an_arm_that_repeats_another_is_born_and_dies_with_it(results: WorldResults) -> None:
@@ -203,9 +208,9 @@ def test_regimes_are_measured_by_hand(tmp_path: Path) -> None:
         }
     )
     run = Stream.of(outcome, plan.model_dump_json())
-    assert MEASURES["returns"](run) == 1.0
-    assert MEASURES["thirds"](run) == 1.0
-    assert MEASURES["back"](run) is None
+    assert STREAM_MEASURES["returns"](run) == 1.0
+    assert STREAM_MEASURES["thirds"](run) == 1.0
+    assert STREAM_MEASURES["back"](run) is None
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ class Stream:
         return np.array([world.kinds(one) for one in range(self.asked.length)]).T
 
 
-Measure = Callable[[Stream], "float | None"]
+StreamMeasure = Callable[[Stream], "float | None"]
 
 
 def acceptance(run: Stream) -> float | None:
@@ -186,7 +186,7 @@ def flops(run: Stream) -> float | None:
     return float(run.outcome.train.flops)
 
 
-MEASURES: dict[str, Measure] = {
+STREAM_MEASURES: dict[str, StreamMeasure] = {
     "acceptance": acceptance,
     "late": late,
     "newcomers": newcomers,
@@ -202,7 +202,7 @@ MEASURES: dict[str, Measure] = {
     "flops": flops,
 }
 """By name, as a goal of a protocol names them."""
-COUNTS = ("adapters", "scored", "flops")
+NO_SHARES = ("adapters", "scored", "flops")
 """Measures that are no shares."""
 
 
@@ -213,10 +213,10 @@ def check_measures(protocol: WorldsProtocol) -> None:
         ConfigError: one does not.
     """
     for goal in protocol.goals:
-        if goal.measure not in MEASURES:
-            hint = did_you_mean(goal.measure, MEASURES)
+        if goal.measure not in STREAM_MEASURES:
+            hint = did_you_mean(goal.measure, STREAM_MEASURES)
             raise ConfigError(
-                f"goals: no measure {goal.measure!r};{hint} known: {', '.join(MEASURES)}"
+                f"goals: no measure {goal.measure!r};{hint} known: {', '.join(STREAM_MEASURES)}"
             )
 
 

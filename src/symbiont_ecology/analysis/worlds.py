@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from symbiont_ecology.analysis.streams import MEASURES, Stream
+from symbiont_ecology.analysis.streams import STREAM_MEASURES, Stream
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.experiments.outcomes import StreamOutcome
 from symbiont_ecology.experiments.worlds import Goal, WorldsProtocol
@@ -74,7 +74,8 @@ class WorldResults:
     def by_seed(self, world: str, arm: str, measure: str) -> dict[int, float]:
         """A measure of every run of an arm that has it."""
         values = {
-            seed: MEASURES[measure](run) for seed, run in self.runs.get((world, arm), {}).items()
+            seed: STREAM_MEASURES[measure](run)
+            for seed, run in self.runs.get((world, arm), {}).items()
         }
         return {seed: value for seed, value in values.items() if value is not None}
 
@@ -85,7 +86,7 @@ class WorldResults:
             name: {
                 arm: {
                     measure: Value.of(list(values.values()))
-                    for measure in MEASURES
+                    for measure in STREAM_MEASURES
                     if (values := self.by_seed(name, arm, measure))
                 }
                 for arm in world.arms

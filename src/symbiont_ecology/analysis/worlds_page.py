@@ -11,7 +11,7 @@ from matplotlib.ticker import NullFormatter, ScalarFormatter
 
 from symbiont_ecology.analysis.figures import COLOURS, MAIN
 from symbiont_ecology.analysis.page import NO_VALUE, render, spread
-from symbiont_ecology.analysis.streams import COUNTS, Stream
+from symbiont_ecology.analysis.streams import NO_SHARES, Stream
 from symbiont_ecology.analysis.worlds import Test, Value, WorldResults
 from symbiont_ecology.experiments.outcomes import Chosen
 
@@ -31,7 +31,7 @@ TITLES = {
 """Columns of the tables, by measure."""
 ONLY = {"exact": "town", "honest": "noise"}
 """Measures that are shown where the name of a world begins so."""
-PARTS = 40
+CURVE_POINTS = 40
 """Points of a curve."""
 
 
@@ -60,7 +60,7 @@ def render_worlds(
         results=results,
         figures=figures,
         digest=digest,
-        counts=COUNTS,
+        counts=NO_SHARES,
         titles=TITLES,
         names=names,
         chosen_by=chosen_by,
@@ -75,7 +75,7 @@ def measured(value: Value | None, measure: str) -> str:
         return NO_VALUE
     if measure == "flops":
         return f"{value.estimate:.2g}"
-    return spread(value, 1 if measure in COUNTS else 100)
+    return spread(value, 1 if measure in NO_SHARES else 100)
 
 
 def tested(test: Test | None) -> str:
@@ -131,7 +131,7 @@ def _curves(results: WorldResults, world: str) -> Figure:
 
 def _curve(run: Stream) -> tuple[np.ndarray, np.ndarray]:
     """The middle of each part of a run, in generations, and the share that was accepted in it."""
-    edges = np.linspace(0, run.asked.length, min(PARTS, run.asked.length) + 1)
+    edges = np.linspace(0, run.asked.length, min(CURVE_POINTS, run.asked.length) + 1)
     counts, _ = np.histogram(run.asked.generations, edges)
     accepted, _ = np.histogram(run.asked.generations, edges, weights=run.accepted)
     return (edges[1:] + edges[:-1]) / 2, accepted / np.maximum(counts, 1)

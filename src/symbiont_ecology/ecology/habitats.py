@@ -26,7 +26,7 @@ is."""
 SURE, LEAST_KNOWN = 6.0, 4
 """Evidence in nats from which on a habitat counts as changed; accepted answers of its server that
 must be known before."""
-USUAL, EXPECTED = 0.9, 5.0
+PRIOR_RATE, PRIOR_ANSWERS = 0.9, 5.0
 """How often a sure answer is accepted where nothing is known, and for how many answers that
 counts."""
 
@@ -128,7 +128,7 @@ def reliability(answers: Sequence[RememberedAnswer]) -> float:
     by_family: dict[str, list[RememberedAnswer]] = defaultdict(list)
     for answer in answers:
         by_family[answer.family].append(answer)
-    right, sure = USUAL * EXPECTED, EXPECTED
+    right, sure = PRIOR_RATE * PRIOR_ANSWERS, PRIOR_ANSWERS
     for given in by_family.values():
         accepted = sum(answer.is_accepted for answer in given)
         if accepted > SHARED * len(given):

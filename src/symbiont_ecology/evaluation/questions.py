@@ -36,7 +36,7 @@ def questions_of(events: Iterable[Event]) -> pd.DataFrame:
     return table
 
 
-def acceptance(questions: pd.DataFrame) -> float:
+def accepted_share(questions: pd.DataFrame) -> float:
     """The share of answers that was accepted, learning included; NaN of none."""
     return float(questions["verdict"].mean()) if len(questions) else float("nan")
 

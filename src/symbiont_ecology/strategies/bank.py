@@ -14,13 +14,12 @@ from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import Colonise, Decision, EcologyState, Found, Habitat, Retire
 from symbiont_ecology.strategies import StrategyContext, strategies
-from symbiont_ecology.strategies.serving import Serving, asked, chosen, moves
+from symbiont_ecology.strategies.serving import MEALS, Serving, asked, chosen, moves
 from symbiont_ecology.types import OrganelleId
 
 FRESH = ""
-ROOM, HEARSAY, MEALS = 32, 8.0, 4
-"""Adapters that are kept; answers for which everything else counts that is known of an adapter;
-lessons of a fresh one on what its first habitat accepted."""
+ROOM, KNOWN_BEFORE = 32, 8.0
+"""Adapters that are kept; answers for which everything else counts that is known of one."""
 
 
 @strategies.register("bank")
@@ -69,7 +68,7 @@ class Bank(Serving):
                 moved[name] = server
                 continue
             beliefs = self._beliefs(name, rates, state)
-            beliefs[FRESH] = (HEARSAY / 2, HEARSAY / 2)
+            beliefs[FRESH] = (KNOWN_BEFORE / 2, KNOWN_BEFORE / 2)
             if best := _highest(beliefs, generator):
                 moved[name] = best
             else:
@@ -94,8 +93,8 @@ class Bank(Serving):
         for one, overall in rates.items():
             record = state.posteriors.get(one, {}).get(name)
             rate = record.mean if record else overall
-            accepted = own[one, True] + HEARSAY * rate
-            refused = own[one, False] + HEARSAY * (1 - rate)
+            accepted = own[one, True] + KNOWN_BEFORE * rate
+            refused = own[one, False] + KNOWN_BEFORE * (1 - rate)
             beliefs[one] = (accepted, refused)
         return beliefs
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from pydantic import PositiveInt
-from scipy.cluster.vq import kmeans2
-from scipy.optimize import linear_sum_assignment
 
 from symbiont_ecology.ecology import Decision, Found
 from symbiont_ecology.strategies import StrategyContext, strategies
@@ -100,6 +98,9 @@ class LossVectors(Clusters):
 
     def fitting(self, losses: np.ndarray, generator: np.random.Generator) -> Sequence[int]:
         """By groups; by the lowest loss while there are fewer habitats than organelles."""
+        from scipy.cluster.vq import kmeans2
+        from scipy.optimize import linear_sum_assignment
+
         count = losses.shape[1]
         if len(losses) < 2 * count:
             places: list[int] = np.argmin(losses, axis=1).tolist()

@@ -12,11 +12,8 @@ from pydantic import PositiveInt
 from symbiont_ecology.ecology import Colonise, Decision, Found
 from symbiont_ecology.ecology.diets import LIKENESS, diet_of
 from symbiont_ecology.strategies import StrategyContext, strategies
-from symbiont_ecology.strategies.serving import Serving, asked, by_draw, chosen
+from symbiont_ecology.strategies.serving import MEALS, Serving, asked, by_draw, chosen
 from symbiont_ecology.types import OrganelleId
-
-MEALS = 4
-"""Lessons that a new adapter has on what its habitat accepted, before it answers anything."""
 
 
 @strategies.register("nearest")

@@ -15,11 +15,8 @@ from pydantic import NonNegativeInt
 
 from symbiont_ecology.ecology import Colonise, Decision, Found, Retire
 from symbiont_ecology.strategies import StrategyContext, strategies
-from symbiont_ecology.strategies.serving import Serving, by_draw, chosen, moves
+from symbiont_ecology.strategies.serving import MEALS, Serving, by_draw, chosen, moves
 from symbiont_ecology.types import OrganelleId
-
-MEALS = 4
-"""Lessons of a newborn on what its habitats accepted."""
 
 
 @strategies.register("neutral")

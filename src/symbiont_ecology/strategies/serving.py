@@ -13,6 +13,9 @@ from symbiont_ecology.ecology import Assignment, EcologyState, Habitat, Settle
 from symbiont_ecology.strategies import LearningStrategy, StrategyContext, assignments
 from symbiont_ecology.types import OrganelleId
 
+MEALS = 4
+"""Lessons that a new adapter has on what its habitats accepted, before it answers anything."""
+
 
 @dataclass(frozen=True)
 class Serving(LearningStrategy):

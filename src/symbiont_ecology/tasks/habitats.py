@@ -49,6 +49,16 @@ class Habitats:
     seed: int
 
     def __post_init__(self) -> None:
+        regimes, kinds = self.config.regimes, self.config.kinds
+        if regimes and self.config.drift_at is not None:
+            raise ConfigError(
+                "tasks.habitats.regimes: habitats change by regimes or by drift_at: leave one out"
+            )
+        if strange := [kind for kind in regimes if not 0 <= kind < kinds]:
+            raise ConfigError(
+                f"tasks.habitats.regimes: expected numbers of kinds, below {kinds}, got "
+                f"{strange[0]}"
+            )
         most = CONVENTIONS ** len(self._groups)
         if self.config.kinds > most:
             raise ConfigError(
