@@ -8,7 +8,7 @@ of a second to load, so each function that needs it imports it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -320,3 +320,20 @@ def evidence(wins: int, ties: int, losses: int, margin: float = 0.0) -> float:
         + losses * np.log1p(-stakes * (1 + margin))
     )
     return float(np.exp(np.minimum(wealth, 700)).mean())
+
+
+def adjusted_rand(one: Iterable[object], other: Iterable[object]) -> float:
+    """How far two groupings of the same things agree: 1 if they are the same, about 0 by chance.
+
+    The adjusted Rand index (Hubert and Arabie 1985).
+    """
+    _, rows = np.unique(np.array([str(name) for name in one]), return_inverse=True)
+    _, columns = np.unique(np.array([str(name) for name in other]), return_inverse=True)
+    table = np.zeros((rows.max() + 1, columns.max() + 1))
+    np.add.at(table, (rows, columns), 1)
+    together, first, second, every = (
+        float((counts * (counts - 1) / 2).sum())
+        for counts in (table, table.sum(axis=1), table.sum(axis=0), table.sum())
+    )
+    expected, most = first * second / every, (first + second) / 2
+    return (together - expected) / (most - expected) if most > expected else 1.0

@@ -10,20 +10,16 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from questions import accepted_share, of_newcomers, questions_of
 from symbiont_ecology.analysis import pack
 from symbiont_ecology.analysis.streams import STREAM_MEASURES, Stream, check_measures
 from symbiont_ecology.analysis.worlds import WorldResults
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.questions import (
-    accepted_share,
-    agreement,
-    of_newcomers,
-    questions_of,
-)
 from symbiont_ecology.events import read_events
 from symbiont_ecology.experiments import suite, worlds
 from symbiont_ecology.experiments.outcomes import StreamOutcome
 from symbiont_ecology.experiments.worlds import WorldJob, WorldsProtocol
+from symbiont_ecology.statistics import adjusted_rand
 from toy import ToyHost
 
 PLAN: dict[str, Any] = {
@@ -219,6 +215,10 @@ def test_regimes_are_measured_by_hand(tmp_path: Path) -> None:
         ({"main": "nobody"}, "expected 'nobody' among them"),
         ({"seeds": [1]}, "seeds that tune cannot be reported"),
         ({"chosen": {"coming": {"told": 7}}}, "no option 7"),
+        (
+            {"arms": PLAN["arms"] | {"neutral": PLAN["arms"]["neutral"] | {"tune": [[], []]}}},
+            "what it repeats is there after tuning only",
+        ),
         ({"goals": [{"about": "a", "world": "coming", "measure": "late"}]}, "at_least or at_most"),
         (
             {"goals": [{"about": "a", "world": "x", "measure": "late", "at_most": 1}]},
@@ -258,8 +258,8 @@ def test_the_shipped_protocols_fit_together(name: str) -> None:
 
 def test_groupings_agree_as_far_as_they_are_the_same() -> None:
     one = [0, 0, 1, 1, 2, 2]
-    assert agreement(one, ["c", "c", "a", "a", "b", "b"]) == 1
-    assert agreement(one, [0] * 6) == 0
-    assert agreement(one, [0, 0, 1, 1, 2, 3]) == pytest.approx(0.7619, abs=1e-3)
+    assert adjusted_rand(one, ["c", "c", "a", "a", "b", "b"]) == 1
+    assert adjusted_rand(one, [0] * 6) == 0
+    assert adjusted_rand(one, [0, 0, 1, 1, 2, 3]) == pytest.approx(0.7619, abs=1e-3)
     random = np.random.default_rng(0).integers(3, size=(2, 2000))
-    assert abs(agreement(*random)) < 0.01
+    assert abs(adjusted_rand(*random)) < 0.01

@@ -16,6 +16,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel
 
@@ -27,6 +28,7 @@ from symbiont_ecology.analysis.worlds import WorldResults
 from symbiont_ecology.analysis.worlds_page import draw_worlds, render_worlds
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.experiments.outcomes import (
+    AnyOutcome,
     JobOutcome,
     ReportedOutcome,
     StreamOutcome,
@@ -42,6 +44,9 @@ EXCERPT = "excerpt.md"
 TITLE = "# Paper packs"
 LARGEST = 5_000_000
 """Bytes that the outcomes of a pack may take, compressed."""
+
+
+_Kind = TypeVar("_Kind", bound=BaseModel)
 
 
 class Manifest(BaseModel):
@@ -151,16 +156,9 @@ def read_pack(folder: Path) -> tuple[Results, Tuning]:
     Raises:
         DataError: there is no pack, or it is damaged.
     """
-    try:
-        lines = gzip.decompress((folder / OUTCOMES).read_bytes()).decode().splitlines()
-        protocol = Protocol.model_validate_json((folder / PROTOCOL).read_bytes(), extra="ignore")
-        tuning = Tuning.model_validate_json((folder / TUNED).read_bytes())
-        outcomes = parse_outcomes(map(json.loads, lines))
-        reported = [one for one in outcomes if isinstance(one, ReportedOutcome)]
-        return Results(protocol, reported), tuning
-    except (OSError, ValueError, EOFError) as error:
-        what = " ".join(str(error).split())
-        raise DataError(f"no paper pack can be read from {folder}: {what}") from error
+    protocol, outcomes, tuning = _read_inputs(folder, Protocol)
+    reported = [one for one in outcomes if isinstance(one, ReportedOutcome)]
+    return Results(protocol, reported), tuning
 
 
 def read_worlds_pack(folder: Path) -> tuple[WorldResults, Tuning]:
@@ -169,13 +167,17 @@ def read_worlds_pack(folder: Path) -> tuple[WorldResults, Tuning]:
     Raises:
         DataError: there is no pack, or it is damaged.
     """
+    protocol, outcomes, tuning = _read_inputs(folder, WorldsProtocol)
+    streams = [one for one in outcomes if isinstance(one, StreamOutcome)]
+    return WorldResults(protocol, streams), tuning
+
+
+def _read_inputs(folder: Path, kind: type[_Kind]) -> tuple[_Kind, list[AnyOutcome], Tuning]:
     try:
         lines = gzip.decompress((folder / OUTCOMES).read_bytes()).decode().splitlines()
-        protocol = WorldsProtocol.model_validate_json((folder / PROTOCOL).read_bytes())
+        protocol = kind.model_validate_json((folder / PROTOCOL).read_bytes(), extra="ignore")
         tuning = Tuning.model_validate_json((folder / TUNED).read_bytes())
-        outcomes = parse_outcomes(map(json.loads, lines))
-        streams = [one for one in outcomes if isinstance(one, StreamOutcome)]
-        return WorldResults(protocol, streams), tuning
+        return protocol, parse_outcomes(map(json.loads, lines)), tuning
     except (OSError, ValueError, EOFError) as error:
         what = " ".join(str(error).split())
         raise DataError(f"no paper pack can be read from {folder}: {what}") from error

@@ -14,22 +14,23 @@ import numpy as np
 
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.questions import NEWCOMER, agreement
 from symbiont_ecology.experiments.outcomes import StreamOutcome
 from symbiont_ecology.experiments.worlds import WorldsProtocol
 from symbiont_ecology.registry import did_you_mean
+from symbiont_ecology.statistics import adjusted_rand
 from symbiont_ecology.tasks.habitats import Habitats
 
-RETURN = 30
-"""The first questions after a habitat comes back to what it wanted before."""
+NEWCOMER, RETURN, RECOVERY = 10, 30, 10
+"""The first questions of a newcomer; those after a habitat comes back to what it wanted before;
+those after a change, until which an adapter may take to find it out."""
 SETTLED, LEVEL = 20, 20
 """Generations before a change in which a level is taken; the last ones of a run."""
 
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """The questions of a world, in the order of the stream: generation, number of the habitat, and
-    the how-manieth of that habitat (from 1) of each, ``(questions,)``."""
+    """The questions of a world, in the order of the stream, ``(questions,)`` each: the generation,
+    the number of the habitat, and how many that habitat has asked with it."""
 
     world: Habitats
     generations: np.ndarray
@@ -132,7 +133,7 @@ def adapters(run: Stream) -> float | None:
 def is_exact(run: Stream) -> float | None:
     """Whether there are as many organelles as kinds at the end, one kind each."""
     last = run.asked.length - 1
-    is_same = agreement(run.servers[:, last], run.kinds[:, last]) == 1.0
+    is_same = adjusted_rand(run.servers[:, last], run.kinds[:, last]) == 1.0
     return float(is_same and adapters(run) == len(set(run.kinds[:, last])))
 
 
@@ -144,7 +145,9 @@ def back(run: Stream) -> float | None:
     asked, since = run.asked, _since(run, moment)
     moved = _moved(run)[asked.habitats]
     level = run.share(moved & (since < 0) & (since >= -SETTLED))
-    after = run.share(moved & (run.asked.numbers > _before(run, moment) + 10) & (since < SETTLED))
+    after = run.share(
+        moved & (run.asked.numbers > _before(run, moment) + RECOVERY) & (since < SETTLED)
+    )
     return after / level if level and after is not None else None
 
 

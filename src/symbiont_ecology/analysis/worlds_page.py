@@ -25,7 +25,7 @@ TITLES = {
     "returns": "30 questions after a return, %",
     "thirds": "last third of a regime, %",
     "honest": "without the random user, %",
-    "scored": "scored per question",
+    "scored": "sketched or scored per question",
     "flops": "FLOPs",
 }
 """Columns of the tables, by measure."""

@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class RememberedAnswer:
         """The question, as far as learning asks for it: its verdict is known."""
         return Item("", self.family, self.depth, "", self.prompt, 0, verifier=_no_verdict)
 
-    @property
+    @cached_property
     def vector(self) -> np.ndarray | None:
         """The sketch as numbers, ``(dimensions,)`` of about unit length; None if there is none."""
         if not self.sketch:
@@ -103,7 +104,7 @@ class Habitat:
         little, and a refused one a lot, the more the surer the organelle was.
         """
         given = [answer for answer in self.answers if answer.organelle_id == organelle_id]
-        return -_conflict(given, reliability(self.answers))
+        return -_conflict(given, _reliability(self.answers))
 
     def after(self, answer: RememberedAnswer) -> Habitat:
         """With one more answer. What is older than a change of the habitat is forgotten."""
@@ -120,7 +121,7 @@ class Habitat:
         return len(self.answers) < min(len(before.answers) + 1, MOST_ANSWERS)
 
 
-def reliability(answers: Sequence[RememberedAnswer]) -> float:
+def _reliability(answers: Sequence[RememberedAnswer]) -> float:
     """Accepted answers ÷ those that were to be expected if organelles are as right as sure.
 
     Families of which next to nothing is accepted say nothing: another kind may be right there.
@@ -158,7 +159,7 @@ def _change_in(answers: Sequence[RememberedAnswer]) -> int:
     for place in range(start, len(answers)):
         before, since = answers[start:place], answers[place:]
         if sum(answer.is_accepted for answer in before) >= LEAST_KNOWN:
-            evidence = _conflict(since, reliability(before))
+            evidence = _conflict(since, _reliability(before))
             if evidence > best:
                 best, change = evidence, place
     return change

@@ -24,6 +24,7 @@ from symbiont_ecology.inference.pool import AdapterPool
 from symbiont_ecology.inference.routings import Routing, routings
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.statistics import Interval, mcnemar, share_difference, wilson
+from symbiont_ecology.tasks.habitats import shown_prompt
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Item
 from symbiont_ecology.weights.peft_files import read_peft
@@ -287,9 +288,8 @@ class LoadedRun:
         habitat: str = "",
     ) -> Rollout:
         """One prompt as someone typed it, answered by a routing. It has no verdict."""
-        habitats = mixture(self.config).habitats
-        if habitats:
-            prompt = habitats.prompt(prompt, habitat)
+        if self.config.tasks.habitats:
+            prompt = shown_prompt(prompt, habitat, self.config.tasks.habitats)
         item = Item(
             id="prompt",
             family="",

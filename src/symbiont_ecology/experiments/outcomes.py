@@ -150,7 +150,6 @@ class StreamOutcome(JobOutcome):
 
     kind: Literal["stream"]
     world: str
-    is_tuning: bool = False
     verdicts: str
     """A letter per question in the order of the stream: 1 accepted, 0 refused, - not answered."""
     moves: list[tuple[int, int, int]] = []

@@ -134,6 +134,10 @@ class WorldsProtocol(BaseModel):
                 raise ValueError(f"arms.{name}.tune: expected one config or more")
             if arm.repeats is not None and self.arms.get(arm.repeats, arm).repeats is not None:
                 raise ValueError(f"arms.{name}.repeats: expected an arm that repeats none")
+            if arm.repeats is not None and len(arm.tune) > 1:
+                raise ValueError(
+                    f"arms.{name}.tune: what it repeats is there after tuning only: leave it out"
+                )
         for goal in self.goals:
             for name in (goal.world, goal.than or goal.world):
                 if name not in self.worlds:
@@ -220,7 +224,6 @@ class WorldJob:
                 **asdict(self),
                 "kind": "stream",
                 **course,
-                "is_tuning": self.kind == "tune",
                 "train": state.spent,
                 "scored": state.scored,
             }

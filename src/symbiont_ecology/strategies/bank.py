@@ -12,14 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import Colonise, Decision, EcologyState, Found, Habitat, Retire
+from symbiont_ecology.ecology import Colonise, Decision, EcologyState, Habitat, Retire
 from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.serving import MEALS, Serving, asked, chosen, moves
 from symbiont_ecology.types import OrganelleId
 
 FRESH = ""
-ROOM, KNOWN_BEFORE = 32, 8.0
-"""Adapters that are kept; answers for which everything else counts that is known of one."""
+"""What stands for an adapter that is not there yet."""
+ROOM, PSEUDO_COUNT = 32, 8.0
+"""Adapters that are kept; answers for which the prior of an adapter in a habitat counts."""
 
 
 @strategies.register("bank")
@@ -36,10 +37,6 @@ class Bank(Serving):
     patience: PositiveInt = 4  # newest answers in a habitat by which an adapter is judged
     pleased: PositiveFloat = 0.5  # part of them that must be accepted
     youth: NonNegativeInt = 10  # generations in which a fresh adapter is not judged
-
-    def found(self, context: StrategyContext) -> list[Decision]:
-        """One adapter to begin with."""
-        return [] if context.state.population else [Found(self.traits, context.rank)]
 
     def servers(
         self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
@@ -59,7 +56,9 @@ class Bank(Serving):
         for name in asked(context) if state.population else ():
             habitat = state.habitats[name]
             server = chosen(name, state) or habitat.last
-            if server not in state.population or self._is_young(server, state):
+            if server not in state.population:
+                continue
+            if self._is_young(server, state):
                 moved[name] = server
                 continue
             judged = [a.is_accepted for a in habitat.answers if a.organelle_id == server]
@@ -68,7 +67,7 @@ class Bank(Serving):
                 moved[name] = server
                 continue
             beliefs = self._beliefs(name, rates, state)
-            beliefs[FRESH] = (KNOWN_BEFORE / 2, KNOWN_BEFORE / 2)
+            beliefs[FRESH] = (PSEUDO_COUNT / 2, PSEUDO_COUNT / 2)
             if best := _highest(beliefs, generator):
                 moved[name] = best
             else:
@@ -93,8 +92,8 @@ class Bank(Serving):
         for one, overall in rates.items():
             record = state.posteriors.get(one, {}).get(name)
             rate = record.mean if record else overall
-            accepted = own[one, True] + KNOWN_BEFORE * rate
-            refused = own[one, False] + KNOWN_BEFORE * (1 - rate)
+            accepted = own[one, True] + PSEUDO_COUNT * rate
+            refused = own[one, False] + PSEUDO_COUNT * (1 - rate)
             beliefs[one] = (accepted, refused)
         return beliefs
 

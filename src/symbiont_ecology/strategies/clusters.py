@@ -15,7 +15,7 @@ from pydantic import PositiveInt
 
 from symbiont_ecology.ecology import Decision, Found
 from symbiont_ecology.strategies import StrategyContext, strategies
-from symbiont_ecology.strategies.serving import Serving, asked, by_draw, chosen, moves
+from symbiont_ecology.strategies.serving import Serving, asked, moves
 from symbiont_ecology.types import OrganelleId
 
 STARTS = 8
@@ -50,13 +50,6 @@ class Clusters(Serving):
         """All organelles, which start as the host itself (B = 0)."""
         missing = self.organelles - len(context.state.population)
         return [Found(self.traits, context.rank) for _ in range(missing)]
-
-    def servers(
-        self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
-    ) -> list[OrganelleId]:
-        """Whom each was dealt out to, or anybody."""
-        state = context.state
-        return [chosen(name, state) or by_draw(state, generator) for name in names]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """Who asked is dealt out anew. Who is gone (a NaN, a catastrophe) is founded anew."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from pydantic import PositiveInt
 
-from symbiont_ecology.ecology import Colonise, Decision, Found
-from symbiont_ecology.ecology.diets import LIKENESS, diet_of
+from symbiont_ecology.ecology import Colonise, Decision, EcologyState
+from symbiont_ecology.ecology.diets import LIKENESS, Diet, diet_of
 from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.serving import MEALS, Serving, asked, by_draw, chosen
 from symbiont_ecology.types import OrganelleId
@@ -29,44 +29,47 @@ class Nearest(Serving):
     accepted: PositiveInt = 2  # answers that a habitat accepts before it has its own adapter
     needs_sketches: ClassVar[bool] = True
 
-    def found(self, context: StrategyContext) -> list[Decision]:
-        """One adapter for those who have none and know no neighbour."""
-        return [] if context.state.population else [Found(self.traits, context.rank)]
-
     def servers(
         self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
     ) -> list[OrganelleId]:
         """Of each its own adapter, or its nearest neighbour's, or anybody."""
-        state = context.state
+        state, diets = context.state, _diets(context)
         return [
-            chosen(name, state) or _nearest(name, context)[0] or by_draw(state, generator)
+            chosen(name, state) or _nearest(name, diets, state)[0] or by_draw(state, generator)
             for name in names
         ]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """An adapter for every habitat that accepted enough."""
-        state, decisions = context.state, list[Decision]()
+        state, diets, decisions = context.state, _diets(context), list[Decision]()
         for name in asked(context):
             if not chosen(name, state) and len(state.habitats[name].accepted) >= self.accepted:
-                neighbour, likeness = _nearest(name, context)
+                neighbour, likeness = _nearest(name, diets, state)
                 weights = state.genome(neighbour).weights if neighbour and likeness > 0 else None
                 own = Colonise((name,), self.traits, context.rank, MEALS, weights)
                 decisions.append(own)
         return [*decisions, *self.found(context)]
 
 
-def _nearest(name: str, context: StrategyContext) -> tuple[OrganelleId | None, float]:
+def _diets(context: StrategyContext) -> dict[str, Diet]:
+    """Those of all habitats of which something is known."""
+    families = context.tasks.names
+    diets = {
+        name: diet_of(habitat.answers, families) for name, habitat in context.state.habitats.items()
+    }
+    return {name: diet for name, diet in diets.items() if not diet.is_empty}
+
+
+def _nearest(
+    name: str, diets: Mapping[str, Diet], state: EcologyState
+) -> tuple[OrganelleId | None, float]:
     """The adapter of the habitat that is most like it, and by how much, in nats; None if nothing
     is known."""
-    state, families = context.state, context.tasks.names
-    if (
-        name not in state.habitats
-        or (mine := diet_of(state.habitats[name].answers, families)).is_empty
-    ):
+    if name not in diets:
         return None, 0.0
     likeness = {
-        server: LIKENESS.agreement(diet_of(habitat.answers, families), mine)
-        for other, habitat in state.habitats.items()
+        server: LIKENESS.agreement(diet, diets[name])
+        for other, diet in diets.items()
         if other != name and (server := chosen(other, state))
     }
     best = max(likeness, key=likeness.__getitem__, default=None)

@@ -7,16 +7,13 @@ Hubbell 2001). The times are those of an ecology's run in the same world.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from pydantic import NonNegativeInt
 
-from symbiont_ecology.ecology import Colonise, Decision, Found, Retire
+from symbiont_ecology.ecology import Colonise, Decision, Retire
 from symbiont_ecology.strategies import StrategyContext, strategies
-from symbiont_ecology.strategies.serving import MEALS, Serving, by_draw, chosen, moves
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.strategies.serving import MEALS, Serving, chosen, moves
 
 
 @strategies.register("neutral")
@@ -29,17 +26,6 @@ class Neutral(Serving):
 
     births: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = ()  # [generation, habitats] each
     deaths: tuple[NonNegativeInt, ...] = ()  # generation of each
-
-    def found(self, context: StrategyContext) -> list[Decision]:
-        """The founder."""
-        return [] if context.state.population else [Found(self.traits, context.rank)]
-
-    def servers(
-        self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
-    ) -> list[OrganelleId]:
-        """Whom each got by draw."""
-        state = context.state
-        return [chosen(name, state) or by_draw(state, generator) for name in names]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """The births and deaths of this generation."""

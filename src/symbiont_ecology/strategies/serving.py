@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from symbiont_ecology.ecology import Assignment, EcologyState, Habitat, Settle
+from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Found, Habitat, Settle
 from symbiont_ecology.strategies import LearningStrategy, StrategyContext, assignments
 from symbiont_ecology.types import OrganelleId
 
@@ -21,17 +20,23 @@ MEALS = 4
 class Serving(LearningStrategy):
     """Every question goes to the server of its habitat. Nobody goes bankrupt.
 
-    A subclass says who that is.
+    It begins with one organelle. A habitat without a server asks anybody, by draw. A subclass says
+    who serves whom.
     """
 
     fits_habitats: ClassVar[bool] = True
     needs_habitats: ClassVar[bool] = True
 
-    @abstractmethod
+    def found(self, context: StrategyContext) -> list[Decision]:
+        """The founder, if nobody lives; it starts as the host itself (B = 0)."""
+        return [] if context.state.population else [Found(self.traits, context.rank)]
+
     def servers(
         self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
     ) -> list[OrganelleId]:
         """The living organelle that each of these habitats asks now. Somebody lives."""
+        state = context.state
+        return [chosen(name, state) or by_draw(state, generator) for name in names]
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
         """Each question to the server of its habitat; none if nobody lives."""

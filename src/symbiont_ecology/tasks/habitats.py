@@ -94,10 +94,6 @@ class Habitats:
             return self._kinds_after
         return self._kinds_before
 
-    def prompt(self, prompt: str, habitat: str) -> str:
-        """How a habitat's question is put to the host: with its id, if that is shown."""
-        return f"{habitat} {prompt}" if self.config.shown and habitat else prompt
-
     def questions(self, generation: int) -> tuple[Item, ...]:
         """What is asked in a generation, in the order of asking, each item with its habitat."""
         draw = Draw(self.seed, generation)
@@ -145,7 +141,7 @@ class Habitats:
         kind = self._vectors[int(self.kinds(generation)[habitat])]
         judged = task.in_variant(kind[self._groups.index(task.group)])
         item = judged.sample(depth, generator, split=split)
-        prompt = self.prompt(item.prompt, self.names[habitat])
+        prompt = shown_prompt(item.prompt, self.names[habitat], self.config)
         return replace(item, prompt=prompt, habitat=self.names[habitat])
 
     def _cell(self, habitat: int, generator: np.random.Generator) -> Cell:
@@ -230,6 +226,11 @@ class Habitats:
 
     def _draw(self, name: str) -> np.random.Generator:
         return Draw(self.seed, BEFORE)("habitats", name)
+
+
+def shown_prompt(prompt: str, habitat: str, config: HabitatsConfig) -> str:
+    """How a habitat's question is put to the host: with its id, if that is shown."""
+    return f"{habitat} {prompt}" if config.shown and habitat else prompt
 
 
 def _contrary(verifier: Callable[[str], object], reply: str) -> bool:

@@ -1,29 +1,22 @@
-"""What habitats asked in a run and what they said of the answers, from its event log alone."""
+"""What habitats asked in a run and what they said of the answers, from its event log alone:
+by another way than ``analysis.streams``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-import numpy as np
+import pandas as pd
 
+from symbiont_ecology.analysis.streams import NEWCOMER
 from symbiont_ecology.events import Acted, Event
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-NEWCOMER = 10
-"""The first questions of a habitat, by which a newcomer is judged."""
 
 
 def questions_of(events: Iterable[Event]) -> pd.DataFrame:
     """A row per answer of practice, in the order of asking.
 
-    Columns: ``generation``, ``habitat``, ``number`` (the how-manieth of the habitat, from 1),
+    Columns: ``generation``, ``habitat``, ``number`` (how many that habitat has asked with it),
     ``cell``, ``organelle``, and ``verdict``, 1.0 for accepted.
     """
-    import pandas as pd
-
     rows = [
         (event.generation, event.habitat, event.cell, event.id, verdict)
         for event in events
@@ -46,20 +39,3 @@ def of_newcomers(questions: pd.DataFrame) -> pd.DataFrame:
     first = questions.groupby("habitat")["generation"].transform("min")
     came_late = first > questions["generation"].max() / 3
     return questions[came_late & (questions["number"] <= NEWCOMER)]
-
-
-def agreement(one: Iterable[object], other: Iterable[object]) -> float:
-    """How far two groupings of the same things agree: 1 if they are the same, about 0 by chance.
-
-    The adjusted Rand index (Hubert and Arabie 1985).
-    """
-    _, rows = np.unique(np.array([str(name) for name in one]), return_inverse=True)
-    _, columns = np.unique(np.array([str(name) for name in other]), return_inverse=True)
-    table = np.zeros((rows.max() + 1, columns.max() + 1))
-    np.add.at(table, (rows, columns), 1)
-    together, first, second, every = (
-        float((counts * (counts - 1) / 2).sum())
-        for counts in (table, table.sum(axis=1), table.sum(axis=0), table.sum())
-    )
-    expected, most = first * second / every, (first + second) / 2
-    return (together - expected) / (most - expected) if most > expected else 1.0
