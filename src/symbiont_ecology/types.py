@@ -23,6 +23,14 @@ HOST_SLOT = -1
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedReply:
+    """What was replied to an item in the past, by whatever model, and whether it was accepted."""
+
+    text: str
+    is_accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """One question, ready to be asked, with the verifier that judges every reply to it.
 
@@ -31,7 +39,8 @@ class Item:
     ``variant`` says which of several ways to be right is in force (a convention), so a change of
     what counts as right is data and not code. ``shift`` says how an evaluation item differs from
     training items. ``habitat`` is the id of the place that asks (a user, a team, a site), or empty:
-    every service knows its user, and what counts as right there is hidden.
+    every service knows its user, and what counts as right there is hidden. With a ``logged`` reply
+    nobody is asked: it was given and judged before.
     """
 
     id: str
@@ -45,6 +54,7 @@ class Item:
     variant: int = 0
     shift: str = ""
     habitat: str = ""
+    logged: LoggedReply | None = None
 
     @property
     def cell(self) -> Cell:

@@ -33,7 +33,7 @@ from symbiont_ecology.events import (
 )
 from symbiont_ecology.strategies.mechanisms.foraging import Settlement
 from symbiont_ecology.tasks import tasks
-from symbiont_ecology.tasks.habitats import Habitats
+from symbiont_ecology.tasks.habitats import SyntheticHabitats
 from symbiont_ecology.tasks.splits import split_of
 from toy import Crash, ToyHost, toy_config, toy_prices
 
@@ -74,9 +74,9 @@ def lived(folder: Path, plan: RunConfig) -> tuple[EcologyState, list[Event]]:
     return state, list(read_events(folder / "events.jsonl"))
 
 
-def world_of(plan: RunConfig) -> Habitats:
+def world_of(plan: RunConfig) -> SyntheticHabitats:
     world = mixture(plan).habitats
-    assert world is not None
+    assert isinstance(world, SyntheticHabitats)
     return world
 
 
@@ -193,7 +193,7 @@ def test_nothing_depends_on_what_a_habitat_is_called(
     names = world_of(config()).names
     order = np.random.default_rng(5).permutation(len(names))
     new = tuple(names[place] for place in order)
-    monkeypatch.setattr(Habitats, "names", property(lambda world: new))
+    monkeypatch.setattr(SyntheticHabitats, "names", property(lambda world: new))
     _, events = lived(tmp_path / "run", config())
     renamed = dict(zip(names, new, strict=True))
     for before, after in zip(town[1], events, strict=True):

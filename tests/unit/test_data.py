@@ -21,7 +21,7 @@ from symbiont_ecology.evaluation.shifts import draw_shifts, shifts
 from symbiont_ecology.events import Acted, read_events
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks import data as data_module
-from symbiont_ecology.tasks import task_sources
+from symbiont_ecology.tasks import tables, task_sources
 from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.tasks.splits import split_of
 from toy import ToyHost, toy_ecology
@@ -152,9 +152,10 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(DataError, match=said):
             family(tmp_path / name)
     monkeypatch.setattr(data_module, "MOST_LINES", 50)
+    monkeypatch.setattr(tables, "MOST_LINES", 50)
     with pytest.raises(DataError, match="at most 50 lines"):
         family(jsonl(tmp_path / "many.jsonl", rows()))
-    monkeypatch.setattr(data_module, "LARGEST_MB", 0.001)
+    monkeypatch.setattr(tables, "LARGEST_MB", 0.001)
     with pytest.raises(DataError, match=r"0 MB, at most 0.001 are read: take a part of it"):
         family(jsonl(tmp_path / "large.jsonl", rows()))
 

@@ -15,11 +15,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from symbiont_ecology.ecology import EcologyState, Organelle, SuccessPosterior
+from symbiont_ecology.ecology import EcologyState, Habitat, Organelle, SuccessPosterior
 from symbiont_ecology.events import GenerationEnded
+from symbiont_ecology.types import OrganelleId
 
 SCREEN_LINES = 13
 """Lines of the screen that are not rows of the population."""
+BESIDE_BLOCKS = 34
+"""Columns of the screen that are not blocks of habitats."""
 WIDE = 110
 """Columns from which an organelle's two best cells are shown, and not one."""
 
@@ -53,11 +56,13 @@ class Narrator:
 
     def __call__(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> None:
         """Shows one generation."""
-        done = self._plan.fraction(state.generation, summary.train_flops)
+        done, right = self._plan.fraction(state.generation, summary.train_flops), summary.accuracy
+        served = served_by(state)
+        kept = f"serving {len(served):2d}" if served else f"cells {summary.coverage:2d}"
         self._console.print(
             f"generation {summary.generation:4d}  {done:4.0%}  {summary.population:3d} alive "
-            f"+{summary.births} -{summary.deaths}  right {_percent(summary.accuracy):>4}  "
-            f"cells {summary.coverage:2d}  FLOPs {summary.train_flops:.3g}  {seconds:.2f} s",
+            f"+{summary.births} -{summary.deaths}  {'accepted' if served else 'right'} "
+            f"{_percent(right):>4}  {kept}  FLOPs {summary.train_flops:.3g}  {seconds:.2f} s",
             highlight=False,
             soft_wrap=True,
         )
@@ -88,21 +93,25 @@ class Dashboard:
         self._live.update(self.screen(state, summary, seconds), refresh=True)
 
     def screen(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> Panel:
-        """Head line, population and cells, births and deaths."""
+        """Head line, population and cells or habitats, births and deaths."""
         body = Table.grid(padding=(0, 2))
         rows = max(4, self._console.height - SCREEN_LINES)
-        shown = 2 if self._console.width >= WIDE else 1
-        body.add_row(population_table(state, rows, shown), cell_table(state.success))
+        if state.habitats:
+            body.add_row(servers_table(state, rows, self._console.width - BESIDE_BLOCKS))
+        else:
+            shown = 2 if self._console.width >= WIDE else 1
+            body.add_row(population_table(state, rows, shown), cell_table(state.success))
         news = Text("\n".join(self._ticker) or "nobody was born or died yet", style="dim")
         head = self._head(state, summary, seconds)
         return Panel(Group(head, Text(), body, Text(), news), title=self._title)
 
     def _head(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> Group:
         done = self._plan.fraction(state.generation, summary.train_flops)
+        habitats = len(state.habitats)
         facts = {
             "generation": f"{summary.generation}",
-            "right": _percent(summary.accuracy),
-            "cells": f"{summary.coverage}",
+            "accepted" if habitats else "right": _percent(summary.accuracy),
+            "habitats" if habitats else "cells": f"{habitats or summary.coverage}",
             "energy": f"{summary.energy_total / 1000:.0f} ATP",
             "FLOPs": f"{summary.train_flops:.2e}   {seconds:.2f} s",
             "left": self._left(done),
@@ -122,9 +131,12 @@ class Dashboard:
         return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
     def _notice(self, state: EcologyState, summary: GenerationEnded) -> None:
+        served = served_by(state)
         for organelle_id, organelle in state.population.items():
             if organelle_id not in self._alive and self._alive:
                 whence = f"of {', '.join(organelle.parents)} " if organelle.parents else ""
+                count = len(served.get(organelle_id, ()))
+                whence += f"for {count} habitat{'s' if count > 1 else ''} " if count else ""
                 self._ticker.append(
                     f"{summary.generation:4d}  {organelle_id} born {whence}({organelle.operator})"
                 )
@@ -160,6 +172,45 @@ def population_table(state: EcologyState, rows: int, cells: int = 2) -> Table:
     return table
 
 
+def served_by(state: EcologyState) -> dict[OrganelleId, list[Habitat]]:
+    """The habitats of each living organelle that serves some."""
+    served: dict[OrganelleId, list[Habitat]] = {}
+    for habitat in state.habitats.values():
+        if habitat.server in state.population:
+            served.setdefault(habitat.server, []).append(habitat)
+    return served
+
+
+def servers_table(state: EcologyState, rows: int, width: int) -> Table:
+    """Who serves how many habitats: a block for each, coloured by what it accepted lately."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("id", "age", "ATP", "accepted"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("serves", no_wrap=True)
+    served = served_by(state)
+    everyone = sorted(state.population.values(), key=lambda one: -len(served.get(one.id, ())))
+    for organelle in everyone[:rows]:
+        habitats = served.get(organelle.id, [])
+        answers = [answer for habitat in habitats for answer in habitat.answers]
+        accepted = [answer for answer in answers if answer.is_accepted]
+        blocks = [_coloured(_share(habitat), "■") for habitat in habitats[: max(width, 1)]]
+        table.add_row(
+            organelle.id,
+            str(state.generation - organelle.born),
+            f"{state.ledger.balance(organelle.id) / 1000:.1f}",
+            f"{len(accepted) / len(answers):.0%}" if answers else "–",
+            Text.assemble(*blocks, f" {len(habitats)}") if habitats else Text("nobody", "dim"),
+        )
+    if len(everyone) > rows:
+        table.add_row("…", "", "", "", f"and {len(everyone) - rows} more")
+    return table
+
+
+def _share(habitat: Habitat) -> float:
+    """What a habitat accepted of its last answers."""
+    return len(habitat.accepted) / max(len(habitat.answers), 1)
+
+
 def best_cells(posteriors: Mapping[str, SuccessPosterior], count: int) -> str:
     """The cells of highest believed success, such as ``92% math.add/short``."""
     best = sorted(posteriors.items(), key=lambda entry: -entry[1].mean)[:count]
@@ -180,9 +231,10 @@ def cell_table(success: Mapping[str, float]) -> Table:
     return table
 
 
-def _coloured(share: float) -> Text:
+def _coloured(share: float, text: str = "") -> Text:
+    """The share, or another text, in the colour of the share."""
     colour = "red" if share < 0.33 else "yellow" if share < 0.67 else "green"
-    return Text(f"{share:.0%}", style=colour)
+    return Text(text or f"{share:.0%}", style=colour)
 
 
 def _percent(share: float | None) -> str:

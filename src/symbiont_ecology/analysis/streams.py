@@ -18,7 +18,7 @@ from symbiont_ecology.experiments.outcomes import StreamOutcome
 from symbiont_ecology.experiments.worlds import WorldsProtocol
 from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.statistics import adjusted_rand
-from symbiont_ecology.tasks.habitats import Habitats
+from symbiont_ecology.tasks.habitats import SyntheticHabitats
 
 NEWCOMER, RETURN, RECOVERY = 10, 30, 10
 """The first questions of a newcomer; those after a habitat comes back to what it wanted before;
@@ -32,7 +32,7 @@ class Questions:
     """The questions of a world, in the order of the stream, ``(questions,)`` each: the generation,
     the number of the habitat, and how many that habitat has asked with it."""
 
-    world: Habitats
+    world: SyntheticHabitats
     generations: np.ndarray
     habitats: np.ndarray
     numbers: np.ndarray
@@ -48,7 +48,7 @@ def questions_in(text: str, world: str, seed: int, generations: int) -> Question
     """The stream of a world; ``text`` is the protocol's JSON."""
     protocol = WorldsProtocol.model_validate_json(text)
     habitats = mixture(protocol.config(world, protocol.main, seed)).habitats
-    assert habitats is not None
+    assert isinstance(habitats, SyntheticHabitats)  # a protocol of worlds has no others
     asked = [
         (generation, habitats.number(item.habitat))
         for generation in range(generations)

@@ -22,6 +22,7 @@ from symbiont_ecology.cli.demo import demo
 from symbiont_ecology.cli.deploy import export, infer, phylogeny
 from symbiont_ecology.cli.evaluate import evaluate, transfer
 from symbiont_ecology.cli.explain import explain, list_names
+from symbiont_ecology.cli.learn_from import learn_from
 from symbiont_ecology.cli.machine import bench, doctor
 from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
 from symbiont_ecology.cli.sft import sft
@@ -38,7 +39,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS = (
-    *(demo, run, calibrate, data, evaluate, transfer, sft, suite, ablate, compare, pack),
+    *(
+        demo,
+        run,
+        learn_from,
+        calibrate,
+        data,
+        evaluate,
+        transfer,
+        sft,
+        suite,
+        ablate,
+        compare,
+        pack,
+    ),
     *(infer, export, phylogeny, explain, bench, doctor),
 )
 for _command in _COMMANDS:

@@ -12,8 +12,10 @@ from symbiont_ecology.errors import ConfigError, DataError, RunError
 from symbiont_ecology.registry import did_you_mean
 
 if TYPE_CHECKING:
+    from symbiont_ecology import Run
     from symbiont_ecology.ecology import EcologyState
     from symbiont_ecology.run import LivingOrganelle
+    from symbiont_ecology.types import OrganelleId
 
 HABITATS_FILE = "habitats.json"
 GOOD = 0.5
@@ -32,7 +34,7 @@ A LoRA adapter of rank {organelle.genome.rank}, bred by symbiont-ecology on `{mo
 
 {good}
 
-Believed success comes from the verdicts on its own practice; it is not a holdout accuracy.
+{source}; it is not a holdout accuracy.
 """
 """The model card of one organelle."""
 
@@ -76,19 +78,42 @@ def export(
 ) -> None:
     """Write every living organelle as a PEFT folder with a model card, an index.json, and a
     habitats.json if the run has habitats."""
+    run, target = open_run(folder, host), to or folder / "export"
+    best = export_run(run, target)
+    print(f"{len(run.population)} adapters in {target}, described in {target / 'index.json'}")
+    if (target / HABITATS_FILE).exists():
+        print(f"who serves whom: {target / HABITATS_FILE}")
+    if run.population:
+        print(f"next: {typed()} evaluate --adapter {target / best} --holdout FILE")
+
+
+def export_run(run: Run, target: Path) -> OrganelleId:
+    """Writes the living as PEFT folders, with what is to be said of them; returns the best one.
+
+    In a world with habitats, these are those who serve somebody.
+
+    Raises:
+        HostError: the host is not the one that the run was founded with.
+        RunError: the folder cannot be written.
+    """
     from symbiont_ecology.ecology import HOST
     from symbiont_ecology.engine.run import check_host
 
-    run = open_run(folder, host)
-    population, target = run.population, to or folder / "export"
     prepare(target / "index.json")
-    fingerprint = check_host(folder, run.host)
+    fingerprint, has_habitats = check_host(run.folder, run.host), bool(run.state.habitats)
+    population = {
+        name: living
+        for name, living in run.population.items()
+        if living.habitats or not has_habitats
+    }
     for organelle_id, organelle in population.items():
         organelle.save_peft(target / organelle_id, _card(organelle))
     best = run.best.id if population else HOST
+    if best not in population:
+        best = next(iter(population), HOST)
     index = {
         "schema": 1,
-        "run": str(folder),
+        "run": str(run.folder),
         "generation": run.state.generation,
         "base_model": run.kernel.name_or_path,
         "host": fingerprint,
@@ -98,11 +123,7 @@ def export(
     write_json(target / "index.json", index)
     if habitats := _served(run.state):
         write_json(target / HABITATS_FILE, {"schema": 1, "habitats": habitats})
-    print(f"{len(population)} adapters in {target}, described in {target / 'index.json'}")
-    if habitats:
-        print(f"who serves whom: {target / HABITATS_FILE}")
-    if population:
-        print(f"next: {typed()} evaluate --adapter {target / best} --holdout FILE")
+    return best
 
 
 def phylogeny(
@@ -171,6 +192,7 @@ def _facts(living: LivingOrganelle) -> dict[str, object]:
 
 
 def _card(living: LivingOrganelle) -> str:
+    is_logged = any(source["kind"] == "log" for source in living.run.config.tasks.sources)
     good = [f"- `{cell}`: {rate:.0%}" for cell, rate in living.success.items() if rate >= GOOD]
     return CARD.format(
         living=living,
@@ -180,4 +202,7 @@ def _card(living: LivingOrganelle) -> str:
         parents=", ".join(living.organelle.parents) or "none",
         serves=", ".join(living.habitats) or "nobody by name",
         good="\n".join(good) or f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}.",
+        source="Believed success is how often the logged replies were accepted, whoever wrote them"
+        if is_logged
+        else "Believed success comes from the verdicts on its own practice",
     )

@@ -171,7 +171,9 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
         length += f", or until {loop.train_flops:.3g} useful FLOPs are spent"
     if loop.train_tokens is not None:
         length += f", or until training took {loop.train_tokens:.3g} tokens"
-    rows = strategy.questions * strategy.samples * len(cells)
+    world = config.tasks.habitats
+    questions = world.questions if world else strategy.questions * len(cells)
+    rows = questions * strategy.samples
     is_taken = (folder / STATE_FILE).exists()
     depths = " ".join(dict.fromkeys(depth for _, depth in cells))
     facts = {

@@ -78,8 +78,11 @@ def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
         """As they are at the start of the generation."""
         return turn.store.weights(turn.state.genome(organelle_id).weights)
 
-    answers, calls = roll_out(questions, turn.host, weights_of, turn.practice)
-    remaining = iter(answers)
+    new = [question for question in questions if question.item.logged is None]
+    answers, calls = roll_out(new, turn.host, weights_of, turn.practice)
+    answered = iter(answers)
+    logged = _logged([question for question in questions if question.item.logged], turn)
+    remaining = iter([next(logged if q.item.logged else answered) for q in questions])
     outcomes = []
     for assignment in assignments:
         rollouts = list(islice(remaining, len(assignment.items) * assignment.samples))
@@ -88,6 +91,27 @@ def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
         outcomes.append(Outcome(assignment, tuple(rollouts)))
     turn.state.spent += sum((outcome.cost for outcome in outcomes), Cost(calls=calls))
     return outcomes
+
+
+def _logged(questions: Sequence[Question], turn: Turn) -> Iterator[Rollout]:
+    """Replies that were given in the past. They cost nothing, and nobody knows how sure they were:
+    their log-probabilities are 0."""
+    texts = [question.item.logged.text for question in questions if question.item.logged]
+    prompts = turn.host.encode([question.item.prompt for question in questions]) if texts else []
+    replies = turn.host.encode_answers(texts) if texts else []
+    for question, prompt, token_ids in zip(questions, prompts, replies, strict=True):
+        assert question.item.logged is not None
+        verdict = float(question.item.logged.is_accepted)
+        yield Rollout(
+            item=question.item,
+            organelle_id=question.organelle_id,
+            token_ids=token_ids,
+            log_probabilities=np.zeros(len(token_ids)),
+            text=question.item.logged.text,
+            verdict=verdict,
+            reward=verdict,
+            cost=Cost(len(prompt), len(token_ids)),
+        )
 
 
 def waves(organelle_ids: set[OrganelleId], slots: int) -> Iterator[Mapping[OrganelleId, int]]:

@@ -16,8 +16,10 @@ from symbiont_ecology.strategies import strategies
 from symbiont_ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.tasks import Task, task_sources, tasks
 from symbiont_ecology.tasks.data import DataTask
-from symbiont_ecology.tasks.habitats import Habitats
+from symbiont_ecology.tasks.habitats import Habitats, SyntheticHabitats
+from symbiont_ecology.tasks.logs import LogTask
 from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.tasks.own_habitats import habitats_of
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
@@ -74,10 +76,16 @@ def mixture(config: RunConfig) -> TaskMixture:
             f"tasks.depths: {empty[0].name!r} has none of {', '.join(depths or ())}: leave it "
             f"out, or add one of {', '.join(empty[0].depths)}"
         )
+    data = tuple(task for task in chosen if isinstance(task, DataTask))
     if config.tasks.habitats:
         mix = replace(mix, habitats=_habitats(config, config.tasks.habitats, mix))
+    elif with_habitats := [task for task in data if task.habitats]:
+        raise ConfigError(
+            f"{with_habitats[0].source} says who asks, and the config has no habitats: set "
+            "tasks.habitats, such as tasks.habitats.questions=24"
+        )
     _check_flip(config, chosen)
-    data = tuple(task for task in chosen if isinstance(task, DataTask))
+    data = tuple(task for task in data if not isinstance(task, LogTask))
     for task in data:
         _check_splits(task, mix.depths_of(task))
     _check_apart(data)
@@ -118,16 +126,36 @@ def _check_habitats(config: RunConfig) -> None:
             f"strategy: {name!r} is about habitats, and the tasks have none: set tasks.habitats, "
             "as in the preset habitats/town"
         )
+    habitats = mixture(config).habitats
+    if strategy.needs_kinds and not isinstance(habitats, SyntheticHabitats):
+        raise ConfigError(
+            f"strategy: {name!r} is told the kind of every habitat, and data do not say it: choose "
+            "another one"
+        )
+    is_logged = any(isinstance(task, LogTask) for task in mixture(config).tasks)
+    if is_logged and learning_rules.build(config.learning_rule).perturbation:
+        raise ConfigError(
+            f"learning_rule: {kind_of(config.learning_rule)!r} learns from noise in its own "
+            "answers, and a log has those of others: choose another one, such as expert_iteration"
+        )
 
 
 def _habitats(config: RunConfig, habitats: HabitatsConfig, mix: TaskMixture) -> Habitats:
-    """The habitats of a config, whose kinds are conventions of synthetic tasks."""
+    """The habitats of a config: of synthetic tasks, or those that data bring."""
+    if config.train_budgets:
+        raise ConfigError(
+            f"run.{config.train_budgets[0]}: habitats ask the same questions of every strategy, so "
+            "a run ends by run.generations alone: leave it out"
+        )
+    data = tuple(task for task in mix.tasks if isinstance(task, DataTask))
+    if len(data) == len(mix.tasks):
+        return habitats_of(data, habitats, config.seed)
     synthetic = tuple(task for task in mix.tasks if isinstance(task, SyntheticTask))
     others = [task.name for task in mix.tasks if not isinstance(task, SyntheticTask)]
     if others:
         raise ConfigError(
             f"tasks.habitats: {others[0]!r} has one way to be right only, and habitats of several "
-            "kinds need synthetic tasks: leave it out"
+            "kinds need synthetic tasks, or data that say who asks: leave it out"
         )
     if config.tasks.flip:
         raise ConfigError("tasks.flip: habitats change by tasks.habitats.drift_at: leave it out")
@@ -136,12 +164,7 @@ def _habitats(config: RunConfig, habitats: HabitatsConfig, mix: TaskMixture) -> 
             f"tasks.habitats: style {config.tasks.style!r} says in the prompt which convention is "
             "wanted, so kinds would be told: choose another one"
         )
-    if config.train_budgets:
-        raise ConfigError(
-            f"run.{config.train_budgets[0]}: habitats ask the same questions of every strategy, so "
-            "a run ends by run.generations alone: leave it out"
-        )
-    return Habitats(habitats, synthetic, mix.cells, config.seed)
+    return SyntheticHabitats(habitats, synthetic, mix.cells, config.seed)
 
 
 def _check_flip(config: RunConfig, chosen: tuple[Task, ...]) -> None:

@@ -42,11 +42,11 @@ class Strategy(ABC):
     """Frozen. It decides; it never touches the host, never evaluates, never changes the state.
 
     ``is_mortal`` says whether the bankrupt die. ``fits_habitats`` says whether it can answer the
-    questions of habitats, ``needs_habitats`` whether it can do nothing else. ``needs_sketches``
-    asks the engine for sketches of the answers that habitats remember. ``keeps_memories`` lets
-    servers remember what habitats accepted before they changed. ``scored_answers`` asks for
-    the losses of everyone alive, after each question of a habitat, on so many answers that it
-    accepted.
+    questions of habitats, ``needs_habitats`` whether it can do nothing else, ``needs_kinds``
+    whether it has to be told their kinds. ``needs_sketches`` asks the engine for sketches of the
+    answers that habitats remember. ``keeps_memories`` lets servers remember what habitats accepted
+    before they changed. ``scored_answers`` asks for the losses of everyone alive, after each
+    question of a habitat, on so many answers that it accepted.
     ``questions`` are per cell and generation, on average; ``samples`` are rollouts per question,
     and with 0 learning only reads.
     """
@@ -57,6 +57,7 @@ class Strategy(ABC):
     scored_answers: int = 0
     fits_habitats: ClassVar[bool] = False
     needs_habitats: ClassVar[bool] = False
+    needs_kinds: ClassVar[bool] = False
     questions: float = 1
     samples: int = 1
 

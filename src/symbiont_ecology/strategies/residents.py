@@ -16,7 +16,7 @@ from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Found, 
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS
 from symbiont_ecology.strategies import LearningStrategy, StrategyContext, assignments, strategies
 from symbiont_ecology.strategies.controls import NICHE
-from symbiont_ecology.tasks.habitats import Habitats
+from symbiont_ecology.tasks.habitats import Habitats, SyntheticHabitats
 from symbiont_ecology.types import Item, OrganelleId
 
 
@@ -104,8 +104,11 @@ class PerHabitat(Residents):
 class Told(Residents):
     """One adapter per kind. It is told the kind of every habitat at any time: the ceiling."""
 
+    needs_kinds: ClassVar[bool] = True
+
     def niches(self, items: Sequence[Item], world: Habitats, generation: int) -> list[int]:
         """The number of the kind."""
+        assert isinstance(world, SyntheticHabitats)  # engine.build has checked it
         kinds = world.kinds(generation)
         return [int(kinds[world.number(item.habitat)]) for item in items]
 

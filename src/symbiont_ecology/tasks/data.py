@@ -1,7 +1,7 @@
 """Data of one's own as a task: ``{kind: file, name: trivia, path: trivia.jsonl}``.
 
-JSONL is read here, Parquet by pyarrow, data sets of the hub by ``datasets`` from version 4, which
-runs no code of theirs. Nothing is unpickled. Everything is read and checked before a model loads.
+Everything is read (``tasks.tables``) and checked before a model loads. A column may say who asks:
+then right may be something else for everyone (``tasks.own_habitats``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,43 +19,55 @@ from pathlib import Path
 import numpy as np
 from pydantic import PositiveInt
 
-from symbiont_ecology.config import find_data
-from symbiont_ecology.errors import DataError, EcologyWarning, MissingExtraError
+from symbiont_ecology.errors import DataError, EcologyWarning
 from symbiont_ecology.registry import Spec, did_you_mean
 from symbiont_ecology.tasks import Task, judge, task_sources
 from symbiont_ecology.tasks.grading import Grader, ReferenceVerifier, graders
 from symbiont_ecology.tasks.splits import Split, split_of
 from symbiont_ecology.tasks.synthetic.family import DEPTHS
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle
+from symbiont_ecology.tasks.tables import (
+    MOST_LINES,
+    Row,
+    Stamp,
+    check_whole,
+    locate,
+    rows_of_dataset,
+    rows_of_file,
+    too_many,
+)
 from symbiont_ecology.types import Item
 
-LARGEST_MB = 256
-"""Of a file, unpacked; a larger one would be held in memory several times over."""
-MOST_LINES = 1_000_000
 LEAST_REPLY_TOKENS = 64
 """Room for a reply, if the data do not say otherwise: a model may answer in a sentence."""
 REASONED = "\n#### "
 """As in GSM8K: reasoning, then the final answer behind this mark on the last line."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-Row = tuple[str, object]
-"""Where a row stands, such as ``line 7``, and what was read there."""
+ASKED = "\t"
+"""Between the habitat and the prompt in a question, since the same prompt may have other answers
+elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataLine:
-    """One prompt with its reference answers, any of which is right."""
+    """One prompt with its reference answers, any of which is right where it is asked."""
 
     depth: str
     prompt: str
     answers: tuple[str, ...]
+    habitat: str = ""
+
+    @property
+    def question(self) -> str:
+        """All there is to know of what is asked: the prompt, and who asks, if that matters."""
+        return f"{self.habitat}{ASKED}{self.prompt}" if self.habitat else self.prompt
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DataTask(Task):
     """Prompts as they stand, judged by a grader. The hash of the prompt decides the split.
 
-    ``source`` says in messages where the lines come from. Two lines never have the same prompt.
+    ``source`` says in messages where the lines come from. Two lines never have the same question.
     Every prompt ends in ``line_end``.
     """
 
@@ -87,8 +99,13 @@ class DataTask(Task):
         hashed = hashlib.sha256()
         for line in self.lines:
             target = line.answers[0] if len(line.answers) == 1 else list(line.answers)
-            hashed.update(json.dumps([line.depth, line.prompt, target]).encode())
+            hashed.update(json.dumps([line.depth, line.question, target]).encode())
         return hashed.hexdigest()
+
+    @cached_property
+    def habitats(self) -> Sequence[str]:
+        """Who asks, by name; nobody, if the data do not say."""
+        return sorted({line.habitat for line in self.lines} - {""})
 
     def part(self, depth: str, split: Split) -> Sequence[DataLine]:
         """The lines of a depth and split, in the order of the data."""
@@ -100,12 +117,13 @@ class DataTask(Task):
 
     def prompt(self, question: str) -> str:
         """The prompt as it stands, with the line end that the style's own prompts have."""
-        return question if question.endswith(self.line_end) else question + self.line_end
+        prompt = self._parted(question)[1]
+        return prompt if prompt.endswith(self.line_end) else prompt + self.line_end
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Any prompt of that depth."""
+        """Any question of that depth."""
         lines = [line for line in self.lines if line.depth == depth]
-        return lines[int(generator.integers(len(lines)))].prompt
+        return lines[int(generator.integers(len(lines)))].question
 
     def answer(self, question: str) -> str:
         """The first reference answer."""
@@ -118,11 +136,16 @@ class DataTask(Task):
     def item(self, question: str, depth: str, variant: int = 0) -> Item:
         """The item that asks a line."""
         verifier = ReferenceVerifier(self.grader, self._answers[question])
-        return replace(super().item(question, depth, variant), verifier=verifier)
+        habitat = self._parted(question)[0]
+        return replace(super().item(question, depth, variant), verifier=verifier, habitat=habitat)
 
     def split_key(self, question: str) -> str:
         """The prompt without its line end."""
-        return question.rstrip("\r\n")
+        return self._parted(question)[1].rstrip("\r\n")
+
+    def split(self, line: DataLine) -> Split:
+        """Whether a line trains, selects or is held out."""
+        return split_of(self.name, self.split_key(line.question))
 
     def reply_limit(self, depth: str) -> int:
         """The setting, else enough for the longest answer at one token per byte."""
@@ -134,7 +157,7 @@ class DataTask(Task):
         """So many lines, or all that there are, in random order."""
         lines = self.part(depth, split)
         chosen = generator.permutation(len(lines))[:count]
-        return tuple(self.item(lines[index].prompt, depth) for index in chosen)
+        return tuple(self.item(lines[index].question, depth) for index in chosen)
 
     def _question(self, depth: str, generator: np.random.Generator, split: Split) -> str:
         lines = self.part(depth, split)
@@ -142,7 +165,12 @@ class DataTask(Task):
             raise DataError(
                 f"{self.source}: no {depth} prompt falls into the split {split!r}: add lines"
             )
-        return lines[int(generator.integers(len(lines)))].prompt
+        return lines[int(generator.integers(len(lines)))].question
+
+    def _parted(self, question: str) -> tuple[str, str]:
+        """Who asks, and the prompt."""
+        habitat, _, prompt = question.partition(ASKED) if self.habitats else ("", "", question)
+        return habitat, prompt
 
     @cached_property
     def _longest(self) -> Mapping[str, int]:
@@ -155,14 +183,13 @@ class DataTask(Task):
 
     @cached_property
     def _answers(self) -> Mapping[str, tuple[str, ...]]:
-        return {line.prompt: line.answers for line in self.lines}
+        return {line.question: line.answers for line in self.lines}
 
     @cached_property
     def _parts(self) -> Mapping[tuple[str, Split], Sequence[DataLine]]:
         parts: dict[tuple[str, Split], list[DataLine]] = defaultdict(list)
         for line in self.lines:
-            split = split_of(self.name, self.split_key(line.prompt))
-            parts[line.depth, split].append(line)
+            parts[line.depth, self.split(line)].append(line)
         return parts
 
 
@@ -193,13 +220,10 @@ class FileTasks:
     target: str | None = None  # column of the answers; None is target, else completion
     grade: Spec = "exact"  # how a reply is judged: symbiont list graders
     reply_tokens: PositiveInt | None = None  # longest reply; None is 64, or the longest answer
+    habitat: str | None = None  # column that says who asks, for tasks.habitats
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise ValueError(
-                "name: expected letters, digits, dots and dashes, at most 64, "
-                f"got {self.name!r:.80}"
-            )
+        check_name(self.name)
         if (self.path is None) == (self.dataset is None):
             raise ValueError("expected either path, a file, or dataset, a name")
         if self.path is not None and (self.config, self.split) != (None, None):
@@ -213,36 +237,42 @@ class FileTasks:
         knobs = json.dumps(vars(self))  # text, since a grader may be a mapping, which has no hash
         if self.path is None:
             return _read(knobs, None, ())
-        path = find_data(Path(self.path))
-        try:
-            about = path.stat()
-        except OSError as error:
-            raise DataError(
-                f"{self}: no such file ({error.strerror}); a path begins where the command is typed"
-            ) from error
-        return _read(knobs, path, (about.st_mtime_ns, about.st_size, about.st_ino))
+        path, stamp = locate(self.path, str(self))
+        return _read(knobs, path, stamp)
+
+
+def check_name(name: str) -> None:
+    """Whether a task may be called so.
+
+    Raises:
+        ValueError: it has other letters, or too many.
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"name: expected letters, digits, dots and dashes, at most 64, got {name!r:.80}"
+        )
 
 
 @lru_cache(maxsize=16)
-def _read(knobs: str, path: Path | None, stamp: tuple[int, ...]) -> DataTask:
+def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
     """The checked lines; ``knobs`` are the source's in JSON, ``stamp`` changes with a file."""
     source = FileTasks(**json.loads(knobs))
     lines: dict[str, tuple[str, DataLine]] = {}
     columns: dict[str, None] = {}
-    used = {source.prompt, "depth"}
+    used = {source.prompt, "depth", *([source.habitat] if source.habitat else [])}
     for where, row in _rows(source, path):
         line = _line(row, source, where)
         if isinstance(row, Mapping):
             columns |= dict.fromkeys(map(str, row))
             used.add(_target_column(row, source))
-        before, known = lines.setdefault(line.prompt.rstrip("\r\n"), (where, line))
+        before, known = lines.setdefault(line.question.rstrip("\r\n"), (where, line))
         if known.answers != line.answers:
             raise DataError(
                 f"{source} {where}: the prompt of {before} with another target, "
                 f"{line.answers[0]!r:.40} and not {known.answers[0]!r:.40}: keep one of them"
             )
         if len(lines) > MOST_LINES:
-            raise DataError(_too_many(source, "more"))
+            raise DataError(too_many(str(source)))
     if not lines:
         raise DataError(
             f"{source}: no lines; expected one object per line, with a prompt and a target"
@@ -259,7 +289,7 @@ def _read(knobs: str, path: Path | None, stamp: tuple[int, ...]) -> DataTask:
     )
     check_gradable(
         (
-            (f"{source} {where}", task.item(line.prompt, line.depth))
+            (f"{source} {where}", task.item(line.question, line.depth))
             for where, line in lines.values()
         )
     )
@@ -297,14 +327,27 @@ def _line(row: object, source: FileTasks, where: str) -> DataLine:
     )
     if not answers or "" in answers:
         raise DataError(_no_text(source, where, row, "target"))
-    try:
-        "".join((prompt, *answers)).encode()
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"{source} {where}: half a character, {error.object[error.start]!a}"
-        ) from error
+    habitat = habitat_of(row, source.habitat, f"{source} {where}") if source.habitat else ""
+    check_whole((prompt, habitat, *answers), f"{source} {where}")
     depth = row.get("depth")
-    return DataLine(depth if isinstance(depth, str) and depth else "short", prompt, answers)
+    depth = depth if isinstance(depth, str) and depth else "short"
+    return DataLine(depth, prompt, answers, habitat)
+
+
+def habitat_of(row: Mapping[object, object], column: str, where: str) -> str:
+    """Who asks, as a row says it: a text or a whole number.
+
+    Raises:
+        DataError: it says nothing, or nothing that can be a name.
+    """
+    name = row.get(column)
+    text = str(name).strip() if isinstance(name, str | int) and not isinstance(name, bool) else ""
+    if not text or any(mark in text for mark in (ASKED, "\n")):
+        raise DataError(
+            f"{where}: expected who asks, a text of one line or a whole number, under {column!r}, "
+            f"got {name!r:.40}"
+        )
+    return text
 
 
 def _target_column(row: Mapping[object, object], source: FileTasks) -> str:
@@ -336,78 +379,8 @@ def _no_text(source: FileTasks, where: str, row: Mapping[object, object], knob: 
     return f"{source} {where}: no column {column!r};{hint} set {knob} to one of: {known:.200}"
 
 
-def _too_many(source: FileTasks, count: str) -> str:
-    part = "" if source.path else f", such as split='{source.split or 'train'}[:20000]'"
-    return f"{source}: expected at most {MOST_LINES} lines, got {count}: take a part of it{part}"
-
-
 def _rows(source: FileTasks, path: Path | None) -> Iterable[Row]:
-    if path is None:
-        return _rows_of_dataset(source)
-    if not path.is_file():
-        raise DataError(f"{source}: expected a file")
-    if path.stat().st_size > LARGEST_MB * 2**20:
-        raise DataError(
-            f"{source}: the file has {path.stat().st_size / 2**20:.0f} MB, at most {LARGEST_MB} "
-            "are read: take a part of it"
-        )
-    if path.suffix in (".jsonl", ".ndjson"):
-        return _rows_of_jsonl(path, source)
-    if path.suffix == ".parquet":
-        return _rows_of_parquet(path, source)
-    raise DataError(f"{source}: expected a file that ends in .jsonl or .parquet")
-
-
-def _rows_of_jsonl(path: Path, source: FileTasks) -> Iterator[Row]:
-    try:
-        # Not splitlines: JSON text may hold U+2028 and other ends of lines that are none in JSONL.
-        texts = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{source}: cannot be read: {error}") from error
-    for number, text in enumerate(texts, 1):
-        if text.strip():
-            try:
-                yield f"line {number}", json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise DataError(f"{source} line {number}: not JSON ({error})") from error
-
-
-def _rows_of_parquet(path: Path, source: FileTasks) -> Iterator[Row]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtraError("a Parquet file", "pyarrow", "data") from error
-    try:
-        with parquet.ParquetFile(path) as file:
-            about = file.metadata
-            if about.num_rows > MOST_LINES:
-                raise DataError(_too_many(source, str(about.num_rows)))
-            groups = (about.row_group(index) for index in range(about.num_row_groups))
-            size = sum(group.total_byte_size for group in groups) / 2**20
-            if size > LARGEST_MB:
-                raise DataError(
-                    f"{source}: unpacked {size:.0f} MB, at most {LARGEST_MB}: take a part of it"
-                )
-            rows = file.read().to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(
-            f"{source}: not a Parquet file that can be read ({error!s:.200})"
-        ) from error
-    yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
-
-
-def _rows_of_dataset(source: FileTasks) -> Iterator[Row]:
-    try:
-        import datasets
-    except ImportError as error:
-        raise MissingExtraError("a data set", "datasets", "data") from error
-    datasets.disable_progress_bars()
-    try:
-        # Since version 4 a data set cannot run code; pyproject.toml asks for that version.
-        rows = datasets.load_dataset(source.dataset, source.config, split=source.split or "train")
-    except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
-        raise DataError(f"{source}: cannot be loaded: {error!s:.300}") from error
-    if rows.num_rows > MOST_LINES:
-        raise DataError(_too_many(source, str(rows.num_rows)))
-    yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
+    if path is not None:
+        return rows_of_file(path, str(source))
+    assert source.dataset is not None  # FileTasks has checked it
+    return rows_of_dataset(source.dataset, source.config, source.split or "train", str(source))

@@ -1,6 +1,7 @@
 """Habitats: many places that ask the same model, and want different things.
 
-A habitat is where a question comes from: a user, a team, a site. Its *kind* is what counts as right
+A habitat is where a question comes from: a user, a team, a site. Data of one's own may bring theirs
+(``tasks.own_habitats``). In synthetic worlds, the *kind* of a habitat is what counts as right
 there: one convention for each group of families. Kinds are hidden. They show in verdicts alone, and
 in the evaluation of an experiment.
 
@@ -10,7 +11,8 @@ questions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
@@ -34,9 +36,36 @@ BEFORE, END = -1, 1 << 40
 """The generation of draws that hold for the whole run, and one after everything has changed."""
 
 
+class Habitats(ABC):
+    """Who asks, what and when: the stream of questions of a world with habitats."""
+
+    config: HabitatsConfig
+
+    @property
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """The ids of all habitats, in the order in which they come."""
+
+    @abstractmethod
+    def questions(self, generation: int) -> tuple[Item, ...]:
+        """What is asked in a generation, in the order of asking, each item with its habitat."""
+
+    @abstractmethod
+    def drawn(self, per_habitat: int, seed: int, split: Split) -> tuple[Item, ...]:
+        """As many questions of every habitat, for an evaluation; fewer if it has no more."""
+
+    def number(self, habitat: str) -> int:
+        """The place of a habitat among the names, from 0."""
+        return self._numbers[habitat]
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
+
+
 @dataclass(frozen=True)
-class Habitats:
-    """The stream of questions of a world with habitats.
+class SyntheticHabitats(Habitats):
+    """Habitats of hidden kinds, which ask synthetic tasks.
 
     Attributes:
         tasks: synthetic tasks, by name; a kind is a convention for each of their groups.
@@ -71,10 +100,6 @@ class Habitats:
         """The ids of all habitats, in the order of their arrival."""
         width = len(str(self.config.count))
         return tuple(f"h{number:0{width}d}" for number in range(1, self.config.count + 1))
-
-    def number(self, habitat: str) -> int:
-        """The place of a habitat among the names, from 0."""
-        return self._numbers[habitat]
 
     @cached_property
     def arrivals(self) -> np.ndarray:
@@ -151,10 +176,6 @@ class Habitats:
             family = self.tasks[habitat % len(self.tasks)].name
             cells = tuple(cell for cell in cells if cell[0] == family)
         return cells[int(generator.integers(len(cells)))]
-
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.names)}
 
     @cached_property
     def _by_name(self) -> dict[str, SyntheticTask]:

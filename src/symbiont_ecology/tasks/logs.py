@@ -1,0 +1,236 @@
+"""A log of replies that users accepted or refused: ``{kind: log, name: thumbs, path: log.jsonl}``.
+
+A row has a habitat, a prompt, a reply and a verdict. Adapters learn from them without asking the
+model again (``tasks.own_habitats``). One prompt in ten, by its hash, is held out.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import PositiveInt
+
+from symbiont_ecology.errors import DataError
+from symbiont_ecology.registry import Spec, did_you_mean
+from symbiont_ecology.tasks import task_sources
+from symbiont_ecology.tasks.data import (
+    ASKED,
+    DataLine,
+    DataTask,
+    check_gradable,
+    check_name,
+    habitat_of,
+)
+from symbiont_ecology.tasks.grading import ReferenceVerifier, graders
+from symbiont_ecology.tasks.splits import Split
+from symbiont_ecology.tasks.tables import (
+    MOST_LINES,
+    Stamp,
+    check_whole,
+    locate,
+    rows_of_file,
+    too_many,
+)
+from symbiont_ecology.types import Item, LoggedReply
+
+DEPTH = "short"
+"""Of every row: a log does not say how hard a question is."""
+HELD_OUT = 10
+"""One prompt in so many is held out."""
+YES, NO = ("true", "yes", "accepted", "up", "1"), ("false", "no", "refused", "down", "0")
+"""Words for a verdict, in any case; true, false, 1 and 0 are none the less understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """A reply that a habitat accepted or refused; ``place`` is its row in the file, from 1."""
+
+    place: int
+    habitat: str
+    family: str
+    prompt: str
+    reply: str
+    is_accepted: bool
+
+    @property
+    def question(self) -> str:
+        """Who asked, and the prompt."""
+        return f"{self.habitat}{ASKED}{self.prompt}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LogTask(DataTask):
+    """The rows of a log. ``lines`` are its questions of which a reply was accepted, with these
+    replies as answers: an evaluation asks for one of them."""
+
+    log: tuple[LogRow, ...] = field(default=(), kw_only=True)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all rows in their order."""
+        rows = [[row.question, row.reply, row.is_accepted] for row in self.log]
+        return sha256(json.dumps(rows).encode()).hexdigest()
+
+    @cached_property
+    def habitats(self) -> Sequence[str]:
+        """Who asked, in the order of the log."""
+        return list(dict.fromkeys(row.habitat for row in self.log))
+
+    @property
+    def learned(self) -> Sequence[LogRow]:
+        """The rows that are not held out."""
+        return [row for row in self.log if not is_held_out(row.prompt)]
+
+    def split(self, line: DataLine) -> Split:
+        """Held out or not, by the prompt alone: the same for all habitats."""
+        return "holdout" if is_held_out(line.prompt) else "train"
+
+    def row_item(self, row: LogRow) -> Item:
+        """The item of a row, with its reply."""
+        question, answers = row.question, self._answers.get(row.question, ())
+        return Item(
+            id=f"{self.name}/{DEPTH}/0/{question}",
+            family=self.name,
+            depth=DEPTH,
+            question=question,
+            prompt=self.prompt(question),
+            reply_limit=self.reply_limit(DEPTH),
+            verifier=ReferenceVerifier(self.grader, answers),
+            answer=answers[0] if answers else "",
+            habitat=row.habitat,
+            logged=LoggedReply(row.reply, row.is_accepted),
+        )
+
+
+@task_sources.register("log")
+@dataclass(frozen=True)
+class LogTasks:
+    """Rows of a JSONL or Parquet file, each with a habitat, a prompt, a reply and its verdict.
+
+    A verdict is true or false, 1 or 0, or a word such as yes, no, up or down. A row without one
+    (null) is left out. A column of families, if there is one, says what a row is about: then kinds
+    of habitats are found with a fifth of the rows. ``only`` takes the rows of one family.
+    """
+
+    name: str  # of the task: letters, digits, dots, dashes
+    path: str  # .jsonl or .parquet file, from where the command is typed
+    habitat: str = "habitat"  # column that says who asked
+    prompt: str = "prompt"  # column of the prompts
+    reply: str = "reply"  # column of the replies
+    accepted: str = "accepted"  # column of the verdicts
+    family: str = "family"  # column of families, which may be missing
+    only: str | None = None  # the family whose rows are taken; None takes all
+    grade: Spec = "exact"  # how a new reply is compared with accepted ones: symbiont list graders
+    reply_tokens: PositiveInt | None = (
+        None  # longest reply; None is 64, or the longest accepted one
+    )
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+
+    def __str__(self) -> str:
+        return f"log {self.path}"
+
+    def task(self) -> LogTask:
+        """The rows; read once, and again when the file has changed."""
+        rows = [row for row in self.rows() if self.only in (None, row.family)]
+        accepted: dict[str, dict[str, None]] = defaultdict(dict)
+        for row in rows:
+            if row.is_accepted:
+                accepted[row.question][row.reply.strip()] = None
+        lines = tuple(
+            DataLine(
+                DEPTH, question.partition(ASKED)[2], tuple(replies), question.partition(ASKED)[0]
+            )
+            for question, replies in accepted.items()
+        )
+        if not any(not is_held_out(line.prompt) for line in lines):
+            raise DataError(f"{self}: no reply was accepted, so there is nothing to learn")
+        task = LogTask(
+            self.name,
+            lines,
+            str(self),
+            graders.build(self.grade),
+            tokens=self.reply_tokens,
+            log=tuple(rows),
+        )
+        check_gradable((str(self), task.item(line.question, DEPTH)) for line in lines[:1])
+        return task
+
+    def rows(self) -> tuple[LogRow, ...]:
+        """All rows with a verdict.
+
+        Raises:
+            DataError: the file cannot be read, or a row breaks the schema; the message names it.
+            MissingExtraError: a Parquet file, and pyarrow is not installed.
+        """
+        path, stamp = locate(self.path, str(self))
+        columns = (self.habitat, self.prompt, self.reply, self.accepted, self.family)
+        return _read(path, stamp, columns, str(self))
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, stamp: Stamp, columns: tuple[str, ...], about: str) -> tuple[LogRow, ...]:
+    """The checked rows; ``stamp`` changes with the file."""
+    rows: list[LogRow] = []
+    for place, (where, row) in enumerate(rows_of_file(path, about), 1):
+        if not isinstance(row, Mapping):
+            raise DataError(f"{about} {where}: expected an object, got {row!r:.40}")
+        if (read := _row(row, columns, f"{about} {where}", place)) is not None:
+            rows.append(read)
+        if len(rows) > MOST_LINES:
+            raise DataError(too_many(about))
+    if not rows:
+        raise DataError(f"{about}: no row with a verdict; expected one object per line")
+    return tuple(rows)
+
+
+def _row(
+    row: Mapping[object, object], columns: tuple[str, ...], where: str, place: int
+) -> LogRow | None:
+    habitat, prompt, reply, accepted, family = columns
+    if missing := [name for name in columns[:4] if name not in row]:
+        names = [str(name) for name in row]
+        raise DataError(
+            f"{where}: no column {missing[0]!r};{did_you_mean(missing[0], names)} it has "
+            f"{', '.join(names) or 'none'}: say what yours is called"
+        )
+    if row[accepted] is None:
+        return None
+    texts = {column: row[column] for column in (prompt, reply)}
+    for column, text in texts.items():
+        if not isinstance(text, str) or not text.strip():
+            raise DataError(f"{where}: expected text under {column!r}, got {text!r:.40}")
+    about = row.get(family)
+    asker = habitat_of(row, habitat, where)
+    check_whole((asker, *map(str, texts.values()), str(about)), where)
+    return LogRow(
+        place,
+        asker,
+        "" if about is None else str(about),
+        str(texts[prompt]),
+        str(texts[reply]),
+        _verdict(row[accepted], accepted, where),
+    )
+
+
+def _verdict(value: object, column: str, where: str) -> bool:
+    word = str(value).strip().lower().removesuffix(".0")
+    if word in YES or word in NO:
+        return word in YES
+    raise DataError(
+        f"{where}: expected true or false, 1 or 0, or a word such as yes or no under {column!r}, "
+        f"got {value!r:.40}"
+    )
+
+
+def is_held_out(prompt: str) -> bool:
+    """Whether the rows of a prompt are kept for measuring."""
+    return zlib.crc32(prompt.rstrip("\r\n").encode()) % HELD_OUT == 0

@@ -1,0 +1,134 @@
+"""Tables that somebody wrote, row by row: JSONL by hand, Parquet by pyarrow, data sets by
+``datasets`` from version 4, which runs no code of theirs. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from symbiont_ecology.config import find_data
+from symbiont_ecology.errors import DataError, MissingExtraError
+
+LARGEST_MB = 256
+"""Of a file, unpacked; a larger one would be held in memory several times over."""
+MOST_LINES = 1_000_000
+
+Row = tuple[str, object]
+"""Where a row stands, such as ``line 7``, and what was read there."""
+Stamp = tuple[int, ...]
+"""Changes when a file does."""
+
+
+def locate(path: str, about: str) -> tuple[Path, Stamp]:
+    """A file from where the command is typed, or one that comes with the package, and its stamp.
+
+    Raises:
+        DataError: there is none; ``about`` begins the message.
+    """
+    found = find_data(Path(path))
+    try:
+        status = found.stat()
+    except OSError as error:
+        raise DataError(
+            f"{about}: no such file ({error.strerror}); a path begins where the command is typed"
+        ) from error
+    return found, (status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+def rows_of_file(path: Path, about: str) -> Iterable[Row]:
+    """The rows of a JSONL or Parquet file.
+
+    Raises:
+        DataError: it is too large, or cannot be read; ``about`` begins the message.
+        MissingExtraError: pyarrow is not installed.
+    """
+    if not path.is_file():
+        raise DataError(f"{about}: expected a file")
+    if path.stat().st_size > LARGEST_MB * 2**20:
+        raise DataError(
+            f"{about}: the file has {path.stat().st_size / 2**20:.0f} MB, at most {LARGEST_MB} "
+            "are read: take a part of it"
+        )
+    if path.suffix in (".jsonl", ".ndjson"):
+        return _rows_of_jsonl(path, about)
+    if path.suffix == ".parquet":
+        return _rows_of_parquet(path, about)
+    raise DataError(f"{about}: expected a file that ends in .jsonl or .parquet")
+
+
+def rows_of_dataset(name: str, config: str | None, split: str, about: str) -> Iterator[Row]:
+    """The rows of a split of a data set: a folder, or a name on the hub.
+
+    Raises:
+        DataError: it is too large, or cannot be loaded; ``about`` begins the message.
+        MissingExtraError: the package ``datasets`` is not installed.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingExtraError("a data set", "datasets", "data") from error
+    datasets.disable_progress_bars()
+    try:
+        # Since version 4 a data set cannot run code; pyproject.toml asks for that version.
+        rows = datasets.load_dataset(name, config, split=split)
+    except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
+        raise DataError(f"{about}: cannot be loaded: {error!s:.300}") from error
+    if rows.num_rows > MOST_LINES:
+        raise DataError(f"{too_many(about, rows.num_rows)}, such as split='{split}[:20000]'")
+    yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
+
+
+def too_many(about: str, count: int | None = None) -> str:
+    """What is wrong with a table that is too long; None counts as more."""
+    return f"{about}: expected at most {MOST_LINES} lines, got {count or 'more'}: take a part of it"
+
+
+def check_whole(texts: Iterable[str], where: str) -> None:
+    """Refuses half a character, which cannot be written down.
+
+    Raises:
+        DataError: a text holds one.
+    """
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{where}: half a character, {error.object[error.start]!a}") from error
+
+
+def _rows_of_jsonl(path: Path, about: str) -> Iterator[Row]:
+    try:
+        # Not splitlines: JSON text may hold U+2028 and other ends of lines that are none in JSONL.
+        texts = path.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{about}: cannot be read: {error}") from error
+    for number, text in enumerate(texts, 1):
+        if text.strip():
+            try:
+                yield f"line {number}", json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"{about} line {number}: not JSON ({error})") from error
+
+
+def _rows_of_parquet(path: Path, about: str) -> Iterator[Row]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingExtraError("a Parquet file", "pyarrow", "data") from error
+    try:
+        with parquet.ParquetFile(path) as file:
+            head = file.metadata
+            if head.num_rows > MOST_LINES:
+                raise DataError(too_many(about, head.num_rows))
+            groups = (head.row_group(index) for index in range(head.num_row_groups))
+            size = sum(group.total_byte_size for group in groups) / 2**20
+            if size > LARGEST_MB:
+                raise DataError(
+                    f"{about}: unpacked {size:.0f} MB, at most {LARGEST_MB}: take a part of it"
+                )
+            rows = file.read().to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{about}: not a Parquet file that can be read ({error!s:.200})") from error
+    yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))

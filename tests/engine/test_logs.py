@@ -1,0 +1,169 @@
+"""Learning from a log: nobody is asked, who wants the same is found, nothing is lost."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lines import jsonl
+from logs import by_server, log_config, rows_of, town
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.ecology.state import EcologyState
+from symbiont_ecology.engine.build import check, mixture
+from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.events import Acted, Event, read_events
+from symbiont_ecology.tasks.own_habitats import LoggedHabitats
+from toy import Crash, ToyHost
+
+FAMILIES = ("math.add", "string.sort", "logic.bool")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return jsonl(tmp_path_factory.mktemp("log") / "log.jsonl", rows_of(town()))
+
+
+@pytest.fixture(scope="module")
+def learned(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ToyHost]:
+    folder, host = tmp_path_factory.mktemp("learned") / "run", ToyHost()
+    start(log_config(log, families=FAMILIES), folder, host=host)
+    return folder, host
+
+
+def stream_of(path: Path) -> LoggedHabitats:
+    habitats = mixture(log_config(path, families=FAMILIES)).habitats
+    assert isinstance(habitats, LoggedHabitats)
+    return habitats
+
+
+def events_of(folder: Path) -> list[Event]:
+    return list(read_events(folder / "events.jsonl"))
+
+
+def test_kinds_are_found_and_learned_without_asking(learned: tuple[Path, ToyHost]) -> None:
+    folder, host = learned
+    state, world = checkpoint.load_state(folder), town()
+    servers = {name: habitat.chosen for name, habitat in state.habitats.items()}
+    assert sorted(map(tuple, by_server(servers, world))) == [(0,), (1,)]
+    assert len(host.rolled) == 1, "the host was asked after the founding"
+    drawn = world.drawn(8, seed=1, split="holdout")
+    served = LoadedRun.of_run(folder).evaluate(drawn, ToyHost(), "habitat")
+    assert served.accuracy().estimate > 0.85
+
+
+def test_a_run_on_a_log_resumes_exactly(
+    log: Path, learned: tuple[Path, ToyHost], tmp_path: Path
+) -> None:
+    plan = log_config(log, families=FAMILIES)
+    with pytest.raises(Crash):
+        start(plan, tmp_path / "run", host=ToyHost(crash_at=17))
+    resume(tmp_path / "run", host=ToyHost())
+    assert events_of(tmp_path / "run") == events_of(learned[0])
+    assert checkpoint.load_state(tmp_path / "run") == checkpoint.load_state(learned[0])
+
+
+def test_a_log_that_changed_is_refused(log: Path, tmp_path: Path) -> None:
+    copy = jsonl(tmp_path / "log.jsonl", rows_of(town()))
+    plan = log_config(copy, "run.generations=2")
+    start(plan, tmp_path / "run", host=ToyHost())
+    rows = rows_of(town())
+    rows[0]["accepted"] = not rows[0]["accepted"]
+    jsonl(copy, rows)
+    with pytest.raises(RunError, match="is not what the run in"):
+        resume(tmp_path / "run", host=ToyHost(), overrides=("run.generations=3",))
+
+
+def test_every_row_that_is_not_held_out_comes_once_in_a_pass(log: Path) -> None:
+    stream, rows = stream_of(log), rows_of(town())
+    generations = -(-stream.length // 6)
+    seen = [item for generation in range(generations) for item in stream.questions(generation)]
+    first = [(i.habitat, i.prompt, i.logged.text) for i in seen[: stream.length] if i.logged]
+    kept = [(row["habitat"], row["prompt"], row["reply"]) for row in rows]
+    assert 0.8 * len(rows) < stream.length < len(rows)
+    assert len(first) == stream.length
+    assert not set(first) - set(kept)
+    assert seen[stream.length :] == seen[: len(seen) - stream.length]  # from the beginning again
+    held_out = {item.prompt for item in stream.drawn(1000, seed=0, split="holdout")}
+    assert held_out
+    assert held_out.isdisjoint(item.prompt for item in seen)
+
+
+@pytest.mark.parametrize("order", ["by habitat", "backwards by habitat"])
+def test_the_order_of_habitats_in_the_file_does_not_matter(
+    order: str, log: Path, tmp_path: Path
+) -> None:
+    rows = rows_of(town())
+    rows.sort(key=lambda row: str(row["habitat"]), reverse=order.startswith("back"))
+    stream = stream_of(jsonl(tmp_path / "sorted.jsonl", rows))
+    for generation in range(5):
+        askers = [item.habitat for item in stream.questions(generation)]
+        assert len(set(askers)) == 6, askers
+    asked = [item for generation in range(30) for item in stream.questions(generation)]
+    usual = [item for generation in range(30) for item in stream_of(log).questions(generation)]
+    for name in stream.names:  # and everybody's rows keep their order
+        texts = [[i.prompt for i in one if i.habitat == name][:20] for one in (asked, usual)]
+        assert texts[0] == texts[1]
+
+
+def test_nothing_depends_on_what_habitats_of_a_log_are_called(
+    log: Path, learned: tuple[Path, ToyHost], tmp_path: Path
+) -> None:
+    rows, names = rows_of(town()), town().names
+    renamed = dict(zip(names, random.Random(3).sample(names, len(names)), strict=True))
+    for row in rows:
+        row["habitat"] = renamed[row["habitat"]]
+    other = jsonl(tmp_path / "log.jsonl", rows)
+    start(log_config(other, families=FAMILIES), tmp_path / "run", host=ToyHost())
+
+    def course(events: list[Event], names: dict[str, str]) -> list[tuple[object, ...]]:
+        return [
+            (event.generation, event.id, names.get(event.habitat, ""), event.verdicts)
+            for event in events
+            if isinstance(event, Acted)
+        ]
+
+    before = course(events_of(learned[0]), renamed)
+    assert before == course(events_of(tmp_path / "run"), {name: name for name in names})
+
+
+def test_a_logged_reply_says_nothing_of_who_serves(learned: tuple[Path, ToyHost]) -> None:
+    state: EcologyState = checkpoint.load_state(learned[0])
+    for habitat in state.habitats.values():
+        assert habitat.trust(habitat.chosen) == pytest.approx(0.0)
+        assert len(habitat.answers) == min(habitat.asked, 24)
+
+
+def test_energy_sums_to_zero_on_a_log(learned: tuple[Path, ToyHost]) -> None:
+    ledger = checkpoint.load_state(learned[0]).ledger
+    assert sum(ledger.balances.values()) + ledger.world == 0
+
+
+@pytest.mark.parametrize("strategy", ["single", "per_habitat", "nearest", "bank", "ifca"])
+def test_controls_learn_from_logs_too(strategy: str, log: Path, tmp_path: Path) -> None:
+    plan = log_config(log, "run.generations=6", strategy={"kind": strategy})
+    state = start(plan, tmp_path / "run", host=ToyHost()).state
+    assert state.generation == 6
+    learned = LoadedRun.of_run(tmp_path / "run").pool.weights.values()
+    assert any(np.any(weights.vector) for weights in learned)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("strategy=told", "is told the kind of every habitat, and data do not say it"),
+        ("tasks.habitats.kinds=3", "tasks.habitats.kinds: the data say who asks what"),
+        ("tasks.habitats=null", "says who asks, and the config has no habitats"),
+        ("run.train_flops=1e9", "a run ends by run.generations alone"),
+        ("learning_rule=hebbian", "a log has those of others"),
+    ],
+)
+def test_what_does_not_fit_a_log_is_said_before_a_host_is_loaded(
+    change: str, words: str, log: Path
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        check(log_config(log, change, strategy={"kind": "single"}))

@@ -1,0 +1,108 @@
+"""Users that a data file names: the same prompt may have other answers for everyone."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from lines import Row, jsonl
+from logs import ECOLOGY
+from symbiont_ecology.config import RunConfig, compose
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.engine.build import check, mixture
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.errors import ConfigError, DataError
+from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.evaluation.shifts import draw_shifts
+from symbiont_ecology.events import Acted, read_events
+from toy import ToyHost
+
+USERS = ("ann", "bob", "cid", "dee")
+
+
+def lines() -> list[Row]:
+    """Two users want the first of the toy's replies, two the second."""
+    return [
+        {"user": user, "prompt": f"quiz: no {number}", "target": "ab"[place % 2]}
+        for number in range(80)
+        for place, user in enumerate(USERS)
+    ]
+
+
+def config(path: Path, *overrides: str) -> RunConfig:
+    source = {"kind": "file", "name": "quiz", "path": str(path), "habitat": "user"}
+    return compose(
+        (),
+        (
+            f"tasks.families={json.dumps([source])}",
+            "tasks.habitats.questions=8",
+            f"strategy={json.dumps(ECOLOGY)}",
+            "learning_rule={kind: expert_iteration, skip: 0.0, replay: 1.0}",
+            "economy={ticket: 0, rent: 60000, lowest: 6000, base: 6000, highest: 6000}",
+            "run.generations=30",
+            *overrides,
+        ),
+        "test",
+    )
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return jsonl(tmp_path / "quiz.jsonl", lines())
+
+
+def test_users_of_a_file_find_their_kind(file: Path, tmp_path: Path) -> None:
+    start(config(file), tmp_path / "run", host=ToyHost())
+    habitats = checkpoint.load_state(tmp_path / "run").habitats
+    servers = [habitats[user].chosen for user in USERS]
+    assert servers[0] == servers[2] != servers[1] == servers[3]
+    run = LoadedRun.of_run(tmp_path / "run")
+    items = draw_shifts(run.tasks, ["habitats"], 10)
+    assert run.evaluate(items, ToyHost(), "habitat").accuracy().estimate > 0.9
+    acted = [e for e in read_events(tmp_path / "run" / "events.jsonl") if isinstance(e, Acted)]
+    assert {event.habitat for event in acted if event.purpose == "practice"} == set(USERS)
+
+
+def test_the_same_prompt_has_other_answers_for_everyone(file: Path) -> None:
+    mix = mixture(config(file))
+    drawn = draw_shifts(mix, ["habitats"], 5)
+    assert Counter(item.habitat for item in drawn) == dict.fromkeys(USERS, 5)
+    for item in drawn:
+        assert "\t" not in item.prompt
+        assert item.answer == "ab"[USERS.index(item.habitat) % 2]
+        assert item.verifier(item.answer)
+        assert mix.prompt(item.id) == item.prompt
+    assert mix.questions(3) == mix.questions(3)
+    assert {item.prompt for item in drawn}.isdisjoint(
+        item.prompt for generation in range(50) for item in mix.questions(generation)
+    )
+
+
+def test_one_user_cannot_want_two_things(tmp_path: Path) -> None:
+    rows = [*lines(), {"user": "ann", "prompt": "quiz: no 3", "target": "c"}]
+    with pytest.raises(DataError, match="with another target"):
+        check(config(jsonl(tmp_path / "quiz.jsonl", rows)))
+
+
+def test_a_line_without_a_user_is_named(tmp_path: Path) -> None:
+    rows = [*lines(), {"prompt": "quiz: no 90", "target": "a"}]
+    with pytest.raises(DataError, match=r"line 321: expected who asks, .* under 'user', got None"):
+        check(config(jsonl(tmp_path / "quiz.jsonl", rows)))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("strategy=told", "data do not say it"),
+        ("tasks.habitats.noise=0.1", "tasks.habitats.noise: the data say who asks what"),
+        ("tasks.habitats=null", "says who asks, and the config has no habitats"),
+    ],
+)
+def test_what_does_not_fit_is_said_before_a_host_is_loaded(
+    change: str, words: str, file: Path
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        check(config(file, "strategy=single", change))

@@ -1,0 +1,132 @@
+"""The schema of a log: what is understood, and what is said of a mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lines import jsonl
+from logs import rows_of, town
+from symbiont_ecology.errors import DataError
+from symbiont_ecology.tasks import task_sources
+from symbiont_ecology.tasks.logs import LogTask, LogTasks
+
+ROW = {"habitat": "ann", "prompt": "say a", "reply": "a", "accepted": True}
+
+
+def rows(path: Path, *lines: dict[str, Any], **columns: str) -> LogTasks:
+    return LogTasks("log", str(jsonl(path / "log.jsonl", list(lines))), **columns)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [
+        *((value, True) for value in (True, 1, 1.0, "yes", "TRUE", "up", "Accepted", "1")),
+        *((value, False) for value in (False, 0, 0.0, "no", "False", "down", "refused", "0")),
+    ],
+)
+def test_verdicts_come_in_many_words(value: object, verdict: bool, tmp_path: Path) -> None:
+    (row,) = rows(tmp_path, {**ROW, "accepted": value}).rows()
+    assert row.is_accepted is verdict
+
+
+def test_a_row_without_a_verdict_is_left_out(tmp_path: Path) -> None:
+    read = rows(tmp_path, {**ROW, "accepted": None}, ROW, {**ROW, "accepted": False}).rows()
+    assert [(row.place, row.is_accepted) for row in read] == [(2, True), (3, False)]
+
+
+def test_columns_may_have_other_names_and_users_may_be_numbers(tmp_path: Path) -> None:
+    line = {"user": 7, "question": "say a", "text": "a", "thumb": "up", "about": 3}
+    columns = {
+        "habitat": "user", "prompt": "question", "reply": "text", "accepted": "thumb",
+        "family": "about",
+    }  # fmt: skip
+    (row,) = rows(tmp_path, line, **columns).rows()
+    assert (row.habitat, row.prompt, row.reply, row.family) == ("7", "say a", "a", "3")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"accepted": "perhaps"}, r"line 1: expected true or false.* got 'perhaps'"),
+        ({"accepted": 0.5}, r"line 1: expected true or false"),
+        ({"reply": ""}, r"line 1: expected text under 'reply', got ''"),
+        ({"prompt": 3}, r"line 1: expected text under 'prompt', got 3"),
+        ({"habitat": None}, r"line 1: expected who asks, .* under 'habitat', got None"),
+        ({"habitat": "a\tb"}, r"line 1: expected who asks"),
+        ({"habitat": True}, r"line 1: expected who asks"),
+        ({"reply": "\ud800"}, r"line 1: half a character"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(
+    change: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=words):
+        rows(tmp_path, {**ROW, **change}).rows()
+
+
+def test_a_missing_column_is_named_with_the_nearest_one(tmp_path: Path) -> None:
+    line = {"habitats": "ann", **{key: ROW[key] for key in ("prompt", "reply", "accepted")}}
+    with pytest.raises(DataError, match=r"no column 'habitat'; .*'habitats'"):
+        rows(tmp_path, line).rows()
+
+
+@pytest.mark.parametrize("text", ["", "[1]\n", "{\n"])
+def test_what_is_no_log_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(text)
+    with pytest.raises(DataError, match="log"):
+        LogTasks("log", str(path)).rows()
+
+
+def test_a_log_of_refusals_has_nothing_to_teach(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no reply was accepted"):
+        rows(tmp_path, {**ROW, "accepted": False}).task()
+
+
+def test_accepted_replies_are_the_answers_of_a_habitat_alone(tmp_path: Path) -> None:
+    source = rows(
+        tmp_path,
+        ROW,
+        {**ROW, "reply": "A"},
+        {**ROW, "habitat": "bob", "reply": "(a)"},
+        {**ROW, "habitat": "bob", "reply": "a", "accepted": False},
+    )
+    task = source.task()
+    assert task.habitats == ["ann", "bob"]
+    items = [task.row_item(row) for row in task.log]
+    assert [item.logged.is_accepted for item in items if item.logged] == [True, True, True, False]
+    for item, right in zip(items, (("a", "A"), ("a", "A"), ("(a)",), ("(a)",)), strict=True):
+        assert item.prompt == "say a"
+        assert all(item.verifier(reply) for reply in right)
+        assert not item.verifier("b")
+
+
+def test_one_prompt_in_ten_is_held_out_for_everybody(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "log.jsonl", rows_of(town(), 60))
+    task = task_sources.build({"kind": "log", "name": "log", "path": str(path)}).task()
+    assert isinstance(task, LogTask)
+    share = 1 - len(task.learned) / len(task.log)
+    assert 0.05 < share < 0.15
+    kept = {line.prompt for line in task.part("short", "holdout")}
+    assert kept.isdisjoint(row.prompt for row in task.learned)
+
+
+def test_parquet_says_the_same(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    lines = rows_of(town(), 4)
+    parquet.write_table(pyarrow.Table.from_pylist(lines), tmp_path / "log.parquet")
+    written = LogTasks("log", str(tmp_path / "log.parquet")).rows()
+    assert written == LogTasks("log", str(jsonl(tmp_path / "log.jsonl", lines))).rows()
+
+
+def test_a_file_of_rows_is_read_once(tmp_path: Path) -> None:
+    source = rows(tmp_path, ROW)
+    assert source.rows() is source.rows()
+    (tmp_path / "log.jsonl").write_text(json.dumps({**ROW, "habitat": "bob"}) + "\n")
+    assert source.rows()[0].habitat == "bob"
