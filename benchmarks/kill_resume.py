@@ -48,7 +48,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--model", default="embedded", help="the host, as in host.model")
-    parser.add_argument("--config", default="demo", help="preset or YAML file that is made small")
+    parser.add_argument("--config", default="steady", help="preset or YAML file that is made small")
     parser.add_argument(
         "--generations", type=int, default=None, help="length of the run (default 4 per kill)"
     )

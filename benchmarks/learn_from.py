@@ -1,8 +1,8 @@
 """Learning from a log beside learning live: kinds that are found, and answers to unseen questions.
 
-For each seed, one adapter per user lives in the world town, and every reply of it is logged with its
-verdict. Then ``learn-from`` learns from that log, with families and without, and an ecology lives in
-the same world. All are asked the same held-out questions, as the users judge them.
+For each seed, one adapter per user lives in the world town, and all its replies are logged with
+their verdicts. Then ``learn-from`` learns from that log, with families and without, and an ecology
+lives in the same world. All are asked the same held-out questions, as the users judge them.
 
     python benchmarks/learn_from.py --json docs/results/learn_from.json
 """
@@ -23,7 +23,7 @@ from symbiont_ecology import Run
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.evaluation.measure import Evaluation
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.statistics import adjusted_rand, t_interval
+from symbiont_ecology.statistics import adjusted_rand, paired_interval
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
 
 WORLD, PER_HABITAT = "habitats/town", 20
@@ -37,16 +37,11 @@ def main(seeds: list[int], json_file: Path | None) -> None:
         for seed in seeds:
             rows.append(_measured(Path(folder), seed))
             print(json.dumps(rows[-1]), flush=True)
-    differences = {
-        other: [row["learned"] - row[other] for row in rows] for other in ("per_habitat", "ecology")
-    }
     summary = {}
-    for other, values in differences.items():
-        interval = t_interval(values)
-        summary[f"learned - {other}"] = [interval.estimate, interval.low, interval.high]
-        print(
-            f"learned - {other}: {interval.estimate:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
-        )
+    for other in ("per_habitat", "ecology"):
+        gap = paired_interval([row["learned"] for row in rows], [row[other] for row in rows])
+        summary[f"learned - {other}"] = [gap.estimate, gap.low, gap.high]
+        print(f"learned - {other}: {gap.estimate:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]")
     if json_file is not None:
         text = json.dumps({"schema": 1, "seeds": rows, "summary": summary}, indent=1)
         json_file.write_text(text + "\n", encoding="utf-8")
@@ -62,14 +57,13 @@ def _measured(folder: Path, seed: int) -> Mapping[str, float]:
     world = mixture(live.config).habitats
     assert isinstance(world, SyntheticHabitats)
     items = world.drawn(PER_HABITAT, seed, "holdout")
-    found = {"seed": seed, "rows": len(log.read_text().splitlines())}
+    found: dict[str, float] = {"seed": seed, "rows": len(log.read_text().splitlines())}
     arms = {"per_habitat": live, "ecology": ecology}
     for name, words in {"learned": (), "without_families": ("--family", "none")}.items():
         out = folder / f"{name}-{seed}"
-        command = [sys.executable, "-m", "symbiont_ecology.cli", "learn-from", str(log)]
-        subprocess.run(
-            [*command, "--out", str(out), "--quiet", *words], check=True, stdout=subprocess.DEVNULL
-        )
+        command = [sys.executable, "-m", "symbiont_ecology.cli", "learn-from", str(log), *words]
+        quiet = ["--out", str(out), "--quiet"]
+        subprocess.run([*command, *quiet], check=True, stdout=subprocess.DEVNULL)
         arms[name] = Run.open(out)
     for name, run in arms.items():
         evaluation: Evaluation = run.loaded.evaluate(items, live.host, "habitat")
@@ -92,7 +86,11 @@ def _write_log(live: Run, path: Path) -> None:
                 seen[name] = habitat.asked
                 for answer in habitat.answers[-count:] if count else ():
                     reply = host.tokenizer.decode(answer.token_ids, skip_special_tokens=True)
-                    row = {"habitat": name, "family": answer.family, "prompt": answer.prompt}
+                    row: dict[str, object] = {
+                        "habitat": name,
+                        "family": answer.family,
+                        "prompt": answer.prompt,
+                    }
                     row |= {"reply": reply, "accepted": answer.is_accepted}
                     file.write(json.dumps(row) + "\n")
 

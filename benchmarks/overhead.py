@@ -92,7 +92,7 @@ class TimedHost:
 def measure(seed: int, *extra: str) -> dict[str, Any]:
     """Milliseconds of a generation by part, and the share that is not the host's, over one whole
     run."""
-    config = load_config("demo", [f"seed={seed}", *extra])
+    config = load_config("steady", [f"seed={seed}", *extra])
     host, clocks, marks = build_host(config), Clocks(), list[tuple[float, dict[str, float]]]()
 
     def watch(state: EcologyState, summary: GenerationEnded, seconds: float) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
 
@@ -25,3 +25,18 @@ def kill_when(ready: Callable[[], bool], *words: object) -> None:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
+
+
+def interrupted(words: Sequence[object], until: str = "") -> str:
+    """What a command says on stderr when Ctrl-C comes as soon as it says a line that begins so."""
+    with subprocess.Popen(
+        [*COMMAND, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            if line.startswith(until):
+                break
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=120)
+    assert child.returncode == 130
+    return err

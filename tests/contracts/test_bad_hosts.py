@@ -68,4 +68,4 @@ def test_calls_of_the_wrong_shape_are_refused(host_folders: dict[str, Path]) -> 
 @pytest.mark.parametrize("override", ["tasks.families=[math.add,math.add]", "tasks.depths=[]"])
 def test_cells_are_named_once(override: str) -> None:
     with pytest.raises(ConfigError, match="each of them once"):
-        load_config("demo", [override])
+        load_config("steady", [override])

@@ -73,7 +73,7 @@ def test_what_is_sick_on_purpose_is_said_in_words(
     ]
     Path("riddles.jsonl").write_text("".join(json.dumps(row) + "\n" for row in riddles))
     folder = tmp_path / "run"
-    said = symbiont("calibrate", "demo", *SICK[name], "--out", folder)
+    said = symbiont("calibrate", "steady", *SICK[name], "--out", folder)
     assert said.code == 4
     assert f"sick: {name}\n  seen  " in said.out
     (line,) = said.err.strip().splitlines()
@@ -84,7 +84,7 @@ def test_what_is_sick_on_purpose_is_said_in_words(
     assert finding["mend"] in said.out
 
 
-@pytest.mark.parametrize("preset", ["demo", "demo_single", "demo_frozen"])
+@pytest.mark.parametrize("preset", ["steady", "steady_single", "steady_frozen"])
 def test_the_demo_and_its_controls_are_healthy(
     symbiont: Symbiont, tmp_path: Path, preset: str
 ) -> None:
@@ -96,12 +96,22 @@ def test_the_demo_and_its_controls_are_healthy(
 
 def test_a_healthy_run_equals_one_that_never_stopped(symbiont: Symbiont, tmp_path: Path) -> None:
     few = ["tasks.families=[math.add,math.max]", "strategy.questions=3", "run.checkpoint_every=2"]
-    words = ["calibrate", "demo", *few, "--generations", 3, "--full", 5, "--out", tmp_path / "run"]
+    words = [
+        "calibrate",
+        "steady",
+        *few,
+        "--generations",
+        3,
+        "--full",
+        5,
+        "--out",
+        tmp_path / "run",
+    ]
     said = symbiont(*words)
     assert said.code == 0, said.err
     assert "run.train_flops=6e+11 is lifted" in said.out
     whole = ["run.generations=5", "run.train_flops=null"]
-    assert symbiont("run", "demo", *few, *whole, "--out", tmp_path / "whole", "-q").code == 0
+    assert symbiont("run", "steady", *few, *whole, "--out", tmp_path / "whole", "-q").code == 0
     assert books(tmp_path / "run") == books(tmp_path / "whole")
     again = symbiont(*words, "--quiet")
     assert (again.code, again.out, again.err) == (0, "", "")
@@ -113,7 +123,7 @@ def test_a_budget_that_would_end_it_early_is_lifted_and_said_to_be(
     symbiont: Symbiont, tmp_path: Path
 ) -> None:
     config = tmp_path / "brief.yaml"
-    config.write_text("extends: demo\nrun: {train_flops: 1.0e+6}\n")
+    config.write_text("extends: steady\nrun: {train_flops: 1.0e+6}\n")
     said = symbiont("calibrate", config, *SMALL, "--full", 12, "--out", tmp_path / "run")
     assert said.code == 0, said.err
     assert "run.train_flops=1e+06 is lifted: generations count here" in said.out
@@ -127,12 +137,12 @@ def test_typed_again_it_finds_its_own_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        assert symbiont("calibrate", "demo", *SMALL, "--full", 11, "-q").code == 0
-    assert symbiont("calibrate", "demo", *SMALL, "--full", 12, "-q").code == 0
-    assert symbiont("calibrate", "demo", *SMALL, "seed=1", "--full", 11, "-q").code == 0
+        assert symbiont("calibrate", "steady", *SMALL, "--full", 11, "-q").code == 0
+    assert symbiont("calibrate", "steady", *SMALL, "--full", 12, "-q").code == 0
+    assert symbiont("calibrate", "steady", *SMALL, "seed=1", "--full", 11, "-q").code == 0
     assert sorted(path.name for path in Path("artifacts").iterdir()) == [
-        "demo-calibrated-1",
-        "demo-calibrated-2",
+        "steady-calibrated-1",
+        "steady-calibrated-2",
     ]
 
 
@@ -142,7 +152,7 @@ def test_a_sick_run_stays_where_it_is_and_can_go_on_all_the_same(
 ) -> None:
     words = [
         "calibrate",
-        "demo",
+        "steady",
         *SMALL,
         *SICK["everyone starves"],
         "--out",
@@ -185,7 +195,7 @@ main()
     "at", [3, 9, 10]
 )  # within the calibration, in its last generation, and after it
 def test_ctrl_c_is_safe_wherever_it_comes(symbiont: Symbiont, tmp_path: Path, at: int) -> None:
-    words = ["calibrate", "demo", *SMALL, "--full", "12", "--out"]
+    words = ["calibrate", "steady", *SMALL, "--full", "12", "--out"]
     assert symbiont(*words, tmp_path / "whole", "-q").code == 0
     said = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, str(at), *words, tmp_path / "run", "-q"],
@@ -194,7 +204,7 @@ def test_ctrl_c_is_safe_wherever_it_comes(symbiont: Symbiont, tmp_path: Path, at
         text=True,
     )
     assert said.returncode == 130, said.stderr
-    assert f"interrupted after generation {at}; go on with: symbiont calibrate demo" in said.stderr
+    assert f"interrupted after generation {at}; go on with: symbiont calibrate steady" in said.stderr
     assert f"--out {tmp_path / 'run'}" in said.stderr
     assert symbiont(*words, tmp_path / "run").code == 0
     assert books(tmp_path / "run") == books(tmp_path / "whole")
@@ -205,7 +215,7 @@ def test_a_signal_from_outside_is_obeyed(tmp_path: Path) -> None:
     words = [
         *COMMAND,
         "calibrate",
-        "demo",
+        "steady",
         "--generations",
         "500",
         "--full",
@@ -221,7 +231,7 @@ def test_a_signal_from_outside_is_obeyed(tmp_path: Path) -> None:
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=60)
     assert child.returncode == 130
-    assert "go on with: symbiont calibrate demo" in err
+    assert "go on with: symbiont calibrate steady" in err
     ended = [
         event
         for event in read_events(tmp_path / "run" / "events.jsonl")
@@ -237,7 +247,9 @@ def test_the_final_holdout_is_answered_once(symbiont: Symbiont, tmp_path: Path) 
     (tmp_path / "questions.jsonl").write_text(json.dumps(row) + "\n")
     last = f"run.final_holdout={tmp_path / 'questions.jsonl'}"
     for _ in range(2):
-        said = symbiont("calibrate", "demo", *SMALL, last, "--full", 10, "--out", tmp_path / "run")
+        said = symbiont(
+            "calibrate", "steady", *SMALL, last, "--full", 10, "--out", tmp_path / "run"
+        )
         assert said.code == 0, said.err
     assert len((tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()) == 1
 
@@ -267,7 +279,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
 
 @pytest.mark.usefixtures("toy")
 def test_another_config_is_refused(symbiont: Symbiont, tmp_path: Path) -> None:
-    words = ["calibrate", "demo", *SMALL, "--full", 10, "--out", tmp_path / "run", "-q"]
+    words = ["calibrate", "steady", *SMALL, "--full", 10, "--out", tmp_path / "run", "-q"]
     assert symbiont(*words).code == 0
     said = symbiont(*words, "seed=1")
     assert "holds a run with another config: choose another --out" in said.error

@@ -9,27 +9,24 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from hosts import make_host
+from killing import COMMAND, interrupted
 from said import Symbiont
 from symbiont_ecology.cli.run import Brake
 from symbiont_ecology.config import load_config, presets
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.evaluation.shifts import shifts
 
-COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
-
 
 @pytest.fixture(scope="session")
 def lived(small: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete run of four generations; copy it before changing it."""
     folder = tmp_path_factory.mktemp("lived") / "run"
-    subprocess.run([*COMMAND, "run", "demo", *small, "--out", folder, "-q"], check=True)
+    subprocess.run([*COMMAND, "run", "steady", *small, "--out", folder, "-q"], check=True)
     return folder
 
 
@@ -78,7 +75,7 @@ def test_help_comes_at_once_and_without_torch(words: list[str]) -> None:
 
 def test_dry_run_needs_no_torch_and_writes_nothing(tmp_path: Path) -> None:
     code = (
-        "import sys; sys.argv = ['symbiont', 'run', 'demo', '--dry-run']\n"
+        "import sys; sys.argv = ['symbiont', 'run', 'steady', '--dry-run']\n"
         "from symbiont_ecology.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
@@ -93,25 +90,27 @@ def test_dry_run_needs_no_torch_and_writes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", presets())
 def test_every_preset_can_be_run(name: str) -> None:
-    whole = name.startswith(("base", "demo", "experiments", "habitats"))
+    whole = name.startswith(("base", "demo", "steady", "experiments", "habitats"))
     check(load_config(name, () if whole else ("tasks.families=[math.add]",)))
 
 
 def test_the_single_control_of_the_demo_differs_in_its_strategy_alone() -> None:
-    ecology, single = load_config("demo").model_dump(), load_config("demo_single").model_dump()
+    ecology, single = load_config("steady").model_dump(), load_config("steady_single").model_dump()
     assert {key for key in ecology if ecology[key] != single[key]} == {"strategy"}
 
 
 def test_an_extended_run_equals_a_long_one(
     symbiont: Symbiont, small: list[str], tmp_path: Path
 ) -> None:
-    said = symbiont("run", "demo", *small, "run.generations=2", "--out", tmp_path / "short")
+    said = symbiont("run", "steady", *small, "run.generations=2", "--out", tmp_path / "short")
     assert said.code == 0
     assert said.out.count("alive") == 2
     assert f"symbiont resume {tmp_path / 'short'}" in said.out
     assert symbiont("resume", tmp_path / "short", "run.generations=3", "--quiet").code == 0
     assert (
-        symbiont("run", "demo", *small, "run.generations=3", "--out", tmp_path / "long", "-q").code
+        symbiont(
+            "run", "steady", *small, "run.generations=3", "--out", tmp_path / "long", "-q"
+        ).code
         == 0
     )
     assert books(tmp_path / "short") == books(tmp_path / "long")
@@ -122,27 +121,14 @@ def test_a_run_finds_a_folder_of_its_own(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        assert symbiont("run", "demo", *small, "run.generations=1", "--quiet").code == 0
-    assert sorted(path.name for path in Path("artifacts").iterdir()) == ["demo-1", "demo-2"]
-
-
-def interrupted(words: Sequence[str | Path]) -> str:
-    """What a command says on stderr when Ctrl-C comes as soon as it lives."""
-    with subprocess.Popen(
-        [*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        child.stdout.readline()  # it lives
-        child.send_signal(signal.SIGINT)
-        _, err = child.communicate(timeout=60)
-    assert child.returncode == 130
-    return err
+        assert symbiont("run", "steady", *small, "run.generations=1", "--quiet").code == 0
+    assert sorted(path.name for path in Path("artifacts").iterdir()) == ["steady-1", "steady-2"]
 
 
 def test_ctrl_c_finishes_the_generation_and_says_how_to_go_on(
     symbiont: Symbiont, small: list[str], tmp_path: Path
 ) -> None:
-    words = ["run", "demo", *small, "run.generations=100000", "run.checkpoint_every=1000"]
+    words = ["run", "steady", *small, "run.generations=100000", "run.checkpoint_every=1000"]
     err = interrupted([*words, "--out", tmp_path / "run"])
     assert f"go on with: symbiont resume {tmp_path / 'run'}" in err
     done = json.loads((tmp_path / "run" / "state.json").read_text())["generation"]
@@ -165,7 +151,7 @@ def test_a_full_disk_loses_nothing(
         lived / "events.jsonl"
     ).stat().st_size - 100  # bytes that a file may have: the log fills up
     said = subprocess.run(
-        [*COMMAND, "run", "demo", *small, "--out", tmp_path / "run", "-q"],
+        [*COMMAND, "run", "steady", *small, "--out", tmp_path / "run", "-q"],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
         capture_output=True,
         text=True,
@@ -192,13 +178,13 @@ def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
     [
         (["run", "dmo"], "did you mean 'demo'?"),
         (["run", "mine.yaml"], "no config file 'mine.yaml'"),
-        (["run", "demo", "host.modle=x"], "did you mean 'host.model'?"),
-        (["run", "demo", "strategy.founderz=3"], "did you mean 'founders'?"),
-        (["run", "demo", "host.slots=many"], "host.slots: expected a valid integer, got 'many'"),
-        (["run", "demo", "seed"], "expected key.subkey=value"),
-        (["run", "demo", "host.model=/no/such/host"], "found no folder '/no/such/host'"),
+        (["run", "steady", "host.modle=x"], "did you mean 'host.model'?"),
+        (["run", "steady", "strategy.founderz=3"], "did you mean 'founders'?"),
+        (["run", "steady", "host.slots=many"], "host.slots: expected a valid integer, got 'many'"),
+        (["run", "steady", "seed"], "expected key.subkey=value"),
+        (["run", "steady", "host.model=/no/such/host"], "found no folder '/no/such/host'"),
         (
-            ["run", "demo", "run.final_holdout=/no/such/file"],
+            ["run", "steady", "run.final_holdout=/no/such/file"],
             "cannot read questions from /no/such/file",
         ),
         (["evaluate"], "expected either a run folder or --adapter"),
@@ -252,7 +238,7 @@ def test_candidates_are_not_chosen_on_the_questions_of_their_exam(
 
 
 def test_a_run_that_exists_is_not_started_again(symbiont: Symbiont, lived: Path) -> None:
-    said = symbiont("run", "demo", "--out", lived)
+    said = symbiont("run", "steady", "--out", lived)
     assert said.code == 1
     assert f"symbiont resume {lived}" in said.error
 
@@ -322,13 +308,13 @@ def test_a_run_ends_with_its_final_holdout(
 ) -> None:
     last = f"run.final_holdout={holdout}"
     assert (
-        symbiont("run", "demo", *small, last, "run.generations=1", "--out", tmp_path / "run").code
+        symbiont("run", "steady", *small, last, "run.generations=1", "--out", tmp_path / "run").code
         == 0
     )
     (line,) = (tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()
     assert json.loads(line)["questions"] == 2
     assert (
-        symbiont("run", "demo", *small, "run.generations=1", "--out", tmp_path / "without").code
+        symbiont("run", "steady", *small, "run.generations=1", "--out", tmp_path / "without").code
         == 0
     )
     assert books(tmp_path / "run") == books(tmp_path / "without")
@@ -444,47 +430,12 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     assert said.stderr == ""
 
 
-def test_the_demo_compares_three_systems_and_goes_on(
-    symbiont: Symbiont, small: list[str], tmp_path: Path
-) -> None:
-    words = ["demo", *small, "--out", tmp_path / "demo", "--per-cell", 3, "--quiet"]
-    began = time.monotonic()
-    assert symbiont(*words).code == 0
-    first = json.loads((tmp_path / "demo" / "summary.json").read_text())
-    assert set(first["arms"]) == {"host", "single", "ecology"}
-    assert set(first["differences"]) == {"ecology - host", "ecology - single"}
-    assert set(first["lives"]) == {"single", "ecology"}
-    said = symbiont(*words)
-    assert said.code == 0, said.err
-    assert time.monotonic() - began < 60
-    assert "bare host" in said.out
-    assert f'symbiont infer {tmp_path / "demo" / "ecology"} "math.add: 47+8"' in said.out
-    second = json.loads((tmp_path / "demo" / "summary.json").read_text())
-    assert {**second, "seconds": 0} == {**first, "seconds": 0}
-    assert "another config" in symbiont(*words, "--seed", 1).error
-
-
-def test_an_interrupted_demo_says_how_it_goes_on(small: list[str], tmp_path: Path) -> None:
-    words = [
-        "demo",
-        *small,
-        "run.generations=100000",
-        "--out",
-        tmp_path / "demo",
-        "--per-cell",
-        "3",
-    ]
-    err = interrupted(words)
-    assert "go on with: symbiont demo seed=0 " in err
-    assert f"run.generations=100000 --out {tmp_path / 'demo'} --per-cell 3\n" in err
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written_is_one_line(
     symbiont: Symbiont, small: list[str], tmp_path: Path
 ) -> None:
     tmp_path.chmod(0o500)
-    assert "cannot use" in symbiont("run", "demo", *small, "--out", tmp_path / "run").error
+    assert "cannot use" in symbiont("run", "steady", *small, "--out", tmp_path / "run").error
 
 
 def test_bench_tells_what_a_population_costs(symbiont: Symbiont, host: Path) -> None:

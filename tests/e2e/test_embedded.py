@@ -66,7 +66,7 @@ def test_habits_ceilings_and_gaps_are_as_designed(card: dict[str, object]) -> No
     assert all(cell["questions"] >= 200 for cell in cells.values())
 
 
-@pytest.mark.parametrize("preset", ["demo", "demo_single", "demo_frozen"])
+@pytest.mark.parametrize("preset", ["steady", "steady_single", "steady_frozen"])
 def test_no_kind_of_run_changes_the_hosts_weights(
     preset: str, kernel: HostKernel, tmp_path: Path
 ) -> None:
@@ -82,7 +82,7 @@ def test_an_ecology_learns_from_verdicts_alone_and_wastes_few_calls(
     # What thrift asks is no practice, and most of it comes early in a life: it has tests of its
     # own.
     words = ["run.train_flops=1e11", "seed=11", "strategy.mechanisms.thrift=false"]
-    start(load_config("demo", words), folder, host=kernel)
+    start(load_config("steady", words), folder, host=kernel)
     candidates = LoadedRun.of_run(folder)
     questions = candidates.items(10)
 

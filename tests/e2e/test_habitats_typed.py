@@ -36,7 +36,7 @@ def test_a_run_without_habitats_knows_none(
     symbiont: Symbiont, small: list[str], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    assert symbiont("run", "demo", *small, "--out", run, "--quiet").code == 0
+    assert symbiont("run", "steady", *small, "--out", run, "--quiet").code == 0
     said = symbiont("infer", run, "math.add: 47+8", "--habitat", "h03")
     assert said.code == 1
     assert "has no habitats: leave --habitat out" in said.err

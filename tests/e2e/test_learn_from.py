@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from killing import interrupted
 from said import Symbiont
 from symbiont_ecology.config import find_data
-
-COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
 
 
 @pytest.fixture
@@ -30,16 +26,7 @@ def test_a_log_becomes_adapters_that_go_on_after_ctrl_c(
 ) -> None:
     folder, whole = tmp_path / "learned", tmp_path / "whole"
     words = ["learn-from", str(log), "--out", str(folder)]
-    process = subprocess.Popen(
-        [*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("generation    4"):
-            process.send_signal(signal.SIGINT)
-            break
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 130
+    errors = interrupted(words, until="generation    4")
     assert f"learn-from {log} --host embedded --passes 1 --out {folder}" in errors
 
     said = symbiont(*words)

@@ -69,7 +69,7 @@ def test_every_door_can_be_tried_without_doing_anything(
     script: Script, small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert script("run_evolution", "demo", *small, "--out", "run", "--quiet").code == 0
+    assert script("run_evolution", "steady", *small, "--out", "run", "--quiet").code == 0
     before = sorted(tmp_path.rglob("*"))
     for words, expected in (
         (["run_evolution", "demo", "--dry-run"], "nothing was done"),

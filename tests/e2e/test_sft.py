@@ -22,7 +22,7 @@ from symbiont_ecology.experiments.sft import BUDGET_KEYS, budget_of
 def lived(small: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete run of four generations."""
     folder = tmp_path_factory.mktemp("lived") / "run"
-    subprocess.run([*COMMAND, "run", "demo", *small, "--out", folder, "-q"], check=True)
+    subprocess.run([*COMMAND, "run", "steady", *small, "--out", folder, "-q"], check=True)
     return folder
 
 
@@ -189,7 +189,7 @@ def test_what_is_changed_beside_a_matched_run_is_changed(
     [
         (["base"], "0.0025, 0.005, 0.01"),
         (["experiments/paper_qwen3_ecology"], "0.00015, 0.0003, 0.0006"),
-        (["demo_frozen"], "0.003, 0.006, 0.012"),
+        (["steady_frozen"], "0.003, 0.006, 0.012"),
         (["base", "--rates", "0.1"], "0.1"),
     ],
 )

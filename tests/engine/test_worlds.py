@@ -234,7 +234,7 @@ def test_a_protocol_that_contradicts_itself_is_refused(
 
 
 def test_a_world_without_habitats_is_refused_before_anything_runs() -> None:
-    place = {"about": "none", "base": ["demo"], "arms": ["ecology"]}
+    place = {"about": "none", "base": ["steady"], "arms": ["ecology"]}
     plan = WorldsProtocol.model_validate({**PLAN, "worlds": {"w": place}, "goals": []})
     with pytest.raises(ConfigError, match="expected a world with habitats"):
         worlds.check_worlds(plan)

@@ -18,7 +18,7 @@ ROW = {"habitat": "ann", "prompt": "say a", "reply": "a", "accepted": True}
 
 
 def rows(path: Path, *lines: dict[str, Any], **columns: str) -> LogTasks:
-    return LogTasks("log", str(jsonl(path / "log.jsonl", list(lines))), **columns)  # type: ignore[arg-type]
+    return LogTasks("log", str(jsonl(path / "log.jsonl", list(lines))), columns)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,11 @@ def test_a_missing_column_is_named_with_the_nearest_one(tmp_path: Path) -> None:
     line = {"habitats": "ann", **{key: ROW[key] for key in ("prompt", "reply", "accepted")}}
     with pytest.raises(DataError, match=r"no column 'habitat'; .*'habitats'"):
         rows(tmp_path, line).rows()
+
+
+def test_a_column_that_a_log_does_not_have_is_named() -> None:
+    with pytest.raises(ValueError, match=r"expected some of habitat, .* got 'user'"):
+        LogTasks("log", "log.jsonl", {"user": "habitat"})
 
 
 @pytest.mark.parametrize("text", ["", "[1]\n", "{\n"])

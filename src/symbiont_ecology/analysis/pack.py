@@ -25,7 +25,8 @@ from symbiont_ecology.analysis.figures import draw_all
 from symbiont_ecology.analysis.page import excerpt, render, render_pack
 from symbiont_ecology.analysis.results import Results
 from symbiont_ecology.analysis.worlds import WorldResults
-from symbiont_ecology.analysis.worlds_page import draw_worlds, render_worlds
+from symbiont_ecology.analysis.worlds_figures import draw_worlds
+from symbiont_ecology.analysis.worlds_page import render_worlds
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.experiments.outcomes import (
     AnyOutcome,

@@ -9,13 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
+from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.experiments.outcomes import StreamOutcome
-from symbiont_ecology.experiments.worlds import WorldsProtocol
+from symbiont_ecology.experiments.worlds import WorldsProtocol, stream_outcome
 from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.statistics import adjusted_rand
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
@@ -47,14 +50,20 @@ class Questions:
 def questions_in(text: str, world: str, seed: int, generations: int) -> Questions:
     """The stream of a world; ``text`` is the protocol's JSON."""
     protocol = WorldsProtocol.model_validate_json(text)
-    habitats = mixture(protocol.config(world, protocol.main, seed)).habitats
-    assert isinstance(habitats, SyntheticHabitats)  # a protocol of worlds has no others
-    asked = [
-        (generation, habitats.number(item.habitat))
-        for generation in range(generations)
-        for item in habitats.questions(generation)
-    ]
-    rows = np.array(asked)
+    return questions_of(protocol.config(world, protocol.main, seed), generations)
+
+
+def questions_of(config: RunConfig, generations: int) -> Questions:
+    """What is asked in the first generations of a run."""
+    habitats = mixture(config).habitats
+    assert isinstance(habitats, SyntheticHabitats)
+    rows = np.array(
+        [
+            (generation, habitats.number(item.habitat))
+            for generation in range(generations)
+            for item in habitats.questions(generation)
+        ]
+    )
     numbers, seen = np.zeros(len(rows), int), np.zeros(len(habitats.names), int)
     for place, habitat in enumerate(rows[:, 1]):
         seen[habitat] += 1
@@ -74,6 +83,14 @@ class Stream:
         """The run that left an outcome; ``text`` is the protocol's JSON."""
         length = len(outcome.population)
         return cls(outcome, questions_in(text, outcome.world, outcome.seed, length))
+
+    @classmethod
+    def of_run(cls, folder: Path, arm: str) -> Stream:
+        """A run by itself, from its folder."""
+        config = read_config(folder)
+        about = {"world": "", "arm": arm, "seed": config.seed, "option": 0, "protocol": ""}
+        outcome = stream_outcome(folder, config, about)
+        return cls(outcome, questions_of(config, len(outcome.population)))
 
     @cached_property
     def accepted(self) -> np.ndarray:
@@ -128,6 +145,12 @@ def end(run: Stream) -> float | None:
 def adapters(run: Stream) -> float | None:
     """Organelles alive at the end."""
     return float(run.outcome.population[-1])
+
+
+def serving(run: Stream) -> float | None:
+    """Organelles that serve somebody at the end."""
+    last = run.servers[:, -1]
+    return float(len(set(last[last >= 0])))
 
 
 def is_exact(run: Stream) -> float | None:
@@ -195,6 +218,7 @@ STREAM_MEASURES: dict[str, StreamMeasure] = {
     "newcomers": newcomers,
     "end": end,
     "adapters": adapters,
+    "serving": serving,
     "exact": is_exact,
     "back": back,
     "others": others,
@@ -205,7 +229,7 @@ STREAM_MEASURES: dict[str, StreamMeasure] = {
     "flops": flops,
 }
 """By name, as a goal of a protocol names them."""
-NO_SHARES = ("adapters", "scored", "flops")
+NO_SHARES = ("adapters", "serving", "scored", "flops")
 """Measures that are no shares."""
 
 

@@ -1,5 +1,5 @@
-"""``demo``: an ecology and a single adapter of equal compute, live, and then a table that compares
-them."""
+"""``demo``: an ecology finds out who wants what, live; then a table and a picture beside its
+controls."""
 
 from __future__ import annotations
 
@@ -12,60 +12,72 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from symbiont_ecology.cli import console
 from symbiont_ecology.cli.calibrate import folder_for, is_free_for
-from symbiont_ecology.cli.options import Overrides, PerCellOption, Quiet, option, resumable_folder
+from symbiont_ecology.cli.options import Overrides, Quiet, option, resumable_folder
 from symbiont_ecology.cli.run import checked_config, live
 from symbiont_ecology.errors import RunError
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
+    from symbiont_ecology.analysis.streams import Stream
     from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.evaluation.run_summary import RunSummary
+    from symbiont_ecology.types import OrganelleId
 
-ARMS = {"ecology": "demo", "single": "demo_single"}
-"""Folder of each arm below the demo's, and its preset."""
-PER_CELL = 40
-"""Holdout questions per cell, unless told otherwise."""
-TOLERANCE = 0.02
-"""Part by which the arms' useful FLOPs may differ: the last generation's overshoot."""
+WATCHED, DEMO = "ecology", "demo"
+CONTROLS = {"told": "told", "per_habitat": "one per user", "single": "one for all"}
+"""The controls: the folder of each below the demo's, the end of its preset, and its words."""
+ROWS = {
+    "acceptance": "answers accepted, %",
+    "late": "in the last quarter, %",
+    "newcomers": "newcomers' first 10, %",
+    "adapters": "adapters at the end",
+    "serving": "of them serving",
+    "flops": "useful FLOPs",
+}
+"""Measures that the table shows."""
+SUMMARY_FILE, PICTURE_FILE = "summary.json", "demo.png"
+LOW_PRIORITY = 5
+"""Niceness of the controls, so that the screen does not wait for them."""
 
 
 def demo(
     overrides: Overrides = None,
     out: Annotated[Path | None, resumable_folder("artifacts/comparison-<n>")] = None,
-    seed: Annotated[int, option("Seed of both arms.")] = 0,
-    per_cell: PerCellOption = PER_CELL,
+    seed: Annotated[int, option("Seed of all arms.")] = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Watch an ecology live beside a single adapter, then compare both with the bare host."""
+    """Watch adapters find out which users want the same, then compare with three controls.
+
+    Twenty-four users want four different things and say only yes or no. Nobody says who wants
+    what. Some users come late, and some change their mind.
+    """
     from symbiont_ecology import Run
 
     began = time.monotonic()
     changes = [f"seed={seed}", *(overrides or [])]
-    configs = {arm: checked_config(preset, changes) for arm, preset in ARMS.items()}
+    presets = {WATCHED: DEMO, **{arm: f"{DEMO}_{arm}" for arm in CONTROLS}}
+    configs = {arm: checked_config(preset, changes) for arm, preset in presets.items()}
     folder = folder_for("comparison", out, lambda place: _can_go_on(place, configs))
-    ecology = Run(folder / "ecology", configs["ecology"])
-    with _other_core(folder, changes) as wait_for_single:
-        words = [*changes, "--out", str(folder)]
-        words += ["--per-cell", str(per_cell)] if per_cell != PER_CELL else []
-        live(ecology, quiet, f"{console.typed()} demo {shlex.join(words)}")
-        wait_for_single(quiet)
-    summary = _compare(ecology, per_cell)
+    with _beside(folder, changes) as wait_for_controls:
+        ecology = Run(folder / WATCHED, configs[WATCHED])
+        words = ["demo", *changes, "--out", str(folder)]
+        if not ecology.is_complete:
+            live(ecology, quiet, f"{console.typed()} {shlex.join(words)}")
+        wait_for_controls(quiet)
+    summary = _compare(folder, seed)
     seconds = round(time.monotonic() - began, 1)
-    console.write_json(folder / "summary.json", {**summary, "seconds": seconds})
-    print(f"\nEverything is in {folder} ({seconds:.0f} s, seed {seed}). Next:")
+    console.write_json(folder / SUMMARY_FILE, {**summary, "seconds": seconds})
+    print(f"\nEverything is in {folder} ({seconds:.0f} s, seed {seed}). Look at")
+    print(f"  {folder / PICTURE_FILE}\nNext:")
     for command in (
-        f'infer {ecology.folder} "math.add: 47+8"',
-        f"evaluate {ecology.folder} --holdout {folder / 'holdout.jsonl'} --routing single",
+        f'infer {ecology.folder} "math.add: 47+8" --habitat {_somebody(ecology)}',
+        f"evaluate {ecology.folder} --shift habitats --routing habitat",
         f"export {ecology.folder}",
-        "explain strategies ecology",
+        "learn-from logs/thumbs.jsonl",
     ):
         print(f"  {console.typed()} {command}")
 
@@ -77,101 +89,108 @@ def _can_go_on(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
 
 
 @contextmanager
-def _other_core(folder: Path, changes: list[str]) -> Iterator[Callable[[bool], None]]:
-    """The single adapter in a process of its own, which is stopped when this one leaves early."""
-    arm, log = folder / "single", folder / "single.log"
-    exists = (arm / "config.yaml").exists()
-    words = ["resume", str(arm)] if exists else ["run", ARMS["single"], *changes, "--out", str(arm)]
-    console.prepare(log)
-    with log.open("a", encoding="utf-8") as file:
-        command = [sys.executable, "-m", "symbiont_ecology.cli", *words]
-        # A session of its own: Ctrl-C reaches it through us, so that it hears of it once.
-        child = subprocess.Popen(
-            command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
-        )
+def _beside(folder: Path, changes: list[str]) -> Iterator[Callable[[bool], None]]:
+    """The controls in processes of their own, which are stopped when this one leaves early."""
+    children = {arm: _start(folder, arm, changes) for arm in CONTROLS}
 
     def wait(quiet: bool) -> None:
-        """Returns when the single adapter is done."""
-        if child.poll() is None and not quiet:
-            print("waiting for the single adapter on the other core …", flush=True)
-        if child.wait() != 0:
-            lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            last = lines[-1].removeprefix("error: ") if lines else "it said nothing"
-            raise RunError(f"the single adapter's run failed: {last} (see {log})")
+        """Returns when all controls are done."""
+        if any(child.poll() is None for child in children.values()) and not quiet:
+            print("waiting for the controls on the other cores …", flush=True)
+        for arm, child in children.items():
+            if child.wait() != 0:
+                log = _log_of(folder, arm)
+                lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+                last = lines[-1].removeprefix("error: ") if lines else "it said nothing"
+                raise RunError(f"the run of {CONTROLS[arm]!r} failed: {last} (see {log})")
 
     try:
         yield wait
     finally:
-        if child.poll() is None:
+        running = [child for child in children.values() if child.poll() is None]
+        for child in running:
             os.kill(child.pid, signal.SIGINT)  # it finishes its generation and checkpoints
+        for child in running:
             child.wait()
 
 
-def _compare(ecology: Run, per_cell: int) -> dict[str, object]:
-    """Asks all three systems the same holdout items, prints the tables, returns the numbers."""
-    from symbiont_ecology.evaluation.evaluation_log import log_evaluation
-    from symbiont_ecology.evaluation.items import write_items
-    from symbiont_ecology.evaluation.measure import LoadedRun, difference
-    from symbiont_ecology.evaluation.run_summary import run_summary
-    from symbiont_ecology.evaluation.spec import EvaluationSpec
-    from symbiont_ecology.events import read_events
-
-    folder, seed, pool = ecology.folder.parent, ecology.config.seed, ecology.loaded
-    items = pool.items(per_cell, seed=seed)
-    write_items(items, folder / "holdout.jsonl")
-    single = LoadedRun.of_run(folder / "single")
-    arms = {}
-    for arm, run, routing in (
-        ("host", pool, "host"),
-        ("single", single, "single"),
-        ("ecology", pool, "learned"),
-    ):
-        arms[arm] = run.evaluate(items, ecology.host, routing)
-        spec = EvaluationSpec(per_cell=per_cell, seed=seed, routing=routing)
-        log_evaluation(arms[arm], run, spec)
-    lives = {arm: run_summary(read_events(folder / arm / "events.jsonl")) for arm in ARMS}
-    differences = {
-        f"ecology - {other}": difference(arms["ecology"], arms[other])
-        for other in ("host", "single")
-    }
-    columns = ("bare host", "single adapter", "ecology, routed")
-    title = "\nright answers on the holdout, with 95 % intervals"
-    console.show(console.accuracy_table(dict(zip(columns, arms.values(), strict=True)), title))
-    for name, apart in differences.items():
-        print(f"{name}: {console.points(apart)}")
-    choices = arms["ecology"].choices
-    asked = len(set(choices) - {"host"})
-    print(f"the router asked {asked} organelles and left {choices['host']} items to the host")
-    _tell_lives(lives["single"], lives["ecology"])
-    return {
-        "schema": 1,
-        "seed": seed,
-        "questions": Counter("/".join(item.cell) for item in items),
-        "arms": {name: evaluation.summary() for name, evaluation in arms.items()},
-        "differences": {name: asdict(apart) for name, apart in differences.items()},
-        "lives": {arm: asdict(life) for arm, life in lives.items()},
-    }
-
-
-def _tell_lives(single: RunSummary, ecology: RunSummary) -> None:
-    rows = console.table("", "single adapter", "ecology", title="\nwhat it took")
-    for label, key, unit in (
-        ("generations", "generations", 1),
-        ("founded", "founders", 1),
-        ("births", "births", 1),
-        ("deaths", "deaths", 1),
-        ("alive", "alive", 1),
-        ("energy earned, ATP", "earned", 1000),
-        ("compute, rent and tickets, ATP", "spent", 1000),
-        ("energy held, ATP", "held", 1000),
-        ("rollouts", "rollouts", 1),
-    ):
-        rows.add_row(label, *(f"{getattr(life, key) / unit:.0f}" for life in (single, ecology)))
-    flops = single.train_flops, ecology.train_flops
-    rows.add_row("useful training FLOPs", *(f"{spent:.3e}" for spent in flops))
-    console.show(rows)
-    if (apart := abs(flops[0] - flops[1]) / max(flops)) > TOLERANCE:
-        typer.secho(
-            f"warning: the arms' FLOPs differ by {apart:.1%}, so they are not to be compared",
-            fg="red",
+def _start(folder: Path, arm: str, changes: list[str]) -> subprocess.Popen[bytes]:
+    place = folder / arm
+    exists = (place / "config.yaml").exists()
+    new = ["run", f"{DEMO}_{arm}", *changes, "--out", str(place)]
+    words = ["resume", str(place)] if exists else new
+    log = _log_of(folder, arm)
+    console.prepare(log)
+    with log.open("a", encoding="utf-8") as file:
+        # A session of its own: Ctrl-C reaches it through us, so that it hears of it once.
+        return subprocess.Popen(
+            [sys.executable, "-m", "symbiont_ecology.cli", *words],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: os.nice(LOW_PRIORITY),
         )
+
+
+def _log_of(folder: Path, arm: str) -> Path:
+    return folder / f"{arm}.log"
+
+
+def _compare(folder: Path, seed: int) -> dict[str, object]:
+    """Reads what users accepted in all arms, prints the tables, draws the picture, returns the
+    numbers."""
+    from symbiont_ecology.analysis.streams import STREAM_MEASURES, Stream
+    from symbiont_ecology.analysis.worlds_figures import draw_demo
+
+    words = {"told": CONTROLS["told"], WATCHED: WATCHED, **CONTROLS}
+    runs = {arm: Stream.of_run(folder / arm, arm) for arm in words}
+    arms = {
+        arm: {measure: STREAM_MEASURES[measure](run) for measure in ROWS}
+        for arm, run in runs.items()
+    }
+    made = console.table("", *words.values(), title="\nwhat users lived through")
+    for measure, label in ROWS.items():
+        made.add_row(label, *(_shown(measure, arms[arm][measure]) for arm in words))
+    console.show(made)
+    served = _served(folder, runs[WATCHED])
+    kinds = console.table("adapter", "users", title="\nwho serves whom")
+    kinds.add_column("what they want, which nobody said", justify="left")
+    for name, counts in served.items():
+        about = ", ".join(f"{count} × kind {kind + 1}" for kind, count in counts.most_common())
+        kinds.add_row(name, str(counts.total()), about)
+    console.show(kinds)
+    outcome = runs[WATCHED].outcome
+    print(f"{len(outcome.births)} adapters were born on the way, {len(outcome.deaths)} died")
+    draw_demo({words[arm]: run for arm, run in runs.items()}, WATCHED, folder / PICTURE_FILE)
+    return {
+        "schema": 2,
+        "seed": seed,
+        "arms": arms,
+        "served": {name: dict(counts) for name, counts in served.items()},
+        "births": [count for _, count in outcome.births],
+        "deaths": len(outcome.deaths),
+    }
+
+
+def _shown(measure: str, value: float | None) -> str:
+    if value is None:
+        return "–"
+    if measure == "flops":
+        return f"{value:.1e}"
+    return f"{value:.0f}" if measure in ("adapters", "serving") else f"{100 * value:.0f}"
+
+
+def _served(folder: Path, run: Stream) -> dict[OrganelleId, Counter[int]]:
+    """The kinds of the users that each organelle serves at the end, the busiest first."""
+    from symbiont_ecology.ecology.state import load_state
+
+    habitats, served = load_state(folder / WATCHED).habitats, dict[str, Counter[int]]()
+    for name, kind in zip(run.asked.world.names, run.kinds[:, -1].tolist(), strict=True):
+        if name in habitats:
+            served.setdefault(habitats[name].server, Counter())[kind] += 1
+    return dict(sorted(served.items(), key=lambda entry: -entry[1].total()))
+
+
+def _somebody(ecology: Run) -> str:
+    """A user that is served."""
+    return next((name for living in ecology.population.values() for name in living.habitats), "h01")

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from symbiont_ecology.evaluation.logged import HeldOut
     from symbiont_ecology.tasks.logs import LogRow, LogTasks
 
-COLUMNS = ("habitat", "prompt", "reply", "accepted", "family")
-"""Of a log, under the names that they have unless told otherwise."""
-PRESET, REPORT_FILE, EXPORT = "habitats/log", "report.json", "adapters"
+LOG_PRESET, LEARNED_FILE, EXPORT = "habitats/log", "report.json", "adapters"
 MOST_FAMILIES = 64
 """More of them are no families: then the column is left out."""
 MOST_ASKED = 500
@@ -63,9 +61,11 @@ def learn_from(
     on a tenth of the log that it never saw. Ctrl-C is safe: typed again, it goes on.
     """
     from symbiont_ecology import Run
-    from symbiont_ecology.tasks.logs import LogTasks
+    from symbiont_ecology.tasks.logs import LOG_COLUMNS, LogTasks
 
-    source = LogTasks("log", str(log), habitat, prompt, reply, accepted, family)
+    named = dict(zip(LOG_COLUMNS, (habitat, prompt, reply, accepted, family), strict=True))
+    columns = {name: column for name, column in named.items() if column != name}
+    source = LogTasks("log", str(log), columns)
     rows = source.rows()
     config = _config(source, rows, host, passes, overrides or [])
     folder = folder_for("learned", out, lambda place: is_free_for(place, config))
@@ -78,9 +78,8 @@ def learn_from(
     if not run.is_complete:
         words = ["learn-from", str(log), *(overrides or []), "--host", host]
         words += ["--passes", f"{passes:g}", "--out", str(folder)]
-        for name in COLUMNS:
-            if (column := getattr(source, name)) != name:
-                words += [f"--{name}", column]
+        for name, column in columns.items():
+            words += [f"--{name}", column]
         live(run, quiet, f"{console.typed()} {shlex.join(words)}")
     _report(run, rows)
 
@@ -103,14 +102,14 @@ def _config(
     families = [{"kind": "log", **spec} for spec in _families(source, rows)]
     changes = [f"host.model={json.dumps(host)}", f"tasks.families={json.dumps(families)}"]
     where = f"learn-from {source.path}"
-    config = compose((PRESET,), [*changes, *overrides], where)
+    config = compose((LOG_PRESET,), [*changes, *overrides], where)
     check(config)
     if not any(change.startswith("run.generations=") for change in overrides):
         habitats = mixture(config).habitats
         assert isinstance(habitats, LoggedHabitats)
         generations = math.ceil(passes * habitats.length / habitats.config.questions)
         changes.append(f"run.generations={generations}")
-        config = compose((PRESET,), [*changes, *overrides], where)
+        config = compose((LOG_PRESET,), [*changes, *overrides], where)
     return config
 
 
@@ -179,9 +178,9 @@ def _report(run: Run, rows: tuple[LogRow, ...]) -> None:
     if unserved:
         print(f"nobody serves {_names(unserved)}: nothing that they accepted was learned")
     report = {"schema": 1, "rows": len(rows), "adapters": adapters, "all": _figures(unseen)}
-    console.write_json(run.folder / REPORT_FILE, {**report, "unserved": unserved})
+    console.write_json(run.folder / LEARNED_FILE, {**report, "unserved": unserved})
     print(f"\nadapters:         {target}\nwho needs which:  {target / HABITATS_FILE}")
-    print(f"report:           {run.folder / REPORT_FILE}")
+    print(f"report:           {run.folder / LEARNED_FILE}")
     if served:
         print(
             f"next:             {console.typed()} infer {run.folder} PROMPT --habitat {served[0]}"

@@ -213,21 +213,7 @@ class WorldJob:
             finished = runs.start(config, place, should_stop=should_stop, host=host)
         if not finished.is_complete:
             raise Stopped
-        signed = {"schema": OUTCOME_SCHEMA, "protocol": plan.digest, "source": runs.source()}
-        state, events = load_state(place), list(read_events(place / runs.EVENTS_FILE))
-        world = mixture(config).habitats
-        assert world is not None
-        course = course_of(events, world)
-        outcome = StreamOutcome.model_validate(
-            {
-                **signed,
-                **asdict(self),
-                "kind": "stream",
-                **course,
-                "train": state.spent,
-                "scored": state.scored,
-            }
-        )
+        outcome = stream_outcome(place, config, {**asdict(self), "protocol": plan.digest})
         write_whole(place / OUTCOME_FILE, outcome.to_json())
         shutil.rmtree(place / "blobs", ignore_errors=True)  # a hundred runs fill a disk
         return outcome
@@ -245,6 +231,24 @@ class WorldJob:
             raise RunError(f"{self.name} repeats {job.name}, which is not done")
         births = [list(birth) for birth in outcome.births]
         return (f"strategy.births={births}", f"strategy.deaths={list(outcome.deaths)}")
+
+
+def stream_outcome(folder: Path, config: RunConfig, about: Mapping[str, object]) -> StreamOutcome:
+    """What a run in a world with habitats leaves; ``about`` says which run it is."""
+    state, events = load_state(folder), list(read_events(folder / runs.EVENTS_FILE))
+    world = mixture(config).habitats
+    assert world is not None
+    return StreamOutcome.model_validate(
+        {
+            "schema": OUTCOME_SCHEMA,
+            "source": runs.source(),
+            **about,
+            "kind": "stream",
+            **course_of(events, world),
+            "train": state.spent,
+            "scored": state.scored,
+        }
+    )
 
 
 def course_of(events: Sequence[Event], world: Habitats) -> dict[str, object]:

@@ -43,7 +43,7 @@ LEAST_REPLY_TOKENS = 64
 REASONED = "\n#### "
 """As in GSM8K: reasoning, then the final answer behind this mark on the last line."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-ASKED = "\t"
+ASKER_END = "\t"
 """Between the habitat and the prompt in a question, since the same prompt may have other answers
 elsewhere."""
 
@@ -60,7 +60,7 @@ class DataLine:
     @property
     def question(self) -> str:
         """All there is to know of what is asked: the prompt, and who asks, if that matters."""
-        return f"{self.habitat}{ASKED}{self.prompt}" if self.habitat else self.prompt
+        return f"{self.habitat}{ASKER_END}{self.prompt}" if self.habitat else self.prompt
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -169,7 +169,7 @@ class DataTask(Task):
 
     def _parted(self, question: str) -> tuple[str, str]:
         """Who asks, and the prompt."""
-        habitat, _, prompt = question.partition(ASKED) if self.habitats else ("", "", question)
+        habitat, _, prompt = question.partition(ASKER_END) if self.habitats else ("", "", question)
         return habitat, prompt
 
     @cached_property
@@ -342,7 +342,7 @@ def habitat_of(row: Mapping[object, object], column: str, where: str) -> str:
     """
     name = row.get(column)
     text = str(name).strip() if isinstance(name, str | int) and not isinstance(name, bool) else ""
-    if not text or any(mark in text for mark in (ASKED, "\n")):
+    if not text or any(mark in text for mark in (ASKER_END, "\n")):
         raise DataError(
             f"{where}: expected who asks, a text of one line or a whole number, under {column!r}, "
             f"got {name!r:.40}"

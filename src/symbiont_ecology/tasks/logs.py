@@ -15,13 +15,11 @@ from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from pydantic import PositiveInt
-
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.registry import Spec, did_you_mean
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.data import (
-    ASKED,
+    ASKER_END,
     DataLine,
     DataTask,
     check_gradable,
@@ -40,6 +38,8 @@ from symbiont_ecology.tasks.tables import (
 )
 from symbiont_ecology.types import Item, LoggedReply
 
+LOG_COLUMNS = ("habitat", "prompt", "reply", "accepted", "family")
+"""Of a log; the last may be missing."""
 DEPTH = "short"
 """Of every row: a log does not say how hard a question is."""
 HELD_OUT = 10
@@ -62,7 +62,7 @@ class LogRow:
     @property
     def question(self) -> str:
         """Who asked, and the prompt."""
-        return f"{self.habitat}{ASKED}{self.prompt}"
+        return f"{self.habitat}{ASKER_END}{self.prompt}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,25 +115,22 @@ class LogTasks:
     """Rows of a JSONL or Parquet file, each with a habitat, a prompt, a reply and its verdict.
 
     A verdict is true or false, 1 or 0, or a word such as yes, no, up or down. A row without one
-    (null) is left out. A column of families, if there is one, says what a row is about: then kinds
+    (null) is left out. A column ``family``, if there is one, says what a row is about: then kinds
     of habitats are found with a fifth of the rows. ``only`` takes the rows of one family.
     """
 
     name: str  # of the task: letters, digits, dots, dashes
     path: str  # .jsonl or .parquet file, from where the command is typed
-    habitat: str = "habitat"  # column that says who asked
-    prompt: str = "prompt"  # column of the prompts
-    reply: str = "reply"  # column of the replies
-    accepted: str = "accepted"  # column of the verdicts
-    family: str = "family"  # column of families, which may be missing
+    columns: dict[str, str] = field(default_factory=dict)  # other names, such as {habitat: user}
     only: str | None = None  # the family whose rows are taken; None takes all
     grade: Spec = "exact"  # how a new reply is compared with accepted ones: symbiont list graders
-    reply_tokens: PositiveInt | None = (
-        None  # longest reply; None is 64, or the longest accepted one
-    )
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        if unknown := set(self.columns) - set(LOG_COLUMNS):
+            raise ValueError(
+                f"columns: expected some of {', '.join(LOG_COLUMNS)}, got {sorted(unknown)[0]!r}"
+            )
 
     def __str__(self) -> str:
         return f"log {self.path}"
@@ -147,20 +144,16 @@ class LogTasks:
                 accepted[row.question][row.reply.strip()] = None
         lines = tuple(
             DataLine(
-                DEPTH, question.partition(ASKED)[2], tuple(replies), question.partition(ASKED)[0]
+                DEPTH,
+                question.partition(ASKER_END)[2],
+                tuple(replies),
+                question.partition(ASKER_END)[0],
             )
             for question, replies in accepted.items()
         )
         if not any(not is_held_out(line.prompt) for line in lines):
             raise DataError(f"{self}: no reply was accepted, so there is nothing to learn")
-        task = LogTask(
-            self.name,
-            lines,
-            str(self),
-            graders.build(self.grade),
-            tokens=self.reply_tokens,
-            log=tuple(rows),
-        )
+        task = LogTask(self.name, lines, str(self), graders.build(self.grade), log=tuple(rows))
         check_gradable((str(self), task.item(line.question, DEPTH)) for line in lines[:1])
         return task
 
@@ -172,7 +165,7 @@ class LogTasks:
             MissingExtraError: a Parquet file, and pyarrow is not installed.
         """
         path, stamp = locate(self.path, str(self))
-        columns = (self.habitat, self.prompt, self.reply, self.accepted, self.family)
+        columns = tuple(self.columns.get(name, name) for name in LOG_COLUMNS)
         return _read(path, stamp, columns, str(self))
 
 
