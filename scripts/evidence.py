@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict
@@ -17,133 +18,100 @@ from typing import Any
 
 import numpy as np
 
-from learning_curve import draw
+from symbiont_ecology.cli.demo import PICTURE_FILE, ROWS, SUMMARY_FILE
 from symbiont_ecology.engine.run import source
-from symbiont_ecology.statistics import Interval, paired_interval, wilson
+from symbiont_ecology.statistics import paired_interval
 
 ROOT = Path(__file__).parents[1]
 RESULTS, FIGURES, PAGE = ROOT / "docs/results", ROOT / "docs/figures", ROOT / "docs/results.md"
-ARMS = {"host": "bare host", "single": "single adapter", "ecology": "ecology, routed"}
+ARMS = {
+    "told": "told",
+    "ecology": "ecology",
+    "per_habitat": "one per user",
+    "single": "one for all",
+}
 
 
 def run_demos(seeds: int, folder: Path) -> dict[str, Any]:
-    """Lives the demo with each seed (one that is finished is read back) and adds the seeds up."""
+    """Lives the demo with each seed (one that is finished is read back) and adds the seeds up. The
+    picture of the first seed is the demo's picture."""
     summaries = []
     for seed in range(seeds):
         out = folder / f"seed-{seed}"
-        if not (out / "summary.json").exists():
+        if not (out / SUMMARY_FILE).exists():
             command = [sys.executable, "-m", "symbiont_ecology.cli", "demo", "--seed", str(seed)]
             subprocess.run([*command, "--out", str(out), "--quiet"], check=True)
-        summaries.append(json.loads((out / "summary.json").read_text()))
-    logs = {
-        "ecology": [folder / f"seed-{seed}/ecology/events.jsonl" for seed in range(seeds)],
-        "single adapter": [folder / f"seed-{seed}/single/events.jsonl" for seed in range(seeds)],
+        summaries.append(json.loads((out / SUMMARY_FILE).read_text()))
+    shutil.copy(folder / "seed-0" / PICTURE_FILE, FIGURES / PICTURE_FILE)
+    arms = {
+        arm: {measure: [one["arms"][arm][measure] for one in summaries] for measure in ROWS}
+        for arm in ARMS
     }
-    spent = min(
-        one["lives"][arm]["train_flops"] for one in summaries for arm in ("ecology", "single")
-    )
-    draw(logs, spent, FIGURES / "learning.png")
-    return _added_up(summaries)
-
-
-def _added_up(summaries: list[dict[str, Any]]) -> dict[str, Any]:
-    accuracy = {
-        arm: [one["arms"][arm]["accuracy"]["estimate"] for one in summaries] for arm in ARMS
-    }
-    lives = {arm: [one["lives"][arm] for one in summaries] for arm in ("single", "ecology")}
-    differences = {
-        f"ecology - {other}": asdict(paired_interval(accuracy["ecology"], accuracy[other]))
-        for other in ("host", "single")
-    }
-    families = {}
-    for family in summaries[0]["arms"]["host"]["families"]:
-        families[family] = {arm: _pooled(summaries, arm, family) for arm in ARMS}
+    ecology = arms["ecology"]["acceptance"]
     return {
-        "seeds": len(summaries),
-        "questions": sum(summaries[0]["questions"].values()),
-        "accuracy": accuracy,
-        "differences": differences,
-        "families": families,
-        "lives": {arm: _means(rows) for arm, rows in lives.items()},
-        "rollouts per learning rollout": {
-            arm: max(row["rollouts"] / row["practice"] for row in rows)
-            for arm, rows in lives.items()
+        "seeds": seeds,
+        "arms": arms,
+        "differences": {
+            arm: asdict(paired_interval(ecology, values["acceptance"]))
+            for arm, values in arms.items()
+            if arm != "ecology"
         },
+        "births": [len(one["births"]) for one in summaries],
+        "deaths": [one["deaths"] for one in summaries],
+        "shared": [sum(sum(c.values()) > 1 for c in one["served"].values()) for one in summaries],
+        "pure": [
+            sum(max(c.values()) for c in one["served"].values())
+            / sum(sum(c.values()) for c in one["served"].values())
+            for one in summaries
+        ],
         "seconds": [one["seconds"] for one in summaries],
     }
 
 
-def _pooled(summaries: list[dict[str, Any]], arm: str, family: str) -> dict[str, float]:
-    shares = [one["arms"][arm]["families"][family] for one in summaries]
-    asked = sum(share["questions"] for share in shares)
-    right = sum(round(share["estimate"] * share["questions"]) for share in shares)
-    return asdict(wilson(right, asked))
-
-
-def _means(rows: list[dict[str, float]]) -> dict[str, float]:
-    return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
-
-
 def demo_tables(result: dict[str, Any]) -> str:
-    """The demo's page: accuracy by family, differences over seeds, what it took."""
+    """The demo's table: means over seeds with 95 % t intervals, and what came of the users."""
     lines = [
-        f"{result['seeds']} seeds, {result['questions']} holdout questions drawn anew for each, "
-        "equal useful FLOPs; "
-        "percent right, pooled over seeds with 95 % Wilson intervals. Differences are paired over "
-        "seeds, "
-        "95 % t intervals.",
+        f"{result['seeds']} seeds; means with 95 % t intervals over seeds.",
         "",
-        "| family | " + " | ".join(ARMS.values()) + " |",
-        "|---|---|---|---|",
+        "| | " + " | ".join(ARMS.values()) + " |",
+        "|---|" + "---|" * len(ARMS),
     ]
-    for family, arms in result["families"].items():
-        lines.append(f"| {family} | " + " | ".join(_share(arms[arm]) for arm in ARMS) + " |")
-    means = [100 * float(np.mean(result["accuracy"][arm])) for arm in ARMS]
-    ranges = [
-        (100 * min(result["accuracy"][arm]), 100 * max(result["accuracy"][arm])) for arm in ARMS
-    ]
-    cells = [
-        f"**{m:.1f}** (seeds {a:.1f} to {b:.1f})" for m, (a, b) in zip(means, ranges, strict=True)
-    ]
-    lines += ["| **all** | " + " | ".join(cells) + " |", ""]
-    for name, interval in result["differences"].items():
-        low, mid, high = (100 * interval[key] for key in ("low", "estimate", "high"))
-        lines.append(f"- {name}: **{mid:+.1f} points** [{low:+.1f}, {high:+.1f}]")
-    lines += ["", "| mean of a run | single adapter | ecology |", "|---|---|---|"]
-    lives = result["lives"]
-    for label, key, unit in (
-        ("generations", "generations", 1),
-        ("founded", "founders", 1),
-        ("births", "births", 1),
-        ("deaths", "deaths", 1),
-        ("of them bankruptcies", "bankruptcies", 1),
-        ("alive at the end", "alive", 1),
-        ("energy earned, ATP", "earned", 1000),
-        ("energy spent on compute, rent and tickets, ATP", "spent", 1000),
-        ("rollouts", "rollouts", 1),
-    ):
-        lines.append(
-            f"| {label} | {lives['single'][key] / unit:.0f} | {lives['ecology'][key] / unit:.0f} |"
-        )
-    flops = [lives[arm]["train_flops"] for arm in ("single", "ecology")]
-    lines.append(f"| useful training FLOPs | {flops[0]:.3e} | {flops[1]:.3e} |")
-    ratios = result["rollouts per learning rollout"]
-    lines.append(
-        "| rollouts ÷ rollouts whose verdict is learned from, worst seed | "
-        f"{ratios['single']:.3f} | "
-        f"{ratios['ecology']:.3f} |"
-    )
-    seconds = result["seconds"]
-    lines += [
-        "",
-        f"A demo took {min(seconds):.0f} to {max(seconds):.0f} s on two cores, both arms at once.",
-    ]
+    for measure, label in ROWS.items():
+        cells = [_mean(result["arms"][arm][measure], measure) for arm in ARMS]
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    gaps = {arm: _points(interval) for arm, interval in result["differences"].items()}
+    cells = [gaps.get(arm, "") for arm in ARMS]
+    lines.append(f"| ecology − arm, accepted, points | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _share(interval: dict[str, float]) -> str:
-    values = Interval(**interval)
-    return f"{100 * values.estimate:.0f} [{100 * values.low:.0f}, {100 * values.high:.0f}]"
+def demo_lives(result: dict[str, Any]) -> str:
+    """What happened in the demo's ecologies, in a sentence or two."""
+
+    def span(values: list[float], unit: str = "") -> str:
+        return f"{min(values):.0f} to {max(values):.0f}{unit}"
+
+    pure = [100 * share for share in result["pure"]]
+    return (
+        f"In the ecologies {span(result['births'])} adapters were born and "
+        f"{span(result['deaths'])} died. At the end {span(result['shared'])} adapters served "
+        f"several users each, and {span(pure, ' %')} of the users were served by an adapter whose "
+        f"users mostly want the same. A demo took {span(result['seconds'], ' s')} on two cores."
+    )
+
+
+def _mean(values: list[float], measure: str) -> str:
+    if measure == "flops":
+        return f"{np.mean(values):.1e}"
+    interval = paired_interval(values, [0.0] * len(values))
+    unit = 1 if measure in ("adapters", "serving") else 100
+    low, mid, high = (unit * value for value in (interval.low, interval.estimate, interval.high))
+    return f"{mid:.0f}" if low == high else f"{mid:.1f} [{low:.1f}, {high:.1f}]"
+
+
+def _points(interval: dict[str, float]) -> str:
+    low, mid, high = (100 * interval[key] for key in ("low", "estimate", "high"))
+    return f"**{mid:+.1f}** [{low:+.1f}, {high:+.1f}]"
 
 
 def kills_line(report: dict[str, Any]) -> str:
@@ -176,8 +144,8 @@ def main() -> None:
     if arguments.only in (None, "demo"):
         result = run_demos(arguments.seeds, arguments.folder)
         (RESULTS / "demo.json").write_text(json.dumps(result, indent=1) + "\n")
-        fill(PAGE, "demo", demo_tables(result))
-        fill(ROOT / "README.md", "results", demo_tables(result).split("\n\n| mean")[0])
+        fill(PAGE, "demo", f"{demo_tables(result)}\n\n{demo_lives(result)}")
+        fill(ROOT / "README.md", "demo", demo_tables(result))
     benchmarks = {
         "kills": ["benchmarks/kill_resume.py", "--kills", "20"],
         "transfer": ["benchmarks/transfer.py"],

@@ -204,7 +204,9 @@ def test_ctrl_c_is_safe_wherever_it_comes(symbiont: Symbiont, tmp_path: Path, at
         text=True,
     )
     assert said.returncode == 130, said.stderr
-    assert f"interrupted after generation {at}; go on with: symbiont calibrate steady" in said.stderr
+    assert (
+        f"interrupted after generation {at}; go on with: symbiont calibrate steady" in said.stderr
+    )
     assert f"--out {tmp_path / 'run'}" in said.stderr
     assert symbiont(*words, tmp_path / "run").code == 0
     assert books(tmp_path / "run") == books(tmp_path / "whole")

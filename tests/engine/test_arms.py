@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from symbiont_ecology.config import Flip
@@ -309,6 +310,42 @@ def test_a_reset_is_not_repeated_for_the_same_change_and_comes_again_with_the_ne
     assert len(resets) == 2
     assert 1 < resets[0] < 1.5
     assert 2 < resets[1] < 2.5
+
+
+@pytest.mark.parametrize(
+    ("strategy", "rule", "learners"),
+    [
+        ({**SPECIALISTS, "reset": 0.5}, "supervised", 2),
+        ({**SINGLE, "questions": 6, "reset": 6.0, "by_family": True}, "policy_gradient", 1),
+    ],
+)
+def test_those_whose_loss_or_family_jumps_start_anew(
+    strategy: dict[str, Any], rule: str, learners: int, tmp_path: Path
+) -> None:
+    parts = {"generations": 60, "strategy": strategy, "learning_rule": rule}
+    calm = live(tmp_path / "calm", **parts)
+    assert not [event for event in calm if isinstance(event, Retired)]
+    spent = checkpoint.load_state(tmp_path / "calm").spent.flops
+    start(flipping(spent / 2, None, **parts), tmp_path / "changed", host=ToyHost())
+    events = list(read_events(tmp_path / "changed/events.jsonl"))
+    gone = [event for event in events if isinstance(event, Retired)]
+    assert [event.cause for event in gone] == ["reset"] * learners
+    assert all(25 < event.generation < 50 for event in gone)
+    assert len(checkpoint.load_state(tmp_path / "changed").population) == len(
+        checkpoint.load_state(tmp_path / "calm").population
+    )
+
+
+def test_a_scaled_answer_is_that_of_a_part_of_the_weights(tmp_path: Path) -> None:
+    live(tmp_path / "run", generations=20, **ARMS["sft"])
+    run = LoadedRun.of_run(tmp_path / "run")
+    items = run.items(10)
+    (name,) = {one.organelle_id for one in run.evaluate(items, ToyHost(), "scaled").rollouts}
+    whole = run.pool.weights[run.pool.best()]
+    leaner = run.pool.weights[name]
+    assert name == f"{run.pool.best()} × 0.65"
+    np.testing.assert_allclose(leaner.delta("policy"), 0.65 * whole.delta("policy"), rtol=1e-6)
+    assert 0.5 < run.evaluate(items, ToyHost(), "scaled").accuracy().estimate <= 1
 
 
 # Leaks.

@@ -116,10 +116,11 @@ def tell_next(lived: Run) -> None:
     for key in ("train_flops", "train_tokens"):
         if (budget := getattr(loop, key)) is not None:
             longer += f" run.{key}={2 * budget:.3g}"
+    asked = "--shift habitats --routing habitat" if state.habitats else "--routing learned"
     print(
         f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, "
         f"run in {lived.folder}\n"
-        f"next:     {typed()} evaluate {lived.folder} --routing learned\n"
+        f"next:     {typed()} evaluate {lived.folder} {asked}\n"
         f"          {typed()} resume {lived.folder} {longer}"
     )
 

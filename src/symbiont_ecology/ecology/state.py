@@ -44,6 +44,8 @@ class EcologyState:
     """Moving average of success per cell name, which prices follow."""
     drift_detectors: dict[str, DriftDetector] = field(default_factory=dict)
     """The last verdicts per cell name: by them a change of the world is noticed."""
+    losses: dict[OrganelleId, tuple[float, ...]] = field(default_factory=dict)
+    """The last losses of everyone, nats per token; only for strategies that watch them."""
     effort: dict[str, float] = field(default_factory=dict)
     """Useful FLOPs that a rollout in a cell took lately, its lessons included."""
     archive: Archive = field(default_factory=Archive)

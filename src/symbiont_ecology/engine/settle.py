@@ -17,6 +17,9 @@ from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.events import Acted, Archived, Event, Settled, VerifierFailed
 from symbiont_ecology.types import OrganelleId
 
+LOSSES = 16
+"""Of an organelle that are kept, the newest."""
+
 
 def settle(outcomes: Sequence[Outcome], updates: Sequence[Update], turn: Turn) -> list[Event]:
     """Moves the generation's energy, organelle by organelle, and records what was done and paid."""
@@ -110,7 +113,18 @@ def update_posteriors(
         detector = state.drift_detectors.get(name, DriftDetector())
         state.drift_detectors[name] = detector.after(news)
     _update_effort(state, practice, updates)
+    if turn.strategy.watches_losses:
+        _watch_losses(state, updates)
     return events
+
+
+def _watch_losses(state: EcologyState, updates: Sequence[Update]) -> None:
+    """Keeps the last losses of everyone alive."""
+    for update in updates:
+        if update.learned.lessons and not update.is_sick:
+            known = state.losses.get(update.learned.id, ())
+            state.losses[update.learned.id] = (*known, update.learned.loss)[-LOSSES:]
+    state.losses = {name: known for name, known in state.losses.items() if name in state.population}
 
 
 def _update_effort(

@@ -29,6 +29,9 @@ from symbiont_ecology.weights.blobs import BlobStore
 OBSERVATION_HALF_LIFE, PAST = 50, 0.25
 """Verdicts per cell, over everyone, after which an older one is worth half as much to the router.
 It is at most such a share of a whole run, or a short run is judged by how it began."""
+LEANER = 0.65
+"""Part of ΔW that the leaner self of an organelle has. It is free, and on the embedded host it has
+nearly all of the skill and forgets half as much (docs/log.md)."""
 LEAST_WEIGHT = 0.1
 """Observations that count less are left out."""
 
@@ -58,6 +61,7 @@ class AdapterPool:
         store = BlobStore(folder / "blobs")
         elites = state.archive.elites
         weights = {o.id: store.weights(o.genome.weights) for o in state.population.values()}
+        weights |= {leaner_id(name): own.times(LEANER) for name, own in weights.items()}
         weights |= {elite_id(elite): store.weights(elite.weights) for elite in elites.values()}
         candidates = set(map(elite_id, elites.values())) or set(state.population)
         scores: dict[str, dict[OrganelleId, float]] = defaultdict(dict)
@@ -126,6 +130,11 @@ class AdapterPool:
 def elite_id(elite: Elite) -> OrganelleId:
     """``o7@42``: the organelle as it was in that generation."""
     return f"{elite.organelle_id}@{elite.generation}"
+
+
+def leaner_id(organelle_id: OrganelleId) -> OrganelleId:
+    """``o7 × 0.65``: the organelle with a part of its ΔW."""
+    return f"{organelle_id} × {LEANER:g}"
 
 
 def _observations(folder: Path, state: EcologyState, tasks: TaskMixture) -> list[Observation]:

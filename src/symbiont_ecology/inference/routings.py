@@ -16,7 +16,7 @@ import numpy as np
 from symbiont_ecology.ecology import HOST, Rollout, cell_name
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.errors import DataError
-from symbiont_ecology.inference.pool import AdapterPool
+from symbiont_ecology.inference.pool import AdapterPool, leaner_id
 from symbiont_ecology.registry import Registry, did_you_mean
 from symbiont_ecology.tasks.grading import final_answer
 from symbiont_ecology.types import Item, OrganelleId
@@ -51,6 +51,14 @@ def ask_host(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout
 def ask_best(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
     """The candidate that is best over all cells answers everything."""
     return ask(items, [pool.best()] * len(items))
+
+
+@routings.function("scaled")
+def ask_best_scaled(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+    """The living organelle that is best over all cells, with ΔW × 0.65, answers everything."""
+    best = pool.best()
+    scaled = leaner_id(best)
+    return ask(items, [scaled if scaled in pool.weights else best] * len(items))
 
 
 @routings.function("family")

@@ -35,9 +35,7 @@ class Shrink(Mutation):
 
     def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
         """No draw is made. A and B stay as they are, so the optimizer state still fits."""
-        return AdapterWeights(
-            parent.layout, parent.rank, self.share * parent.scaling, parent.vector
-        )
+        return parent.times(self.share)
 
 
 @operators.register("gaussian")

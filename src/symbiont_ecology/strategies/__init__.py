@@ -46,7 +46,8 @@ class Strategy(ABC):
     whether it has to be told their kinds. ``needs_sketches`` asks the engine for sketches of the
     answers that habitats remember. ``keeps_memories`` lets servers remember what habitats accepted
     before they changed. ``scored_answers`` asks for the losses of everyone alive, after each
-    question of a habitat, on so many answers that it accepted.
+    question of a habitat, on so many answers that it accepted. ``watches_losses`` keeps the last
+    losses of everyone.
     ``questions`` are per cell and generation, on average; ``samples`` are rollouts per question,
     and with 0 learning only reads.
     """
@@ -54,6 +55,7 @@ class Strategy(ABC):
     is_mortal: ClassVar[bool] = False
     needs_sketches: ClassVar[bool] = False
     keeps_memories: ClassVar[bool] = False
+    watches_losses: ClassVar[bool] = False
     scored_answers: int = 0
     fits_habitats: ClassVar[bool] = False
     needs_habitats: ClassVar[bool] = False

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import ClassVar
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import Assignment, Decision, Found, Retire, cell_name, drift_score
+from symbiont_ecology.ecology import (
+    Assignment,
+    Decision,
+    DriftDetector,
+    Found,
+    Retire,
+    cell_name,
+    drift_score,
+)
 from symbiont_ecology.strategies import (
     CurriculumStrategy,
     Strategy,
@@ -20,6 +30,8 @@ from symbiont_ecology.types import Cell, Item, OrganelleId
 
 SETTLING = 12
 """Generations that a new start is left alone."""
+RECENT = 4
+"""Losses that are compared with those before them, to see whether the world changed."""
 NICHE = "niche"
 """The trait that says which share of the families a learner has."""
 
@@ -35,6 +47,7 @@ class Single(CurriculumStrategy):
     """
 
     reset: NonNegativeFloat = 0.0  # drift score at which it starts anew; 0: never
+    by_family: bool = False  # whether the score of one family alone is enough
     fits_habitats: ClassVar[bool] = True
 
     def found(self, context: StrategyContext) -> list[Decision]:
@@ -50,11 +63,18 @@ class Single(CurriculumStrategy):
         """Nothing, unless it is gone (a NaN, a catastrophe) or the world changed: it is then
         founded anew."""
         state, decisions = context.state, list[Decision]()
-        has_changed = self.reset and drift_score(state.drift_detectors.values()) >= self.reset
+        has_changed = self.reset and self._drift(state.drift_detectors) >= self.reset
         for organelle in state.population.values():
             if has_changed and state.generation - organelle.born >= SETTLING:
                 decisions.append(Retire(organelle.id, "reset"))
         return [*decisions, *self.found(context)] if decisions or not state.population else []
+
+    def _drift(self, detectors: Mapping[str, DriftDetector]) -> float:
+        """The drift score of all cells, or the highest of a family's cells."""
+        families: dict[str, list[DriftDetector]] = defaultdict(list)
+        for name, detector in detectors.items():
+            families[name.rpartition("/")[0] if self.by_family else ""].append(detector)
+        return max(map(drift_score, families.values()), default=0.0)
 
 
 @strategies.register("independent")
@@ -67,6 +87,12 @@ class Independent(CurriculumStrategy):
     """
 
     learners: PositiveInt | None = None  # how many; None is one for each family
+    reset: NonNegativeFloat = 0.0  # rise of its loss, nats per token, at which one starts anew
+
+    @property
+    def watches_losses(self) -> bool:  # type: ignore[override]
+        """Whether losses decide who starts anew."""
+        return self.reset > 0
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """Every niche without a learner gets one, which starts as the host itself (B = 0)."""
@@ -90,15 +116,31 @@ class Independent(CurriculumStrategy):
         ]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """Nothing follows, unless someone is gone (a NaN, a catastrophe): then that niche is
-        founded anew."""
-        return self.found(context)
+        """Nothing follows, unless someone is gone (a NaN, a catastrophe) or its loss jumped: then
+        that niche is founded anew."""
+        outdated = [
+            organelle
+            for organelle in context.state.population.values()
+            if self.reset and rise(context.state.losses.get(organelle.id, ())) >= self.reset
+        ]
+        decisions: list[Decision] = [Retire(organelle.id, "reset") for organelle in outdated]
+        for organelle in outdated:
+            niche = organelle.genome.traits[NICHE]
+            decisions.append(Found({**self.traits, NICHE: niche}, context.rank))
+        return [*decisions, *self.found(context)]
 
     def _owners(self, context: StrategyContext) -> dict[int, str]:
         return {int(o.genome.traits[NICHE]): o.id for o in context.state.population.values()}
 
     def _count(self, context: StrategyContext) -> int:
         return min(self.learners or len(context.tasks.names), len(context.tasks.names))
+
+
+def rise(losses: Sequence[float]) -> float:
+    """How much the last losses are above those before them, in nats per token; 0 while unknown."""
+    if len(losses) <= 2 * RECENT:
+        return 0.0
+    return fmean(losses[-RECENT:]) - fmean(losses[:-RECENT])
 
 
 @strategies.register("frozen")

@@ -85,6 +85,10 @@ class AdapterWeights:
                 return np.asarray(self.scaling * (b @ a), dtype=np.float32)
         raise KeyError(module)
 
+    def times(self, share: float) -> AdapterWeights:
+        """The same with ΔW × ``share``; A and B stay as they are."""
+        return AdapterWeights(self.layout, self.rank, share * self.scaling, self.vector)
+
     @classmethod
     def from_factors(
         cls,
