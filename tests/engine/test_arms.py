@@ -316,7 +316,7 @@ def test_a_reset_is_not_repeated_for_the_same_change_and_comes_again_with_the_ne
     ("strategy", "rule", "learners"),
     [
         ({**SPECIALISTS, "reset": 0.5}, "supervised", 2),
-        ({**SINGLE, "questions": 6, "reset": 6.0, "by_family": True}, "policy_gradient", 1),
+        ({**SINGLE, "questions": 6, "reset": 6.0, "by_family": True}, "expert_iteration", 1),
     ],
 )
 def test_those_whose_loss_or_family_jumps_start_anew(
