@@ -106,7 +106,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_in_pages_exist(page: Path) -> None:
     commands = {
-        command.name or command.callback.__name__
+        command.name or command.callback.__name__.replace("_", "-")
         for command in app.registered_commands
         if command.callback
     }
