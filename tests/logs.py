@@ -19,13 +19,14 @@ from toy import toy_config, toy_prices
 
 Row = dict[str, Any]
 RICH = toy_prices(ticket=0, rent=60_000, lowest=6000, base=6000, highest=6000, dowry=15_000)
+FORAGING = {"foraging": True, "breeding": False, "thrift": False, "upheaval": False}
 ECOLOGY = {
     "kind": "ecology",
     "capacity": 12,
     "ranks": 64,
     "learning_rate": 0.1,
     "aging": 0.0,
-    "mechanisms": {"foraging": True, "breeding": False, "thrift": False, "upheaval": False},
+    "mechanisms": FORAGING,
 }
 
 

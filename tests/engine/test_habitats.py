@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from logs import ECOLOGY, FORAGING, RICH
 from symbiont_ecology.config import HabitatsConfig, RunConfig
 from symbiont_ecology.ecology import Genome, Organelle
 from symbiont_ecology.ecology import state as checkpoint
@@ -40,16 +41,6 @@ from toy import Crash, ToyHost, toy_config, toy_prices
 FAMILIES = ("math.add", "string.sort", "logic.bool", "string.reverse")
 GENERATIONS = 30
 CONTROLS = ("single", "per_habitat", "told", "ifca", "clove", "nearest", "bank", "neutral")
-FORAGING = {"foraging": True, "breeding": False, "thrift": False, "upheaval": False}
-ECOLOGY = {
-    "kind": "ecology",
-    "capacity": 12,
-    "ranks": 64,
-    "learning_rate": 0.1,
-    "aging": 0.0,
-    "mechanisms": FORAGING,
-}
-RICH = toy_prices(ticket=0, rent=60_000, lowest=6000, base=6000, highest=6000, dowry=15_000)
 
 
 def config(

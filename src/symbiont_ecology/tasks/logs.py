@@ -10,7 +10,7 @@ import json
 import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -26,7 +26,7 @@ from symbiont_ecology.tasks.data import (
     check_name,
     habitat_of,
 )
-from symbiont_ecology.tasks.grading import ReferenceVerifier, graders
+from symbiont_ecology.tasks.grading import graders
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.tables import (
     MOST_LINES,
@@ -92,21 +92,19 @@ class LogTask(DataTask):
         """Held out or not, by the prompt alone: the same for all habitats."""
         return "holdout" if is_held_out(line.prompt) else "train"
 
+    def answer(self, question: str) -> str:
+        """The first reply that was accepted; empty if none was."""
+        return next(iter(self._answers[question]), "")
+
     def row_item(self, row: LogRow) -> Item:
         """The item of a row, with its reply."""
-        question, answers = row.question, self._answers.get(row.question, ())
-        return Item(
-            id=f"{self.name}/{DEPTH}/0/{question}",
-            family=self.name,
-            depth=DEPTH,
-            question=question,
-            prompt=self.prompt(question),
-            reply_limit=self.reply_limit(DEPTH),
-            verifier=ReferenceVerifier(self.grader, answers),
-            answer=answers[0] if answers else "",
-            habitat=row.habitat,
-            logged=LoggedReply(row.reply, row.is_accepted),
-        )
+        logged = LoggedReply(row.reply, row.is_accepted)
+        return replace(self.item(row.question, DEPTH), logged=logged)
+
+    @cached_property
+    def _answers(self) -> Mapping[str, tuple[str, ...]]:
+        accepted = {line.question: line.answers for line in self.lines}
+        return {row.question: accepted.get(row.question, ()) for row in self.log}
 
 
 @task_sources.register("log")
