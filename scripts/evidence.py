@@ -18,18 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.cli.demo import PICTURE_FILE, ROWS, SUMMARY_FILE
+from symbiont_ecology.cli.demo import CONTROLS, PICTURE_FILE, ROWS, SUMMARY_FILE, WATCHED
 from symbiont_ecology.engine.run import source
 from symbiont_ecology.statistics import paired_interval
 
 ROOT = Path(__file__).parents[1]
 RESULTS, FIGURES, PAGE = ROOT / "docs/results", ROOT / "docs/figures", ROOT / "docs/results.md"
-ARMS = {
-    "told": "told",
-    "ecology": "ecology",
-    "per_habitat": "one per user",
-    "single": "one for all",
-}
+ARMS = {"told": CONTROLS["told"], WATCHED: WATCHED, **CONTROLS}
 
 
 def run_demos(seeds: int, folder: Path) -> dict[str, Any]:
@@ -64,7 +59,7 @@ def run_demos(seeds: int, folder: Path) -> dict[str, Any]:
             / sum(sum(c.values()) for c in one["served"].values())
             for one in summaries
         ],
-        "seconds": [one["seconds"] for one in summaries],
+        "seconds": [one["seconds"] for one in summaries if one["seconds"]],
     }
 
 

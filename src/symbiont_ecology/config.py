@@ -212,15 +212,21 @@ def load_config(name_or_path: str | Path, overrides: Sequence[str] = ()) -> RunC
     return compose((name_or_path,), overrides, f"config {str(name_or_path)!r}")
 
 
-def compose(names: Sequence[str | Path], overrides: Sequence[str], where: str) -> RunConfig:
-    """The config of several presets or files, each over those before it, with overrides on top.
+def compose(
+    names: Sequence[str | Path],
+    overrides: Sequence[str],
+    where: str,
+    values: Mapping[str, object] | None = None,
+) -> RunConfig:
+    """The config of several presets or files, each over those before it, then values that are
+    given as such, with overrides on top.
 
     Raises:
         ConfigError: as ``load_config``; ``where`` begins the line.
     """
     data = _default_components()
     changes = [_with_new_names(parse_override(override), where) for override in overrides]
-    for layer in (*map(read_layers, names), *changes):
+    for layer in (*map(read_layers, names), values or {}, *changes):
         data = merge(data, layer)
     config = validate(RunConfig, _with_sources(data, where), where)
     for plugin in config.plugins:

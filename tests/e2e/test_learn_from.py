@@ -27,7 +27,7 @@ def test_a_log_becomes_adapters_that_go_on_after_ctrl_c(
     folder, whole = tmp_path / "learned", tmp_path / "whole"
     words = ["learn-from", str(log), "--out", str(folder)]
     errors = interrupted(words, until="generation    4")
-    assert f"learn-from {log} --host embedded --passes 1 --out {folder}" in errors
+    assert f"learn-from {log} --host embedded --passes 1.0 --out {folder}" in errors
 
     said = symbiont(*words)
     assert said.code == 0, said.err
@@ -68,6 +68,48 @@ def test_a_mistake_is_one_line_before_a_model_is_loaded(
     (line,) = said.err.strip().splitlines()
     assert error in line
     assert not (tmp_path / "run").exists()
+
+
+def test_families_may_be_any_words(symbiont: Symbiont, log: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in log.read_text().splitlines()[:96]]
+    words = {"math.add": "😀 sums: [a]", "word.count": "yes", "logic.bool": "1e3"}
+    for row in rows:
+        row["family"] = words.get(row["family"], row["family"])
+    path = tmp_path / "words.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    out = tmp_path / "run"
+    said = symbiont("learn-from", path, "run.generations=2", "--out", out, "--quiet")
+    assert said.code == 0, said.err
+    assert symbiont("resume", out, "run.generations=3", "--quiet").code == 0
+    for row in rows:
+        row["family"] = f"${{{row['family']}}}"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    said = symbiont("learn-from", path, "--dry-run")
+    assert "words for families are of no use here: they are left out" in said.out
+
+
+def test_a_row_that_the_model_cannot_read_is_named_before_anything_is_learned(
+    symbiont: Symbiont, log: Path, tmp_path: Path
+) -> None:
+    rows = log.read_text().splitlines()
+    rows[40] = json.dumps({**json.loads(rows[40]), "prompt": 600 * "a"})
+    log.write_text("\n".join(rows) + "\n")
+    said = symbiont("learn-from", log, "--out", tmp_path / "run", "--quiet")
+    assert said.code == 2
+    assert "row 41: expected at most 512 tokens for prompt and reply, got" in said.error
+
+
+def test_who_asks_must_be_said_where_a_log_was_learned(
+    symbiont: Symbiont, log: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    assert symbiont("learn-from", log, "run.generations=3", "--out", out, "--quiet").code == 0
+    assert "expected who asks, --habitat ID" in symbiont("infer", out, "math.add: 47+8").error
+    said = symbiont("export", out)
+    index = json.loads((out / "export" / "index.json").read_text())
+    assert said.out.startswith(f"{len(index['organelles'])} adapters in ")
+    assert all(organelle["habitats"] for organelle in index["organelles"])
+    assert index["believed_by"] == "replies of a log"
 
 
 def test_a_dry_run_says_what_would_be_done(symbiont: Symbiont, log: Path, tmp_path: Path) -> None:

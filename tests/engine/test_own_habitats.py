@@ -32,12 +32,16 @@ def lines() -> list[Row]:
     ]
 
 
-def config(path: Path, *overrides: str) -> RunConfig:
-    source = {"kind": "file", "name": "quiz", "path": str(path), "habitat": "user"}
+def config(path: Path, *overrides: str, more: Path | None = None) -> RunConfig:
+    paths = {"quiz": path, **({"more": more} if more else {})}
+    sources = [
+        {"kind": "file", "name": name, "path": str(place), "habitat": "user"}
+        for name, place in paths.items()
+    ]
     return compose(
         (),
         (
-            f"tasks.families={json.dumps([source])}",
+            f"tasks.families={json.dumps(sources)}",
             "tasks.habitats.questions=8",
             f"strategy={json.dumps(ECOLOGY)}",
             "learning_rule={kind: expert_iteration, skip: 0.0, replay: 1.0}",
@@ -79,6 +83,15 @@ def test_the_same_prompt_has_other_answers_for_everyone(file: Path) -> None:
     assert {item.prompt for item in drawn}.isdisjoint(
         item.prompt for generation in range(50) for item in mix.questions(generation)
     )
+
+
+def test_two_files_of_the_same_users_share_no_prompt(file: Path, tmp_path: Path) -> None:
+    others = [{**line, "prompt": f"other {line['prompt']}"} for line in lines()]
+    mix = mixture(config(file, more=jsonl(tmp_path / "more.jsonl", others)))
+    assert mix.habitats is not None
+    assert mix.habitats.names == USERS
+    with pytest.raises(DataError, match=r"have the prompt 'quiz: no 0' in common"):
+        check(config(file, more=jsonl(tmp_path / "same.jsonl", lines())))
 
 
 def test_one_user_cannot_want_two_things(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "folder.jsonl").mkdir()
     for name, said in (
         ("missing.jsonl", "no such file"),
-        ("text.csv", "ends in .jsonl or .parquet"),
+        ("text.csv", "ends in .jsonl, .ndjson or .parquet"),
         ("empty.jsonl", "no lines"),
         ("binary.jsonl", "cannot be read"),
         ("folder.jsonl", "expected a file"),

@@ -12,9 +12,13 @@ from lines import jsonl
 from logs import rows_of, town
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.tasks import task_sources
-from symbiont_ecology.tasks.logs import LogTask, LogTasks
+from symbiont_ecology.tasks.logs import MOST_REPLY_TOKENS, LogTask, LogTasks, is_held_out
 
 ROW = {"habitat": "ann", "prompt": "say a", "reply": "a", "accepted": True}
+
+
+HOSTILE = ("a\tb", "a\nb", "\x1b[31mred", "a\rb", "", " ", 1.5, "x" * 201)
+"""What nobody may be called."""
 
 
 def rows(path: Path, *lines: dict[str, Any], **columns: str) -> LogTasks:
@@ -33,13 +37,20 @@ def test_verdicts_come_in_many_words(value: object, verdict: bool, tmp_path: Pat
     assert row.is_accepted is verdict
 
 
-def test_a_row_without_a_verdict_is_left_out(tmp_path: Path) -> None:
-    read = rows(tmp_path, {**ROW, "accepted": None}, ROW, {**ROW, "accepted": False}).rows()
-    assert [(row.place, row.is_accepted) for row in read] == [(2, True), (3, False)]
+def test_a_row_without_a_verdict_or_a_reply_is_left_out(tmp_path: Path) -> None:
+    empty = [{**ROW, "accepted": value} for value in (None, float("nan"))]
+    silent = [{**ROW, "reply": " ", "accepted": value} for value in (True, False)]
+    read = rows(tmp_path, *empty, *silent, ROW, {**ROW, "accepted": False}).rows()
+    assert [(row.place, row.is_accepted) for row in read] == [(5, True), (6, False)]
+
+
+def test_spaces_around_a_reply_do_not_count(tmp_path: Path) -> None:
+    (row,) = rows(tmp_path, {**ROW, "reply": " a\n"}).rows()
+    assert row.reply == "a"
 
 
 def test_columns_may_have_other_names_and_users_may_be_numbers(tmp_path: Path) -> None:
-    line = {"user": 7, "question": "say a", "text": "a", "thumb": "up", "about": 3}
+    line = {"user": 7.0, "question": "say a", "text": "a", "thumb": "up", "about": 3}
     columns = {
         "habitat": "user", "prompt": "question", "reply": "text", "accepted": "thumb",
         "family": "about",
@@ -53,10 +64,11 @@ def test_columns_may_have_other_names_and_users_may_be_numbers(tmp_path: Path) -
     [
         ({"accepted": "perhaps"}, r"line 1: expected true or false.* got 'perhaps'"),
         ({"accepted": 0.5}, r"line 1: expected true or false"),
-        ({"reply": ""}, r"line 1: expected text under 'reply', got ''"),
+        ({"reply": None}, r"line 1: expected text under 'reply', got None"),
+        ({"prompt": ""}, r"line 1: expected text under 'prompt', got ''"),
         ({"prompt": 3}, r"line 1: expected text under 'prompt', got 3"),
         ({"habitat": None}, r"line 1: expected who asks, .* under 'habitat', got None"),
-        ({"habitat": "a\tb"}, r"line 1: expected who asks"),
+        *(({"habitat": name}, r"line 1: expected who asks") for name in HOSTILE),
         ({"habitat": True}, r"line 1: expected who asks"),
         ({"reply": "\ud800"}, r"line 1: half a character"),
     ],
@@ -88,8 +100,11 @@ def test_what_is_no_log_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_a_log_of_refusals_has_nothing_to_teach(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no reply was accepted"):
+    with pytest.raises(DataError, match="accepted, got none to learn; add other rows"):
         rows(tmp_path, {**ROW, "accepted": False}).task()
+    prompt = next(f"say {n}" for n in range(100) if is_held_out(f"say {n}"))
+    with pytest.raises(DataError, match="one prompt in 10 is held out: add rows"):
+        rows(tmp_path, {**ROW, "prompt": prompt}).task()
 
 
 def test_accepted_replies_are_the_answers_of_a_habitat_alone(tmp_path: Path) -> None:
@@ -108,6 +123,13 @@ def test_accepted_replies_are_the_answers_of_a_habitat_alone(tmp_path: Path) -> 
         assert item.prompt == "say a"
         assert all(item.verifier(reply) for reply in right)
         assert not item.verifier("b")
+
+
+def test_a_new_reply_may_be_as_long_as_those_that_were_accepted(tmp_path: Path) -> None:
+    long, longer = {**ROW, "reply": 99 * "a"}, {**ROW, "habitat": "bob", "reply": 999 * "a"}
+    task = rows(tmp_path, {**ROW, "prompt": "say b"}, long, longer).task()
+    limits = [task.row_item(row).reply_limit for row in task.log]
+    assert limits == [64, 100, MOST_REPLY_TOKENS]
 
 
 def test_one_prompt_in_ten_is_held_out_for_everybody(tmp_path: Path) -> None:
@@ -133,5 +155,6 @@ def test_parquet_says_the_same(tmp_path: Path) -> None:
 def test_a_file_of_rows_is_read_once(tmp_path: Path) -> None:
     source = rows(tmp_path, ROW)
     assert source.rows() is source.rows()
+    assert source.task() is source.task()
     (tmp_path / "log.jsonl").write_text(json.dumps({**ROW, "habitat": "bob"}) + "\n")
     assert source.rows()[0].habitat == "bob"

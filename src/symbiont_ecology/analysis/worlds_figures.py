@@ -95,7 +95,7 @@ def draw_servers(run: Stream, axis: Axes) -> None:
     axis.imshow(colours[order], aspect="auto", interpolation="nearest")
     for edge in np.flatnonzero(np.diff(kinds[order])) + 0.5:
         axis.axhline(edge, color="black", lw=0.8)
-    axis.set(xlabel="generation", ylabel="users, by what they want")
+    axis.set(xlabel="generation", ylabel="users, by what they want at the end")
     axis.set_yticks([])
 
 

@@ -85,7 +85,11 @@ def pack(
         print(f"{count} outcomes in {first} are fine; nothing was done")
         return
     if is_pack:
+        if out is not None:
+            raise ConfigError("--out: a pack is made again where it is: leave it out")
         packs.rebuild(first)
+        if (first.parent / packs.INDEX).exists():
+            packs.write_index(first.parent)
         print(f"made again from its own outcomes: {first}")
         return
     if is_suite and isinstance(plan := suites.read_plan(first), WorldsProtocol):

@@ -62,6 +62,7 @@ def demo(
     presets = {WATCHED: DEMO, **{arm: f"{DEMO}_{arm}" for arm in CONTROLS}}
     configs = {arm: checked_config(preset, changes) for arm, preset in presets.items()}
     folder = folder_for("comparison", out, lambda place: _can_go_on(place, configs))
+    is_new, seed = not (folder / WATCHED).exists(), configs[WATCHED].seed
     with _beside(folder, changes) as wait_for_controls:
         ecology = Run(folder / WATCHED, configs[WATCHED])
         words = ["demo", *changes, "--out", str(folder)]
@@ -69,9 +70,10 @@ def demo(
             live(ecology, quiet, f"{console.typed()} {shlex.join(words)}")
         wait_for_controls(quiet)
     summary = _compare(folder, seed)
-    seconds = round(time.monotonic() - began, 1)
+    seconds = round(time.monotonic() - began, 1) if is_new else None
     console.write_json(folder / SUMMARY_FILE, {**summary, "seconds": seconds})
-    print(f"\nEverything is in {folder} ({seconds:.0f} s, seed {seed}). Look at")
+    took = f"{seconds:.0f} s, " if is_new else ""
+    print(f"\nEverything is in {folder} ({took}seed {seed}). Look at")
     print(f"  {folder / PICTURE_FILE}\nNext:")
     for command in (
         f'infer {ecology.folder} "math.add: 47+8" --habitat {_somebody(ecology)}',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from symbiont_ecology.types import OrganelleId
 
 HABITATS_FILE = "habitats.json"
+MOST_NAMES = 24
+"""Users that a model card names."""
 GOOD = 0.5
 """Believed success from which a model card names a cell."""
 CARD = """\
@@ -62,6 +65,11 @@ def infer(
         _check_habitat(folder, habitat)
         routing = "habitat"
     run = open_run(folder, host)
+    if habitat is None and _is_logged(run):
+        raise ConfigError(
+            "infer: what a log accepted says nothing of prompts by themselves: expected who asks, "
+            "--habitat ID"
+        )
     text = sys.stdin.read() if prompt == "-" else prompt
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DataError("infer: expected a prompt in UTF-8, got bytes that are none")
@@ -76,21 +84,20 @@ def export(
     to: Annotated[Path | None, option("Where to.", default="DIR/export")] = None,
     host: HostOption = None,
 ) -> None:
-    """Write every living organelle as a PEFT folder with a model card, an index.json, and a
-    habitats.json if the run has habitats."""
+    """Write every living organelle as a PEFT folder with a model card, and an index.json. In a run
+    with habitats: those who serve somebody, and a habitats.json."""
     run, target = open_run(folder, host), to or folder / "export"
-    best = export_run(run, target)
-    print(f"{len(run.population)} adapters in {target}, described in {target / 'index.json'}")
-    if (target / HABITATS_FILE).exists():
+    written = export_run(run, target)
+    print(f"{len(written)} adapters in {target}, described in {target / 'index.json'}")
+    if run.state.habitats:
         print(f"who serves whom: {target / HABITATS_FILE}")
-    if run.population:
-        print(f"next: {typed()} evaluate --adapter {target / best} --holdout FILE")
+    if written:
+        print(f"next: {typed()} evaluate --adapter {target / written[0]} --holdout FILE")
 
 
-def export_run(run: Run, target: Path) -> OrganelleId:
-    """Writes the living as PEFT folders, with what is to be said of them; returns the best one.
-
-    In a world with habitats, these are those who serve somebody.
+def export_run(run: Run, target: Path) -> list[OrganelleId]:
+    """Writes the living as PEFT folders, with what is to be said of them; returns who was written,
+    the best one first. In a world with habitats, these are those who serve somebody.
 
     Raises:
         HostError: the host is not the one that the run was founded with.
@@ -109,21 +116,21 @@ def export_run(run: Run, target: Path) -> OrganelleId:
     for organelle_id, organelle in population.items():
         organelle.save_peft(target / organelle_id, _card(organelle))
     best = run.best.id if population else HOST
-    if best not in population:
-        best = next(iter(population), HOST)
+    order = sorted(population, key=lambda name: (name != best, name))
     index = {
         "schema": 1,
         "run": str(run.folder),
         "generation": run.state.generation,
         "base_model": run.kernel.name_or_path,
         "host": fingerprint,
-        "best": best,
+        "best": order[0] if order else HOST,
+        "believed_by": "replies of a log" if _is_logged(run) else "own practice",
         "organelles": [_facts(population[organelle_id]) for organelle_id in sorted(population)],
     }
     write_json(target / "index.json", index)
     if habitats := _served(run.state):
         write_json(target / HABITATS_FILE, {"schema": 1, "habitats": habitats})
-    return best
+    return order
 
 
 def phylogeny(
@@ -191,8 +198,19 @@ def _facts(living: LivingOrganelle) -> dict[str, object]:
     }
 
 
+def _is_logged(run: Run) -> bool:
+    """Whether the run learned from a log, so that verdicts are on replies of others."""
+    return any(source["kind"] == "log" for source in run.config.tasks.sources)
+
+
+def _as_code(names: Sequence[str]) -> str:
+    """Names of users in Markdown, where nothing of them is markup; some of them, if they are
+    many."""
+    shown = ", ".join(f"`{name.replace('`', chr(39))}`" for name in names[:MOST_NAMES])
+    return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES} more"
+
+
 def _card(living: LivingOrganelle) -> str:
-    is_logged = any(source["kind"] == "log" for source in living.run.config.tasks.sources)
     good = [f"- `{cell}`: {rate:.0%}" for cell, rate in living.success.items() if rate >= GOOD]
     return CARD.format(
         living=living,
@@ -200,9 +218,9 @@ def _card(living: LivingOrganelle) -> str:
         run=living.run.folder.name,
         model=living.run.config.host.model,
         parents=", ".join(living.organelle.parents) or "none",
-        serves=", ".join(living.habitats) or "nobody by name",
+        serves=_as_code(living.habitats) or "nobody by name",
         good="\n".join(good) or f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}.",
         source="Believed success is how often the logged replies were accepted, whoever wrote them"
-        if is_logged
+        if _is_logged(living.run)
         else "Believed success comes from the verdicts on its own practice",
     )

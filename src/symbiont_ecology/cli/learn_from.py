@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-
-from rich.markup import escape
 
 from symbiont_ecology.cli import console
 from symbiont_ecology.cli.calibrate import folder_for, is_free_for
@@ -24,7 +22,7 @@ from symbiont_ecology.cli.options import (
     resumable_folder,
 )
 from symbiont_ecology.cli.run import live, tell_run_plan
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
@@ -33,8 +31,8 @@ if TYPE_CHECKING:
     from symbiont_ecology.tasks.logs import LogRow, LogTasks
 
 LOG_PRESET, LEARNED_FILE, EXPORT = "habitats/log", "report.json", "adapters"
-MOST_FAMILIES = 64
-"""More of them are no families: then the column is left out."""
+MOST_SHOWN = 4
+"""Users that a line names."""
 MOST_ASKED = 500
 """Held-out rows that the report asks about, at most."""
 
@@ -67,17 +65,19 @@ def learn_from(
     columns = {name: column for name, column in named.items() if column != name}
     source = LogTasks("log", str(log), columns)
     rows = source.rows()
-    config = _config(source, rows, host, passes, overrides or [])
+    families = _families(rows)
+    config = _config(source, families, host, passes, overrides or [])
     folder = folder_for("learned", out, lambda place: is_free_for(place, config))
     if not quiet or dry_run:
-        _tell_log(log, rows)
+        _tell_log(log, rows, families)
     if dry_run:
         tell_run_plan(config, folder)
         return
     run = Run(folder, config)
+    _check_lengths(run, log)
     if not run.is_complete:
         words = ["learn-from", str(log), *(overrides or []), "--host", host]
-        words += ["--passes", f"{passes:g}", "--out", str(folder)]
+        words += ["--passes", repr(passes), "--out", str(folder)]
         for name, column in columns.items():
             words += [f"--{name}", column]
         live(run, quiet, f"{console.typed()} {shlex.join(words)}")
@@ -85,7 +85,7 @@ def learn_from(
 
 
 def _config(
-    source: LogTasks, rows: tuple[LogRow, ...], host: str, passes: float, overrides: list[str]
+    source: LogTasks, families: Sequence[str], host: str, passes: float, overrides: Sequence[str]
 ) -> RunConfig:
     """The run that learns all rows so many times.
 
@@ -99,31 +99,39 @@ def _config(
 
     if not 0 < passes < math.inf:
         raise ConfigError(f"--passes: expected a number above 0, got {passes:g}")
-    families = [{"kind": "log", **spec} for spec in _families(source, rows)]
-    changes = [f"host.model={json.dumps(host)}", f"tasks.families={json.dumps(families)}"]
+    if "${" in "".join((source.path, *source.columns.values(), host)):
+        raise ConfigError("learn-from: '${' in a path or column cannot be written in a config")
+    knobs = {"kind": "log", "name": source.name, "path": source.path, "columns": source.columns}
+    sources = [
+        {**knobs, "name": _slug(family, number), "only": family}
+        for number, family in enumerate(families, 1)
+    ] or [knobs]
     where = f"learn-from {source.path}"
-    config = compose((LOG_PRESET,), [*changes, *overrides], where)
+    values: dict[str, object] = {"host": {"model": host}, "tasks": {"families": sources}}
+    config = compose((LOG_PRESET,), overrides, where, values)
     check(config)
     if not any(change.startswith("run.generations=") for change in overrides):
         habitats = mixture(config).habitats
         assert isinstance(habitats, LoggedHabitats)
         generations = math.ceil(passes * habitats.length / habitats.config.questions)
-        changes.append(f"run.generations={generations}")
-        config = compose((LOG_PRESET,), [*changes, *overrides], where)
+        values["run"] = {"generations": generations}
+        config = compose((LOG_PRESET,), overrides, where, values)
     return config
 
 
-def _families(source: LogTasks, rows: tuple[LogRow, ...]) -> list[dict[str, object]]:
-    """A source for each family of which something was accepted; one for all if there are none."""
-    from symbiont_ecology.tasks.logs import is_held_out
+def _families(rows: Sequence[LogRow]) -> list[str]:
+    """The families of which something can be learned; none if they are of no use."""
+    from symbiont_ecology.tasks.logs import MOST_FAMILIES, is_held_out
 
-    knobs = {key: value for key, value in vars(source).items() if value is not None}
     wanted = (row for row in rows if row.is_accepted and not is_held_out(row.prompt))
-    counts = Counter(row.family for row in wanted)
-    if not 1 < len(counts) <= MOST_FAMILIES:
-        return [knobs]
-    names = {family: _slug(family, number) for number, family in enumerate(sorted(counts), 1)}
-    return [{**knobs, "name": name, "only": family} for family, name in names.items()]
+    families = sorted({row.family for row in wanted})
+    is_useful = 1 < len(families) <= MOST_FAMILIES
+    return families if is_useful and all(map(_can_be_written, families)) else []
+
+
+def _can_be_written(family: str) -> bool:
+    """Whether a config can hold it."""
+    return family.isprintable() and "${" not in family
 
 
 def _slug(family: str, number: int) -> str:
@@ -132,20 +140,44 @@ def _slug(family: str, number: int) -> str:
     return f"log{number}.{word}" if word else f"log{number}"
 
 
-def _tell_log(log: Path, rows: tuple[LogRow, ...]) -> None:
+def _tell_log(log: Path, rows: Sequence[LogRow], families: Sequence[str]) -> None:
     accepted, habitats = sum(row.is_accepted for row in rows), {row.habitat for row in rows}
-    families = len({row.family for row in rows})
-    about = f", {families} families" if families > 1 else ""
+    words = {row.family for row in rows}
+    about = f", {len(families)} families" if families else ""
     print(
         f"{log}: {len(rows)} replies, {accepted / len(rows):.0%} accepted, {len(habitats)} "
         f"habitats{about}"
     )
-    if families > MOST_FAMILIES:
-        print(f"warning: {families} families are too many (at most {MOST_FAMILIES}): left out")
+    if len(words) > 1 and not families:
+        print(f"warning: {len(words)} words for families are of no use here: they are left out")
 
 
-def _report(run: Run, rows: tuple[LogRow, ...]) -> None:
-    """Writes the adapters and the report, and prints who needs which."""
+def _check_lengths(run: Run, log: Path) -> None:
+    """Whether the model can read every row, before anything is learned.
+
+    Raises:
+        DataError: it cannot; the message names the row.
+    """
+    from symbiont_ecology.engine.build import mixture
+    from symbiont_ecology.tasks.logs import DEPTH, LogTask
+
+    most = run.host.shape.max_positions
+    for task in mixture(run.config).tasks:
+        assert isinstance(task, LogTask)
+        prompts = run.host.encode([task.prompt(row.question) for row in task.log])
+        replies = run.host.encode_answers([row.reply for row in task.log])
+        for row, prompt, reply in zip(task.log, prompts, replies, strict=True):
+            limit = task.item(row.question, DEPTH).reply_limit
+            if len(prompt) + max(len(reply), limit) > most:
+                raise DataError(
+                    f"log {log} row {row.place}: expected at most {most} tokens for prompt and "
+                    f"reply, got {len(prompt)} and {len(reply)}, or {limit} for a new reply: "
+                    "shorten the row, or leave it out"
+                )
+
+
+def _report(run: Run, rows: Sequence[LogRow]) -> None:
+    """Writes the adapters and the report, and prints who uses which."""
     from symbiont_ecology.evaluation.logged import held_out
 
     target = run.folder / EXPORT
@@ -154,52 +186,45 @@ def _report(run: Run, rows: tuple[LogRow, ...]) -> None:
         unseen = held_out(run.loaded, run.host, MOST_ASKED, progress)
     answered = Counter(row.habitat for row in rows)
     made = console.table(
-        *(
-            "adapter",
-            "habitats",
-            "rows",
-            "written so",
-            "by the model",
-            "likelihood",
-            "of the model",
-        ),
-        title="\naccepted replies that were held out: who writes them so, how likely they are",
+        *("adapter", "users", "rows", "writes it", "model alone", "likelihood", "model alone"),
+        title="\naccepted replies that were held out: who writes them, how likely they are",
     )
     adapters: dict[str, object] = {}
-    for name, living in sorted(run.population.items()):
+    serving = {name: one for name, one in sorted(run.population.items()) if one.habitats}
+    for name, living in serving.items():
         part = unseen.of(name)
-        if living.habitats:
-            made.add_row(name, _names(living.habitats), *_cells(part, living.habitats, answered))
-            adapters[name] = {"habitats": living.habitats, **_figures(part)}
-    served = [name for living in run.population.values() for name in living.habitats]
-    made.add_row("all", f"{len(served)}", *_cells(unseen, served, answered), style="bold")
+        made.add_row(name, *_cells(part, living.habitats, answered))
+        adapters[name] = {"habitats": living.habitats, **_figures(part)}
+    served = [name for living in serving.values() for name in living.habitats]
+    made.add_row("all", *_cells(unseen, served, answered), style="bold")
     console.show(made)
-    unserved = sorted(set(answered) - set(served))
-    if unserved:
-        print(f"nobody serves {_names(unserved)}: nothing that they accepted was learned")
+    for name, living in serving.items():
+        print(f"{name} serves {_names(living.habitats)}")
+    if unserved := sorted(set(answered) - set(served)):
+        print(f"nobody serves {_names(unserved)}")
     report = {"schema": 1, "rows": len(rows), "adapters": adapters, "all": _figures(unseen)}
     console.write_json(run.folder / LEARNED_FILE, {**report, "unserved": unserved})
-    print(f"\nadapters:         {target}\nwho needs which:  {target / HABITATS_FILE}")
+    print(f"\nadapters:         {target}\nwho uses which:   {target / HABITATS_FILE}")
     print(f"report:           {run.folder / LEARNED_FILE}")
     if served:
-        print(
-            f"next:             {console.typed()} infer {run.folder} PROMPT --habitat {served[0]}"
-        )
+        words = shlex.join(["infer", str(run.folder), "PROMPT", "--habitat", served[0]])
+        print(f"next:             {console.typed()} {words}")
 
 
-def _names(habitats: list[str]) -> str:
+def _names(habitats: Sequence[str]) -> str:
     """A few of them by name."""
-    shown = ", ".join(habitats[:2])
-    return escape(shown if len(habitats) <= 2 else f"{shown}, {len(habitats) - 2} more")
+    shown = ", ".join(habitats[:MOST_SHOWN])
+    more = len(habitats) - MOST_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _cells(part: HeldOut, habitats: list[str], answered: Counter[str]) -> list[str]:
-    rows = str(sum(answered[name] for name in habitats))
+def _cells(part: HeldOut, habitats: Sequence[str], answered: Counter[str]) -> list[str]:
+    users, rows = str(len(habitats)), str(sum(answered[name] for name in habitats))
     if not part.items:
-        return [rows, "–", "–", "–", "–"]
+        return [users, rows, "–", "–", "–", "–"]
     likelihood = [f"{math.exp(nats.mean()):.2f}" for nats in (part.served_nats, part.host_nats)]
     writes = [f"{one.accuracy().estimate:.0%}" for one in (part.served, part.host)]
-    return [rows, *writes, *likelihood]
+    return [users, rows, *writes, *likelihood]
 
 
 def _figures(part: HeldOut) -> dict[str, object]:

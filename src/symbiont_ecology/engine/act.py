@@ -89,13 +89,13 @@ def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
         if assignment.purpose == "practice":
             rollouts = [replace(rollout, reward=turn.reward(rollout)) for rollout in rollouts]
         outcomes.append(Outcome(assignment, tuple(rollouts)))
-    turn.state.spent += sum((outcome.cost for outcome in outcomes), Cost(calls=calls))
+    turn.state.spent += sum((rollout.cost for rollout in answers), Cost(calls=calls))
     return outcomes
 
 
 def _logged(questions: Sequence[Question], turn: Turn) -> Iterator[Rollout]:
-    """Replies that were given in the past. They cost nothing, and nobody knows how sure they were:
-    their log-probabilities are 0."""
+    """Replies that were given in the past. The run does not pay for them, and nobody knows how sure
+    they were: their log-probabilities are 0."""
     texts = [question.item.logged.text for question in questions if question.item.logged]
     prompts = turn.host.encode([question.item.prompt for question in questions]) if texts else []
     replies = turn.host.encode_answers(texts) if texts else []

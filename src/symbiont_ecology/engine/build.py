@@ -132,11 +132,22 @@ def _check_habitats(config: RunConfig) -> None:
             f"strategy: {name!r} is told the kind of every habitat, and data do not say it: choose "
             "another one"
         )
-    is_logged = any(isinstance(task, LogTask) for task in mixture(config).tasks)
-    if is_logged and learning_rules.build(config.learning_rule).perturbation:
+    if any(isinstance(task, LogTask) for task in mixture(config).tasks):
+        _check_log(config)
+
+
+def _check_log(config: RunConfig) -> None:
+    """Whether strategy and rule can learn from replies that others gave."""
+    rule, kind = learning_rules.build(config.learning_rule), kind_of(config.learning_rule)
+    if rule.perturbation or rule.sees_gold:
+        source = "noise in its own answers" if rule.perturbation else "reference answers"
         raise ConfigError(
-            f"learning_rule: {kind_of(config.learning_rule)!r} learns from noise in its own "
-            "answers, and a log has those of others: choose another one, such as expert_iteration"
+            f"learning_rule: {kind!r} learns from {source}, and a log has replies of others: "
+            "choose another one, such as expert_iteration"
+        )
+    if (samples := strategies.build(config.strategy).samples) != 1:
+        raise ConfigError(
+            f"strategy.samples: a logged question has one reply, got {samples}: leave it out"
         )
 
 
@@ -200,7 +211,7 @@ def _check_apart(data: tuple[DataTask, ...]) -> None:
     owner: dict[str, DataTask] = {}
     for task in data:
         for line in task.lines:
-            other = owner.setdefault(task.split_key(line.prompt), task)
+            other = owner.setdefault(task.split_key(line.question), task)
             if other is not task:
                 raise DataError(
                     f"{task.source} and {other.source} have the prompt {line.prompt!r:.60} in "

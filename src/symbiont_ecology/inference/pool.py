@@ -61,8 +61,8 @@ class AdapterPool:
         store = BlobStore(folder / "blobs")
         elites = state.archive.elites
         weights = {o.id: store.weights(o.genome.weights) for o in state.population.values()}
-        weights |= {leaner_id(name): own.times(LEANER) for name, own in weights.items()}
         weights |= {elite_id(elite): store.weights(elite.weights) for elite in elites.values()}
+        weights |= {leaner_id(name): own.times(LEANER) for name, own in weights.items()}
         candidates = set(map(elite_id, elites.values())) or set(state.population)
         scores: dict[str, dict[OrganelleId, float]] = defaultdict(dict)
         for organelle_id in sorted(state.population):

@@ -55,10 +55,9 @@ def ask_best(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout
 
 @routings.function("scaled")
 def ask_best_scaled(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
-    """The living organelle that is best over all cells, with ΔW × 0.65, answers everything."""
+    """The candidate that is best over all cells, with ΔW × 0.65, answers everything."""
     best = pool.best()
-    scaled = leaner_id(best)
-    return ask(items, [scaled if scaled in pool.weights else best] * len(items))
+    return ask(items, [HOST if best == HOST else leaner_id(best)] * len(items))
 
 
 @routings.function("family")

@@ -43,6 +43,8 @@ LEAST_REPLY_TOKENS = 64
 REASONED = "\n#### "
 """As in GSM8K: reasoning, then the final answer behind this mark on the last line."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+LONGEST_NAME = 200
+"""Characters in the name of somebody who asks."""
 ASKER_END = "\t"
 """Between the habitat and the prompt in a question, since the same prompt may have other answers
 elsewhere."""
@@ -104,8 +106,8 @@ class DataTask(Task):
 
     @cached_property
     def habitats(self) -> Sequence[str]:
-        """Who asks, by name; nobody, if the data do not say."""
-        return sorted({line.habitat for line in self.lines} - {""})
+        """Who asks, in the order of the data; nobody, if they do not say."""
+        return [name for name in dict.fromkeys(line.habitat for line in self.lines) if name]
 
     def part(self, depth: str, split: Split) -> Sequence[DataLine]:
         """The lines of a depth and split, in the order of the data."""
@@ -341,10 +343,12 @@ def habitat_of(row: Mapping[object, object], column: str, where: str) -> str:
         DataError: it says nothing, or nothing that can be a name.
     """
     name = row.get(column)
+    if isinstance(name, float) and name.is_integer():  # as pandas writes whole numbers with gaps
+        name = int(name)
     text = str(name).strip() if isinstance(name, str | int) and not isinstance(name, bool) else ""
-    if not text or any(mark in text for mark in (ASKER_END, "\n")):
+    if not text or not text.isprintable() or len(text) > LONGEST_NAME:
         raise DataError(
-            f"{where}: expected who asks, a text of one line or a whole number, under {column!r}, "
+            f"{where}: expected who asks, a line of text or a whole number, under {column!r}, "
             f"got {name!r:.40}"
         )
     return text

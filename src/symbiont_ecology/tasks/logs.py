@@ -20,6 +20,7 @@ from symbiont_ecology.registry import Spec, did_you_mean
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.data import (
     ASKER_END,
+    LEAST_REPLY_TOKENS,
     DataLine,
     DataTask,
     check_gradable,
@@ -42,6 +43,10 @@ LOG_COLUMNS = ("habitat", "prompt", "reply", "accepted", "family")
 """Of a log; the last may be missing."""
 DEPTH = "short"
 """Of every row: a log does not say how hard a question is."""
+MOST_FAMILIES = 64
+"""More of them are no families."""
+MOST_REPLY_TOKENS = 256
+"""Of a new reply, whatever was accepted: a report asks for hundreds."""
 HELD_OUT = 10
 """One prompt in so many is held out."""
 YES, NO = ("true", "yes", "accepted", "up", "1"), ("false", "no", "refused", "down", "0")
@@ -96,6 +101,12 @@ class LogTask(DataTask):
         """The first reply that was accepted; empty if none was."""
         return next(iter(self._answers[question]), "")
 
+    def item(self, question: str, depth: str, variant: int = 0) -> Item:
+        """The item that asks a question: a new reply may be as long as those that were accepted."""
+        longest = max((len(reply.encode()) for reply in self._answers[question]), default=0)
+        limit = min(max(longest + 1, LEAST_REPLY_TOKENS), MOST_REPLY_TOKENS)
+        return replace(super().item(question, depth, variant), reply_limit=limit)
+
     def row_item(self, row: LogRow) -> Item:
         """The item of a row, with its reply."""
         logged = LoggedReply(row.reply, row.is_accepted)
@@ -113,8 +124,9 @@ class LogTasks:
     """Rows of a JSONL or Parquet file, each with a habitat, a prompt, a reply and its verdict.
 
     A verdict is true or false, 1 or 0, or a word such as yes, no, up or down. A row without one
-    (null) is left out. A column ``family``, if there is one, says what a row is about: then kinds
-    of habitats are found with a fifth of the rows. ``only`` takes the rows of one family.
+    (null), or with an empty reply, is left out. A column ``family``, if there is one, says what a
+    row is about: then kinds of habitats are found with a fifth of the rows. ``only`` takes the rows
+    of one family.
     """
 
     name: str  # of the task: letters, digits, dots, dashes
@@ -135,25 +147,8 @@ class LogTasks:
 
     def task(self) -> LogTask:
         """The rows; read once, and again when the file has changed."""
-        rows = [row for row in self.rows() if self.only in (None, row.family)]
-        accepted: dict[str, dict[str, None]] = defaultdict(dict)
-        for row in rows:
-            if row.is_accepted:
-                accepted[row.question][row.reply.strip()] = None
-        lines = tuple(
-            DataLine(
-                DEPTH,
-                question.partition(ASKER_END)[2],
-                tuple(replies),
-                question.partition(ASKER_END)[0],
-            )
-            for question, replies in accepted.items()
-        )
-        if not any(not is_held_out(line.prompt) for line in lines):
-            raise DataError(f"{self}: no reply was accepted, so there is nothing to learn")
-        task = LogTask(self.name, lines, str(self), graders.build(self.grade), log=tuple(rows))
-        check_gradable((str(self), task.item(line.question, DEPTH)) for line in lines[:1])
-        return task
+        knobs = json.dumps(vars(self))  # text, since columns are a mapping, which has no hash
+        return _task(knobs, *locate(self.path, str(self)))
 
     def rows(self) -> tuple[LogRow, ...]:
         """All rows with a verdict.
@@ -167,11 +162,32 @@ class LogTasks:
         return _read(path, stamp, columns, str(self))
 
 
+@lru_cache(maxsize=2 * MOST_FAMILIES)
+def _task(knobs: str, path: Path, stamp: Stamp) -> LogTask:
+    """The task of a source, which is given as JSON; ``stamp`` changes with the file."""
+    source = LogTasks(**json.loads(knobs))
+    rows = [row for row in source.rows() if source.only in (None, row.family)]
+    accepted: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        if row.is_accepted:
+            accepted[row.habitat, row.prompt][row.reply] = None
+    lines = tuple(
+        DataLine(DEPTH, prompt, tuple(replies), habitat)
+        for (habitat, prompt), replies in accepted.items()
+    )
+    if all(is_held_out(line.prompt) for line in lines):
+        why = f"one prompt in {HELD_OUT} is held out: add rows" if lines else "add other rows"
+        raise DataError(f"{source}: expected replies that were accepted, got none to learn; {why}")
+    task = LogTask(source.name, lines, str(source), graders.build(source.grade), log=tuple(rows))
+    check_gradable((str(source), task.item(line.question, DEPTH)) for line in lines)
+    return task
+
+
 @lru_cache(maxsize=4)
 def _read(path: Path, stamp: Stamp, columns: tuple[str, ...], about: str) -> tuple[LogRow, ...]:
     """The checked rows; ``stamp`` changes with the file."""
     rows: list[LogRow] = []
-    for place, (where, row) in enumerate(rows_of_file(path, about), 1):
+    for place, (where, row) in enumerate(rows_of_file(path, about, columns), 1):
         if not isinstance(row, Mapping):
             raise DataError(f"{about} {where}: expected an object, got {row!r:.40}")
         if (read := _row(row, columns, f"{about} {where}", place)) is not None:
@@ -179,13 +195,14 @@ def _read(path: Path, stamp: Stamp, columns: tuple[str, ...], about: str) -> tup
         if len(rows) > MOST_LINES:
             raise DataError(too_many(about))
     if not rows:
-        raise DataError(f"{about}: no row with a verdict; expected one object per line")
+        raise DataError(f"{about}: no row with a reply and a verdict; expected one object per line")
     return tuple(rows)
 
 
 def _row(
     row: Mapping[object, object], columns: tuple[str, ...], where: str, place: int
 ) -> LogRow | None:
+    """A row; None if it has no verdict, or an empty reply, of which nothing can be learned."""
     habitat, prompt, reply, accepted, family = columns
     if missing := [name for name in columns[:4] if name not in row]:
         names = [str(name) for name in row]
@@ -193,23 +210,18 @@ def _row(
             f"{where}: no column {missing[0]!r};{did_you_mean(missing[0], names)} it has "
             f"{', '.join(names) or 'none'}: say what yours is called"
         )
-    if row[accepted] is None:
+    texts, verdict = [row[prompt], row[reply]], row[accepted]
+    if verdict is None or verdict != verdict:  # null, or NaN as pandas writes it
         return None
-    texts = {column: row[column] for column in (prompt, reply)}
-    for column, text in texts.items():
-        if not isinstance(text, str) or not text.strip():
+    for column, text in zip((prompt, reply), texts, strict=True):
+        if not isinstance(text, str) or not (text.strip() or column == reply):
             raise DataError(f"{where}: expected text under {column!r}, got {text!r:.40}")
-    about = row.get(family)
-    asker = habitat_of(row, habitat, where)
-    check_whole((asker, *map(str, texts.values()), str(about)), where)
-    return LogRow(
-        place,
-        asker,
-        "" if about is None else str(about),
-        str(texts[prompt]),
-        str(texts[reply]),
-        _verdict(row[accepted], accepted, where),
-    )
+    asker, about = habitat_of(row, habitat, where), row.get(family)
+    asked, replied = str(texts[0]), str(texts[1]).strip()
+    word = "" if about is None else str(about)
+    check_whole((asker, asked, replied, word), where)
+    is_accepted = _verdict(verdict, accepted, where)
+    return LogRow(place, asker, word, asked, replied, is_accepted) if replied else None
 
 
 def _verdict(value: object, column: str, where: str) -> bool:

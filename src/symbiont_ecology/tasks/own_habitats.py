@@ -37,7 +37,7 @@ class DataHabitats(Habitats):
 
     def questions(self, generation: int) -> tuple[Item, ...]:
         """Lines of the train split, with replacement."""
-        lines, generator = self._lines("train"), Draw(self.seed, generation)("habitats", "lines")
+        lines, generator = self._training, Draw(self.seed, generation)("habitats", "lines")
         places = generator.integers(len(lines), size=self.config.questions)
         return tuple(_asked(*lines[place]) for place in places)
 
@@ -51,6 +51,10 @@ class DataHabitats(Habitats):
             if seen[name] <= per_habitat:
                 chosen.append(lines[place])
         return tuple(_asked(*line) for line in chosen)
+
+    @cached_property
+    def _training(self) -> list[tuple[DataTask, DataLine]]:
+        return self._lines("train")
 
     def _lines(self, split: Split) -> list[tuple[DataTask, DataLine]]:
         return [

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from symbiont_ecology.config import find_data
 from symbiont_ecology.errors import DataError, MissingExtraError
@@ -37,8 +38,8 @@ def locate(path: str, about: str) -> tuple[Path, Stamp]:
     return found, (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def rows_of_file(path: Path, about: str) -> Iterable[Row]:
-    """The rows of a JSONL or Parquet file.
+def rows_of_file(path: Path, about: str, columns: Sequence[str] | None = None) -> Iterable[Row]:
+    """The rows of a JSONL or Parquet file; of Parquet only these columns, if some are named.
 
     Raises:
         DataError: it is too large, or cannot be read; ``about`` begins the message.
@@ -51,11 +52,12 @@ def rows_of_file(path: Path, about: str) -> Iterable[Row]:
             f"{about}: the file has {path.stat().st_size / 2**20:.0f} MB, at most {LARGEST_MB} "
             "are read: take a part of it"
         )
-    if path.suffix in (".jsonl", ".ndjson"):
+    ending = path.suffix.lower()
+    if ending in (".jsonl", ".ndjson"):
         return _rows_of_jsonl(path, about)
-    if path.suffix == ".parquet":
-        return _rows_of_parquet(path, about)
-    raise DataError(f"{about}: expected a file that ends in .jsonl or .parquet")
+    if ending == ".parquet":
+        return _rows_of_parquet(path, about, columns)
+    raise DataError(f"{about}: expected a file that ends in .jsonl, .ndjson or .parquet")
 
 
 def rows_of_dataset(name: str, config: str | None, split: str, about: str) -> Iterator[Row]:
@@ -111,7 +113,7 @@ def _rows_of_jsonl(path: Path, about: str) -> Iterator[Row]:
                 raise DataError(f"{about} line {number}: not JSON ({error})") from error
 
 
-def _rows_of_parquet(path: Path, about: str) -> Iterator[Row]:
+def _rows_of_parquet(path: Path, about: str, columns: Sequence[str] | None) -> Iterator[Row]:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -122,13 +124,23 @@ def _rows_of_parquet(path: Path, about: str) -> Iterator[Row]:
             head = file.metadata
             if head.num_rows > MOST_LINES:
                 raise DataError(too_many(about, head.num_rows))
-            groups = (head.row_group(index) for index in range(head.num_row_groups))
-            size = sum(group.total_byte_size for group in groups) / 2**20
+            size = _bytes_of(head, columns) / 2**20
             if size > LARGEST_MB:
                 raise DataError(
                     f"{about}: unpacked {size:.0f} MB, at most {LARGEST_MB}: take a part of it"
                 )
-            rows = file.read().to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
+            rows = file.read(columns=columns).to_pylist()
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
         raise DataError(f"{about}: not a Parquet file that can be read ({error!s:.200})") from error
     yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
+
+
+def _bytes_of(head: Any, columns: Sequence[str] | None) -> int:
+    """Unpacked bytes of some columns of a Parquet file, or of all, by its metadata."""
+    parts = (
+        head.row_group(group).column(place)
+        for group in range(head.num_row_groups)
+        for place in range(head.num_columns)
+    )
+    wanted = (p for p in parts if columns is None or p.path_in_schema.split(".")[0] in columns)
+    return sum(part.total_uncompressed_size for part in wanted)
