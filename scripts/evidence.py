@@ -84,14 +84,15 @@ def demo_lives(result: dict[str, Any]) -> str:
     """What happened in the demo's ecologies, in a sentence or two."""
 
     def span(values: list[float], unit: str = "") -> str:
-        return f"{min(values):.0f} to {max(values):.0f}{unit}"
+        low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+        return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
 
     pure = [100 * share for share in result["pure"]]
     return (
         f"In the ecologies {span(result['births'])} adapters were born and "
         f"{span(result['deaths'])} died. At the end {span(result['shared'])} adapters served "
-        f"several users each, and {span(pure, ' %')} of the users were served by an adapter whose "
-        f"users mostly want the same. A demo took {span(result['seconds'], ' s')} on two cores."
+        f"several users each, and {span(pure, ' %')} of the users had an adapter whose users mostly "
+        f"want what they want. A demo took {span(result['seconds'], ' s')} on two cores."
     )
 
 
