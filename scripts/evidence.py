@@ -91,8 +91,8 @@ def demo_lives(result: dict[str, Any]) -> str:
     return (
         f"In the ecologies {span(result['births'])} adapters were born and "
         f"{span(result['deaths'])} died. At the end {span(result['shared'])} adapters served "
-        f"several users each, and {span(pure, ' %')} of the users had an adapter whose users mostly "
-        f"want what they want. A demo took {span(result['seconds'], ' s')} on two cores."
+        f"several users each, and {span(pure, ' %')} of the users had an adapter whose users "
+        f"mostly want what they want. A demo took {span(result['seconds'], ' s')} on two cores."
     )
 
 
