@@ -213,20 +213,17 @@ def load_config(name_or_path: str | Path, overrides: Sequence[str] = ()) -> RunC
 
 
 def compose(
-    names: Sequence[str | Path],
-    overrides: Sequence[str],
-    where: str,
-    values: Mapping[str, object] | None = None,
+    layers: Sequence[str | Path | Mapping[str, object]], overrides: Sequence[str], where: str
 ) -> RunConfig:
-    """The config of several presets or files, each over those before it, then values that are
-    given as such, with overrides on top.
+    """The config of presets, files and values, each over those before it, with overrides on top.
 
     Raises:
         ConfigError: as ``load_config``; ``where`` begins the line.
     """
     data = _default_components()
     changes = [_with_new_names(parse_override(override), where) for override in overrides]
-    for layer in (*map(read_layers, names), values or {}, *changes):
+    read = (one if isinstance(one, Mapping) else read_layers(one) for one in layers)
+    for layer in (*read, *changes):
         data = merge(data, layer)
     config = validate(RunConfig, _with_sources(data, where), where)
     for plugin in config.plugins:
@@ -267,15 +264,11 @@ def presets() -> dict[str, Path]:
     """Every preset by name, such as ``strategy/ecology``: the ``config`` folder of a source
     checkout, or the copy of it inside the wheel."""
     folder = config_folder()
-    files = {
-        path.relative_to(folder).with_suffix("").as_posix(): path
-        for path in sorted(folder.rglob("*.yaml"))
-    }
-    return {
-        name: path
-        for name, path in files.items()
-        if not name.startswith(("protocols/", "ablations/"))
-    }
+    paths = sorted(folder.rglob("*.yaml"))
+    names = [path.relative_to(folder).with_suffix("").as_posix() for path in paths]
+    others = ("protocols/", "ablations/")
+    known = zip(names, paths, strict=True)
+    return {name: path for name, path in known if not name.startswith(others)}
 
 
 def config_folder() -> Path:

@@ -29,3 +29,13 @@ def test_a_run_is_exported_on_the_host_that_it_was_made_with(
     assert said.code == 0, said.err
     index = json.loads((run / "export" / "index.json").read_text())
     assert (run / "export" / index["best"] / "adapter_model.safetensors").is_file()
+    assert index["elites"] == []
+    said = symbiont("export", run, "--elites", "--to", tmp_path / "all")
+    assert said.code == 0, said.err
+    index = json.loads((tmp_path / "all" / "index.json").read_text())
+    for elite in index["elites"]:
+        assert (tmp_path / "all" / elite["folder"] / "adapter_config.json").is_file()
+        card = (tmp_path / "all" / elite["folder"] / "README.md").read_text()
+        assert all(f"`{cell}`" in card for cell in elite["holds"])
+    folders = {path.name for path in (tmp_path / "all").iterdir() if path.is_dir()}
+    assert folders == {one["folder"] for one in (*index["organelles"], *index["elites"])}

@@ -40,6 +40,15 @@ A LoRA adapter of rank {organelle.genome.rank}, bred by symbiont-ecology on `{mo
 {source}; it is not a holdout accuracy.
 """
 """The model card of one organelle."""
+ELITE_CARD = """\
+# Elite {name}
+
+A LoRA adapter, bred by symbiont-ecology in the run `{run}`: an organelle as it was in that
+generation.
+
+It holds {cells} in the archive.
+"""
+"""The model card of one elite."""
 
 
 def infer(
@@ -82,12 +91,15 @@ def infer(
 def export(
     folder: RunFolder,
     to: Annotated[Path | None, option("Where to.", default="DIR/export")] = None,
+    elites: Annotated[
+        bool, option("Also the archive's elites, which routers ask: each as it held a cell.")
+    ] = False,
     host: HostOption = None,
 ) -> None:
     """Write every living organelle as a PEFT folder with a model card, and an index.json. In a run
     with habitats: those who serve somebody, and a habitats.json."""
     run, target = open_run(folder, host), to or folder / "export"
-    written = export_run(run, target)
+    written = export_run(run, target, with_elites=elites)
     print(f"{len(written)} adapters in {target}, described in {target / 'index.json'}")
     if run.state.habitats:
         print(f"who serves whom: {target / HABITATS_FILE}")
@@ -95,9 +107,10 @@ def export(
         print(f"next: {typed()} evaluate --adapter {target / written[0]} --holdout FILE")
 
 
-def export_run(run: Run, target: Path) -> list[OrganelleId]:
+def export_run(run: Run, target: Path, *, with_elites: bool = False) -> list[OrganelleId]:
     """Writes the living as PEFT folders, with what is to be said of them; returns who was written,
-    the best one first. In a world with habitats, these are those who serve somebody.
+    the best one first. In a world with habitats, these are those who serve somebody. Elites come
+    last, if they are wanted.
 
     Raises:
         HostError: the host is not the one that the run was founded with.
@@ -115,6 +128,7 @@ def export_run(run: Run, target: Path) -> list[OrganelleId]:
     }
     for organelle_id, organelle in population.items():
         organelle.save_peft(target / organelle_id, _card(organelle))
+    held = _write_elites(run, target) if with_elites else {}
     best = run.best.id if population else HOST
     order = sorted(population, key=lambda name: (name != best, name))
     index = {
@@ -126,11 +140,28 @@ def export_run(run: Run, target: Path) -> list[OrganelleId]:
         "best": order[0] if order else HOST,
         "believed_by": "replies of a log" if _is_logged(run) else "own practice",
         "organelles": [_facts(population[organelle_id]) for organelle_id in sorted(population)],
+        "elites": [{"folder": name, "holds": cells} for name, cells in held.items()],
     }
     write_json(target / "index.json", index)
     if habitats := _served(run.state):
         write_json(target / HABITATS_FILE, {"schema": 1, "habitats": habitats})
-    return order
+    return [*order, *held]
+
+
+def _write_elites(run: Run, target: Path) -> dict[OrganelleId, list[str]]:
+    """Writes the elites, such as ``o7@42``; returns the cells or habitats that each of them
+    holds."""
+    from symbiont_ecology.inference.pool import elite_id
+
+    state, weights = run.state, run.loaded.pool.weights
+    held: dict[OrganelleId, list[str]] = {}
+    for cell, elite in sorted(state.archive.elites.items()):
+        held.setdefault(elite_id(elite), []).append(cell)
+    for name, cells in held.items():
+        run.kernel.place(0, weights[name])
+        card = ELITE_CARD.format(name=name, run=run.folder.name, cells=_as_code(cells))
+        run.kernel.export(0, target / name, model_card=card)
+    return held
 
 
 def phylogeny(

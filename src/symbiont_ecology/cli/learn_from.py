@@ -108,14 +108,14 @@ def _config(
     ] or [knobs]
     where = f"learn-from {source.path}"
     values: dict[str, object] = {"host": {"model": host}, "tasks": {"families": sources}}
-    config = compose((LOG_PRESET,), overrides, where, values)
+    config = compose((LOG_PRESET, values), overrides, where)
     check(config)
     if not any(change.startswith("run.generations=") for change in overrides):
         habitats = mixture(config).habitats
         assert isinstance(habitats, LoggedHabitats)
         generations = math.ceil(passes * habitats.length / habitats.config.questions)
         values["run"] = {"generations": generations}
-        config = compose((LOG_PRESET,), overrides, where, values)
+        config = compose((LOG_PRESET, values), overrides, where)
     return config
 
 

@@ -21,6 +21,7 @@ from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
 from symbiont_ecology.types import HOST_SLOT, Item, OrganelleId
 
 MOST_PER_HABITAT = 1 << 20
+"""All that there are."""
 
 
 @dataclass(frozen=True)
