@@ -89,10 +89,10 @@ def demo_lives(result: dict[str, Any]) -> str:
 
     pure = [100 * share for share in result["pure"]]
     return (
-        f"In the ecologies {span(result['births'])} adapters were born and "
+        f"In each ecology {span(result['births'])} adapters were born and "
         f"{span(result['deaths'])} died. At the end {span(result['shared'])} adapters served "
-        f"several users each, and {span(pure, ' %')} of the users had an adapter whose users "
-        f"mostly want what they want. A demo took {span(result['seconds'], ' s')} on two cores."
+        f"several users each. For {span(pure, ' %')} of the users, most users of their adapter "
+        f"were of their own kind. A demo took {span(result['seconds'], ' s')} on two cores."
     )
 
 

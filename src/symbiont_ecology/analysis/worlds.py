@@ -15,8 +15,8 @@ from symbiont_ecology.experiments.outcomes import StreamOutcome
 from symbiont_ecology.experiments.worlds import Goal, WorldsProtocol
 from symbiont_ecology.statistics import Interval, false_discovery, paired_interval, sign_flip
 
-HEADLINE = "acceptance"
-"""The measure in which arms are tested."""
+HEADLINE, APART = "acceptance", ("adapters", "newcomers", "returns")
+"""The measure in which arms are tested; others in which their differences are told."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,15 @@ class WorldResults:
                     for arm, values in arms.items()
                 },
                 "minus": {arm: asdict(test) for arm, test in self.tests.get(name, {}).items()},
+                "apart": {
+                    arm: {
+                        measure: asdict(Value.of(values))
+                        for measure in APART
+                        if len(values := self._minus(name, arm, measure)) > 1
+                    }
+                    for arm in arms
+                    if arm != self.protocol.main
+                },
             }
             for name, arms in self.measures.items()
         }
@@ -156,9 +165,9 @@ class WorldResults:
             "goals": goals,
         }
 
-    def _minus(self, world: str, arm: str) -> list[float]:
-        mine = self.by_seed(world, self.protocol.main, HEADLINE)
-        theirs = self.by_seed(world, arm, HEADLINE)
+    def _minus(self, world: str, arm: str, measure: str = HEADLINE) -> list[float]:
+        mine = self.by_seed(world, self.protocol.main, measure)
+        theirs = self.by_seed(world, arm, measure)
         return [mine[seed] - theirs[seed] for seed in mine if seed in theirs]
 
     def _of_goal(self, goal: Goal) -> list[float]:

@@ -56,12 +56,16 @@ def infer(
     prompt: Annotated[str, argument("A question, such as 'math.add: 47+8'; - reads stdin.")],
     routing: RoutingOption = "learned",
     habitat: Annotated[
-        str | None, option("Who asks: its own organelle answers.", metavar="ID")
+        str | None,
+        option("The user who asks. The adapter that serves this user answers.", metavar="ID"),
     ] = None,
     max_new_tokens: Annotated[int, option("Longest answer.", least=1)] = 64,
     host: HostOption = None,
 ) -> None:
-    """Answer one prompt: the answer on stdout, who answered on stderr."""
+    """Answer one prompt: the answer on stdout, who answered on stderr.
+
+    A run that learned from a log needs --habitat.
+    """
     from symbiont_ecology.ecology import HOST
     from symbiont_ecology.inference.routings import NEED_LABELS, routings
 
@@ -92,12 +96,13 @@ def export(
     folder: RunFolder,
     to: Annotated[Path | None, option("Where to.", default="DIR/export")] = None,
     elites: Annotated[
-        bool, option("Also the archive's elites, which routers ask: each as it held a cell.")
+        bool,
+        option("Also the elites: for each cell or user, who had the best record, as it was then."),
     ] = False,
     host: HostOption = None,
 ) -> None:
-    """Write every living organelle as a PEFT folder with a model card, and an index.json. In a run
-    with habitats: those who serve somebody, and a habitats.json."""
+    """Write living organelles as PEFT folders with model cards, and an index.json. In a run with
+    habitats only those that serve somebody, and a habitats.json."""
     run, target = open_run(folder, host), to or folder / "export"
     written = export_run(run, target, with_elites=elites)
     print(f"{len(written)} adapters in {target}, described in {target / 'index.json'}")

@@ -42,7 +42,7 @@ def learn_from(
     overrides: Overrides = None,
     host: Annotated[str, option("Folder or name of the model.")] = "embedded",
     out: Annotated[Path | None, resumable_folder("artifacts/learned-<n>")] = None,
-    passes: Annotated[float, option("How often every row is learned.")] = 1.0,
+    passes: Annotated[float, option("How often every row is read.")] = 1.0,
     habitat: Annotated[str, option("Column that says who asked.")] = "habitat",
     prompt: Annotated[str, option("Column of the prompts.")] = "prompt",
     reply: Annotated[str, option("Column of the replies.")] = "reply",
@@ -69,7 +69,7 @@ def learn_from(
     config = _config(source, families, host, passes, overrides or [])
     folder = folder_for("learned", out, lambda place: is_free_for(place, config))
     if not quiet or dry_run:
-        _tell_log(log, rows, families)
+        _tell_log(source, rows, families)
     if dry_run:
         tell_run_plan(config, folder)
         return
@@ -140,13 +140,15 @@ def _slug(family: str, number: int) -> str:
     return f"log{number}.{word}" if word else f"log{number}"
 
 
-def _tell_log(log: Path, rows: Sequence[LogRow], families: Sequence[str]) -> None:
-    accepted, habitats = sum(row.is_accepted for row in rows), {row.habitat for row in rows}
-    words = {row.family for row in rows}
-    about = f", {len(families)} families" if families else ""
+def _tell_log(source: LogTasks, rows: Sequence[LogRow], families: Sequence[str]) -> None:
+    accepted, users = sum(row.is_accepted for row in rows), {row.habitat for row in rows}
+    words, count = {row.family for row in rows}, source.count()
+    left_out = count - len(rows)
+    used = f"{len(rows)} of {count} rows ({left_out} have no verdict or no reply)"
+    about = f"; families: {len(families)}" if families else ""
     print(
-        f"{log}: {len(rows)} replies, {accepted / len(rows):.0%} accepted, {len(habitats)} "
-        f"habitats{about}"
+        f"{source.path}: {used if left_out else f'{count} rows'}, {accepted / len(rows):.0%} "
+        f"accepted; users: {len(users)}{about}"
     )
     if len(words) > 1 and not families:
         print(f"warning: {len(words)} words for families are of no use here: they are left out")
@@ -186,8 +188,8 @@ def _report(run: Run, rows: Sequence[LogRow]) -> None:
         unseen = held_out(run.loaded, run.host, MOST_ASKED, progress)
     answered = Counter(row.habitat for row in rows)
     made = console.table(
-        *("adapter", "users", "rows", "writes it", "model alone", "likelihood", "model alone"),
-        title="\naccepted replies that were held out: who writes them, how likely they are",
+        *("adapter", "users", "rows", "writes it", "model writes it", "likelihood", "by model"),
+        title="\naccepted replies that were held out",
     )
     adapters: dict[str, object] = {}
     serving = {name: one for name, one in sorted(run.population.items()) if one.habitats}
@@ -198,6 +200,7 @@ def _report(run: Run, rows: Sequence[LogRow]) -> None:
     served = [name for living in serving.values() for name in living.habitats]
     made.add_row("all", *_cells(unseen, served, answered), style="bold")
     console.show(made)
+    print("likelihood: of a token of the reply, on average (geometric mean)\n")
     for name, living in serving.items():
         print(f"{name} serves {_names(living.habitats)}")
     if unserved := sorted(set(answered) - set(served)):

@@ -175,6 +175,7 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
     world = config.tasks.habitats
     questions = world.questions if world else strategy.questions * len(cells)
     rows = questions * strategy.samples
+    is_logged = any(source["kind"] == "log" for source in config.tasks.sources)
     is_taken = (folder / STATE_FILE).exists()
     depths = " ".join(dict.fromkeys(depth for _, depth in cells))
     facts = {
@@ -183,7 +184,7 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
         "tasks": f"{len(cells)} cells: {' '.join(mix.names)}, each {depths}",
         "strategy": f"{kind_of(config.strategy)}: {settings}",
         **({"mechanisms": mechanisms} if mechanisms else {}),
-        "work": f"at most {rows:.0f} practice rollouts per generation",
+        "work": f"at most {rows:.0f} {'rows' if is_logged else 'practice rollouts'} per generation",
         "length": length,
         "checkpoint": f"every {loop.checkpoint_every} generations",
         "seed": str(config.seed),

@@ -42,6 +42,6 @@ class TaskRegistry(Registry[Task]):
 
 
 tasks = TaskRegistry("task", "symbiont_ecology.tasks.synthetic")
-task_sources: Registry[TaskSource] = Registry("task source", "symbiont_ecology.tasks.data")
+task_sources: Registry[TaskSource] = Registry("task source", "symbiont_ecology.tasks")
 
 __all__ = ["Judgement", "Task", "TaskSource", "judge", "task_sources", "tasks"]

@@ -125,8 +125,8 @@ class LogTasks:
 
     A verdict is true or false, 1 or 0, or a word such as yes, no, up or down. A row without one
     (null), or with an empty reply, is left out. A column ``family``, if there is one, says what a
-    row is about: then kinds of habitats are found with a fifth of the rows. ``only`` takes the rows
-    of one family.
+    row is about: then kinds of habitats are found with fewer rows. ``only`` takes the rows of one
+    family.
     """
 
     name: str  # of the task: letters, digits, dots, dashes
@@ -157,6 +157,13 @@ class LogTasks:
             DataError: the file cannot be read, or a row breaks the schema; the message names it.
             MissingExtraError: a Parquet file, and pyarrow is not installed.
         """
+        return self._read()[0]
+
+    def count(self) -> int:
+        """All rows of the file, those that are left out among them."""
+        return self._read()[1]
+
+    def _read(self) -> tuple[tuple[LogRow, ...], int]:
         path, stamp = locate(self.path, str(self))
         columns = tuple(self.columns.get(name, name) for name in LOG_COLUMNS)
         return _read(path, stamp, columns, str(self))
@@ -184,9 +191,11 @@ def _task(knobs: str, path: Path, stamp: Stamp) -> LogTask:
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path, stamp: Stamp, columns: tuple[str, ...], about: str) -> tuple[LogRow, ...]:
-    """The checked rows; ``stamp`` changes with the file."""
-    rows: list[LogRow] = []
+def _read(
+    path: Path, stamp: Stamp, columns: tuple[str, ...], about: str
+) -> tuple[tuple[LogRow, ...], int]:
+    """The checked rows, and how many the file has; ``stamp`` changes with the file."""
+    rows, place = list[LogRow](), 0
     for place, (where, row) in enumerate(rows_of_file(path, about, columns), 1):
         if not isinstance(row, Mapping):
             raise DataError(f"{about} {where}: expected an object, got {row!r:.40}")
@@ -196,7 +205,7 @@ def _read(path: Path, stamp: Stamp, columns: tuple[str, ...], about: str) -> tup
             raise DataError(too_many(about))
     if not rows:
         raise DataError(f"{about}: no row with a reply and a verdict; expected one object per line")
-    return tuple(rows)
+    return tuple(rows), place
 
 
 def _row(

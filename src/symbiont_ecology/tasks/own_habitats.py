@@ -1,7 +1,6 @@
 """Habitats that data bring: users who ask lines of a file, or whose replies were logged.
 
-What is right is in the data, for every habitat apart. Nobody knows its kind, so no strategy can be
-told.
+The data say what is right for each habitat. Nobody knows its kind, so no strategy can be told.
 """
 
 from __future__ import annotations
@@ -67,7 +66,8 @@ class DataHabitats(Habitats):
 
 @dataclass(frozen=True)
 class LoggedHabitats(DataHabitats):
-    """Users whose replies were logged: every row once, and from the beginning again.
+    """Users whose replies were logged: every row that is not held out, in turn; after the last one,
+    from the beginning again.
 
     Each habitat's rows keep their order. Habitats are mixed evenly, whatever the order of the file:
     a table is often sorted by user.
