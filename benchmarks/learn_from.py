@@ -97,7 +97,7 @@ def _write_log(live: Run, path: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(40, 50)))
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(70, 80)))
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     main(arguments.seeds, arguments.json)

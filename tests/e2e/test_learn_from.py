@@ -115,8 +115,8 @@ def test_who_asks_must_be_said_where_a_log_was_learned(
 def test_a_dry_run_says_what_would_be_done(symbiont: Symbiont, log: Path, tmp_path: Path) -> None:
     said = symbiont("learn-from", log, "--dry-run", "--passes", "2", "--out", tmp_path / "run")
     assert said.code == 0, said.err
-    assert "360 replies" in said.out
-    assert "24 habitats, 5 families" in said.out
+    assert "360 rows" in said.out
+    assert "users: 24; families: 5" in said.out
     assert "27 generations" in said.out
     assert not (tmp_path / "run").exists()
 

@@ -131,11 +131,15 @@ def test_nothing_depends_on_what_habitats_of_a_log_are_called(
     assert before == course(events_of(tmp_path / "run"), {name: name for name in names})
 
 
-def test_a_logged_reply_says_nothing_of_who_serves(learned: tuple[Path, ToyHost]) -> None:
+def test_who_finds_accepted_replies_likely_is_trusted(learned: tuple[Path, ToyHost]) -> None:
     state: EcologyState = checkpoint.load_state(learned[0])
     for habitat in state.habitats.values():
-        assert habitat.trust(habitat.chosen) == pytest.approx(0.0)
+        assert habitat.trust(habitat.chosen) > 0
         assert len(habitat.answers) == min(habitat.asked, 24)
+        confidence = {True: [0.0], False: [0.0]}
+        for answer in habitat.answers:
+            confidence[answer.is_accepted].append(answer.confidence)
+        assert np.mean(confidence[True]) > np.mean(confidence[False])
 
 
 def test_energy_sums_to_zero_on_a_log(learned: tuple[Path, ToyHost]) -> None:

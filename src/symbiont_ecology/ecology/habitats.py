@@ -36,8 +36,7 @@ counts."""
 class RememberedAnswer:
     """An answer that a habitat was given, and its verdict.
 
-    ``confidence`` is the probability that ``organelle_id`` gave to its answer; it is 0 for a logged
-    reply, which says nothing of an organelle. ``sketch`` stands
+    ``confidence`` is the probability that ``organelle_id`` gave to the answer. ``sketch`` stands
     for the answer's gradient at the bare host (``host.sketches``): signed bytes in base64, or empty
     if there is none. ``token_ids`` hold the end of answer.
     """

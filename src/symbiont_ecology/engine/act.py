@@ -11,7 +11,15 @@ from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.runtime import Host, Turn
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import judge
-from symbiont_ecology.types import HOST_SLOT, Completion, Decoding, Item, OrganelleId, Request
+from symbiont_ecology.types import (
+    HOST_SLOT,
+    Completion,
+    Decoding,
+    Item,
+    LoggedReply,
+    OrganelleId,
+    Request,
+)
 from symbiont_ecology.weights import AdapterWeights
 
 WeightsOf = Callable[[OrganelleId], AdapterWeights]
@@ -26,6 +34,9 @@ class Question:
     generator: np.random.Generator | None = None
 
 
+_Entry = tuple[int, Question]
+
+
 def roll_out(
     questions: Sequence[Question], host: Host, weights_of: WeightsOf, decoding: Decoding
 ) -> tuple[list[Rollout], int]:
@@ -33,16 +44,9 @@ def roll_out(
 
     This is the one way to ask a population. The bare host needs no slot.
     """
-    rollouts: dict[int, Rollout] = {}
-    slots_of_waves = list(waves({question.organelle_id for question in questions}, host.slots))
-    for slots in slots_of_waves:
-        ranks = {HOST: 0}
-        for organelle_id, slot in slots.items():
-            if organelle_id != HOST:
-                weights = weights_of(organelle_id)
-                host.place(slot, weights)
-                ranks[organelle_id] = weights.rank
-        wave = [entry for entry in enumerate(questions) if entry[1].organelle_id in slots]
+    rollouts, calls = dict[int, Rollout](), 0
+    for slots, ranks, wave in _placed(questions, host, weights_of):
+        calls += 1
         requests = [
             Request(question.item.prompt, slots[question.organelle_id], question.item.reply_limit)
             for _, question in wave
@@ -65,7 +69,7 @@ def roll_out(
                 fault=judgement.fault,
                 trace=completion.trace,
             )
-    return [rollouts[index] for index in range(len(questions))], len(slots_of_waves)
+    return [rollouts[index] for index in range(len(questions))], calls
 
 
 def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
@@ -79,39 +83,76 @@ def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
         return turn.store.weights(turn.state.genome(organelle_id).weights)
 
     new = [question for question in questions if question.item.logged is None]
+    logged = [question for question in questions if question.item.logged]
     answers, calls = roll_out(new, turn.host, weights_of, turn.practice)
-    answered = iter(answers)
-    logged = _logged([question for question in questions if question.item.logged], turn)
-    remaining = iter([next(logged if q.item.logged else answered) for q in questions])
+    told, more_calls = read_log(logged, turn.host, weights_of)
+    turn.state.spent += sum((one.cost for one in (*answers, *told)), Cost(calls=calls + more_calls))
+    answered, read = iter(answers), iter(told)
+    remaining = iter([next(read if q.item.logged else answered) for q in questions])
     outcomes = []
     for assignment in assignments:
         rollouts = list(islice(remaining, len(assignment.items) * assignment.samples))
         if assignment.purpose == "practice":
             rollouts = [replace(rollout, reward=turn.reward(rollout)) for rollout in rollouts]
         outcomes.append(Outcome(assignment, tuple(rollouts)))
-    turn.state.spent += sum((rollout.cost for rollout in answers), Cost(calls=calls))
     return outcomes
 
 
-def _logged(questions: Sequence[Question], turn: Turn) -> Iterator[Rollout]:
-    """Replies that were given in the past. The run does not pay for them, and nobody knows how sure
-    they were: their log-probabilities are 0."""
-    texts = [question.item.logged.text for question in questions if question.item.logged]
-    prompts = turn.host.encode([question.item.prompt for question in questions]) if texts else []
-    replies = turn.host.encode_answers(texts) if texts else []
-    for question, prompt, token_ids in zip(questions, prompts, replies, strict=True):
-        assert question.item.logged is not None
-        verdict = float(question.item.logged.is_accepted)
-        yield Rollout(
-            item=question.item,
-            organelle_id=question.organelle_id,
-            token_ids=token_ids,
-            log_probabilities=np.zeros(len(token_ids)),
-            text=question.item.logged.text,
-            verdict=verdict,
-            reward=verdict,
-            cost=Cost(len(prompt), len(token_ids)),
+def read_log(
+    questions: Sequence[Question], host: Host, weights_of: WeightsOf
+) -> tuple[list[Rollout], int]:
+    """Replies that were given and judged in the past, in their order; also how many calls of the
+    host it took.
+
+    Nobody is asked. Each organelle reads the replies to its questions: their log-probabilities are
+    its own, as if it had given them.
+    """
+    rollouts, calls = dict[int, Rollout](), 0
+    for slots, ranks, wave in _placed(questions, host, weights_of):
+        calls += 1
+        replies = [_logged(question.item) for _, question in wave]
+        prompts = [question.item.prompt for _, question in wave]
+        completions = host.encode_answers([reply.text for reply in replies])
+        scores = host.score(
+            prompts, completions, [slots[question.organelle_id] for _, question in wave]
         )
+        lengths = [len(prompt) for prompt in host.encode(prompts)]
+        for row, (index, question) in enumerate(wave):
+            parameters = host.layout.size(ranks[question.organelle_id])
+            read, written = lengths[row], len(completions[row])
+            flops = host.shape.scoring_flops(parameters, read, written)
+            verdict = float(replies[row].is_accepted)
+            rollouts[index] = Rollout(
+                item=question.item,
+                organelle_id=question.organelle_id,
+                token_ids=completions[row],
+                log_probabilities=np.asarray(scores[row]),
+                text=replies[row].text,
+                verdict=verdict,
+                reward=verdict,
+                cost=Cost(read, written, flops=flops, executed=flops),
+            )
+    return [rollouts[index] for index in range(len(questions))], calls
+
+
+def _placed(
+    questions: Sequence[Question], host: Host, weights_of: WeightsOf
+) -> Iterator[tuple[Mapping[OrganelleId, int], Mapping[OrganelleId, int], list[_Entry]]]:
+    """Puts everyone who has a question into slots, wave by wave: slots and ranks by id, and the
+    questions with their places."""
+    for slots in waves({question.organelle_id for question in questions}, host.slots):
+        ranks = {HOST: 0}
+        for organelle_id, slot in slots.items():
+            if organelle_id != HOST:
+                weights = weights_of(organelle_id)
+                host.place(slot, weights)
+                ranks[organelle_id] = weights.rank
+        yield slots, ranks, [one for one in enumerate(questions) if one[1].organelle_id in slots]
+
+
+def _logged(item: Item) -> LoggedReply:
+    assert item.logged is not None
+    return item.logged
 
 
 def waves(organelle_ids: set[OrganelleId], slots: int) -> Iterator[Mapping[OrganelleId, int]]:

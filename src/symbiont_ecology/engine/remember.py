@@ -61,7 +61,7 @@ def replayed(
 
 
 def _remembered(rollout: Rollout) -> RememberedAnswer:
-    item, chance = rollout.item, math.exp(min(float(rollout.log_probabilities.sum()), 0.0))
+    item = rollout.item
     return RememberedAnswer(
         item.family,
         item.depth,
@@ -69,7 +69,7 @@ def _remembered(rollout: Rollout) -> RememberedAnswer:
         rollout.token_ids,
         is_accepted=rollout.verdict > 0.5,
         organelle_id=rollout.organelle_id,
-        confidence=0.0 if item.logged else chance,
+        confidence=math.exp(min(float(rollout.log_probabilities.sum()), 0.0)),
     )
 
 
