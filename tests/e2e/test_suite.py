@@ -154,6 +154,7 @@ def test_a_pack_is_made_again_from_its_own_outcomes_byte_for_byte(
     assert {p.name: p.read_bytes() for p in again.iterdir()} == {
         p.name: p.read_bytes() for p in first.iterdir()
     }
+    assert "made again where it is" in symbiont("pack", again, "--out", tmp_path / "b").error
     page = (first / "README.md").read_text()
     assert page.index("| arm | rollouts |") < page.index("## Accuracy")
     assert "tiny/README.md" in (tmp_path / "packs" / "README.md").read_text()

@@ -143,6 +143,11 @@ def test_told_is_exact_and_the_same_questions_are_paired(results: WorldResults) 
     expected = np.subtract(ecology, told["acceptance"].seeds)
     assert test.seeds == pytest.approx(expected.tolist())
     assert not test.is_claimed  # two seeds can show nothing
+    apart = results.dump()["worlds"]["drifting"]["apart"]["told"]["adapters"]  # type: ignore[index]
+    mine, theirs = (
+        results.measures["drifting"][arm]["adapters"].seeds for arm in ("ecology", "told")
+    )
+    assert apart["seeds"] == pytest.approx(np.subtract(mine, theirs).tolist())
 
 
 def test_goals_are_judged_as_they_were_written(results: WorldResults) -> None:
