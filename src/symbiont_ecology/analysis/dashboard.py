@@ -21,6 +21,9 @@ from symbiont_ecology.types import OrganelleId
 
 SCREEN_LINES = 13
 """Lines of the screen that are not rows of the population."""
+ACCEPTED, ACCEPTED_IN_LOG = "accepted", "accepted in the log"
+"""What the share of right answers is called in a run with habitats, and in one that learns from a
+log: there others answered."""
 BESIDE_BLOCKS = 34
 """Columns of the screen that are not blocks of habitats."""
 WIDE = 110
@@ -45,8 +48,8 @@ class RunLength:
 class Narrator:
     """Prints a plain line after each generation."""
 
-    def __init__(self, plan: RunLength, console: Console) -> None:
-        self._plan, self._console = plan, console
+    def __init__(self, plan: RunLength, console: Console, accepted: str = ACCEPTED) -> None:
+        self._plan, self._console, self._accepted = plan, console, accepted
 
     def __enter__(self) -> Narrator:
         return self
@@ -61,7 +64,7 @@ class Narrator:
         kept = f"serving {len(served):2d}" if served else f"cells {summary.coverage:2d}"
         self._console.print(
             f"generation {summary.generation:4d}  {done:4.0%}  {summary.population:3d} alive "
-            f"+{summary.births} -{summary.deaths}  {'accepted' if served else 'right'} "
+            f"+{summary.births} -{summary.deaths}  {self._accepted if served else 'right'} "
             f"{_percent(right):>4}  {kept}  FLOPs {summary.train_flops:.3g}  {seconds:.2f} s",
             highlight=False,
             soft_wrap=True,
@@ -71,8 +74,10 @@ class Narrator:
 class Dashboard:
     """A screen that is drawn anew after each generation."""
 
-    def __init__(self, plan: RunLength, console: Console, title: str) -> None:
-        self._plan, self._console, self._title = plan, console, title
+    def __init__(
+        self, plan: RunLength, console: Console, title: str, accepted: str = ACCEPTED
+    ) -> None:
+        self._plan, self._console, self._title, self._accepted = plan, console, title, accepted
         self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
         self._alive: dict[str, Organelle] = {}
         self._ticker: deque[str] = deque(maxlen=5)
@@ -110,7 +115,7 @@ class Dashboard:
         habitats = len(state.habitats)
         facts = {
             "generation": f"{summary.generation}",
-            "accepted" if habitats else "right": _percent(summary.accuracy),
+            self._accepted if habitats else "right": _percent(summary.accuracy),
             "habitats" if habitats else "cells": f"{habitats or summary.coverage}",
             "energy": f"{summary.energy_total / 1000:.0f} ATP",
             "FLOPs": f"{summary.train_flops:.2e}   {seconds:.2f} s",

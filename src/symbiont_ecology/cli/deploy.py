@@ -68,6 +68,7 @@ def infer(
     """
     from symbiont_ecology.ecology import HOST
     from symbiont_ecology.inference.routings import NEED_LABELS, routings
+    from symbiont_ecology.tasks.logs import learns_from_log
 
     if routing in NEED_LABELS:
         raise ConfigError(
@@ -78,7 +79,7 @@ def infer(
         _check_habitat(folder, habitat)
         routing = "habitat"
     run = open_run(folder, host)
-    if habitat is None and _is_logged(run):
+    if habitat is None and learns_from_log(run.config):
         raise ConfigError(
             "infer: what a log accepted says nothing of prompts by themselves: expected who asks, "
             "--habitat ID"
@@ -123,6 +124,7 @@ def export_run(run: Run, target: Path, *, with_elites: bool = False) -> list[Org
     """
     from symbiont_ecology.ecology import HOST
     from symbiont_ecology.engine.run import check_host
+    from symbiont_ecology.tasks.logs import learns_from_log
 
     prepare(target / "index.json")
     fingerprint, has_habitats = check_host(run.folder, run.host), bool(run.state.habitats)
@@ -143,7 +145,7 @@ def export_run(run: Run, target: Path, *, with_elites: bool = False) -> list[Org
         "base_model": run.kernel.name_or_path,
         "host": fingerprint,
         "best": order[0] if order else HOST,
-        "believed_by": "replies of a log" if _is_logged(run) else "own practice",
+        "believed_by": "replies of a log" if learns_from_log(run.config) else "own practice",
         "organelles": [_facts(population[organelle_id]) for organelle_id in sorted(population)],
         "elites": [{"folder": name, "holds": cells} for name, cells in held.items()],
     }
@@ -234,11 +236,6 @@ def _facts(living: LivingOrganelle) -> dict[str, object]:
     }
 
 
-def _is_logged(run: Run) -> bool:
-    """Whether the run learned from a log, so that verdicts are on replies of others."""
-    return any(source["kind"] == "log" for source in run.config.tasks.sources)
-
-
 def _as_code(names: Sequence[str]) -> str:
     """Names of users in Markdown, where nothing of them is markup; some of them, if they are
     many."""
@@ -247,6 +244,8 @@ def _as_code(names: Sequence[str]) -> str:
 
 
 def _card(living: LivingOrganelle) -> str:
+    from symbiont_ecology.tasks.logs import learns_from_log
+
     good = [f"- `{cell}`: {rate:.0%}" for cell, rate in living.success.items() if rate >= GOOD]
     return CARD.format(
         living=living,
@@ -257,6 +256,6 @@ def _card(living: LivingOrganelle) -> str:
         serves=_as_code(living.habitats) or "nobody by name",
         good="\n".join(good) or f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}.",
         source="Believed success is how often the logged replies were accepted, whoever wrote them"
-        if _is_logged(living.run)
+        if learns_from_log(living.run.config)
         else "Believed success comes from the verdicts on its own practice",
     )

@@ -161,6 +161,7 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
     from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.registry import kind_of, knobs
     from symbiont_ecology.strategies import strategies
+    from symbiont_ecology.tasks.logs import learns_from_log
 
     strategy, mix = strategies.build(config.strategy), mixture(config)
     host, loop, cells = config.host, config.run, mix.cells
@@ -175,7 +176,7 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
     world = config.tasks.habitats
     questions = world.questions if world else strategy.questions * len(cells)
     rows = questions * strategy.samples
-    is_logged = any(source["kind"] == "log" for source in config.tasks.sources)
+    unit = "rows of the log" if learns_from_log(config) else "practice rollouts"
     is_taken = (folder / STATE_FILE).exists()
     depths = " ".join(dict.fromkeys(depth for _, depth in cells))
     facts = {
@@ -184,7 +185,7 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
         "tasks": f"{len(cells)} cells: {' '.join(mix.names)}, each {depths}",
         "strategy": f"{kind_of(config.strategy)}: {settings}",
         **({"mechanisms": mechanisms} if mechanisms else {}),
-        "work": f"at most {rows:.0f} {'rows' if is_logged else 'practice rollouts'} per generation",
+        "work": f"at most {rows:.0f} {unit} per generation",
         "length": length,
         "checkpoint": f"every {loop.checkpoint_every} generations",
         "seed": str(config.seed),
@@ -196,12 +197,20 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
 
 def _view(lived: Run, quiet: bool) -> Dashboard | Narrator | nullcontext[None]:
     """What shows the run: a screen on a terminal, lines elsewhere, nothing when quiet."""
-    from symbiont_ecology.analysis.dashboard import Dashboard, Narrator, RunLength
+    from symbiont_ecology.analysis.dashboard import (
+        ACCEPTED,
+        ACCEPTED_IN_LOG,
+        Dashboard,
+        Narrator,
+        RunLength,
+    )
+    from symbiont_ecology.tasks.logs import learns_from_log
 
     if quiet:
         return nullcontext()
     loop, console = lived.config.run, Console()
     plan = RunLength(loop.generations, loop.train_flops)
+    accepted = ACCEPTED_IN_LOG if learns_from_log(lived.config) else ACCEPTED
     if console.is_terminal:
-        return Dashboard(plan, console, str(lived.folder))
-    return Narrator(plan, console)
+        return Dashboard(plan, console, str(lived.folder), accepted)
+    return Narrator(plan, console, accepted)

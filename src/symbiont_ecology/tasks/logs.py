@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
 
+from symbiont_ecology.config import RunConfig
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.registry import Spec, did_you_mean
 from symbiont_ecology.tasks import task_sources
@@ -241,6 +242,11 @@ def _verdict(value: object, column: str, where: str) -> bool:
         f"{where}: expected true or false, 1 or 0, or a word such as yes or no under {column!r}, "
         f"got {value!r:.40}"
     )
+
+
+def learns_from_log(config: RunConfig) -> bool:
+    """Whether a run learns from a log: then its verdicts are on replies of others."""
+    return any(source.get("kind") == "log" for source in config.tasks.sources)
 
 
 def is_held_out(prompt: str) -> bool:
