@@ -345,7 +345,7 @@ def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(
         assert set(one["systems"]) >= set(plain.arms[one["arm"]].also)
     said = symbiont("pack", folder, "--dry-run")
     assert said.code == 0
-    assert f"outcomes  11 of protocol paper-qwen3 ({lived.digest})" in said.out
+    assert f"outcomes  {arms + 1} of protocol paper-qwen3 ({lived.digest})" in said.out
 
 
 @pytest.mark.parametrize("name", protocols())
