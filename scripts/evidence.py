@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from symbiont_ecology.analysis.streams import NO_SHARES
 from symbiont_ecology.cli.demo import CONTROLS, PICTURE_FILE, ROWS, SUMMARY_FILE, WATCHED
 from symbiont_ecology.engine.run import source
 from symbiont_ecology.statistics import paired_interval
@@ -100,7 +101,7 @@ def _mean(values: list[float], measure: str) -> str:
     if measure == "flops":
         return f"{np.mean(values):.1e}"
     interval = paired_interval(values, [0.0] * len(values))
-    unit = 1 if measure in ("adapters", "serving") else 100
+    unit = 1 if measure in NO_SHARES else 100
     low, mid, high = (unit * value for value in (interval.low, interval.estimate, interval.high))
     return f"{mid:.0f}" if low == high else f"{mid:.1f} [{low:.1f}, {high:.1f}]"
 

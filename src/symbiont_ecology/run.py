@@ -220,8 +220,7 @@ class LivingOrganelle:
     @property
     def habitats(self) -> list[str]:
         """Those that it serves."""
-        habitats = sorted(self.state.habitats.items())
-        return [name for name, habitat in habitats if habitat.server == self.id]
+        return self.state.served.get(self.id, [])
 
     @property
     def id(self) -> OrganelleId:

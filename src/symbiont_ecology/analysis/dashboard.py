@@ -17,7 +17,6 @@ from rich.text import Text
 
 from symbiont_ecology.ecology import EcologyState, Habitat, Organelle, SuccessPosterior
 from symbiont_ecology.events import GenerationEnded
-from symbiont_ecology.types import OrganelleId
 
 SCREEN_LINES = 13
 """Lines of the screen that are not rows of the population."""
@@ -60,7 +59,7 @@ class Narrator:
     def __call__(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> None:
         """Shows one generation."""
         done, right = self._plan.fraction(state.generation, summary.train_flops), summary.accuracy
-        served = served_by(state)
+        served = state.served
         kept = f"serving {len(served):2d}" if served else f"cells {summary.coverage:2d}"
         self._console.print(
             f"generation {summary.generation:4d}  {done:4.0%}  {summary.population:3d} alive "
@@ -136,7 +135,7 @@ class Dashboard:
         return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
     def _notice(self, state: EcologyState, summary: GenerationEnded) -> None:
-        served = served_by(state)
+        served = state.served
         for organelle_id, organelle in state.population.items():
             if organelle_id not in self._alive and self._alive:
                 whence = f"of {', '.join(organelle.parents)} " if organelle.parents else ""
@@ -177,25 +176,16 @@ def population_table(state: EcologyState, rows: int, cells: int = 2) -> Table:
     return table
 
 
-def served_by(state: EcologyState) -> dict[OrganelleId, list[Habitat]]:
-    """The habitats of each living organelle that serves some."""
-    served: dict[OrganelleId, list[Habitat]] = {}
-    for habitat in state.habitats.values():
-        if habitat.server in state.population:
-            served.setdefault(habitat.server, []).append(habitat)
-    return served
-
-
 def servers_table(state: EcologyState, rows: int, width: int) -> Table:
     """Who serves how many habitats: a block for each, coloured by what it accepted lately."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("id", "age", "ATP", "accepted"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("serves", no_wrap=True)
-    served = served_by(state)
+    served = state.served
     everyone = sorted(state.population.values(), key=lambda one: -len(served.get(one.id, ())))
     for organelle in everyone[:rows]:
-        habitats = served.get(organelle.id, [])
+        habitats = [state.habitats[name] for name in served.get(organelle.id, ())]
         answers = [answer for habitat in habitats for answer in habitat.answers]
         accepted = [answer for answer in answers if answer.is_accepted]
         blocks = [_coloured(_share(habitat), "■") for habitat in habitats[: max(width, 1)]]

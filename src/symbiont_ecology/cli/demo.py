@@ -175,21 +175,22 @@ def _compare(folder: Path, seed: int) -> dict[str, object]:
 
 
 def _shown(measure: str, value: float | None) -> str:
+    from symbiont_ecology.analysis.streams import NO_SHARES
+
     if value is None:
         return "–"
     if measure == "flops":
         return f"{value:.1e}"
-    return f"{value:.0f}" if measure in ("adapters", "serving") else f"{100 * value:.0f}"
+    return f"{value:.0f}" if measure in NO_SHARES else f"{100 * value:.0f}"
 
 
 def _served(folder: Path, run: Stream) -> dict[OrganelleId, Counter[int]]:
     """The kinds of the users that each organelle serves at the end, the busiest first."""
     from symbiont_ecology.ecology.state import load_state
 
-    habitats, served = load_state(folder / WATCHED).habitats, dict[str, Counter[int]]()
-    for name, kind in zip(run.asked.world.names, run.kinds[:, -1].tolist(), strict=True):
-        if name in habitats:
-            served.setdefault(habitats[name].server, Counter())[kind] += 1
+    kinds = dict(zip(run.asked.world.names, run.kinds[:, -1].tolist(), strict=True))
+    state = load_state(folder / WATCHED)
+    served = {who: Counter(kinds[name] for name in names) for who, names in state.served.items()}
     return dict(sorted(served.items(), key=lambda entry: -entry[1].total()))
 
 

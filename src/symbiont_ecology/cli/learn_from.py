@@ -74,7 +74,8 @@ def learn_from(
         tell_run_plan(config, folder)
         return
     run = Run(folder, config)
-    _check_lengths(run, log)
+    if not run.is_started:
+        _check_lengths(run, log)
     if not run.is_complete:
         words = ["learn-from", str(log), *(overrides or []), "--host", host]
         words += ["--passes", repr(passes), "--out", str(folder)]

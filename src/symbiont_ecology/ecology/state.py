@@ -83,6 +83,15 @@ class EcologyState:
         known = self.success.get(assignment.niche)
         return self.success[cell_name(assignment.cell)] if known is None else known
 
+    @property
+    def served(self) -> dict[OrganelleId, list[str]]:
+        """The habitats of each living organelle that serves some, by their names in order."""
+        served: dict[OrganelleId, list[str]] = {}
+        for name, habitat in sorted(self.habitats.items()):
+            if habitat.server in self.population:
+                served.setdefault(habitat.server, []).append(name)
+        return served
+
     def accepted_answers(self) -> list[tuple[OrganelleId, RememberedAnswer]]:
         """What habitats accepted and remember, with the living organelle that serves each; and what
         the living remember of habitats that changed."""

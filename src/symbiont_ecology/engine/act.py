@@ -85,10 +85,11 @@ def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
     new = [question for question in questions if question.item.logged is None]
     logged = [question for question in questions if question.item.logged]
     answers, calls = roll_out(new, turn.host, weights_of, turn.practice)
-    told, more_calls = read_log(logged, turn.host, weights_of)
-    turn.state.spent += sum((one.cost for one in (*answers, *told)), Cost(calls=calls + more_calls))
-    answered, read = iter(answers), iter(told)
-    remaining = iter([next(read if q.item.logged else answered) for q in questions])
+    read, reading_calls = read_log(logged, turn.host, weights_of)
+    cost = Cost(calls=calls + reading_calls)
+    turn.state.spent += sum((rollout.cost for rollout in (*answers, *read)), cost)
+    from_log, from_host = iter(read), iter(answers)
+    remaining = iter([next(from_log if one.item.logged else from_host) for one in questions])
     outcomes = []
     for assignment in assignments:
         rollouts = list(islice(remaining, len(assignment.items) * assignment.samples))

@@ -49,10 +49,9 @@ def check(config: RunConfig) -> None:
         ConfigError: one line that says which key is wrong and how.
     """
     components(config)
-    mixture(config)
-    rule = learning_rules.build(config.learning_rule)
+    mix, rule = mixture(config), learning_rules.build(config.learning_rule)
     strategies.build(config.strategy).check(config.host.rank, rule)
-    _check_habitats(config)
+    _check_habitats(config, mix)
 
 
 def mixture(config: RunConfig) -> TaskMixture:
@@ -111,7 +110,7 @@ def _tasks(config: RunConfig) -> tuple[Task, ...]:
     return tuple(chosen)
 
 
-def _check_habitats(config: RunConfig) -> None:
+def _check_habitats(config: RunConfig, mix: TaskMixture) -> None:
     """Whether strategy, rule and world agree on habitats."""
     strategy, name = strategies.build(config.strategy), kind_of(config.strategy)
     if config.tasks.habitats and not strategy.fits_habitats:
@@ -126,13 +125,12 @@ def _check_habitats(config: RunConfig) -> None:
             f"strategy: {name!r} is about habitats, and the tasks have none: set tasks.habitats, "
             "as in the preset habitats/town"
         )
-    habitats = mixture(config).habitats
-    if strategy.needs_kinds and not isinstance(habitats, SyntheticHabitats):
+    if strategy.needs_kinds and not isinstance(mix.habitats, SyntheticHabitats):
         raise ConfigError(
             f"strategy: {name!r} is told the kind of every habitat, and data do not say it: choose "
             "another one"
         )
-    if any(isinstance(task, LogTask) for task in mixture(config).tasks):
+    if any(isinstance(task, LogTask) for task in mix.tasks):
         _check_log(config)
 
 

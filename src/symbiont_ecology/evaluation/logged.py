@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.engine.act import waves
+from symbiont_ecology.engine.act import Question, read_log
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.evaluation.items import some_of
 from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
-from symbiont_ecology.types import HOST_SLOT, Item, OrganelleId
+from symbiont_ecology.types import Item, LoggedReply, OrganelleId
 
 MOST_PER_HABITAT = 1 << 20
 """All that there are."""
@@ -65,27 +65,19 @@ def held_out(
         items,
         run.evaluate(items, host, "habitat", progress=progress),
         run.evaluate(items, host, "host", progress=progress),
-        answer_log_probabilities(run, host, items, servers),
-        answer_log_probabilities(run, host, items, [HOST] * len(items)),
+        _read(run, host, items, servers),
+        _read(run, host, items, [HOST] * len(items)),
     )
 
 
-def answer_log_probabilities(
+def _read(
     run: LoadedRun, host: Host, items: Sequence[Item], who: Sequence[OrganelleId]
 ) -> np.ndarray:
     """Mean log-probability of a token of each item's answer under an organelle, ``(items,)`` in
     nats."""
-    values, completions = np.zeros(len(items)), host.encode_answers([i.answer for i in items])
-    for slots in waves(set(who), host.slots):
-        for name, slot in slots.items():
-            if slot != HOST_SLOT:
-                host.place(slot, run.pool.weights[name])
-        rows = [row for row, name in enumerate(who) if name in slots]
-        scores = host.score(
-            [items[row].prompt for row in rows],
-            [completions[row] for row in rows],
-            [slots[who[row]] for row in rows],
-        )
-        for row, score in zip(rows, scores, strict=True):
-            values[row] = float(np.asarray(score).mean())
-    return values
+    questions = [
+        Question(replace(item, logged=LoggedReply(item.answer, is_accepted=True)), name)
+        for item, name in zip(items, who, strict=True)
+    ]
+    rollouts, _ = read_log(questions, host, run.pool.weights.__getitem__)
+    return np.array([rollout.confidence for rollout in rollouts])

@@ -121,7 +121,7 @@ class Independent(CurriculumStrategy):
         outdated = [
             organelle
             for organelle in context.state.population.values()
-            if self.reset and rise(context.state.losses.get(organelle.id, ())) >= self.reset
+            if self.reset and _rise(context.state.losses.get(organelle.id, ())) >= self.reset
         ]
         decisions: list[Decision] = [Retire(organelle.id, "reset") for organelle in outdated]
         for organelle in outdated:
@@ -136,7 +136,7 @@ class Independent(CurriculumStrategy):
         return min(self.learners or len(context.tasks.names), len(context.tasks.names))
 
 
-def rise(losses: Sequence[float]) -> float:
+def _rise(losses: Sequence[float]) -> float:
     """How much the last losses are above those before them, in nats per token; 0 while unknown."""
     if len(losses) <= 2 * RECENT:
         return 0.0

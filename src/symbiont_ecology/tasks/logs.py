@@ -51,7 +51,7 @@ MOST_REPLY_TOKENS = 256
 HELD_OUT = 10
 """One prompt in so many is held out."""
 YES, NO = ("true", "yes", "accepted", "up", "1"), ("false", "no", "refused", "down", "0")
-"""Words for a verdict, in any case; true, false, 1 and 0 are none the less understood."""
+"""Words for a verdict, in small or capital letters; numbers and true or false are read as words."""
 
 
 @dataclass(frozen=True, slots=True)
