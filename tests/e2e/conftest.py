@@ -3,14 +3,19 @@ code."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from hosts import make_host
+from killing import COMMAND
 from said import Said, Symbiont
 from symbiont_ecology import cli
+from tiny import TINY
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +37,53 @@ def small(host: Path) -> list[str]:
         "run.generations=4",
         "run.checkpoint_every=1",
     ]
+
+
+@pytest.fixture(scope="session")
+def lived(small: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete run of four generations; copy it before changing it."""
+    folder = tmp_path_factory.mktemp("lived") / "run"
+    subprocess.run([*COMMAND, "run", "steady", *small, "--out", folder, "-q"], check=True)
+    return folder
+
+
+@pytest.fixture
+def copied(lived: Path, tmp_path: Path) -> Path:
+    """The complete run, to be changed."""
+    return Path(shutil.copytree(lived, tmp_path / "run"))
+
+
+@pytest.fixture
+def holdout(tmp_path: Path) -> Path:
+    """Two questions in a file that somebody else wrote."""
+    path = tmp_path / "holdout.jsonl"
+    rows = [
+        {
+            "prompt": "math.add: 12+7\n",
+            "target": "=19",
+            "family": "math.add",
+            "depth": "short",
+            "task_id": "a",
+        },
+        {"prompt": "capital of France?\n", "target": "Paris", "family": "trivia", "depth": "short"},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="session")
+def protocol(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("protocol") / "tiny.yaml"
+    path.write_text(TINY)
+    return path
+
+
+@pytest.fixture(scope="session")
+def suite(protocol: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete suite."""
+    folder = tmp_path_factory.mktemp("suite") / "whole"
+    subprocess.run([*COMMAND, "suite", protocol, "--out", folder, "--workers", "2"], check=True)
+    return folder
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,38 +19,6 @@ from symbiont_ecology.cli.run import Brake
 from symbiont_ecology.config import load_config, presets
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.evaluation.shifts import shifts
-
-
-@pytest.fixture(scope="session")
-def lived(small: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A complete run of four generations; copy it before changing it."""
-    folder = tmp_path_factory.mktemp("lived") / "run"
-    subprocess.run([*COMMAND, "run", "steady", *small, "--out", folder, "-q"], check=True)
-    return folder
-
-
-@pytest.fixture
-def copied(lived: Path, tmp_path: Path) -> Path:
-    """The complete run, to be changed."""
-    return Path(shutil.copytree(lived, tmp_path / "run"))
-
-
-@pytest.fixture
-def holdout(tmp_path: Path) -> Path:
-    """Two questions in a file that somebody else wrote."""
-    path = tmp_path / "holdout.jsonl"
-    rows = [
-        {
-            "prompt": "math.add: 12+7\n",
-            "target": "=19",
-            "family": "math.add",
-            "depth": "short",
-            "task_id": "a",
-        },
-        {"prompt": "capital of France?\n", "target": "Paris", "family": "trivia", "depth": "short"},
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def books(folder: Path) -> tuple[bytes, bytes]:
@@ -348,57 +315,6 @@ def test_a_holdout_line_without_target_is_named(
     assert (
         f"{holdout} line 3: expected text, a number or a list of these under 'target'" in said.error
     )
-
-
-def test_export_writes_adapters_that_can_be_evaluated(
-    symbiont: Symbiont, lived: Path, host: Path, holdout: Path, tmp_path: Path
-) -> None:
-    assert symbiont("export", lived, "--to", tmp_path / "out").code == 0
-    index = json.loads((tmp_path / "out" / "index.json").read_text())
-    first = index["organelles"][0]
-    card = (tmp_path / "out" / first["folder"] / "README.md").read_text()
-    assert index["best"] in {one["id"] for one in index["organelles"]}
-    assert f'base_model: "{host}"' in card
-    assert "lineage: born in generation 0 by `founder`" in card
-    words = ["evaluate", "--adapter", tmp_path / "out" / first["folder"], "--holdout", holdout]
-    said = symbiont(*words, "--host", host, "--json", tmp_path / "e.json")
-    assert said.code == 0, said.err
-    assert json.loads((tmp_path / "e.json").read_text())["choices"] == {"adapter": 2}
-
-
-def test_phylogeny_writes_a_line_for_everyone_who_lived(
-    symbiont: Symbiont, copied: Path, tmp_path: Path
-) -> None:
-    said = symbiont("phylogeny", copied)
-    born = (copied / "events.jsonl").read_text().count('"kind":"Born"')
-    assert said.out == f"{born} organelles in {copied / 'phylogeny.csv'}\n"
-    assert symbiont("phylogeny", copied, "--out", tmp_path / "tree.csv", "--tree").code == 0
-    assert len((tmp_path / "tree.csv").read_text().splitlines()) == born + 1
-
-
-def test_the_phylogeny_of_no_run_is_one_line(symbiont: Symbiont, tmp_path: Path) -> None:
-    said = symbiont("phylogeny", tmp_path)
-    assert said.code == 1
-    assert f"no run in {tmp_path}" in said.error
-
-
-def test_a_damaged_adapter_is_one_line(
-    symbiont: Symbiont, lived: Path, host: Path, holdout: Path, tmp_path: Path
-) -> None:
-    symbiont("export", lived, "--to", tmp_path / "out")
-    folder = next(path for path in (tmp_path / "out").iterdir() if path.is_dir())
-    weights = folder / "adapter_model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:200])
-    said = symbiont("evaluate", "--adapter", folder, "--holdout", holdout, "--host", host)
-    assert said.code == 2
-    assert "damaged" in said.error
-
-
-def test_infer_answers_on_stdout_and_names_who_on_stderr(symbiont: Symbiont, lived: Path) -> None:
-    said = symbiont("infer", lived, "math.add: 12+7", "--routing", "single", "--max-new-tokens", 4)
-    assert said.code == 0
-    assert said.err.startswith("answered by o")
-    assert "answered" not in said.out
 
 
 def test_list_and_explain_know_every_part(symbiont: Symbiont) -> None:

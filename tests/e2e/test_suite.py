@@ -1,11 +1,9 @@
-"""A suite in real processes: killed and resumed it leaves what one left alone leaves; and its
-pack."""
+"""A suite in real processes: killed and resumed it leaves what one left alone leaves."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -15,57 +13,12 @@ import pytest
 from hosts import add_chat_template, make_host
 from killing import COMMAND, kill_when
 from said import Symbiont
-from symbiont_ecology import Comparison, Suite
 from symbiont_ecology.cli.suites import PARTS, print_lines
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.experiments.jobs import Job
 from symbiont_ecology.experiments.protocol import load_protocol, protocols
 from symbiont_ecology.experiments.suite import check_plan, claim_folder, load_plan, usual_workers
-
-TINY = """
-name: tiny
-question: does the machinery hold?
-base: [base]
-set: [host.rank=2, "tasks.families=[math.add, logic.bool]", "tasks.depths=[short]"]
-unit_flops: 2.0e+9
-budgets: [0.5, 1]
-seeds: [0, 1]
-tuning_seeds: [7]
-main: single
-shifts: [in-distribution, shared-families, retention]
-per_cell: 4
-tuning_per_cell: 3
-flip: {at: 1, back: 1.5, extra: [0, 0.5], per_cell: 3}
-arms:
-  single:
-    about: one adapter
-    set: [strategy.kind=single, strategy.samples=2]
-    routing: single
-    tune: [[strategy.questions=1], [strategy.questions=2]]
-  sft:
-    about: gold
-    sees: gold answers
-    set: ["strategy={kind: single, samples: 0}", learning_rule=supervised]
-    routing: single
-    also: [learned]
-    tune: [[strategy.questions=1], [strategy.questions=2]]
-  single-routed: {about: the same behind a router, of: single}
-"""
-
-
-@pytest.fixture(scope="module")
-def protocol(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("protocol") / "tiny.yaml"
-    path.write_text(TINY)
-    return path
-
-
-@pytest.fixture(scope="module")
-def suite(protocol: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A complete suite."""
-    folder = tmp_path_factory.mktemp("suite") / "whole"
-    subprocess.run([*COMMAND, "suite", protocol, "--out", folder, "--workers", "2"], check=True)
-    return folder
+from tiny import TINY
 
 
 def outcomes(folder: Path) -> dict[str, bytes]:
@@ -139,82 +92,6 @@ def test_an_outcome_holds_every_answer_and_what_was_spent(suite: Path) -> None:
     tuned = json.loads((suite / "tuned.json").read_text())
     assert len(tuned["sweep"]) == 2 * 2 * 2  # arms, options, budgets
     assert set(tuned["chosen"]) == {"single", "sft"}
-
-
-def test_a_pack_is_made_again_from_its_own_outcomes_byte_for_byte(
-    suite: Path, symbiont: Symbiont, tmp_path: Path
-) -> None:
-    assert symbiont("pack", suite, "--out", tmp_path / "packs" / "tiny").code == 0
-    first = tmp_path / "packs" / "tiny"
-    again = tmp_path / "again"
-    again.mkdir()
-    for name in ("protocol.json", "outcomes.jsonl.gz", "tuned.json"):
-        shutil.copy(first / name, again / name)
-    assert symbiont("pack", again).code == 0
-    assert {p.name: p.read_bytes() for p in again.iterdir()} == {
-        p.name: p.read_bytes() for p in first.iterdir()
-    }
-    assert "made again where it is" in symbiont("pack", again, "--out", tmp_path / "b").error
-    page = (first / "README.md").read_text()
-    assert page.index("| arm | rollouts |") < page.index("## Accuracy")
-    assert "tiny/README.md" in (tmp_path / "packs" / "README.md").read_text()
-    manifest = json.loads((first / "manifest.json").read_text())
-    assert set(manifest["files"]) == {p.name for p in first.iterdir()} - {"manifest.json"}
-
-
-def test_a_pack_whose_inputs_were_changed_is_not_made_again(
-    suite: Path, symbiont: Symbiont, tmp_path: Path
-) -> None:
-    assert symbiont("pack", suite, "--out", tmp_path / "tiny").code == 0
-    protocol = tmp_path / "tiny" / "protocol.json"
-    protocol.write_text(protocol.read_text().replace('"level": 0.05', '"level": 0.5'))
-    said = symbiont("pack", tmp_path / "tiny")
-    assert said.code == 2
-    assert "is not the file that manifest.json names" in said.error
-
-
-def test_a_page_that_is_none_of_ours_is_left_alone(
-    suite: Path, symbiont: Symbiont, tmp_path: Path
-) -> None:
-    (tmp_path / "README.md").write_text("keep me")
-    assert symbiont("pack", suite, "--out", tmp_path / "mine").code == 0
-    assert (tmp_path / "README.md").read_text() == "keep me"
-
-
-def test_runs_that_cannot_be_compared_are_refused_before_anything_is_asked(
-    suite: Path, symbiont: Symbiont, tmp_path: Path
-) -> None:
-    runs = sorted((suite / "main").glob("*/x1/option-*/seed-*"))
-    said = symbiont("compare", *runs, "--shift", "wording", "--shift", "wording")
-    assert said.code == 2
-    assert "shifts: " in said.error
-
-
-def test_runs_of_arms_without_a_seed_in_common_are_compared_over_questions_alone(
-    suite: Path, symbiont: Symbiont, tmp_path: Path
-) -> None:
-    runs = sorted((suite / "main").glob("*/x1/option-*/seed-*"))
-    other = tmp_path / "other"
-    shutil.copytree(runs[0], other)
-    config = other / "config.yaml"
-    config.write_text(config.read_text().replace("seed: 0", "seed: 7"))
-    said = symbiont("compare", other, runs[-1], "--per-cell", 3)
-    assert said.code == 0, said.err
-    (line,) = (line for line in said.out.splitlines() if "no seed in common" in line)
-    assert line.endswith("these differences are over questions alone")
-
-
-def test_runs_that_are_no_suite_can_be_compared_and_packed(
-    suite: Path, symbiont: Symbiont, tmp_path: Path
-) -> None:
-    runs = sorted((suite / "main").glob("*/x1/option-*/seed-*"))
-    said = symbiont("compare", *runs, "--per-cell", 3, "--json", tmp_path / "c.json")
-    assert said.code == 0, said.err
-    assert "in-distribution" in said.out
-    summary = json.loads((tmp_path / "c.json").read_text())
-    assert set(summary["arms"]) == {"single", "single-2"}
-    assert symbiont("pack", *runs, "--out", tmp_path / "pack", "--per-cell", 3).code == 0
-    assert (tmp_path / "pack" / "README.md").exists()
 
 
 def test_a_suite_of_another_protocol_is_refused(
@@ -396,47 +273,6 @@ def test_a_complete_suite_gives_its_summary_as_json(
     assert set(json.loads(said.out)["arms"]) == {"single", "single-2"}
 
 
-def test_the_pack_of_a_changed_protocol_does_not_replace_another(
-    suite: Path, symbiont: Symbiont, tmp_path: Path
-) -> None:
-    assert symbiont("pack", suite, "--out", tmp_path / "pack").code == 0
-    other = json.loads((tmp_path / "pack" / "protocol.json").read_text())
-    (tmp_path / "pack" / "protocol.json").write_text(json.dumps(other | {"seeds": [5]}))
-    runs = sorted((suite / "main").glob("*/x1/option-*/seed-*"))
-    for folders in ([suite], runs):
-        said = symbiont("pack", *folders, "--out", tmp_path / "pack")
-        assert said.code == 1
-        assert "holds the pack of another protocol" in said.error
-
-
-def test_a_suite_or_a_pack_is_packed_alone(suite: Path, symbiont: Symbiont, tmp_path: Path) -> None:
-    assert symbiont("pack", suite, "--out", tmp_path / "tiny").code == 0
-    for first in (suite, tmp_path / "tiny"):
-        said = symbiont("pack", first, tmp_path / "other")
-        assert said.code == 2
-        assert (
-            f"expected one suite, one pack or runs, got {first} {tmp_path / 'other'}" in said.error
-        )
-
-
-def test_runs_and_packs_can_be_looked_at_without_asking(
-    suite: Path, symbiont: Symbiont, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    runs = sorted((suite / "main").glob("*/x1/option-*/seed-*"))
-    for words, expected in (
-        (["compare", *runs, "--per-cell", 3], "6 questions to each and to the bare host"),
-        (["pack", *runs, "--per-cell", 3], "in-distribution, depth, wording"),
-        (["pack", suite], "outcomes  13 of protocol tiny"),
-    ):
-        said = symbiont(*words, "--dry-run")
-        assert said.code == 0, said.err
-        assert expected in said.out
-        assert "nothing was done" in said.out
-    assert "did you mean 'depth'?" in symbiont("compare", *runs, "--shift", "dept").error
-    assert not list(tmp_path.iterdir())
-
-
 def test_without_a_terminal_a_suite_says_a_line_now_and_then(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -464,44 +300,3 @@ def test_protocols_are_listed_and_explained(symbiont: Symbiont) -> None:
     assert "protocols:\n  ci  " in symbiont("list").out
     assert symbiont("explain", "protocol", "ci").out.startswith("# The three controls")
     assert "did you mean 'ci'?" in symbiont("explain", "protocols", "cii").error
-
-
-def test_a_suite_and_its_comparison_are_objects(
-    suite: Path, protocol: Path, symbiont: Symbiont, tmp_path: Path
-) -> None:
-    opened = Suite.open(suite)
-    assert opened.is_complete
-    assert Suite.start(protocol, folder=suite).finish().protocol == opened.protocol
-    comparison = opened.comparison
-    assert {"arm", "seed", "budget", "shift", "cell", "item", "right", "flops"} <= {
-        *comparison.answers.columns
-    }
-    assert set(comparison.answers.arm) == {"host", "single", "sft"}
-    pack = comparison.save_pack(tmp_path / "packs" / "tiny")
-    assert symbiont("pack", suite, "--out", tmp_path / "other" / "tiny").code == 0
-    for file in pack.iterdir():
-        assert file.read_bytes() == (tmp_path / "other" / "tiny" / file.name).read_bytes()
-    shares = comparison.summary.accuracy[comparison.summary.largest]["in-distribution"]
-    assert 0 < shares["sft"].estimate <= 1
-    assert repr(opened).endswith("complete>")
-    assert "single-routed" in repr(comparison)
-    assert len(repr(comparison)) < 400
-
-
-def test_a_suite_that_is_not_there_or_not_run_says_so(protocol: Path, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"no suite in .*: expected a protocol\.json"):
-        Suite.open(tmp_path)
-    begun = Suite.start(protocol, "seeds=[0]", folder=tmp_path / "new")
-    assert not begun.is_complete
-    assert repr(begun).endswith("not complete>")
-    with pytest.raises(RunError, match="no reported runs"):
-        _ = begun.comparison
-
-
-def test_runs_are_compared_as_an_object(suite: Path) -> None:
-    comparison = Comparison.of_runs(
-        *sorted(suite.glob("main/s*/x1/*/seed-*")), shifts=("retention",), per_cell=2
-    )
-    assert comparison.protocol.shifts == ("retention",)
-    assert len(comparison.outcomes) == 5
-    assert set(comparison.answers.arm) == {"host", "single", "single-2"}

@@ -1,0 +1,138 @@
+"""What the kernel writes: the bare host's rows, sampling, ends, and what it took."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from company import GREEDY, SLOTS, Company, sampled
+from hosts import PROMPTS
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.types import HOST_SLOT, Decoding, Request
+
+
+def test_bare_host_rows_equal_the_host_without_adapters(company: Company) -> None:
+    mixed, alone = company.rollout(), company.rollout([HOST_SLOT] * len(PROMPTS))
+    row = SLOTS.index(HOST_SLOT)
+    assert mixed.texts[row] == alone.texts[row]
+    assert mixed.texts != alone.texts
+    empty = company.kernel.generate(PROMPTS, 5, max_new_tokens=12)
+    assert empty == list(alone.texts)
+
+
+def test_log_probabilities_of_a_rollout_are_those_of_score(company: Company) -> None:
+    rollouts = sampled(company, range(len(PROMPTS)))
+    completions = [rollouts[row].token_ids for row in range(len(PROMPTS))]
+    for row, score in enumerate(company.kernel.score(PROMPTS, completions, SLOTS)):
+        np.testing.assert_allclose(
+            rollouts.log_probabilities[row, : len(score)], score.numpy(), atol=1e-4
+        )
+        assert not rollouts.ids[row, len(score) :].any()
+
+
+def test_sampled_text_depends_neither_on_neighbours_nor_on_order(company: Company) -> None:
+    rows = list(range(len(PROMPTS)))
+    reference = sampled(company, rows)
+    backwards = sampled(company, rows[::-1])
+    assert backwards.texts == reference.texts[::-1]
+    for row in rows:
+        assert sampled(company, [row]).texts == (reference.texts[row],)
+    assert len(set(reference.texts)) > 1
+
+
+def test_sampling_follows_the_models_probabilities(company: Company) -> None:
+    count = 600
+    rows = [Request("12+7=", 0, 1)] * count
+    draws = [Draw(0)("sample", row) for row in range(count)]
+    found = company.kernel.rollout(rows, draws, Decoding(temperature=1.0))
+    first = found.ids[:, 0]
+    likely = int(np.bincount(first).argmax())
+    chance = float(np.exp(company.kernel.score(["12+7="], [(likely,)], 0)[0].item()))
+    assert abs((first == likely).mean() - chance) < 4 * (chance * (1 - chance) / count) ** 0.5
+    nucleus = company.kernel.rollout(rows, draws, Decoding(temperature=1.0, top_p=0.3)).ids[:, 0]
+    vocab = company.kernel.shape.vocab
+    odds = company.kernel.score(["12+7="] * vocab, [(token,) for token in range(vocab)], 0)
+    ranked = sorted(range(vocab), key=lambda token: -odds[token].item())
+    inside = np.exp([odds[token].item() for token in ranked]).cumsum() < 0.3
+    assert set(nucleus.tolist()) <= set(ranked[: int(inside.sum()) + 1])
+
+
+def test_min_new_tokens_holds_the_end_back(host_folders: dict[str, Path]) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
+    rows = [Request(prompt, HOST_SLOT, 200) for prompt in PROMPTS]
+    draws = [Draw(1)("ends", row) for row in range(len(rows))]
+    free = kernel.rollout(rows, draws, Decoding(temperature=2.0))
+    assert (free.lengths < 200).any()
+    assert free.lengths.min() < 60
+    for row in np.flatnonzero(free.lengths < 200):
+        assert free[row].token_ids[-1] == kernel.end_token_id
+        assert kernel.end_token_id not in free[row].token_ids[:-1]
+    held = kernel.rollout(
+        rows, [Draw(1)("ends", row) for row in range(len(rows))], Decoding(2.0, 1.0, 60)
+    )
+    assert held.lengths.min() >= 60
+
+
+def test_a_gold_answer_is_learned_with_its_end(company: Company) -> None:
+    kernel = company.kernel
+    for text, ids in zip(("=55", ""), kernel.encode_answers(["=55", ""]), strict=True):
+        assert ids[-1] == kernel.end_token_id
+        assert ids.count(kernel.end_token_id) == 1
+        assert company.tokenizer.decode(ids[:-1]) == text
+
+
+def test_rows_that_end_early_leave_and_change_nothing(company: Company) -> None:
+    limits = [1, 30, 2, 3, 1, 2, 24, 0]
+    rows = [
+        Request(prompt, slot, limit)
+        for prompt, slot, limit in zip(PROMPTS, SLOTS, limits, strict=True)
+    ]
+    ragged = company.kernel.rollout(rows, None, GREEDY)
+    full = company.rollout(tokens=30)
+    assert (ragged.lengths <= limits).all()
+    for row, limit in enumerate(limits):
+        assert ragged[row].token_ids == full[row].token_ids[:limit]
+    assert ragged.texts[-1] == ""
+
+
+def test_a_rollout_says_what_went_through_the_host(company: Company) -> None:
+    rows = [Request(prompt, slot, 12) for prompt in PROMPTS[:3] for slot in (0, 0, 2, HOST_SLOT)]
+    found = company.kernel.rollout(rows, None, GREEDY)
+    assert found.read is not None
+    assert found.fed is not None
+    seen = set()
+    for place, row in enumerate(rows):  # a prompt is read once for every slot
+        once = found.prompt_lengths[place] if (row.slot, row.prompt) not in seen else 0
+        assert found.read[place] == once
+        seen.add((row.slot, row.prompt))
+    assert (found.fed >= found.lengths - 1).all()
+    assert (found.fed < found.lengths.max()).all()
+    alone = company.kernel.rollout(rows[:1], None, GREEDY)
+    assert alone.fed is not None
+    assert alone.fed.tolist() == (alone.lengths - 1).tolist()
+
+
+def test_prompts_are_scored_with_their_beginning_and_completions_without(company: Company) -> None:
+    ids = company.tokenizer("19", add_special_tokens=False)["input_ids"]
+    by_text, by_ids, nothing = company.kernel.score(["12+7="] * 3, ["19", ids, ""], 0)
+    assert by_text.shape == (2,)
+    torch.testing.assert_close(by_text, by_ids, atol=1e-6, rtol=0)
+    assert nothing.shape == (0,)
+
+
+def test_features_are_the_mean_of_the_last_hidden_states(company: Company) -> None:
+    features = company.kernel.features(PROMPTS)
+    with torch.no_grad(), company.peft.disable_adapter():
+        for prompt, ours in zip(PROMPTS, features, strict=True):
+            batch = company.tokenizer(prompt, return_tensors="pt")
+            states = company.peft(**batch, output_hidden_states=True).hidden_states[-1]
+            np.testing.assert_allclose(ours, states[0].mean(0).numpy(), atol=1e-4)
+
+
+def test_an_empty_call_answers_nothing(company: Company) -> None:
+    assert company.kernel.rollout([], None, GREEDY).texts == ()
+    assert company.kernel.score([], [], []) == []
+    assert company.kernel.features([]).shape == (0, company.kernel.shape.hidden)

@@ -1,0 +1,141 @@
+"""Balances made again from the event log alone."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from symbiont_ecology.config import Climate
+from symbiont_ecology.economics import Prices
+from symbiont_ecology.events import (
+    Acted,
+    Born,
+    Event,
+    Gated,
+    GenerationEnded,
+    Learned,
+    Proposed,
+    Retired,
+    Settled,
+)
+from toy import LAYOUT, ToyShape
+
+
+def endow(child: str, parents: Sequence[str], dowry: int, balances: dict[str, int]) -> None:
+    """A child's dowry, from its parents in equal parts; nobody gives what it does not own."""
+    part = dowry // len(parents)
+    balances[child] = part * len(parents)
+    for parent in parents:
+        assert balances[parent] >= part
+        balances[parent] -= part
+
+
+def give_back(child: str, parents: Sequence[str], balances: dict[str, int]) -> int:
+    """A dowry goes back to the parents who live; what is left of it is the world's."""
+    rest = balances.pop(child)
+    part = rest // len(parents)
+    for parent in balances.keys() & set(parents):
+        balances[parent] += part
+        rest -= part
+    return rest
+
+
+class Replay:
+    """Balances and the world's account from events alone; every amount that an event names must
+    agree.
+
+    No event says of what rank a newborn is, so a rent is that of any rank.
+    """
+
+    def __init__(self, probes: Sequence[Acted], prices: Prices, climate: Climate) -> None:
+        self.prices, self.climate = prices, climate
+        shape = ToyShape().linear_parameters
+        self.rents = {prices.rent_for(LAYOUT.size(rank), shape) for rank in range(1, 5)}
+        self.exchange = sum(probe.flops for probe in probes) // sum(
+            len(probe.verdicts) for probe in probes
+        )
+        usual = sum(sum(probe.verdicts) / len(probe.verdicts) for probe in probes) / len(probes)
+        self.success: dict[str, float] = defaultdict(lambda: usual)
+        self.balances: dict[str, int] = {}
+        self.world = 0
+        self.parents: dict[str, tuple[str, ...]] = {}  # of those on probation
+        self.flops, self.earned = Counter[str](), Counter[str]()
+        self.verdicts: dict[str, list[float]] = defaultdict(list)
+
+    def read(self, event: Event) -> None:
+        """Moves the energy of one event, and compares."""
+        match event:
+            case Acted(purpose="practice"):
+                season = self.prices.times(self.climate.payment(event.generation))
+                price = season.price(self.success[event.cell])
+                self.flops[event.id] += event.flops
+                self.earned[event.id] += season.revenue(price, event.verdicts)
+                self.verdicts[event.cell] += event.verdicts
+            case Acted(purpose="probation"):
+                payers = self.parents.get(event.id, (event.id,))
+                self.flops.update(dict.fromkeys(payers, event.flops // len(payers)))
+            case Learned():
+                self.flops[event.id] += event.flops
+            case Settled():
+                self.settle(event)
+            case Proposed() | Gated() | Born():
+                self.come(event)
+            case Retired():
+                assert self.balances[event.id] == event.balance
+                self.world += self.balances.pop(event.id)
+            case GenerationEnded():
+                self.end(event)
+
+    def settle(self, event: Settled) -> None:
+        """An organelle pays and is paid."""
+        prices, balances = self.prices, self.balances
+        assert event.cost == prices.cost(self.flops.pop(event.id, 0), self.exchange)
+        assert event.rent in self.rents
+        assert event.ticket in (0, prices.ticket)
+        rest = balances[event.id] - event.spent
+        assert event.revenue == min(self.earned.pop(event.id, 0), max(prices.cap - rest, 0))
+        self.world += balances[event.id] - event.balance
+        balances[event.id] = rest + event.revenue
+        assert balances[event.id] == event.balance
+
+    def come(self, event: Proposed | Gated | Born) -> None:
+        """Dowries of newborns and of children on probation."""
+        dowry, balances = self.prices.dowry, self.balances
+        match event:
+            case Proposed():
+                self.parents[event.id] = event.parents
+                if len(event.parents) > 1:
+                    endow(event.id, event.parents, dowry, balances)
+            case Gated():
+                family = self.parents.pop(event.id)
+                if event.verdict == "reject" and len(family) > 1:
+                    self.world += give_back(event.id, family, balances)
+            case Born():
+                assert (event.id in balances) == (len(event.parents) > 1)
+                if not event.parents:
+                    balances[event.id] = dowry
+                    self.world -= dowry
+                elif len(event.parents) == 1:
+                    endow(event.id, event.parents, dowry, balances)
+
+    def end(self, event: GenerationEnded) -> None:
+        """The sums are right, and prices follow success."""
+        assert event.energy_total == sum(self.balances.values()) == -self.world
+        assert event.population == len(self.balances.keys() - self.parents.keys())
+        assert not self.flops  # somebody paid for everything
+        assert not self.earned
+        for cell, rewards in self.verdicts.items():
+            self.success[cell] = self.prices.update_success(self.success[cell], rewards)
+        self.verdicts.clear()
+
+
+def replayed(
+    events: Sequence[Event], prices: Prices, climate: Climate | None = None
+) -> tuple[dict[str, int], int]:
+    """Balances and the world's account after all events."""
+    founding = next(place for place, event in enumerate(events) if isinstance(event, Born))
+    probes = [event for event in events[:founding] if isinstance(event, Acted)]
+    replay = Replay(probes, prices, climate or Climate())
+    for event in events[founding:]:
+        replay.read(event)
+    return replay.balances, replay.world
