@@ -13,10 +13,18 @@ from symbiont_ecology.analysis.streams import STREAM_MEASURES, Stream
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.experiments.outcomes import StreamOutcome
 from symbiont_ecology.experiments.worlds import Goal, WorldsProtocol
-from symbiont_ecology.statistics import Interval, false_discovery, paired_interval, sign_flip
+from symbiont_ecology.statistics import (
+    Interval,
+    false_discovery,
+    paired_interval,
+    sign_flip,
+    wilson,
+)
 
 HEADLINE, APART = "acceptance", ("adapters", "newcomers", "returns")
 """The measure in which arms are tested; others in which their differences are told."""
+YES_OR_NO = ("exact",)
+"""Measures that are true or false of a run: their mean is a share of runs."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,13 @@ class Value(Interval):
         if len(values) == 1:
             return cls(values[0], values[0], values[0], list(values))
         return cls(**vars(paired_interval(values, [0.0] * len(values))), seeds=list(values))
+
+    @classmethod
+    def of_measure(cls, measure: str, values: Sequence[float]) -> Value:
+        """Of a measure of the seeds' runs. A share of runs has a Wilson interval."""
+        if measure not in YES_OR_NO:
+            return cls.of(values)
+        return cls(**vars(wilson(sum(values), len(values))), seeds=list(values))
 
 
 @dataclass(frozen=True)
@@ -85,7 +100,7 @@ class WorldResults:
         return {
             name: {
                 arm: {
-                    measure: Value.of(list(values.values()))
+                    measure: Value.of_measure(measure, list(values.values()))
                     for measure in STREAM_MEASURES
                     if (values := self.by_seed(name, arm, measure))
                 }
@@ -118,7 +133,10 @@ class WorldResults:
         found = []
         for goal in self.protocol.goals:
             if values := self._of_goal(goal):
-                value = Value.of(values)
+                is_difference = goal.minus is not None or goal.than is not None
+                value = (
+                    Value.of(values) if is_difference else Value.of_measure(goal.measure, values)
+                )
                 low = -np.inf if goal.at_least is None else goal.at_least
                 high = np.inf if goal.at_most is None else goal.at_most
                 is_met = low <= value.estimate <= high

@@ -61,6 +61,7 @@ def draw_demo(runs: Mapping[str, Stream], main: str, path: Path) -> None:
     above.set(ylabel="accepted answers, %", ylim=(0, 100))
     above.grid(alpha=0.3)
     draw_servers(runs[main], below)
+    below.set_ylabel("users, by what they want at the end")
     _mark_life(runs[main], below)
     if (moment := runs[main].asked.world.config.drift_at) is not None:
         for axis in (above, below):
@@ -95,7 +96,7 @@ def draw_servers(run: Stream, axis: Axes) -> None:
     axis.imshow(colours[order], aspect="auto", interpolation="nearest")
     for edge in np.flatnonzero(np.diff(kinds[order])) + 0.5:
         axis.axhline(edge, color="black", lw=0.8)
-    axis.set(xlabel="generation", ylabel="users, by what they want at the end")
+    axis.set(xlabel="generation", ylabel="users")
     axis.set_yticks([])
 
 
@@ -124,12 +125,12 @@ def _curves(runs: Mapping[str, Sequence[Stream]], main: str, others: Sequence[st
 def _servers(run: Stream) -> Figure:
     """Who serves whom in one run."""
     rows = len(run.asked.world.names)
-    figure = Figure(figsize=(9.6, 1.2 + min(rows, 120) / 36), layout="constrained")
+    figure = Figure(figsize=(9.6, 1.5 + min(rows, 120) / 36), layout="constrained")
     axis = figure.subplots()
     draw_servers(run, axis)
     axis.set_title(
-        f"who answers whom: one colour per organelle, the {len(PALETTE)} busiest; seed "
-        f"{run.outcome.seed}",
+        f"who answers whom, seed {run.outcome.seed}: a row per user, by what they want at the end; "
+        f"a colour for each of the {len(PALETTE)} busiest organelles",
         fontsize=9,
     )
     return figure
