@@ -173,6 +173,7 @@ class LoopConfig(BaseModel):
     train_tokens: PositiveFloat | None = None  # likewise, to a generation; lessons included
     train_seconds: PositiveFloat | None = None  # likewise, on the clock
     train_rollouts: PositiveFloat | None = None  # likewise, in mean rollouts of the host
+    transcripts: NonNegativeFloat = 20.0  # megabytes of replies that are kept; 0 keeps none
     final_holdout: str | None = None  # JSONL file that is answered at the end
 
 

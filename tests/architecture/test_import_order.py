@@ -21,7 +21,7 @@ CHECKOUT = Path(__file__).parents[2]
 ORDER = (
     ("types", "errors", "rng", "statistics", "files"),
     ("registry",),
-    ("events",),
+    ("events", "transcripts"),
     ("economics",),
     ("config",),
     ("weights",),

@@ -29,9 +29,8 @@ def config() -> RunConfig:
 
 def trace(folder: Path) -> dict[str, bytes]:
     """What must be equal, byte for byte; and every blob that is left."""
-    files = [
-        folder / name for name in ("config.yaml", "provenance.json", "state.json", "events.jsonl")
-    ]
+    names = "config.yaml", "provenance.json", "state.json", "events.jsonl", "transcripts.jsonl"
+    files = [folder / name for name in names]
     files += sorted((folder / "blobs").iterdir())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 

@@ -26,6 +26,7 @@ from symbiont_ecology.cli.learn_from import learn_from
 from symbiont_ecology.cli.machine import bench, doctor
 from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
 from symbiont_ecology.cli.sft import sft
+from symbiont_ecology.cli.show import show
 from symbiont_ecology.cli.suites import ablate, suite
 from symbiont_ecology.errors import EcologyError, EcologyWarning
 
@@ -53,7 +54,7 @@ _COMMANDS = (
         compare,
         pack,
     ),
-    *(infer, export, phylogeny, explain, bench, doctor),
+    *(infer, export, show, phylogeny, explain, bench, doctor),
 )
 for _command in _COMMANDS:
     app.command()(_command)

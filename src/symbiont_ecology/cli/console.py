@@ -45,7 +45,7 @@ def table(*columns: str, title: str | None = None) -> Table:
     return made
 
 
-def show(made: Table) -> None:
+def print_table(made: Table) -> None:
     """Prints a table."""
     Console().print(made)
 
@@ -83,7 +83,7 @@ def accuracy_table(evaluations: Mapping[str, Evaluation], title: str | None = No
 
 def tell_evaluation(evaluation: Evaluation) -> None:
     """A table of accuracies and one line on who answered."""
-    show(accuracy_table({"right, with 95 % interval": evaluation}))
+    print_table(accuracy_table({"right, with 95 % interval": evaluation}))
     tell_answerers(evaluation)
 
 

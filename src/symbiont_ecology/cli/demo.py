@@ -153,14 +153,14 @@ def _compare(folder: Path, seed: int) -> dict[str, object]:
     made = console.table("", *words.values(), title="\nwhat users lived through")
     for measure, label in ROWS.items():
         made.add_row(label, *(_shown(measure, arms[arm][measure]) for arm in words))
-    console.show(made)
+    console.print_table(made)
     served = _served(folder, runs[WATCHED])
     kinds = console.table("adapter", "users", title="\nwho serves whom")
     kinds.add_column("what they want, which nobody said", justify="left")
     for name, counts in served.items():
         about = ", ".join(f"{count} × kind {kind + 1}" for kind, count in counts.most_common())
         kinds.add_row(name, str(counts.total()), about)
-    console.show(kinds)
+    console.print_table(kinds)
     outcome = runs[WATCHED].outcome
     print(f"{len(outcome.births)} adapters were born on the way, {len(outcome.deaths)} died")
     draw_demo({words[arm]: run for arm, run in runs.items()}, WATCHED, folder / PICTURE_FILE)

@@ -108,7 +108,7 @@ def transfer(
         for owner, row in {"(host)": matrix.host, **matrix.accuracy}.items():
             label = f"{names.index(owner) + 1:2d} {owner}" if owner in names else f"   {owner}"
             rows.add_row(escape(label), *(f"{100 * row[name]:.0f}" for name in names))
-        console.show(rows)
+        console.print_table(rows)
         gains = {kind: gain for kind, gain in matrix.gain.items() if gain is not None}
         shown = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in gains.items())
         print(f"gain over the host: {shown}")
@@ -242,7 +242,7 @@ def _evaluate_adapter(
 def _tell_systems(comparison: BaselineComparison) -> None:
     """Accuracies by family and system, how the main one differs, and what it costs."""
     main = comparison.systems[comparison.main]
-    console.show(console.accuracy_table(comparison.systems))
+    console.print_table(console.accuracy_table(comparison.systems))
     for name, apart in comparison.differences.items():
         test = f"McNemar p = {apart.mcnemar_p:.2g}"
         print(f"{comparison.main} - {name}: {console.points(apart)}, {test}")

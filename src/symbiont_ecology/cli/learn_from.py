@@ -200,7 +200,7 @@ def _report(run: Run, rows: Sequence[LogRow]) -> None:
         adapters[name] = {"habitats": living.habitats, **_figures(part)}
     served = [name for living in serving.values() for name in living.habitats]
     made.add_row("all", *_cells(unseen, served, answered), style="bold")
-    console.show(made)
+    console.print_table(made)
     print("likelihood: of a token of the reply, on average (geometric mean)\n")
     for name, living in serving.items():
         print(f"{name} serves {_names(living.habitats)}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from symbiont_ecology.cli.console import progress_bar, report, show, table
+from symbiont_ecology.cli.console import print_table, progress_bar, report, table
 from symbiont_ecology.cli.options import JsonOption, argument, option
 from symbiont_ecology.errors import ConfigError, EcologyError
 
@@ -85,7 +85,7 @@ def bench(
             f"{host} on {describe()}\n{rows} rows of {length:.0f} prompt tokens and {new_tokens} "
             f"new ones for every organelle, rank {rank}; medians of {turns}"
         )
-        show(_speed_table(speeds, rows))
+        print_table(_speed_table(speeds, rows))
         print(
             "× alone: so many times as fast as one organelle after the other\n"
             "÷ bare: cost over that of the bare host\n"

@@ -23,6 +23,7 @@ from symbiont_ecology.tasks.own_habitats import habitats_of
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, TranscriptLog
 from symbiont_ecology.weights.blobs import BlobStore
 
 
@@ -241,5 +242,6 @@ def build_runtime(config: RunConfig, host: Host, folder: Path) -> Runtime:
         strategy=strategies.build(config.strategy),
         learning_rule=learning_rules.build(config.learning_rule),
         reward=reward_rules.build(config.reward),
+        transcripts=TranscriptLog(folder / TRANSCRIPTS_FILE, config.run.transcripts),
         climate=config.climate,
     )

@@ -23,6 +23,7 @@ from symbiont_ecology.engine.learn import learn
 from symbiont_ecology.engine.remember import remember
 from symbiont_ecology.engine.runtime import Runtime, Turn
 from symbiont_ecology.engine.settle import install, settle, update_posteriors
+from symbiont_ecology.engine.transcribe import transcribe
 from symbiont_ecology.events import BatchShrunk, Born, Event, EventLog, GenerationEnded, Retired
 from symbiont_ecology.rng import Draw
 
@@ -51,6 +52,10 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
 
     # Remember: habitats keep the last answers that they were given, and what they thought of them.
     remember(outcomes, turn)
+
+    # Write down what was replied, and at which price: for people, nothing here reads it again.
+    if turn.transcripts:
+        turn.transcripts.write(transcribe(outcomes, turn))
 
     # Settle: verified answers are energy; compute, rent and tickets cost it.
     events += settle(outcomes, updates, turn)

@@ -18,6 +18,7 @@ from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import Allocator
 from symbiont_ecology.strategies import Strategy, StrategyContext
 from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.transcripts import TranscriptLog
 from symbiont_ecology.types import Completions, Decoding, LearningBatch, LearningStatistics, Request
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.blobs import BlobStore
@@ -95,6 +96,8 @@ class Runtime:
     reward: RewardRule
     milestones: tuple[float, ...] = ()
     """Training FLOPs at which the world changes or the run ends, rising (``engine.budget``)."""
+    transcripts: TranscriptLog | None = None
+    """Where replies are written down."""
     climate: Climate = field(default_factory=Climate)
     """Catastrophes and seasons."""
 

@@ -43,6 +43,8 @@ from symbiont_ecology.rng import Draw
 
 PositiveCount = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
+FEW_REPLIES = "run.transcripts=0.5"
+"""What the hundreds of runs of a suite keep of their replies, unless the protocol says more."""
 _Schema = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -188,7 +190,14 @@ class Protocol(BaseModel):
             f"run.train_flops={budget * self.unit_flops}",
             "run.generations=1000000",
         )
-        overrides = (*self.set, *self.arms[arm].set, "run.checkpoint_every=1", *loop, *tuned)
+        overrides = (
+            FEW_REPLIES,
+            *self.set,
+            *self.arms[arm].set,
+            "run.checkpoint_every=1",
+            *loop,
+            *tuned,
+        )
         return compose(self.base, overrides, f"protocol {self.name!r}, arm {arm!r}")
 
     def flipped(self, config: RunConfig) -> RunConfig:

@@ -50,7 +50,7 @@ from symbiont_ecology.experiments.outcomes import (
     StreamOutcome,
     Tuning,
 )
-from symbiont_ecology.experiments.protocol import Name, Once
+from symbiont_ecology.experiments.protocol import FEW_REPLIES, Name, Once
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.registry import validate
 from symbiont_ecology.tasks.habitats import Habitats
@@ -169,7 +169,8 @@ class WorldsProtocol(BaseModel):
     ) -> RunConfig:
         """The config of one run."""
         place, side = self.worlds[world], self.arms[arm]
-        overrides = (*self.set, *place.set, *side.set, *side.tune[option], *more, f"seed={seed}")
+        chosen = (*place.set, *side.set, *side.tune[option], *more, f"seed={seed}")
+        overrides = (FEW_REPLIES, *self.set, *chosen)
         return compose(place.base, overrides, f"protocol {self.name!r}, {world}, arm {arm!r}")
 
     def options_left(self, world: str, arm: str) -> int:

@@ -1,0 +1,101 @@
+"""``show``: what organelles were asked, and what they replied."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+from symbiont_ecology.cli.options import JsonOption, RunFolder, option
+from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, Transcript, read_transcripts
+
+WIDEST = 60
+"""Characters of a prompt or a reply that a line shows."""
+
+
+def show(
+    folder: RunFolder,
+    organelle: Annotated[
+        str | None, option("Replies of this organelle, such as o7.", metavar="ID")
+    ] = None,
+    habitat: Annotated[str | None, option("Replies to this user.", metavar="ID")] = None,
+    cell: Annotated[
+        str | None, option("Replies to these questions, such as math.add/short.", metavar="CELL")
+    ] = None,
+    wrong: Annotated[bool, option("Only what was refused.", "--wrong")] = False,
+    right: Annotated[bool, option("Only what was accepted.", "--right")] = False,
+    last: Annotated[int, option("How many, the newest; 0 is all of them.", least=0)] = 20,
+    json_file: JsonOption = None,
+) -> None:
+    """Show replies of a run: who was asked what, what came, and whether it was accepted."""
+    from symbiont_ecology.cli.console import report
+    from symbiont_ecology.engine.run import read_config
+
+    if wrong and right:
+        raise ConfigError("show: expected --wrong or --right, got both: leave one out")
+    read_config(folder)
+    kept = read_transcripts(folder / TRANSCRIPTS_FILE)
+    if not kept.transcripts:
+        raise RunError(
+            f"no replies are kept in {folder}: expected a {TRANSCRIPTS_FILE} there; a run writes "
+            "it unless run.transcripts=0"
+        )
+    chosen = list(kept.transcripts)
+    for name, value, of in _wanted(organelle, habitat, cell):
+        known = {of(one) for one in chosen}
+        if value not in known:
+            raise ConfigError(
+                f"show --{name}: no reply of {value!r} among these; there are {_few(known)}"
+            )
+        chosen = [one for one in chosen if of(one) == value]
+    if wrong or right:
+        chosen = [one for one in chosen if one.is_right == right]
+    shown = chosen[-last:] if last else chosen
+    with report(json_file) as write:
+        for transcript in shown:
+            print(line_of(transcript))
+        print(_footer(len(shown), len(chosen), kept.one_in), file=sys.stderr)
+        write([vars(transcript) for transcript in shown])
+
+
+def line_of(transcript: Transcript) -> str:
+    """One reply in a line: generation, organelle, user, verdict, the organelle's own probability
+    per token, the question and the reply."""
+    mark = "yes" if transcript.is_right else "no"
+    sure = "–" if transcript.confidence is None else f"{math.exp(transcript.confidence):.0%}"
+    return (
+        f"{transcript.generation:4d}  {transcript.id:5s} {transcript.habitat:5s} {mark:3s} "
+        f"{sure:>4s}  {_plain(transcript.prompt)} → {_plain(transcript.reply)}"
+    )
+
+
+def _wanted(
+    organelle: str | None, habitat: str | None, cell: str | None
+) -> list[tuple[str, str, Callable[[Transcript], str]]]:
+    """What was asked for: the option, its value, and what must be equal to it."""
+    options: list[tuple[str, str | None, Callable[[Transcript], str]]] = [
+        ("organelle", organelle, lambda one: one.id),
+        ("habitat", habitat, lambda one: one.habitat),
+        ("cell", cell, lambda one: one.cell),
+    ]
+    return [(name, value, of) for name, value, of in options if value is not None]
+
+
+def _plain(text: str) -> str:
+    """A text of a model or of data in one line, with escapes for what is not a plain letter."""
+    text = text.strip()
+    short = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in short)
+
+
+def _few(known: set[str]) -> str:
+    named = sorted(known - {""}, key=lambda name: (len(name), name))
+    return ", ".join(named[:8]) + (" …" if len(named) > 8 else "") if named else "none"
+
+
+def _footer(shown: int, found: int, one_in: int) -> str:
+    share = f"; the file keeps one reply in {one_in}, by draw" if one_in > 1 else ""
+    return f"{shown} of {found} replies{share}"

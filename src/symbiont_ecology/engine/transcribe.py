@@ -1,0 +1,29 @@
+"""Writes down what was asked in a generation, and what was replied."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from symbiont_ecology.ecology import Outcome, cell_name
+from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.transcripts import Transcript
+
+
+def transcribe(outcomes: Sequence[Outcome], turn: Turn) -> Iterator[Transcript]:
+    """A transcript of every rollout, with the price that its cell had when it was paid."""
+    for outcome in outcomes:
+        assignment, is_paid = outcome.assignment, outcome.assignment.purpose == "practice"
+        price = turn.prices.price(turn.state.success_at(assignment)) if is_paid else 0
+        for rollout in outcome.rollouts:
+            yield Transcript(
+                turn.state.generation,
+                assignment.organelle_id,
+                assignment.purpose,
+                cell_name(assignment.cell),
+                rollout.item.id,
+                rollout.item.prompt,
+                rollout.text,
+                verdict=rollout.verdict,
+                price=math.floor(price),
+                confidence=rollout.confidence if math.isfinite(rollout.confidence) else None,
+                habitat=rollout.item.habitat,
+            )

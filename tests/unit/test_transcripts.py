@@ -1,0 +1,105 @@
+"""Transcripts: all replies of a small run, a fair sample of a long one, and nothing that a run
+needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from symbiont_ecology.errors import RunError
+from symbiont_ecology.transcripts import (
+    MOST_CHARACTERS,
+    Transcript,
+    TranscriptLog,
+    read_transcripts,
+)
+
+ONE = Transcript(0, "o1", "practice", "math.add/short", "i", "math.add: 1+1", "2", 1.0, 1500, -0.5)
+KILOBYTES = 0.02
+
+
+def many(count: int, generation: int = 0) -> list[Transcript]:
+    return [replace(ONE, generation=generation, reply=str(n)) for n in range(count)]
+
+
+def log(folder: Path, megabytes: float = 1.0) -> TranscriptLog:
+    made = TranscriptLog(folder / "transcripts.jsonl", megabytes)
+    made.rewind(0)
+    return made
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    odd = replace(ONE, prompt="a\nb\u2028\u202e</script>\x00", reply="\ud800 ☃", confidence=None)
+    written = log(tmp_path)
+    written.write([ONE, odd, replace(ONE, habitat="h3")])
+    read = read_transcripts(written.path)
+    assert read.one_in == 1
+    assert read.transcripts == [ONE, odd, replace(ONE, habitat="h3")]
+
+
+def test_long_texts_are_cut_and_say_so(tmp_path: Path) -> None:
+    written = log(tmp_path)
+    written.write(
+        [replace(ONE, reply="x" * MOST_CHARACTERS), replace(ONE, reply="x" * (MOST_CHARACTERS + 1))]
+    )
+    whole, cut = read_transcripts(written.path).transcripts
+    assert whole.reply == "x" * MOST_CHARACTERS
+    assert len(cut.reply) == MOST_CHARACTERS
+    assert cut.reply.endswith("[…]")
+
+
+def test_a_long_run_keeps_a_fair_sample_within_the_bound(tmp_path: Path) -> None:
+    written = log(tmp_path, KILOBYTES)
+    for generation in range(20):
+        written.write(many(100, generation))
+        assert written.path.stat().st_size <= KILOBYTES * 1e6
+    read = read_transcripts(written.path)
+    assert read.one_in == 16
+    assert 80 < len(read.transcripts) < 175  # 125 of 2,000 on average; three standard deviations
+    assert {one.generation for one in read.transcripts} == set(range(20))
+
+
+@pytest.mark.parametrize("generation", [0, 1, 7, 19])
+def test_a_run_that_goes_on_from_a_checkpoint_keeps_the_same_sample(
+    generation: int, tmp_path: Path
+) -> None:
+    (tmp_path / "whole").mkdir()
+    whole, torn = log(tmp_path / "whole", KILOBYTES), log(tmp_path, KILOBYTES)
+    for place in range(20):
+        whole.write(many(100, place))
+        torn.write(many(100, place))
+    with torn.path.open("ab") as file:
+        file.write(b'{"generation":19,"id":"o')
+    resumed = TranscriptLog(torn.path, KILOBYTES)
+    resumed.rewind(generation)
+    assert all(one.generation < generation for one in read_transcripts(torn.path).transcripts)
+    for place in range(generation, 20):
+        resumed.write(many(100, place))
+    assert resumed.path.read_bytes() == whole.path.read_bytes()
+
+
+def test_a_run_does_without_the_file(tmp_path: Path) -> None:
+    assert read_transcripts(tmp_path / "transcripts.jsonl").transcripts == []
+    resumed = TranscriptLog(tmp_path / "transcripts.jsonl", 1.0)
+    resumed.rewind(5)
+    resumed.write(many(2, 5))
+    assert len(read_transcripts(resumed.path).transcripts) == 2
+
+
+def test_zero_megabytes_keep_nothing(tmp_path: Path) -> None:
+    log(tmp_path, 0).write([ONE])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{}\n", "no\n", "\n", '{"schema":2,"one_in":1}\n', '{"schema":1,"one_in":1}\n{"a":1}\n'],
+)
+def test_a_foreign_file_is_named_with_what_to_do(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "transcripts.jsonl"
+    path.write_text(text)
+    for reads in (lambda: read_transcripts(path), lambda: TranscriptLog(path, 1.0).rewind(1)):
+        with pytest.raises(RunError, match=r"transcripts.jsonl: .*delete it"):
+            reads()
