@@ -98,6 +98,8 @@ class TranscriptLog:
             return
         lines = (_line(transcript) for transcript in transcripts)
         text = b"".join(line for line in lines if _is_sampled(line, self._one_in))
+        if not self.path.exists():  # new, or deleted meanwhile
+            self._rewrite(())
         try:
             with self.path.open("ab") as file:
                 file.write(text)
@@ -111,6 +113,7 @@ class TranscriptLog:
     def _rewrite(self, lines: Iterable[bytes]) -> None:
         kept = [line for line in lines if _is_sampled(line, self._one_in)]
         text = b"".join([_line_of_header(self._one_in), *kept])
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self.path, text.decode())
         self._bytes = len(text)
 

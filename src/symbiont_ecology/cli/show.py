@@ -6,11 +6,13 @@ import json
 import math
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.cli.options import JsonOption, RunFolder, option
 from symbiont_ecology.errors import ConfigError, RunError
-from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, Transcript, read_transcripts
+
+if TYPE_CHECKING:
+    from symbiont_ecology.transcripts import Transcript
 
 WIDEST = 60
 """Characters of a prompt or a reply that a line shows."""
@@ -33,6 +35,7 @@ def show(
     """Show replies of a run: who was asked what, what came, and whether it was accepted."""
     from symbiont_ecology.cli.console import report
     from symbiont_ecology.engine.run import read_config
+    from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, read_transcripts
 
     if wrong and right:
         raise ConfigError("show: expected --wrong or --right, got both: leave one out")
