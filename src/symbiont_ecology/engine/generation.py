@@ -54,8 +54,7 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
     remember(outcomes, turn)
 
     # Write down what was replied, and at which price: for people, nothing here reads it again.
-    if turn.transcripts:
-        turn.transcripts.write(transcribe(outcomes, turn))
+    turn.transcripts.write(transcribe(outcomes, turn))
 
     # Settle: verified answers are energy; compute, rent and tickets cost it.
     events += settle(outcomes, updates, turn)

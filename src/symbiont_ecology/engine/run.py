@@ -309,7 +309,7 @@ class _OpenRun:
         check_host(self.folder, self.runtime.host)
         state = checkpoint.load_state(self.folder)
         self.log.rewind(state.next_seq)
-        self._rewind_transcripts(state.generation)
+        self.runtime.transcripts.rewind(state.generation)
         self._collect(state)  # what a crash left behind
         return state
 
@@ -318,7 +318,7 @@ class _OpenRun:
         self._write_provenance()
         state = EcologyState(self.config.seed)
         self.log.rewind(0)
-        self._rewind_transcripts(0)
+        self.runtime.transcripts.rewind(0)
         self.runtime.store.collect(())
         found_population(state, self.runtime, self.log)
         is_spent = is_complete(self.config, state)
@@ -333,11 +333,6 @@ class _OpenRun:
         self.runtime.store.flush(state.reachable())
         checkpoint.save_state(state, self.folder)
         self._collect(state)
-
-    def _rewind_transcripts(self, generation: int) -> None:
-        """Drops the replies of a generation and later ones."""
-        if self.runtime.transcripts:
-            self.runtime.transcripts.rewind(generation)
 
     def _collect(self, state: EcologyState) -> None:
         """Deletes every blob that neither the run, nor an evaluation of it, can be asked for."""

@@ -94,10 +94,10 @@ class Runtime:
     strategy: Strategy
     learning_rule: LearningRule
     reward: RewardRule
+    transcripts: TranscriptLog
+    """Where replies are written down."""
     milestones: tuple[float, ...] = ()
     """Training FLOPs at which the world changes or the run ends, rising (``engine.budget``)."""
-    transcripts: TranscriptLog | None = None
-    """Where replies are written down."""
     climate: Climate = field(default_factory=Climate)
     """Catastrophes and seasons."""
 
