@@ -174,6 +174,7 @@ class LoopConfig(BaseModel):
     train_seconds: PositiveFloat | None = None  # likewise, on the clock
     train_rollouts: PositiveFloat | None = None  # likewise, in mean rollouts of the host
     transcripts: NonNegativeFloat = 20.0  # megabytes of replies that are kept; 0 keeps none
+    report_to: tuple[str, ...] = ()  # trackers that draw curves: tensorboard, trackio, wandb
     final_holdout: str | None = None  # JSONL file that is answered at the end
 
 
@@ -435,11 +436,8 @@ def _parse(text: str, where: str) -> object:
         )
     try:
         return OmegaConf.to_container(OmegaConf.load(StringIO(text)), resolve=False)
-    except (
-        YAMLError,
-        OmegaConfBaseException,
-        OSError,
-    ) as error:  # OSError is its word for a lone scalar
+    # OSError is its word for a lone scalar.
+    except (YAMLError, OmegaConfBaseException, OSError) as error:
         raise ConfigError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from error
 
 

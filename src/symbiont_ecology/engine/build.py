@@ -23,6 +23,7 @@ from symbiont_ecology.tasks.own_habitats import habitats_of
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+from symbiont_ecology.trackers import check_trackers
 from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, TranscriptLog
 from symbiont_ecology.weights.blobs import BlobStore
 
@@ -48,8 +49,10 @@ def check(config: RunConfig) -> None:
 
     Raises:
         ConfigError: one line that says which key is wrong and how.
+        MissingExtraError: the package of a tracker is not installed.
     """
     components(config)
+    check_trackers(config.run.report_to)
     mix, rule = mixture(config), learning_rules.build(config.learning_rule)
     strategies.build(config.strategy).check(config.host.rank, rule)
     _check_habitats(config, mix)

@@ -8,6 +8,7 @@ same.
     transcripts.jsonl what was asked and replied, or a sample (not state)
     state.json       the last checkpoint
     blobs/           weights and optimizer states
+    trackers.json    what trackers were told (not state)
 
 A checkpoint is: events to disk, new blobs, then ``state.json`` by atomic rename, then blobs that
 nothing names any more are deleted. So a run that is killed anywhere and resumed ends with the same
@@ -40,11 +41,12 @@ from symbiont_ecology.errors import ConfigError, HostError, LockedError, RunErro
 from symbiont_ecology.events import EventLog, GenerationEnded
 from symbiont_ecology.files import append_line, content_hash, read_lines, write_whole
 from symbiont_ecology.tasks.data import DataTask
+from symbiont_ecology.trackers.reporting import Reports
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
 PROVENANCE_FILE = "provenance.json"
 EXTENDABLE = tuple(f"run.{name}" for name in LoopConfig.model_fields if name != "final_holdout")
-"""What may change when a run is resumed: when it ends, and how often it is saved."""
+"""What may change when a run is resumed: when it ends, how often it is saved, what reports it."""
 LEAST_GENERATIONS = 10
 """Generations that a budget should pay for, at least."""
 
@@ -143,9 +145,9 @@ def generations(
     """Lives a run, generation by generation, from its last checkpoint or from its founding.
 
     Whoever stops iterating leaves a checkpoint behind. One process at a time: the folder is locked
-    until the iterator is closed.
+    until the iterator is closed. Every generation is reported to ``run.report_to``.
     """
-    with _locked(folder):
+    with _locked(folder), Reports(config, folder) as reports:
         if is_new:
             _check_free(folder)  # again: another process may have founded a run while this loaded
         write_whole(folder / CONFIG_FILE, dump_config(config))
@@ -166,6 +168,7 @@ def generations(
             seconds = time.perf_counter() - began
             timing = {"generation": summary.generation, "seconds": round(seconds, 4)}
             append_line(folder / TIMINGS_FILE, timing)
+            reports.report(state, summary, seconds)
             try:
                 yield Generation(state, summary, seconds)
             except GeneratorExit:
