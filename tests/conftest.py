@@ -15,6 +15,7 @@ from symbiont_ecology.learning import learning_rules
 from symbiont_ecology.operators import operators
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.tasks import tasks
+from symbiont_ecology.trackers import trackers
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -36,8 +37,8 @@ def kills(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def own_parts() -> Iterator[None]:
-    """Tasks, operators and learning rules that a test registers are gone after it."""
-    registries: tuple[Registry[Any], ...] = (tasks, operators, learning_rules)
+    """Tasks, operators, learning rules and trackers that a test registers are gone after it."""
+    registries: tuple[Registry[Any], ...] = (tasks, operators, learning_rules, trackers)
     before = [set(registry.names()) for registry in registries]
     yield
     for registry, names in zip(registries, before, strict=True):

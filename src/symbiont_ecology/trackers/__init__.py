@@ -32,6 +32,11 @@ class TrackedRun:
     config: RunConfig
     first: int
 
+    @property
+    def name(self) -> str:
+        """For people; other runs may have the same."""
+        return self.folder.resolve().name
+
 
 class Tracker(Protocol):
     """A frozen dataclass.

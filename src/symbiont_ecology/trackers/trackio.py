@@ -27,8 +27,8 @@ class Trackio:
 
             tracked = trackio.init(
                 PROJECT,
-                # Trackio finds a run by its name, and folders of one name may be in many places.
-                name=f"{run.folder.name}-{run.id}",
+                # Trackio goes on with a run by its name, which other runs may have, too.
+                name=f"{run.name}-{run.id}",
                 resume="allow",
                 config=run.config.model_dump(mode="json"),
                 embed=False,

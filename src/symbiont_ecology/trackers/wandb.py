@@ -27,16 +27,17 @@ class WeightsAndBiases:
             project=PROJECT,
             dir=str(run.folder),
             id=run.id,
-            name=run.folder.name,
+            name=run.name,
             config=run.config.model_dump(mode="json"),
             resume="allow",
+            reinit="create_new",  # another run of this process goes on beside it
             mode=None if is_chosen else "offline",
             settings=wandb.Settings(
                 silent=True,
                 console="off",
                 disable_git=True,  # it would keep a diff of the folder that one happens to be in
                 x_disable_stats=True,
-                x_transaction_log_flush_interval=1.0,  # seconds, of which a kill takes the points
+                x_transaction_log_flush_interval=0.1,  # seconds; a kill takes what was not flushed
             ),
         )
 
