@@ -188,6 +188,7 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
         "work": f"at most {rows:.0f} {unit} per generation",
         "length": length,
         "checkpoint": f"every {loop.checkpoint_every} generations",
+        **({"reports to": ", ".join(loop.report_to)} if loop.report_to else {}),
         "seed": str(config.seed),
         "folder": f"{folder}{' (holds a run already)' if is_taken else ''}",
     }

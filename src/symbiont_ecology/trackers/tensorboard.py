@@ -1,5 +1,6 @@
 """TensorBoard: event files in the folder of the run. ``tensorboard --logdir artifacts``."""
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ class TensorBoard:
         from torch.utils.tensorboard import SummaryWriter
         from torch.utils.tensorboard.summary import hparams
 
-        with SummaryWriter(str(run.folder / "tensorboard"), purge_step=run.first) as writer:
+        place = str(run.folder / "tensorboard")
+        with _quiet_threads(), SummaryWriter(place, purge_step=run.first) as writer:
             writer.add_text("config", f"```yaml\n{dump_config(run.config)}```", run.first)
             # Not add_hparams: it would make a second run in a folder of its own.
             for summary in hparams(_flat(run.config.model_dump(mode="json")), {"accuracy": 0}):
@@ -37,6 +39,24 @@ class TensorBoard:
                 writer.flush()
 
             yield plot
+
+
+@contextmanager
+def _quiet_threads() -> Iterator[None]:
+    """A thread of TensorBoard that dies, for example of a full disk, prints no traceback: its error
+    is raised again where the curves are drawn."""
+    usual = threading.excepthook
+
+    def hook(failed: threading.ExceptHookArgs) -> None:
+        """Tells of all other threads."""
+        if not type(failed.thread).__module__.startswith("tensorboard."):
+            usual(failed)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = usual
 
 
 def _flat(value: object, key: str = "") -> dict[str, bool | int | float | str]:
