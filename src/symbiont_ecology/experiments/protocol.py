@@ -173,11 +173,11 @@ class Protocol(BaseModel):
     @cached_property
     def digest(self) -> str:
         """Hash of everything in it, of the presets that it extends and of the parts that they
-        name."""
+        name; but not of trackers, which decide nothing."""
         digest = hashlib.sha256(self.model_dump_json().encode())
         for arm in self.own_arms if self.base else ():
             config = self.config(arm, 1.0, 0)
-            digest.update(config.model_dump_json().encode())
+            digest.update(config.model_dump_json(exclude={"run": {"report_to"}}).encode())
             # With the defaults of their fields, and of the parts that they have built for
             # themselves.
             digest.update(repr([vars(part) for part in components(config)]).encode())

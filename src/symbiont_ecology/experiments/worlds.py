@@ -155,12 +155,12 @@ class WorldsProtocol(BaseModel):
     @cached_property
     def digest(self) -> str:
         """Hash of everything in it, of the presets that it extends and of the parts that they
-        name."""
+        name; but not of trackers, which decide nothing."""
         digest = hashlib.sha256(self.model_dump_json().encode())
         for name, world in self.worlds.items():
             for arm in world.arms:
                 config = self.config(name, arm, 0)
-                digest.update(config.model_dump_json().encode())
+                digest.update(config.model_dump_json(exclude={"run": {"report_to"}}).encode())
                 digest.update(repr([vars(part) for part in components(config)]).encode())
         return digest.hexdigest()[:16]
 

@@ -79,6 +79,7 @@ class Reports:
     def _recall(self) -> None:
         path = self._folder / TRACKERS_FILE
         if not path.exists():
+            # Not a named draw: two equal runs are two curves.
             self._id = uuid.uuid4().hex[:8]
             return
         try:

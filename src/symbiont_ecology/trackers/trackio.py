@@ -44,4 +44,7 @@ class Trackio:
             yield plot
         finally:
             with redirect_stdout(StringIO()):
-                trackio.finish()
+                tracked.finish()
+                # Else trackio ends it again, in words, when the process ends.
+                if trackio.context_vars.current_run.get() is tracked:
+                    trackio.context_vars.current_run.set(None)
