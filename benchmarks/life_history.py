@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.analysis.phylogeny import Taxon, taxa_of
 from symbiont_ecology.events import Acted, Event, GenerationEnded, Settled
+from symbiont_ecology.history.phylogeny import Taxon, taxa_of
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.types import OrganelleId

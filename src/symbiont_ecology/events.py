@@ -49,13 +49,17 @@ class Event:
 
 @dataclass(frozen=True)
 class Born(Event):
-    """An organelle came to life, with weights that ``operator`` made from its parents' weights."""
+    """An organelle came to life, with weights that ``operator`` made from its parents' weights.
+
+    ``rank`` is that of its adapter; logs of older versions do not say it (0).
+    """
 
     id: OrganelleId
     operator: str
     parents: tuple[OrganelleId, ...]
     weights: BlobRef
     traits: dict[str, float]
+    rank: int = 0
 
 
 @dataclass(frozen=True)

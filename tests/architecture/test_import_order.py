@@ -36,9 +36,11 @@ ORDER = (
     ("trackers",),
     ("engine",),
     ("evaluation",),
+    ("history",),
     ("run",),
     ("experiments",),
     ("analysis",),
+    ("evoscope",),
     ("suite",),
     ("cli",),
 )

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from phylotrackpy.systematics import Systematics
 
-from symbiont_ecology.analysis.phylogeny import COLUMNS, Taxon, taxa_of, write_phylogeny
 from symbiont_ecology.ecology import Birth, Decision, EcologyState
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.errors import RunError
@@ -25,6 +24,7 @@ from symbiont_ecology.events import (
     Retired,
     read_events,
 )
+from symbiont_ecology.history.phylogeny import COLUMNS, Taxon, taxa_of, write_phylogeny
 from symbiont_ecology.operators import operators
 from symbiont_ecology.registry import validate
 from symbiont_ecology.strategies import StrategyContext

@@ -179,9 +179,9 @@ def phylogeny(
     ] = False,
 ) -> None:
     """Write who descends from whom, in the artificial-life data standard."""
-    from symbiont_ecology.analysis.phylogeny import taxa_of, write_phylogeny
     from symbiont_ecology.engine.run import EVENTS_FILE, read_config
     from symbiont_ecology.events import read_events
+    from symbiont_ecology.history.phylogeny import taxa_of, write_phylogeny
 
     read_config(folder)  # raises where there is no run
     taxa, path = taxa_of(read_events(folder / EVENTS_FILE)), out or folder / "phylogeny.csv"

@@ -70,7 +70,7 @@ class Materials:
         self.state.population[organelle_id] = Organelle(
             organelle_id, genome, optimizer_state, parents, operator, born=born, inborn=weights
         )
-        return Born(born, organelle_id, operator, parents, weights, traits=genome.traits)
+        return Born(born, organelle_id, operator, parents, weights, genome.traits, genome.rank)
 
 
 class Decision(ABC):

@@ -34,26 +34,38 @@ class Taxon:
     cause: str = ""
 
 
-def taxa_of(events: Iterable[Event]) -> dict[OrganelleId, Taxon]:
-    """Everyone who ever lived, in the order of birth.
+class Phylogeny:
+    """Everyone who ever lived, in the order of birth, as far as a log was read.
 
     Ancestors are the parents. Who was refounded has none that live, and descends from whoever had
     its weights first: weights are named by their content.
     """
-    taxa: dict[OrganelleId, Taxon] = {}
-    holders: dict[BlobRef, OrganelleId] = {}
-    for event in events:
+
+    def __init__(self) -> None:
+        self.taxa: dict[OrganelleId, Taxon] = {}
+        self._holders: dict[BlobRef, OrganelleId] = {}
+
+    def add(self, event: Event) -> None:
+        """Reads one event; most say nothing of births and deaths."""
         if isinstance(event, Born):
-            holder = holders.setdefault(event.weights, event.id)
+            holder = self._holders.setdefault(event.weights, event.id)
             ancestors = event.parents or ((holder,) if holder != event.id else ())
-            taxa[event.id] = Taxon(
+            self.taxa[event.id] = Taxon(
                 event.id, ancestors, event.generation, event.operator, event.weights
             )
         elif isinstance(event, Learned | Resized):
-            holders.setdefault(event.weights, event.id)
+            self._holders.setdefault(event.weights, event.id)
         elif isinstance(event, Retired):
-            taxa[event.id] = replace(taxa[event.id], died=event.generation, cause=event.cause)
-    return taxa
+            taxon = self.taxa[event.id]
+            self.taxa[event.id] = replace(taxon, died=event.generation, cause=event.cause)
+
+
+def taxa_of(events: Iterable[Event]) -> dict[OrganelleId, Taxon]:
+    """Everyone who ever lived, in the order of birth."""
+    phylogeny = Phylogeny()
+    for event in events:
+        phylogeny.add(event)
+    return phylogeny.taxa
 
 
 def write_phylogeny(

@@ -1,0 +1,29 @@
+// Runs side by side: curves of all of them, and how sure their differences are.
+
+const compareView = (comparison) => ({
+  id: "compare", title: "Runs side by side", unit: "every run, smoothed", width: "wide", measure: "right",
+  controls(redraw) {
+    const options = { right: "right answers, %", population: "organelles alive", energy: "energy of all, ATP", flops: "training FLOPs", coverage: "archive, cells held" };
+    return [el("select", { "aria-label": "measure", onchange: (event) => { this.measure = event.target.value; redraw(); } }, Object.entries(options).map(([value, name]) => el("option", { value }, name)))];
+  },
+  option(_, state) {
+    const runs = state.runs, armOf = new Map(comparison.arms.flatMap((arm, number) => arm.runs.map((run) => [run, { arm, number }])));
+    const value = (run, frame) => this.measure === "right" ? smoothShare(run.curves.asked, run.curves.right, frame) : this.measure === "energy" ? run.curves.energy[frame] / 1000 : run.curves[this.measure][frame];
+    const longest = runs.reduce((best, run) => (run.generations > best.generations ? run : best));
+    return {
+      legend: {}, tooltip: { trigger: "axis" }, xAxis: generations(longest), yAxis: { type: "value", min: 0, max: this.measure === "right" ? 100 : null },
+      series: runs.map((run, number) => lineSeries(plain(armOf.get(number).arm.name), run.frames.ends.map((generation, frame) => [generation, value(run, frame)]), colourOf(armOf.get(number).number), { lineStyle: { width: 1.6, opacity: 0.8, color: colourOf(armOf.get(number).number) } })),
+    };
+  },
+});
+
+function comparisonTable(comparison, runs) {
+  const share = (value) => (value === null ? "–" : `${(100 * value).toFixed(1)} %`), signed = (value) => `${value >= 0 ? "+" : "−"}${Math.abs(100 * value).toFixed(1)}`;
+  const pairOf = new Map(comparison.pairs.map((pair) => [pair.other, pair]));
+  const told = (pair) => !pair ? "" : !pair.difference ? pair.over
+    : `${signed(pair.difference.estimate)} points [${signed(pair.difference.low)}, ${signed(pair.difference.high)}], over ${pair.over}`;
+  return el("div", { class: "scroll" }, el("table", {},
+    el("tr", {}, el("th", {}, "arm"), el("th", {}, "seeds"), el("th", { class: "number" }, "right"), el("th", { class: "number" }, "last quarter"), el("th", { class: "number" }, "alive"), el("th", {}, `${plain(comparison.arms[0].name)} minus it, last quarter [95 %]`)),
+    comparison.arms.map((arm, number) => el("tr", {}, el("td", {}, el("span", { class: "dot", style: `background:${colourOf(number)}` }), plain(arm.name)), el("td", {}, arm.seeds.join(", ")),
+      el("td", { class: "number" }, share(arm.right)), el("td", { class: "number" }, share(arm.late)), el("td", { class: "number" }, arm.runs.map((run) => runs[run].curves.population.at(-1) ?? 0).join(", ")), el("td", {}, told(pairOf.get(arm.name)))))));
+}

@@ -1,0 +1,322 @@
+// The page: one moment, one selection, and every view that shows them.
+
+const SECONDS = 24; // that a whole run takes at speed 1
+const KEYS = { space: "play or pause", "← →": "a step back or on (with Shift ten)", "Home End": "first or last generation", "j k": "next or previous organelle", "/": "search", Esc: "select nothing", t: "light or dark", "?": "this list" };
+
+class Page {
+  constructor(record) {
+    this.frame = 0;
+    this.moment = 0; // of the canvas: a frame and a part of the way to the next
+    this.selection = null;
+    this.query = "";
+    this.colours = "own";
+    this.isPlaying = false;
+    this.speed = 1;
+    this.take(record);
+    this.build();
+    this.fromAddress();
+    this.bind();
+    this.drawAll();
+    if (record.live) this.listen();
+  }
+
+  // A record, new or grown.
+  take(record) {
+    const wasAtEnd = !this.run || this.frame === this.run.last, number = this.run ? this.runs.indexOf(this.run) : 0;
+    this.record = record;
+    this.runs = record.runs.map((run) => new RunView(run));
+    this.run = this.runs[number];
+    if (wasAtEnd) this.frame = Math.max(this.run.last, 0);
+    this.frame = Math.min(this.frame, Math.max(this.run.last, 0));
+    this.moment = this.frame;
+  }
+
+  build() {
+    const main = byName("views");
+    this.panels = new Panels(this, this.record.newsKinds);
+    this.canvas = el("canvas", { role: "img", "aria-label": "organelles as bodies, users as dots around them" });
+    const save = ["png", "svg"].map((form) => el("button", { type: "button", onclick: () => this.saveCanvas(form) }, form.toUpperCase()));
+    main.append(card({ id: "canvas", title: "The living population", unit: "size: energy; white dots: users; dashed: on trial" }, save, el("div", { class: "chart" }, this.canvas)));
+    this.living = new LivingCanvas(this.canvas, this);
+    this.places = {};
+    const panel = (id, title, unit, width) => main.append(card({ id, title, unit, width }, [], (this.places[id] = el("div", { class: "scroll", tabindex: 0 }))));
+    panel("biography", "What is selected", "a run, an organelle, a user or a cell");
+    const views = [serversView, curvesView, mullerView, treeView, cellsView, energyView, archiveView, ranksView];
+    if (this.record.comparison) views.unshift(compareView(this.record.comparison));
+    this.charts = views.map((view) => new Chart(view, this, main));
+    if (this.record.comparison) byName("compare-view").append(comparisonTable(this.record.comparison, this.runs));
+    panel("trials", "Trials", "who challenged whom, and what decided");
+    panel("news", "What happened", "up to the slider; choose kinds");
+    panel("replies", "Replies", "up to the slider; words of the search", "wide");
+    this.picker();
+  }
+
+  picker() {
+    const select = byName("run");
+    select.replaceChildren(...this.runs.map((run, number) => el("option", { value: number }, plain(run.name))));
+    byName("run-picker").hidden = this.runs.length < 2;
+    byName("names").replaceChildren(...[...this.run.ids.slice(-300), ...this.run.habitats, ...this.run.families].map((name) => el("option", { value: name })));
+  }
+
+  bind() {
+    const slider = byName("slider");
+    slider.addEventListener("input", () => { this.pause(); this.setFrame(+slider.value); });
+    byName("play").addEventListener("click", () => this.toggle());
+    byName("speed").addEventListener("change", (event) => (this.speed = +event.target.value));
+    byName("run").addEventListener("change", (event) => this.show(+event.target.value));
+    byName("colours").addEventListener("change", (event) => { this.colours = event.target.value; this.drawAll(); });
+    byName("theme").addEventListener("click", () => this.turnLights());
+    byName("help").addEventListener("click", () => byName("keys").showModal());
+    byName("keys").querySelector("dl").append(...Object.entries(KEYS).flatMap(([key, what]) => [el("dt", {}, key), el("dd", {}, what)]));
+    const search = byName("search");
+    search.addEventListener("input", () => this.search(search.value.trim()));
+    document.addEventListener("keydown", (event) => this.key(event));
+    addEventListener("hashchange", () => { if (location.hash !== this.address()) { this.fromAddress(); this.drawAll(); } });
+    new ResizeObserver(() => this.paint()).observe(this.canvas);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => this.setTheme(event.matches ? "dark" : "light"));
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const isTyping = event.target.matches("input[type=search], select, textarea");
+    if (event.key === "Escape") { document.activeElement.blur(); return this.select(null); }
+    if (isTyping || byName("keys").open) return;
+    const isButton = event.target.matches("button, summary"), step = event.shiftKey ? 10 : 1;
+    const actions = {
+      ArrowRight: () => this.setFrame(this.frame + step), ArrowLeft: () => this.setFrame(this.frame - step),
+      Home: () => this.setFrame(0), End: () => this.setFrame(this.run.last),
+      j: () => this.neighbour(1), k: () => this.neighbour(-1), t: () => this.turnLights(),
+      "/": () => byName("search").focus(), "?": () => byName("keys").showModal(),
+      ...(isButton ? {} : { " ": () => this.toggle() }),
+    };
+    const act = actions[event.key];
+    if (!act) return;
+    event.preventDefault();
+    if (event.key.startsWith("Arrow")) this.pause();
+    act();
+  }
+
+  neighbour(step) {
+    const alive = this.run.alive(this.frame).map((one) => one.id);
+    if (!alive.length) return;
+    const place = this.selection?.type === "organelle" ? alive.indexOf(this.selection.id) : step > 0 ? -1 : 0;
+    this.select({ type: "organelle", id: alive[(place + step + alive.length) % alive.length] });
+  }
+
+  // Selects what the words name, and shows replies with them.
+  search(words) {
+    this.query = words;
+    const { run } = this;
+    const type = run.byId.has(words) ? "organelle" : run.habitats.includes(words) ? "habitat" : run.cells.includes(words) ? "cell" : run.families.includes(words) ? "family" : null;
+    if (type) this.select({ type, id: words });
+    else this.panels.passing(this.places.replies);
+  }
+
+  show(number) {
+    this.run = this.runs[number];
+    this.selection = null;
+    this.frame = Math.max(this.run.last, 0);
+    this.moment = this.frame;
+    this.picker();
+    this.drawAll();
+  }
+
+  select(selection) {
+    this.selection = selection;
+    this.drawAll();
+  }
+
+  isSelected(type, id) {
+    return this.selection?.type === type && this.selection.id === id;
+  }
+
+  goTo(generation) {
+    this.pause();
+    this.setFrame(this.run.frameOf(generation));
+  }
+
+  setFrame(frame) {
+    this.frame = Math.max(0, Math.min(frame, this.run.last));
+    this.moment = this.frame;
+    this.follow();
+  }
+
+  toggle() {
+    if (this.isPlaying) return this.pause();
+    if (this.run.last < 1) return;
+    if (this.moment >= this.run.last) this.moment = 0;
+    this.isPlaying = true;
+    this.clock = performance.now();
+    this.drawn = 0;
+    byName("play").textContent = "⏸";
+    requestAnimationFrame((now) => this.step(now));
+  }
+
+  pause() {
+    if (!this.isPlaying) return;
+    this.isPlaying = false;
+    byName("play").textContent = "▶";
+    this.setFrame(Math.round(this.moment));
+  }
+
+  step(now) {
+    if (!this.isPlaying) return;
+    const pace = (this.speed * Math.max(this.run.last, 1)) / SECONDS / 1000;
+    this.moment = Math.min(this.moment + Math.min(now - this.clock, 100) * Math.min(pace, 0.03 * this.speed), this.run.last);
+    this.clock = now;
+    const frame = Math.floor(this.moment);
+    this.paint();
+    if (frame !== this.frame) {
+      this.frame = frame;
+      this.tellMoment();
+      for (const chart of this.charts) chart.follow();
+      if (now - this.drawn > 400) { this.drawn = now; this.drawMoment(); }
+    }
+    if (this.moment >= this.run.last) return this.pause();
+    requestAnimationFrame((next) => this.step(next));
+  }
+
+  paint() {
+    this.living.draw(this.moment);
+  }
+
+  // What one moment shows.
+  drawMoment() {
+    for (const chart of this.charts) if (chart.view.follows) chart.draw();
+    this.panels.biography(this.places.biography);
+    this.panels.ticker(this.places.news);
+    this.panels.passing(this.places.replies);
+  }
+
+  follow() {
+    this.tellMoment();
+    this.paint();
+    for (const chart of this.charts) chart.follow();
+    this.drawMoment();
+    history.replaceState(null, "", this.address());
+  }
+
+  drawAll() {
+    const { run } = this;
+    byName("facts").textContent = plain(`${run.name}: ${run.strategy} on ${run.host}, seed ${run.seed}, ${run.generations} of ${run.planned} generations`);
+    byName("left-out").textContent = run.leftOut.join(" ");
+    byName("left-out").hidden = !run.leftOut.length;
+    byName("slider").max = Math.max(run.last, 0);
+    this.living.setRun(run);
+    this.drawTicks();
+    for (const chart of this.charts) chart.draw();
+    this.panels.trials(this.places.trials);
+    this.follow();
+  }
+
+  tellMoment() {
+    byName("slider").value = this.frame;
+    byName("moment").textContent = `generation ${this.run.generation(this.frame)}`;
+  }
+
+  // Marks above the slider: births and deaths, and where the world changed.
+  drawTicks() {
+    const canvas = byName("ticks"), { run } = this, width = canvas.clientWidth || 300;
+    canvas.width = width;
+    canvas.height = 12;
+    const pen = canvas.getContext("2d"), colours = { birth: PALETTE[2], merge: PALETTE[2], death: PALETTE[3], world: cssColour("--ink"), change: PALETTE[5] };
+    for (const one of run.news) {
+      if (!(one.kind in colours)) continue;
+      pen.fillStyle = colours[one.kind];
+      const x = 8 + ((width - 16) * run.frameOf(one.generation)) / Math.max(run.last, 1);
+      pen.fillRect(x, one.kind === "world" ? 0 : 4, one.kind === "world" ? 2 : 1, 12);
+    }
+  }
+
+  saveCanvas(form) {
+    const name = `${this.run.name}-canvas-${this.run.generation(this.frame)}.${form}`;
+    if (form === "png") return download(name, this.canvas.toDataURL("image/png"));
+    const pen = new SvgPen(this.living.box, cssColour("--card"));
+    this.living.paint(pen, this.frame, 0, 1);
+    download(name, svgUrl(pen.text()));
+  }
+
+  setTheme(theme) {
+    document.documentElement.dataset.theme = theme;
+    this.drawAll();
+  }
+
+  turnLights() {
+    this.setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+  }
+
+  address() {
+    const parts = { run: this.runs.indexOf(this.run) || "", g: this.run.generation(this.frame), [this.selection?.type ?? "organelle"]: this.selection?.id ?? "" };
+    return `#${new URLSearchParams(Object.entries(parts).filter(([, value]) => value !== ""))}`;
+  }
+
+  fromAddress() {
+    const said = new URLSearchParams(location.hash.slice(1));
+    this.run = this.runs[+said.get("run")] ?? this.run;
+    byName("run").value = this.runs.indexOf(this.run);
+    const generation = parseInt(said.get("g"), 10);
+    this.frame = Number.isFinite(generation) ? Math.max(0, this.run.frameOf(generation)) : Math.max(this.run.last, 0);
+    this.moment = this.frame;
+    const type = ["organelle", "habitat", "cell", "family"].find((name) => said.get(name));
+    this.selection = type ? { type, id: said.get(type) } : null;
+  }
+
+  // Asks the server for more, as long as the page is open.
+  async listen() {
+    const told = byName("live");
+    told.hidden = false;
+    let version = "";
+    for (;;) {
+      try {
+        const answer = await fetch("record.json", { headers: version ? { "If-None-Match": version } : {}, cache: "no-store" });
+        if (answer.status === 200) {
+          version = answer.headers.get("ETag") ?? "";
+          const isPlaying = this.isPlaying, moment = this.moment;
+          this.take(await answer.json());
+          if (isPlaying) this.moment = moment;
+          this.picker();
+          this.drawAll();
+        }
+        told.textContent = this.run.generations >= this.run.planned ? "● the run is complete" : "● live";
+      } catch {
+        told.textContent = "○ the server is gone; this is the last that it said";
+      }
+      await new Promise((done) => setTimeout(done, 1500));
+    }
+  }
+}
+
+// What LivingCanvas draws with, as SVG.
+class SvgPen {
+  constructor(box, ground) {
+    this.box = box;
+    this.parts = [`<rect x="${box.left}" y="${box.top}" width="${box.width}" height="${box.height}" fill="${ground}"/>`];
+    this.globalAlpha = 1;
+    this.dash = [];
+  }
+
+  beginPath() { this.path = ""; }
+  arc(x, y, radius) { this.path += `M${x - radius} ${y}a${radius} ${radius} 0 1 0 ${2 * radius} 0a${radius} ${radius} 0 1 0 ${-2 * radius} 0`; }
+  moveTo(x, y) { this.path += `M${x} ${y}`; }
+  lineTo(x, y) { this.path += `L${x} ${y}`; }
+  setLineDash(dash) { this.dash = dash; }
+  fill() { this.parts.push(`<path d="${this.path}" fill="${this.fillStyle}" opacity="${this.globalAlpha}"/>`); }
+  stroke() { this.parts.push(`<path d="${this.path}" fill="none" stroke="${this.strokeStyle}" stroke-width="${this.lineWidth}" stroke-dasharray="${this.dash.join(" ")}" opacity="${this.globalAlpha}"/>`); }
+  strokeText() {}
+  fillText(words, x, y) {
+    const safe = plain(words).replace(/[<>&]/g, (letter) => `&#${letter.codePointAt(0)};`);
+    this.parts.push(`<text x="${x}" y="${y}" fill="${this.fillStyle}" text-anchor="middle" dominant-baseline="central" font-family="sans-serif" font-size="11" font-weight="600" opacity="${this.globalAlpha}">${safe}</text>`);
+  }
+
+  text() {
+    const { left, top, width, height } = this.box;
+    return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${left} ${top} ${width} ${height}" width="${2 * width}" height="${2 * height}">${this.parts.join("")}</svg>`;
+  }
+}
+
+function byName(id) {
+  return document.getElementById(id);
+}
+
+document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+const page = new Page(JSON.parse(byName("record").textContent));

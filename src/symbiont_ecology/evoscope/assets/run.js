@@ -1,0 +1,228 @@
+// A run as the page asks for it: who lived when, what they held, whom they served, what was right.
+
+const PALETTE = [
+  "#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7",
+  "#332288", "#999933", "#882255", "#44aa99", "#aa4499", "#b8a04a",
+]; // Okabe & Ito (2008), then Tol's "muted": told apart by people who are colour-blind
+const HOST = "host";
+
+class RunView {
+  constructor(record) {
+    Object.assign(this, record);
+    this.last = this.frames.ends.length - 1;
+    this.byId = new Map(record.organelles.map((one) => [one.id, one]));
+    this.ids = record.organelles.map((one) => one.id);
+    for (const one of record.organelles) one.children = [];
+    for (const one of record.organelles)
+      for (const parent of one.parents) this.byId.get(parent)?.children.push(one.id);
+    this.cells = record.acts.cells;
+    this.habitats = [...record.acts.habitats].sort(byNumber);
+    this.families = [...new Set(this.cells.map(familyOf))];
+    this.books = this.#booksByOrganelle();
+    this.actStarts = starts(record.acts.frame, this.last + 1);
+    this.moves = groupBy(record.servings, (one) => one.habitat);
+    this.kindsOf = groupBy(record.kinds, (one) => one.habitat);
+    this.newsOf = new Map();
+    for (const one of record.news)
+      for (const name of [...one.organelles, ...one.places]) push(this.newsOf, name, one);
+    this.repliesOf = new Map();
+    for (const one of record.replies)
+      for (const name of new Set([one.id, one.habitat, one.cell])) push(this.repliesOf, name, one);
+    this.specialty = this.#specialties();
+    this.hasHabitats = this.habitats.length > 0;
+  }
+
+  generation(frame) {
+    return this.frames.ends[frame] ?? 0;
+  }
+
+  frameOf(generation) {
+    return Math.min(Math.floor(generation / this.frames.width), this.last);
+  }
+
+  isAlive(one, frame) {
+    const now = this.generation(frame);
+    return one.born <= now && (one.died === null || one.died > now);
+  }
+
+  alive(frame) {
+    return this.organelles.filter((one) => this.isAlive(one, frame));
+  }
+
+  // The last balance of an organelle, mATP; 0 before its first books.
+  balance(id, frame) {
+    const books = this.books.get(id);
+    if (!books) return 0;
+    const place = lastAtMost(books.frame, frame);
+    return place < 0 ? 0 : books.balance[place];
+  }
+
+  rank(one, frame) {
+    const now = this.generation(frame);
+    let rank = 0;
+    for (const [since, value] of one.ranks) if (since <= now) rank = value;
+    return rank;
+  }
+
+  // Who serves a habitat after a frame: {id, generation}, or null.
+  server(habitat, frame) {
+    const moves = this.moves.get(habitat) ?? [];
+    const place = lastAtMost(moves.map((one) => one.generation), this.generation(frame));
+    return place < 0 || !moves[place].id ? null : moves[place];
+  }
+
+  served(frame) {
+    const served = new Map();
+    for (const habitat of this.habitats) {
+      const move = this.server(habitat, frame);
+      if (move) push(served, move.id, habitat);
+    }
+    return served;
+  }
+
+  kind(habitat, frame) {
+    const kinds = this.kindsOf.get(habitat) ?? [];
+    const place = lastAtMost(kinds.map((one) => one.generation), this.generation(frame));
+    return place < 0 ? null : kinds[place].kind;
+  }
+
+  // Sums of acts in frames [first, last]: {asked, right} by what `key` says of row numbers.
+  sums(first, last, key) {
+    const found = new Map(), acts = this.acts;
+    for (let row = this.actStarts[Math.max(first, 0)]; row < this.actStarts[last + 1]; row++) {
+      const name = key(row);
+      if (name === null) continue;
+      const sum = found.get(name) ?? { asked: 0, right: 0 };
+      sum.asked += acts.asked[row];
+      sum.right += acts.right[row];
+      found.set(name, sum);
+    }
+    return found;
+  }
+
+  actor(row) {
+    return this.ids[this.acts.who[row]] ?? HOST;
+  }
+
+  holders(frame) {
+    const now = this.generation(frame), held = new Map();
+    for (const claim of this.claims) if (claim.generation <= now) held.set(claim.cell, claim);
+    return held;
+  }
+
+  price(niche, frame) {
+    const changes = this.prices[niche];
+    if (!changes) return null;
+    const place = lastAtMost(changes.map((one) => one[0]), frame);
+    return place < 0 ? null : changes[place][1];
+  }
+
+  founder(id) {
+    let one = this.byId.get(id);
+    while (one && one.parents.length && this.byId.get(one.parents[0])) one = this.byId.get(one.parents[0]);
+    return one ? one.id : id;
+  }
+
+  colour(id, scheme) {
+    if (scheme === "family") return colourOf(this.families.indexOf(this.specialty.get(id)));
+    const one = this.byId.get(scheme === "founder" ? this.founder(id) : id);
+    return colourOf(one ? one.colour : -1);
+  }
+
+  #booksByOrganelle() {
+    const table = this.books, byId = new Map();
+    table.frame.forEach((frame, row) => {
+      const id = this.ids[table.who[row]];
+      const books = byId.get(id) ?? { frame: [], revenue: [], cost: [], rent: [], ticket: [], balance: [] };
+      for (const name of Object.keys(books)) books[name].push(table[name][row]);
+      byId.set(id, books);
+    });
+    return byId;
+  }
+
+  #specialties() {
+    const right = new Map();
+    this.acts.frame.forEach((_, row) => {
+      const key = this.actor(row), families = right.get(key) ?? new Map();
+      const family = familyOf(this.cells[this.acts.cell[row]]);
+      families.set(family, (families.get(family) ?? 0) + this.acts.right[row]);
+      right.set(key, families);
+    });
+    return new Map([...right].map(([id, families]) => [id, [...families].sort((a, b) => b[1] - a[1])[0][0]]));
+  }
+}
+
+function colourOf(number) {
+  return number >= 0 ? PALETTE[number % PALETTE.length] : cssColour("--grey");
+}
+
+function cssColour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function familyOf(cell) {
+  const cut = cell.lastIndexOf("/");
+  return cut < 0 ? cell : cell.slice(0, cut);
+}
+
+function byNumber(a, b) {
+  return a.localeCompare(b, "en", { numeric: true });
+}
+
+function push(map, key, value) {
+  if (map.has(key)) map.get(key).push(value);
+  else map.set(key, [value]);
+}
+
+function groupBy(rows, key) {
+  const groups = new Map();
+  for (const row of rows) push(groups, key(row), row);
+  return groups;
+}
+
+// The place of the last number that is at most `limit`, in a rising list; -1 if there is none.
+function lastAtMost(numbers, limit) {
+  let low = 0, high = numbers.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (numbers[middle] <= limit) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+// For every frame the first row that belongs to it or a later one, and the number of rows.
+function starts(frames, count) {
+  const found = new Array(count + 1).fill(frames.length);
+  for (let row = frames.length - 1; row >= 0; row--) found[frames[row]] = row;
+  for (let frame = count - 1; frame >= 0; frame--) found[frame] = Math.min(found[frame], found[frame + 1]);
+  return found;
+}
+
+// ATP from mATP, to three digits.
+function atp(milli) {
+  const value = milli / 1000;
+  return Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 1 ? value.toFixed(1) : value.toFixed(2);
+}
+
+function percent(sum) {
+  return sum && sum.asked ? `${Math.round((100 * sum.right) / sum.asked)} %` : "–";
+}
+
+// A text of a model or of data: what cannot be seen, or turns the direction of others, is spelt out.
+function plain(text) {
+  return String(text).replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}]/gu, (letter) =>
+    letter === "\n" || letter === "\t" ? letter : `⟨U+${letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+}
+
+// An element; texts are never read as HTML.
+function el(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  return element;
+}

@@ -1,0 +1,236 @@
+// What the plots show. A view's `option` is an ECharts option, or a sentence where there is nothing.
+
+const COLUMNS = 120; // that a map over time has at most
+const SCALE = ["#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838"]; // cividis (Nuñez et al. 2018)
+
+const curvesView = {
+  id: "curves", title: "Answers and population", unit: "right answers in %, smoothed; organelles alive",
+  option(run) {
+    if (run.last < 0) return "No generation is over yet.";
+    const { asked, right, population, births, deaths } = run.curves, ends = run.frames.ends;
+    const points = (of) => ends.map((generation, frame) => [generation, of(frame)]);
+    const changes = run.news.filter((one) => one.kind === "world");
+    const marks = changes.slice(0, 12).map((one) => ({ xAxis: one.generation }));
+    return {
+      legend: {}, tooltip: { trigger: "axis" }, xAxis: generations(run), grid: { ...GRID, right: 46 },
+      yAxis: [{ type: "value", min: 0, max: 100, name: "right, %" }, { type: "value", min: 0, name: "organelles", splitLine: { show: false } }],
+      series: [
+        lineSeries("right, %", points((frame) => smoothShare(asked, right, frame)), PALETTE[0], {
+          markLine: { silent: true, symbol: "none", label: { show: false }, lineStyle: { type: "dotted" }, data: marks } }),
+        lineSeries("alive", points((frame) => population[frame]), PALETTE[1], { yAxisIndex: 1, step: "end" }),
+        { name: "births", type: "scatter", yAxisIndex: 1, symbol: "triangle", symbolSize: 7, itemStyle: { color: PALETTE[2] },
+          data: points((frame) => population[frame]).filter((_, frame) => births[frame]) },
+        { name: "deaths", type: "scatter", yAxisIndex: 1, symbol: "diamond", symbolSize: 7, itemStyle: { color: PALETTE[3] },
+          data: points((frame) => population[frame]).filter((_, frame) => deaths[frame]) },
+      ],
+    };
+  },
+};
+
+// Right answers in % over some frames around one.
+function smoothShare(asked, right, frame, reach = 3) {
+  let all = 0, good = 0;
+  for (let near = Math.max(frame - reach, 0); near <= Math.min(frame + reach, asked.length - 1); near++) {
+    all += asked[near];
+    good += right[near];
+  }
+  return all ? +((100 * good) / all).toFixed(1) : null;
+}
+
+const serversView = {
+  id: "servers", title: "Who serves whom", width: "wide",
+  unit: "a row per user (or cell), a colour per organelle: who answered most there",
+  height: (run) => Math.min(Math.max(110 + 11 * (run.hasHabitats ? run.habitats : run.cells).length, 200), 640),
+  option(run, state) {
+    const rows = run.hasHabitats ? sortedHabitats(run) : [...run.cells].sort();
+    if (!rows.length) return "Nobody was asked anything yet.";
+    const bars = run.hasHabitats ? servingBars(run, rows, state) : actingBars(run, rows, state);
+    return { grid: { ...GRID, left: run.hasHabitats ? 56 : 150, top: 10 }, xAxis: generations(run), yAxis: rowAxis(rows, { triggerEvent: true }), series: [barSeries(bars)], tooltip: {} };
+  },
+};
+
+// Users of one kind beside each other, as far as kinds are known.
+function sortedHabitats(run) {
+  const last = (name) => run.kind(name, run.last) ?? -1;
+  return [...run.habitats].sort((a, b) => last(a) - last(b) || byNumber(a, b));
+}
+
+function servingBars(run, rows, state) {
+  return rows.flatMap((habitat, row) => {
+    const moves = run.moves.get(habitat) ?? [];
+    return moves.filter((move) => move.id).map((move) => {
+      const place = moves.indexOf(move), until = moves[place + 1]?.generation ?? run.generations;
+      const kind = run.kind(habitat, run.frameOf(move.generation));
+      return { row, from: move.generation, to: until, colour: run.colour(move.id, state.colours), strength: barStrength(state, move.id, habitat),
+        pick: { type: "organelle", id: move.id }, label: move.id,
+        text: `user ${habitat} is served by ${move.id}\ngenerations ${move.generation} to ${until - 1}` + (kind === null ? "" : `\nhidden kind ${kind}`) };
+    });
+  });
+}
+
+// For each cell, the organelle with most answers in each stretch of time.
+function actingBars(run, rows, state) {
+  const places = new Map(rows.map((cell, row) => [cell, row])), bars = [];
+  const open = new Map();
+  for (const [first, last] of stretches(run)) {
+    const best = new Map();
+    for (const [key, sum] of run.sums(first, last, (row) => `${run.cells[run.acts.cell[row]]}\n${run.actor(row)}`)) {
+      const [cell, id] = key.split("\n");
+      if (!best.has(cell) || sum.asked > best.get(cell).asked) best.set(cell, { id, asked: sum.asked });
+    }
+    for (const [cell, { id }] of best) {
+      const from = run.generation(first - 1) + (first ? 1 : 0), to = run.generation(last) + 1, before = open.get(cell);
+      if (before && before.id === id && before.to === from) before.to = to;
+      else {
+        const bar = { row: places.get(cell), cell, id, from, to };
+        open.set(cell, bar);
+        bars.push(bar);
+      }
+    }
+  }
+  return bars.map((bar) => ({ ...bar, colour: run.colour(bar.id, state.colours), strength: barStrength(state, bar.id, bar.cell),
+    pick: { type: "organelle", id: bar.id }, label: bar.id, text: `${bar.cell}: ${bar.id} answers most\ngenerations ${bar.from} to ${bar.to - 1}` }));
+}
+
+function barStrength(state, id, place) {
+  const chosen = state.selection;
+  if (!chosen) return 1;
+  return chosen.id === (chosen.type === "organelle" ? id : place) ? 1 : 0.35;
+}
+
+// Frames in at most so many stretches: [first, last] each.
+function stretches(run, most = COLUMNS) {
+  const width = Math.max(1, Math.ceil((run.last + 1) / most)), found = [];
+  for (let first = 0; first <= run.last; first += width) found.push([first, Math.min(first + width - 1, run.last)]);
+  return found;
+}
+
+const cellsView = {
+  id: "cells", title: "By cell and by user", unit: "right answers, price or demand through time",
+  measure: "right", rows: "cell",
+  controls(redraw) {
+    const choice = (key, options) => el("select", { "aria-label": key, onchange: (event) => { this[key] = event.target.value; redraw(); } },
+      Object.entries(options).map(([value, text]) => el("option", { value }, text)));
+    return [choice("measure", { right: "right, %", price: "price, ATP", asked: "asked" }), choice("rows", { cell: "cells", habitat: "users" })];
+  },
+  height: (run) => Math.min(Math.max(130 + 14 * run.cells.length, 270), 520),
+  option(run, state) {
+    const isHabitat = this.rows === "habitat", names = isHabitat ? sortedHabitats(run) : [...run.cells].sort();
+    if (!names.length) return isHabitat ? "This world has no users: choose cells." : "Nobody was asked anything yet.";
+    const list = isHabitat ? run.acts.habitats : run.cells, column = isHabitat ? run.acts.habitat : run.acts.cell;
+    const places = new Map(names.map((name, row) => [name, row])), data = [];
+    for (const [first, last] of stretches(run, 60)) {
+      const from = run.generation(first - 1) + (first ? 1 : 0), to = run.generation(last) + 1;
+      for (const [name, sum] of run.sums(first, last, (row) => (column[row] < 0 ? null : list[column[row]]))) {
+        const price = run.price(name, last);
+        const value = this.measure === "right" ? (100 * sum.right) / sum.asked : this.measure === "asked" ? sum.asked : price === null ? null : price / 1000;
+        if (value === null) continue;
+        data.push({ row: places.get(name), from, to, value, pick: { type: isHabitat ? "habitat" : "cell", id: name },
+          text: `${name}\ngenerations ${from} to ${to - 1}\n${percent(sum)} of ${sum.asked} answers right` + (price === null ? "" : `\na right answer pays ${atp(price)} ATP`) });
+      }
+    }
+    if (!data.length) return "Prices belong to users in this world, so cells have none: choose users.";
+    const most = this.measure === "right" ? 100 : Math.max(...data.map((one) => one.value)), least = this.measure === "price" ? Math.min(...data.map((one) => one.value)) : 0;
+    for (const one of data) {
+      one.colour = scaleColour(most > least ? (one.value - least) / (most - least) : 1);
+      one.strength = state.selection?.id === names[one.row] || !state.selection || state.selection.type === "organelle" ? 1 : 0.5;
+    }
+    return {
+      grid: { ...GRID, left: isHabitat ? 56 : 150, right: 60, top: 10 }, xAxis: generations(run), yAxis: rowAxis(names), series: [barSeries(data, 0.94)], tooltip: {},
+      visualMap: { type: "continuous", min: least, max: Math.max(most, least + 1e-9), inRange: { color: SCALE }, orient: "vertical", right: 0, top: "middle", itemHeight: 90, itemWidth: 8, calculable: false, seriesIndex: [],
+        text: [most.toFixed(most < 10 ? 1 : 0), least.toFixed(least && least < 10 ? 1 : 0)], textStyle: { color: cssColour("--soft") } },
+    };
+  },
+};
+
+function scaleColour(part) {
+  const at = Math.min(Math.max(part, 0), 1) * (SCALE.length - 1), low = Math.min(Math.floor(at), SCALE.length - 2);
+  const [from, to] = [SCALE[low], SCALE[low + 1]].map((hex) => [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16)));
+  return `rgb(${from.map((value, index) => Math.round(mix(value, to[index], at - low))).join(",")})`;
+}
+
+const archiveView = {
+  id: "archive", title: "Archive", unit: "who holds each cell (or user) at the slider, by the success rate when it was taken", follows: true,
+  option(run, state) {
+    const held = [...run.holders(state.frame).values()].filter((claim) => claim.id);
+    if (!held.length) return "Nobody holds a cell of the archive at this time.";
+    const isHabitat = !held[0].cell.includes("/"), parts = (name) => (isHabitat ? [name.replace(/.$/, "…"), name.slice(-1)] : [familyOf(name), name.slice(familyOf(name).length + 1)]);
+    const rows = [...new Set(held.map((claim) => parts(claim.cell)[0]))].sort(byNumber), columns = [...new Set(held.map((claim) => parts(claim.cell)[1]))].sort(byNumber);
+    return {
+      grid: { left: isHabitat ? 46 : 120, right: 60, top: 10, bottom: 40 }, xAxis: { type: "category", data: columns, name: isHabitat ? "last digit of the user" : "depth", splitLine: { show: false } }, yAxis: rowAxis(rows, { splitLine: { show: false } }),
+      visualMap: { min: 0, max: 1, inRange: { color: SCALE }, orient: "vertical", right: 0, top: "middle", itemHeight: 90, itemWidth: 8, calculable: false, text: ["1", "0"], textStyle: { color: cssColour("--soft") } },
+      series: [{ type: "heatmap", label: { show: held.length <= 60, formatter: (one) => one.data.pick.id, textBorderColor: "#000", textBorderWidth: 2, color: "#fff", fontSize: 10 },
+        data: held.map((claim) => ({ value: [columns.indexOf(parts(claim.cell)[1]), rows.indexOf(parts(claim.cell)[0]), +claim.score.toFixed(3)], pick: { type: "organelle", id: claim.id }, claim })) }],
+      tooltip: { formatter: (one) => tip(`${one.data.claim.cell}: ${one.data.claim.id}`, `success rate ${one.data.claim.score.toFixed(2)}, taken in generation ${one.data.claim.generation}`) },
+    };
+  },
+};
+
+const ranksView = {
+  id: "ranks", title: "Ranks and parameters", unit: "organelles by rank; sum of ranks",
+  option(run) {
+    if (!run.organelles.some((one) => one.ranks.length)) return "This log does not say ranks: it was written by an older version.";
+    const shown = stretches(run, COLUMNS).map(([, last]) => last), counts = shown.map((frame) => run.alive(frame).map((one) => run.rank(one, frame)));
+    const ranks = [...new Set(counts.flat())].sort((a, b) => a - b), body = run.organelles.find((one) => one.body)?.body;
+    const each = body ? body.parameters / body.rank : null, x = (place) => run.generation(shown[place]);
+    return {
+      legend: {}, tooltip: { trigger: "axis" }, grid: { ...GRID, right: 54 }, xAxis: generations(run),
+      yAxis: [{ type: "value", name: "organelles" }, { type: "value", name: each ? "parameters, thousands" : "sum of ranks", splitLine: { show: false }, nameGap: 36 }],
+      series: [
+        ...ranks.map((rank, number) => lineSeries(`rank ${rank}`, counts.map((all, place) => [x(place), all.filter((one) => one === rank).length]), colourOf(number), { stack: "ranks", areaStyle: { opacity: 0.7 }, step: "end", lineStyle: { width: 0 } })),
+        lineSeries(each ? "parameters" : "sum of ranks", counts.map((all, place) => [x(place), +(all.reduce((sum, rank) => sum + rank, 0) * (each ? each / 1000 : 1)).toFixed(1)]), cssColour("--ink"), { yAxisIndex: 1, step: "end" }),
+      ],
+    };
+  },
+};
+
+const energyView = {
+  id: "energy", title: "Where energy came from and went", unit: "ATP, from the start to the slider", width: "wide", follows: true,
+  height: () => 330,
+  option(run, state) {
+    const now = run.generation(state.frame), sums = new Map();
+    const sum = (id) => sums.get(id) ?? sums.set(id, { revenue: 0, cost: 0, rent: 0, ticket: 0, founded: 0, received: 0, given: 0, estate: 0, held: 0 }).get(id);
+    for (const [id, books] of run.books)
+      for (let row = 0; row < books.frame.length && books.frame[row] <= state.frame; row++)
+        for (const name of ["revenue", "cost", "rent", "ticket"]) sum(id)[name] += books[name][row];
+    for (const one of run.transfers) {
+      if (one.generation > now) continue;
+      if (one.kind === "estate") sum(one.source).estate += one.amount;
+      else if (one.source === "world") sum(one.target).founded += one.amount;
+      else { sum(one.source).given += one.amount; sum(one.target).received += one.amount; }
+    }
+    for (const one of run.organelles) if (run.isAlive(one, state.frame) && sums.has(one.id)) sum(one.id).held = run.balance(one.id, state.frame);
+    if (!sums.size) return "No energy moved yet.";
+    return sankey(run, state, sums);
+  },
+};
+
+// Sources on the left, the organelles with the largest flows in the middle, uses on the right.
+function sankey(run, state, sums) {
+  const ranked = [...sums].sort((a, b) => b[1].revenue - a[1].revenue), shown = new Set(ranked.slice(0, 10).map(([id]) => id));
+  const groups = new Map();
+  for (const [id, one] of ranked) {
+    const name = shown.has(id) ? id : "others", group = groups.get(name) ?? groups.set(name, {}).get(name);
+    for (const [key, value] of Object.entries(one)) group[key] = (group[key] ?? 0) + value;
+  }
+  const flows = [["right answers", "revenue", true], ["dowries of the world", "founded", true], ["dowries of parents", "received", true],
+    ["compute", "cost", false], ["rent of weights", "rent", false], ["tickets", "ticket", false], ["dowries to children", "given", false], ["left by the dead", "estate", false], ["held", "held", false]];
+  const links = [], used = new Set();
+  for (const [name, group] of groups)
+    for (const [end, key, isSource] of flows) {
+      const amount = group[key] / 1000;
+      if (!(amount > 0)) continue; // debts of the dead are not drawn
+      links.push({ source: isSource ? end : name, target: isSource ? name : end, value: +amount.toFixed(2) });
+      used.add(end).add(name);
+    }
+  const nodes = [...used].map((name) => {
+    const isOrganelle = groups.has(name);
+    return { name, depth: isOrganelle ? 1 : flows.find(([end]) => end === name)[2] ? 0 : 2,
+      itemStyle: { color: isOrganelle && name !== "others" ? run.colour(name, state.colours) : cssColour("--grey") },
+      pick: isOrganelle && name !== "others" ? { type: "organelle", id: name } : null };
+  });
+  return {
+    series: [{ type: "sankey", data: nodes, links, top: 10, bottom: 10, left: 10, right: 150, nodeGap: 8, emphasis: { focus: "adjacency" }, label: { color: cssColour("--ink"), fontSize: 11 }, lineStyle: { color: "gradient", opacity: 0.35 } }],
+    tooltip: { formatter: (one) => tip(one.dataType === "edge" ? `${one.data.source} → ${one.data.target}: ${one.value} ATP` : `${one.name}: ${(+one.value).toFixed(1)} ATP`) },
+  };
+}

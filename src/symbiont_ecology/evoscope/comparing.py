@@ -1,0 +1,144 @@
+"""Arms side by side: how often each was right, and how sure their difference is.
+
+Runs are of one arm if their configs differ in the seed and in their length alone. The first arm is
+compared with every other one. Seeds that both have are pairs (Student's t over seeds). Where that
+is less than two, pairs are stretches of generations of the same seed, and the page says that such
+an interval tells nothing about other seeds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.history.history import History
+from symbiont_ecology.registry import kind_of
+from symbiont_ecology.statistics import Interval, paired_interval
+
+LATE = 0.75
+"""The part of a run after which it is "late"."""
+STRETCH, LEAST_STRETCHES = 10, 4
+"""Generations in a stretch; stretches without which nothing is said."""
+
+
+@dataclass(frozen=True)
+class ComparedArm:
+    """An arm: its runs (by number), and shares of right answers over its seeds."""
+
+    name: str
+    runs: tuple[int, ...]
+    seeds: tuple[int, ...]
+    right: float | None
+    late: float | None
+
+
+@dataclass(frozen=True)
+class ComparedPair:
+    """First arm minus another one, late shares of right answers; None where nothing can be
+    said."""
+
+    first: str
+    other: str
+    difference: Interval | None
+    over: str
+
+
+def compared(runs: Sequence[tuple[RunConfig, History]]) -> dict[str, object]:
+    """The comparison of several runs as plain values."""
+    arms: dict[str, list[int]] = {}
+    for number, (config, _) in enumerate(runs):
+        arms.setdefault(_arm_key(config), []).append(number)
+    names = _names([runs[numbers[0]][0] for numbers in arms.values()])
+    made = [
+        ComparedArm(
+            name,
+            tuple(numbers),
+            tuple(runs[number][0].seed for number in numbers),
+            _mean([_share(runs[number][1], 0) for number in numbers]),
+            _mean([_share(runs[number][1], LATE) for number in numbers]),
+        )
+        for name, numbers in zip(names, arms.values(), strict=True)
+    ]
+    pairs = [_pair(made[0], other, runs) for other in made[1:]]
+    return {"arms": [asdict(arm) for arm in made], "pairs": [asdict(pair) for pair in pairs]}
+
+
+def _pair(
+    first: ComparedArm, other: ComparedArm, runs: Sequence[tuple[RunConfig, History]]
+) -> ComparedPair:
+    histories = [
+        {runs[number][0].seed: runs[number][1] for number in arm.runs} for arm in (first, other)
+    ]
+    seeds = sorted(histories[0].keys() & histories[1].keys())
+    pairs = [
+        (one, two)
+        for seed in seeds
+        if (one := _share(histories[0][seed], LATE)) is not None
+        and (two := _share(histories[1][seed], LATE)) is not None
+    ]
+    over = f"{len(pairs)} seeds"
+    if len(seeds) == 1:
+        pairs = _stretches(histories[0][seeds[0]], histories[1][seeds[0]])
+        over = f"{len(pairs)} stretches of {STRETCH} generations of one seed, not of others"
+    if len(pairs) < 2:
+        return ComparedPair(first.name, other.name, None, "no seed in common, or too short")
+    interval = paired_interval([one for one, _ in pairs], [two for _, two in pairs])
+    return ComparedPair(first.name, other.name, interval, over)
+
+
+def _stretches(one: History, other: History) -> list[tuple[float, float]]:
+    """Shares of right answers of both in stretches of the same late generations."""
+    end = min(one.generation, other.generation)
+    begin, pairs = int(LATE * end), list[tuple[float, float]]()
+    for start in range(end - STRETCH, begin - 1, -STRETCH):
+        shares = [_between(history, start, start + STRETCH) for history in (one, other)]
+        if shares[0] is not None and shares[1] is not None:
+            pairs.append((shares[0], shares[1]))
+    return pairs if len(pairs) >= LEAST_STRETCHES else []
+
+
+def _share(history: History, begin: float) -> float | None:
+    return _between(history, int(begin * history.generation), history.generation)
+
+
+def _between(history: History, start: int, stop: int) -> float | None:
+    acts = [act for act in history.acts if start <= act.generation < stop]
+    asked = sum(act.asked for act in acts)
+    return sum(act.right for act in acts) / asked if asked else None
+
+
+def _mean(shares: Sequence[float | None]) -> float | None:
+    known = [share for share in shares if share is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _arm_key(config: RunConfig) -> str:
+    return json.dumps(
+        config.model_dump(mode="json", exclude={"seed", "run"}), sort_keys=True, default=str
+    )
+
+
+def _names(configs: Sequence[RunConfig]) -> list[str]:
+    """The strategies' names; with what differs where two have the same."""
+    kinds = [kind_of(config.strategy) for config in configs]
+    if len(set(kinds)) == len(kinds):
+        return kinds
+    flat = [_flat(config.model_dump(mode="json", exclude={"seed", "run"})) for config in configs]
+    keys = {key for one in flat for key in one if any(other.get(key) != one[key] for other in flat)}
+    names = []
+    for number, (kind, values) in enumerate(zip(kinds, flat, strict=True), 1):
+        told = [f"{key}={values[key]}" for key in sorted(keys) if key in values][:3]
+        names.append(f"{number}: {kind} {' '.join(told)}".strip())
+    return names
+
+
+def _flat(values: Mapping[str, object], before: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{before}{key}.")
+        else:
+            found[before + key] = str(value)
+    return found

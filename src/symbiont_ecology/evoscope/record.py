@@ -1,0 +1,259 @@
+"""A run as the record that the page shows: plain values for JSON, sampled where the run is long.
+
+Columns that belong together have one length. ``frame`` numbers frames, ``who``, ``cell`` and
+``habitat`` number names in their lists. Energy is in mATP.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from symbiont_ecology.config import RunConfig, dump_config
+from symbiont_ecology.ecology.state import STATE_FILE, load_state
+from symbiont_ecology.errors import RunError
+from symbiont_ecology.evaluation.evaluation_log import logged
+from symbiont_ecology.evoscope.berths import berths_of
+from symbiont_ecology.evoscope.bodies import bodies_of
+from symbiont_ecology.evoscope.sampling import (
+    MOST_ACTS,
+    MOST_NEWS,
+    Frames,
+    chosen_news,
+    chosen_replies,
+)
+from symbiont_ecology.history.history import History
+from symbiont_ecology.history.world import kinds_of, world_news
+from symbiont_ecology.registry import kind_of
+from symbiont_ecology.transcripts import Transcripts
+from symbiont_ecology.types import OrganelleId
+
+RECORD_SCHEMA = 1
+LONGEST_TEXT = 400
+"""Characters of a prompt or a reply on the page."""
+COLOURED = 12
+"""Organelles with a colour of their own: those that answered most."""
+PageRecord = dict[str, Any]
+
+
+def run_record(
+    history: History,
+    config: RunConfig,
+    folder: Path,
+    kept: Transcripts,
+    host_replies: Mapping[str, str] | None = None,
+) -> PageRecord:
+    """What the page shows of a run; ``host_replies`` are the bare host's by prompt, if it was
+    asked."""
+    frames = Frames.of(history.generation)
+    kinds = kinds_of(config, history.generation)
+    news = [*world_news(config, kinds, history.ends), *history.chronicle.news]
+    news.sort(key=lambda one: one.generation)
+    told = chosen_news([one for one in news if one.generation < history.generation])
+    replies = chosen_replies(kept.transcripts)
+    acts, is_coarse = _acts(history, frames)
+    record: PageRecord = {
+        "schema": RECORD_SCHEMA,
+        "name": folder.name,
+        "strategy": kind_of(config.strategy),
+        "host": config.host.model,
+        "seed": config.seed,
+        "config": dump_config(config),
+        "generations": history.generation,
+        "planned": config.run.generations,
+        "frames": {"width": frames.width, "ends": frames.ends},
+        "curves": _curves(history, frames),
+        "organelles": _organelles(history, config, folder),
+        "books": _books(history, frames),
+        "transfers": [asdict(one) for one in history.flows.transfers],
+        "acts": acts,
+        "prices": _prices(history, frames),
+        "claims": [asdict(one) for one in history.claims],
+        "servings": [asdict(one) for one in history.servings],
+        "kinds": [asdict(one) for one in kinds],
+        "trials": [{**asdict(one), "evidence": one.evidence} for one in history.trials.values()],
+        "news": [asdict(one) for one in told],
+        "replies": [_reply(vars(one), host_replies) for one in replies],
+        "hostAnswers": [
+            {"cell": one.cell, "asked": len(one.verdicts), "right": sum(one.verdicts)}
+            for one in history.host_answers
+        ],
+        "evaluations": _evaluations(folder),
+        "leftOut": _left_out(frames, len(news), len(told), kept, len(replies), is_coarse),
+    }
+    return record
+
+
+def _organelles(history: History, config: RunConfig, folder: Path) -> list[PageRecord]:
+    taxa, places = history.phylogeny.taxa, berths_of(history.phylogeny.taxa)
+    asked = Counter[OrganelleId]()
+    for act in history.acts:
+        asked[act.id] += act.asked
+    busiest = [who for who, _ in asked.most_common() if who in taxa]
+    colours = {who: number for number, who in enumerate(busiest[:COLOURED])}
+    bodies = bodies_of(load_state(folder), folder) if (folder / STATE_FILE).exists() else {}
+    return [
+        {
+            "id": taxon.id,
+            "parents": taxon.ancestors,
+            "operator": taxon.operator,
+            "born": taxon.born,
+            "died": taxon.died,
+            "cause": taxon.cause,
+            "traits": history.traits[taxon.id],
+            "ranks": history.ranks[taxon.id],
+            "lessons": history.lessons[taxon.id],
+            "colour": colours.get(taxon.id, -1),
+            "place": [round(part, 4) for part in places[taxon.id]],
+            "body": asdict(bodies[taxon.id]) if taxon.id in bodies else None,
+        }
+        for taxon in taxa.values()
+    ]
+
+
+def _curves(history: History, frames: Frames) -> PageRecord:
+    """Of each frame: what was there at its end, sums over it, and the share of right answers."""
+    last = [history.ends[generation] for generation in frames.ends]
+    at = np.array([frames.at(act.generation) for act in history.acts], int)
+    asked = np.bincount(at, [act.asked for act in history.acts], frames.count)
+    right = np.bincount(at, [act.right for act in history.acts], frames.count)
+    births, deaths = np.zeros(frames.count, int), np.zeros(frames.count, int)
+    for end in history.ends:
+        births[frames.at(end.generation)] += end.births
+        deaths[frames.at(end.generation)] += end.deaths
+    return {
+        "population": [end.population for end in last],
+        "births": births.tolist(),
+        "deaths": deaths.tolist(),
+        "asked": asked.astype(int).tolist(),
+        "right": np.round(right, 3).tolist(),
+        "coverage": [end.coverage for end in last],
+        "energy": [end.energy_total for end in last],
+        "flops": [end.train_flops for end in last],
+    }
+
+
+def _books(history: History, frames: Frames) -> dict[str, list[int]]:
+    """Of every organelle in every frame: sums of what it earned and spent, and its last
+    balance."""
+    numbers = {who: number for number, who in enumerate(history.phylogeny.taxa)}
+    rows: dict[tuple[int, int], list[int]] = {}
+    for book in history.books:
+        if book.generation >= history.generation:
+            break
+        key = frames.at(book.generation), numbers[book.id]
+        row = rows.setdefault(key, [0, 0, 0, 0, 0])
+        row[:] = [
+            row[0] + book.revenue,
+            row[1] + book.cost,
+            row[2] + book.rent,
+            row[3] + book.ticket,
+            book.balance,
+        ]
+    names = ("frame", "who", "revenue", "cost", "rent", "ticket", "balance")
+    table = [[*key, *row] for key, row in rows.items()]
+    return dict(zip(names, _columns(table, len(names)), strict=True))
+
+
+def _acts(history: History, frames: Frames) -> tuple[PageRecord, bool]:
+    """Who was asked what in every frame, and whether the frames of this table are coarser."""
+    numbers = {who: number for number, who in enumerate(history.phylogeny.taxa)}
+    cells, habitats = dict[str, int](), dict[str, int]()
+    width, is_coarse = frames.width, False
+    while True:
+        rows: dict[tuple[int, int, int, int], list[float]] = {}
+        for act in history.acts:
+            if act.generation >= history.generation:
+                break
+            cell = cells.setdefault(act.cell, len(cells))
+            habitat = habitats.setdefault(act.habitat, len(habitats)) if act.habitat else -1
+            frame = frames.at(act.generation // width * width)
+            row = rows.setdefault((frame, numbers.get(act.id, -1), cell, habitat), [0, 0.0])
+            row[0] += act.asked
+            row[1] += act.right
+        if len(rows) <= MOST_ACTS:
+            break
+        width, is_coarse = 2 * width, True
+    names = ("frame", "who", "cell", "habitat", "asked", "right")
+    table = [[*key, row[0], _short(row[1])] for key, row in rows.items()]
+    columns = dict(zip(names, _columns(table, len(names)), strict=True))
+    return {**columns, "cells": list(cells), "habitats": list(habitats), "width": width}, is_coarse
+
+
+def _prices(history: History, frames: Frames) -> PageRecord:
+    """What a full reward paid, in each niche, whenever that changed: the last of each frame."""
+    latest: dict[str, dict[int, int]] = {}
+    for act in history.acts:
+        niche = act.habitat or act.cell
+        latest.setdefault(niche, {})[frames.at(act.generation)] = math.floor(act.price)
+    changes: PageRecord = {}
+    for niche, by_frame in latest.items():
+        kept, before = list[list[int]](), -1
+        for frame, price in by_frame.items():
+            if price != before:
+                kept.append([frame, price])
+                before = price
+        changes[niche] = kept
+    return changes
+
+
+def _evaluations(folder: Path) -> list[PageRecord]:
+    try:
+        lines = [line for _, line in logged(folder)]
+    except RunError:  # of another version
+        return []
+    return [
+        {
+            "generation": line.generation,
+            "routing": line.routing,
+            "accuracy": asdict(line.accuracy),
+            "asked": line.asked.model_dump(mode="json", exclude_defaults=True),
+        }
+        for line in lines
+    ]
+
+
+def _reply(transcript: Mapping[str, Any], host_replies: Mapping[str, str] | None) -> PageRecord:
+    shown = {
+        name: value[:LONGEST_TEXT] if isinstance(value, str) else value
+        for name, value in transcript.items()
+    }
+    if host_replies and (reply := host_replies.get(transcript["prompt"])) is not None:
+        shown["host"] = reply[:LONGEST_TEXT]
+    return shown
+
+
+def _left_out(
+    frames: Frames, news: int, told: int, kept: Transcripts, shown: int, is_coarse: bool
+) -> list[str]:
+    """What the page does not hold, in sentences."""
+    said = []
+    if frames.width > 1:
+        said.append(
+            f"{frames.generations} generations are shown in {frames.count} steps of "
+            f"{frames.width}: a step has the sums of its generations, and balances of its last."
+        )
+    if is_coarse:
+        said.append("Who was asked what is shown in longer steps than the rest.")
+    if told < news:
+        rule = f"above {MOST_NEWS} the lesser ones are thinned out"
+        said.append(f"{told} of {news} news are shown: {rule}.")
+    if kept.one_in > 1:
+        said.append(f"The run kept one reply in {kept.one_in}, by draw.")
+    if shown < len(kept.transcripts):
+        said.append(f"{shown} of {len(kept.transcripts)} replies are on the page, the newest.")
+    return said
+
+
+def _columns(table: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
+    return [list(column) for column in zip(*table, strict=True)] or [[] for _ in range(count)]
+
+
+def _short(number: float) -> float | int:
+    return int(number) if number == int(number) else round(number, 3)

@@ -1,0 +1,88 @@
+"""What a page of a long run leaves out. Whatever is left out is said on the page."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from symbiont_ecology.history.chronicle import News
+from symbiont_ecology.transcripts import Transcript
+
+MOST_FRAMES, MOST_ACTS, MOST_NEWS, MOST_REPLIES = 600, 120_000, 4_000, 3_000
+"""Moments that the slider knows, rows of who was asked what, news, replies."""
+EACH = 6
+"""Right and wrong replies of every organelle, and of every habitat, that come before others."""
+LESSER = ("body", "move", "trial")
+"""News that go first."""
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Generations in groups of ``width``: a frame of the page shows the end of its group."""
+
+    generations: int
+    width: int
+
+    @classmethod
+    def of(cls, generations: int, most: int = MOST_FRAMES) -> Frames:
+        """As few generations in a frame as can be."""
+        return cls(generations, max(1, -(-generations // most)))
+
+    @property
+    def count(self) -> int:
+        """How many frames there are."""
+        return -(-self.generations // self.width)
+
+    @property
+    def ends(self) -> list[int]:
+        """The last generation of each frame."""
+        return [min((frame + 1) * self.width, self.generations) - 1 for frame in range(self.count)]
+
+    def at(self, generation: int) -> int:
+        """The frame of a generation."""
+        return min(generation // self.width, max(self.count - 1, 0))
+
+
+def chosen_news(news: Sequence[News], most: int = MOST_NEWS) -> list[News]:
+    """All news, or as many: lesser ones are thinned out evenly, then all others."""
+    kept = list(news)
+    for kinds in [(kind,) for kind in LESSER] + [tuple({one.kind for one in news})]:
+        if (over := len(kept) - most) <= 0:
+            break
+        places = [place for place, one in enumerate(kept) if one.kind in kinds]
+        gone = {places[number] for number in _evenly(len(places), min(over, len(places)))}
+        kept = [one for place, one in enumerate(kept) if place not in gone]
+    return kept
+
+
+def chosen_replies(
+    transcripts: Sequence[Transcript], most: int = MOST_REPLIES, each: int = EACH
+) -> list[Transcript]:
+    """The newest right and wrong replies of everyone, then those of every habitat, then the newest
+    of all; in the order of the run."""
+    chosen: dict[int, None] = {}
+    for key in (_by_organelle, _by_habitat):
+        groups: dict[tuple[str, bool], list[int]] = defaultdict(list)
+        for place, transcript in enumerate(transcripts):
+            groups[key(transcript), transcript.is_right].append(place)
+        for places in groups.values():
+            chosen.update(dict.fromkeys(places[-each:]))
+    newest = range(len(transcripts) - 1, -1, -1)
+    chosen.update(dict.fromkeys(newest))
+    return [transcripts[place] for place in sorted(list(chosen)[:most])]
+
+
+def _by_organelle(transcript: Transcript) -> str:
+    return transcript.id
+
+
+def _by_habitat(transcript: Transcript) -> str:
+    return transcript.habitat
+
+
+def _evenly(count: int, chosen: int) -> list[int]:
+    """So many of the numbers below ``count``, evenly spread."""
+    edges = [count * part // max(chosen, 1) for part in range(chosen + 1)]
+    return [low for low, _ in pairwise(edges)]

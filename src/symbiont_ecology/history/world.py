@@ -1,0 +1,88 @@
+"""What the world did by itself, and no organelle is told: hidden kinds of habitats, flips, seasons,
+catastrophes.
+
+It follows from the config alone. It is for people who look at a run, and for evaluations.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.engine.run import data_tasks
+from symbiont_ecology.events import GenerationEnded
+from symbiont_ecology.history.chronicle import News, listed
+from symbiont_ecology.tasks.habitats import SyntheticHabitats
+
+
+@dataclass(frozen=True)
+class KindChange:
+    """A habitat is of a hidden kind from a generation on."""
+
+    generation: int
+    habitat: str
+    kind: int
+
+
+def kinds_of(config: RunConfig, generations: int) -> list[KindChange]:
+    """The kinds of all habitats of a synthetic world, and when they change; of others nothing is
+    known."""
+    if config.tasks.habitats is None or data_tasks(config):
+        return []
+    habitats = mixture(config).habitats
+    if not isinstance(habitats, SyntheticHabitats):
+        return []
+    changes, before = list[KindChange](), list[int | None]([None] * len(habitats.names))
+    for generation in range(generations):
+        for place, kind in enumerate(map(int, habitats.kinds(generation))):
+            if kind != before[place]:
+                changes.append(KindChange(generation, habitats.names[place], kind))
+                before[place] = kind
+    return changes
+
+
+def world_news(
+    config: RunConfig, kinds: Sequence[KindChange], ends: Sequence[GenerationEnded]
+) -> list[News]:
+    """What the world did in the generations that were lived."""
+    return [
+        *_changes_of_mind(kinds),
+        *_flips(config, ends),
+        *(
+            News(generation, "world", f"A catastrophe kills {config.climate.toll:.0%} of all.")
+            for generation in config.climate.catastrophes
+            if generation < len(ends)
+        ),
+    ]
+
+
+def _changes_of_mind(kinds: Sequence[KindChange]) -> Iterator[News]:
+    moments: dict[int, list[str]] = defaultdict(list)
+    for change in kinds:
+        if change.generation:
+            moments[change.generation].append(change.habitat)
+    for generation, habitats in moments.items():
+        verb = "wants" if len(habitats) == 1 else "want"
+        text = f"{listed(habitats)} {verb} something else from here on (the organelles do not know)"
+        yield News(generation, "world", f"{text}.", (), tuple(habitats))
+
+
+def _flips(config: RunConfig, ends: Sequence[GenerationEnded]) -> Iterator[News]:
+    """The first generation that began behind each change of what counts as right."""
+    flip = config.tasks.flip
+    if flip is None:
+        return
+    told = "What counts as right changes (the organelles do not know)."
+    for flops, text in (
+        (flip.at_flops, told),
+        (flip.back_flops, "What counted as right at first does so again."),
+    ):
+        if flops is None:
+            continue
+        for end in ends[:-1]:
+            if end.train_flops >= 0.99 * flops:
+                yield News(end.generation + 1, "world", text)
+                break
