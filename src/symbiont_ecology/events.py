@@ -299,6 +299,48 @@ class EventLog:
             file.truncate(file.tell())
 
 
+class LogReader:
+    """The reading end of a log that may still grow: every call of ``news`` goes on behind the last
+    one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = self._line = 0
+        self._last = b""
+
+    def news(self) -> Iterator[Event]:
+        """The events that came since, without a last line that is not whole.
+
+        Raises:
+            RunError: no such log, another schema, an unknown kind, a damaged line, a gap in the
+                numbers, or what was read before is not there any more (``LogRewoundError``).
+        """
+        try:
+            file = self.path.open("rb")
+        except OSError as error:
+            raise RunError(f"cannot read events from {self.path}: {error.strerror}") from error
+        with file:
+            file.seek(self._offset - len(self._last))
+            if file.read(len(self._last)) != self._last:
+                raise LogRewoundError(f"{self.path} was rewound: read it anew")
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                where = f"{self.path} line {self._line + 1}"
+                row = _row(line, where)
+                if self._line:
+                    yield _event(row, self._line - 1, where)
+                elif row != {"schema": SCHEMA}:
+                    raise RunError(
+                        f"{where}: expected an event log of schema {SCHEMA}, got {row!r:.80}"
+                    )
+                self._offset, self._line, self._last = self._offset + len(line), self._line + 1, line
+
+
+class LogRewoundError(RunError):
+    """A run went on from an earlier checkpoint, so what was read of its log does not hold."""
+
+
 def read_events(path: Path) -> Iterator[Event]:
     """The events of a log in order, without a last line that a crash has torn.
 
@@ -306,26 +348,15 @@ def read_events(path: Path) -> Iterator[Event]:
         RunError: no such log, another schema, an unknown kind, a damaged line, or a gap in the
             numbers.
     """
+    return LogReader(path).news()
+
+
+def _row(line: bytes, where: str) -> dict[str, object]:
     try:
-        file = path.open("rb")
-    except OSError as error:
-        raise RunError(f"cannot read events from {path}: {error.strerror}") from error
-    with file:
-        for number, line in enumerate(file):
-            where = f"{path} line {number + 1}"
-            if not line.endswith(b"\n"):
-                return
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise RunError(f"{where}: not JSON ({error})") from error
-            if number == 0:
-                if row != {"schema": SCHEMA}:
-                    raise RunError(
-                        f"{where}: expected an event log of schema {SCHEMA}, got {row!r:.80}"
-                    )
-            else:
-                yield _event(row, number - 1, where)
+        row: dict[str, object] = json.loads(line)
+    except ValueError as error:
+        raise RunError(f"{where}: not JSON ({error})") from error
+    return row
 
 
 _HEADER = f'{{"schema":{SCHEMA}}}\n'.encode()

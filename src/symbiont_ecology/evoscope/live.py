@@ -1,0 +1,159 @@
+"""The page of a run that still lives: served on this machine alone, fed from the run's log.
+
+Two things are served, the page and its record, and nothing is read from a path that a request
+names. A request must name this server as its host, so a page of the web cannot reach it under
+another name (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from symbiont_ecology.engine.run import EVENTS_FILE, read_config
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.events import LogReader, LogRewoundError
+from symbiont_ecology.evoscope.comparing import compared
+from symbiont_ecology.evoscope.page import embedded_json, page_html, whole_record
+from symbiont_ecology.evoscope.record import run_record
+from symbiont_ecology.history.history import History
+from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, read_transcripts
+
+LOOPBACK = "127.0.0.1"
+
+
+class FollowedRun:
+    """A run whose log is read as it grows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.config = folder, read_config(folder)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.history = History.of(self.config)
+        self._reader, self._count = LogReader(self.folder / EVENTS_FILE), 0
+
+    def read(self) -> int:
+        """Reads what is new; returns how many events were read in all. A run that was resumed from
+        an earlier checkpoint is read anew."""
+        try:
+            self._read_on()
+        except LogRewoundError:
+            self._begin()
+            self._read_on()
+        return self._count
+
+    def _read_on(self) -> None:
+        if (self.folder / EVENTS_FILE).exists():
+            for event in self._reader.news():
+                self.history.add(event)
+                self._count += 1
+
+
+class LiveRecord:
+    """The record of runs that may grow, as JSON, with a tag that changes when it does."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._runs = [FollowedRun(folder) for folder in folders]
+        self._lock, self._counts = threading.Lock(), tuple[int, ...]()
+        self._body, self._version = b"", 0
+
+    def latest(self) -> tuple[str, bytes]:
+        """The tag and the record, of all generations that are whole."""
+        with self._lock:
+            counts = tuple(run.read() for run in self._runs)
+            if counts != self._counts or not self._body:
+                self._counts, self._version = counts, self._version + 1
+                self._body = embedded_json(self._record()).encode()
+            return f'"{self._version}"', self._body
+
+    def page(self) -> bytes:
+        """The page with the record as it is now."""
+        with self._lock:
+            for run in self._runs:
+                run.read()
+            return page_html(self._record()).encode()
+
+    def _record(self) -> dict[str, object]:
+        records = [
+            run_record(
+                run.history,
+                run.config,
+                run.folder,
+                read_transcripts(run.folder / TRANSCRIPTS_FILE),
+            )
+            for run in self._runs
+        ]
+        lived = [(run.config, run.history) for run in self._runs]
+        return {**whole_record(records, compared(lived) if len(lived) > 1 else None), "live": True}
+
+
+def live_server(folders: Sequence[Path], port: int = 0) -> ThreadingHTTPServer:
+    """A server on this machine; port 0 takes a free one. ``serve_forever`` starts it.
+
+    Raises:
+        RunError: one of the folders holds no run.
+        ConfigError: the port is taken.
+    """
+    record = LiveRecord(folders)
+
+    class Handler(BaseHTTPRequestHandler):
+        """Answers GET and HEAD for the page and its record."""
+
+        server_version, sys_version, protocol_version = "evoscope", "", "HTTP/1.1"
+        timeout = 30
+
+        def do_GET(self) -> None:
+            """The page, or its record if that is new to the one who asks."""
+            self._answer()
+
+        def do_HEAD(self) -> None:
+            """The same without a body."""
+            self._answer()
+
+        def _answer(self) -> None:
+            bound = self.server.server_address[1]
+            if self.headers.get("Host") not in (f"{LOOPBACK}:{bound}", f"localhost:{bound}"):
+                self._send(HTTPStatus.MISDIRECTED_REQUEST, b"this server has another name\n")
+            elif self.path == "/":
+                self._send(HTTPStatus.OK, record.page(), "text/html; charset=utf-8")
+            elif self.path == "/record.json":
+                tag, body = record.latest()
+                if self.headers.get("If-None-Match") == tag:
+                    self._send(HTTPStatus.NOT_MODIFIED, b"", tag=tag)
+                else:
+                    self._send(HTTPStatus.OK, body, "application/json", tag)
+            else:
+                self._send(HTTPStatus.NOT_FOUND, b"only / and /record.json are here\n")
+
+        def _send(
+            self, status: HTTPStatus, body: bytes, kind: str = "text/plain", tag: str = ""
+        ) -> None:
+            self.send_response(status)
+            headers = {
+                "Content-Type": kind,
+                "Content-Length": str(len(body)),
+                "Cache-Control": "no-store",
+                "X-Content-Type-Options": "nosniff",
+                "X-Frame-Options": "DENY",
+                "Cross-Origin-Resource-Policy": "same-origin",
+                **({"ETag": tag} if tag else {}),
+            }
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Says nothing: the terminal is for people."""
+
+    try:
+        return ThreadingHTTPServer((LOOPBACK, port), Handler)
+    except OSError as error:
+        raise ConfigError(
+            f"--port {port}: {error.strerror}; take another one, or 0 for a free one"
+        ) from error
