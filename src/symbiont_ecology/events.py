@@ -334,7 +334,11 @@ class LogReader:
                     raise RunError(
                         f"{where}: expected an event log of schema {SCHEMA}, got {row!r:.80}"
                     )
-                self._offset, self._line, self._last = self._offset + len(line), self._line + 1, line
+                self._offset, self._line, self._last = (
+                    self._offset + len(line),
+                    self._line + 1,
+                    line,
+                )
 
 
 class LogRewoundError(RunError):

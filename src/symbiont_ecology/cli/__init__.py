@@ -21,6 +21,7 @@ from symbiont_ecology.cli.data import data
 from symbiont_ecology.cli.demo import demo
 from symbiont_ecology.cli.deploy import export, infer, phylogeny
 from symbiont_ecology.cli.evaluate import evaluate, transfer
+from symbiont_ecology.cli.evoscope import evoscope
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.learn_from import learn_from
 from symbiont_ecology.cli.machine import bench, doctor
@@ -54,7 +55,7 @@ _COMMANDS = (
         compare,
         pack,
     ),
-    *(infer, export, show, phylogeny, explain, bench, doctor),
+    *(infer, export, show, evoscope, phylogeny, explain, bench, doctor),
 )
 for _command in _COMMANDS:
     app.command()(_command)

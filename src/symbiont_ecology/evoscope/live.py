@@ -80,10 +80,7 @@ class LiveRecord:
     def _record(self) -> dict[str, object]:
         records = [
             run_record(
-                run.history,
-                run.config,
-                run.folder,
-                read_transcripts(run.folder / TRANSCRIPTS_FILE),
+                run.history, run.config, run.folder, read_transcripts(run.folder / TRANSCRIPTS_FILE)
             )
             for run in self._runs
         ]
@@ -115,7 +112,6 @@ def live_server(folders: Sequence[Path], port: int = 0) -> ThreadingHTTPServer:
             self._answer()
 
         def _answer(self) -> None:
-            bound = self.server.server_address[1]
             if self.headers.get("Host") not in (f"{LOOPBACK}:{bound}", f"localhost:{bound}"):
                 self._send(HTTPStatus.MISDIRECTED_REQUEST, b"this server has another name\n")
             elif self.path == "/":
@@ -152,8 +148,10 @@ def live_server(folders: Sequence[Path], port: int = 0) -> ThreadingHTTPServer:
             """Says nothing: the terminal is for people."""
 
     try:
-        return ThreadingHTTPServer((LOOPBACK, port), Handler)
+        server = ThreadingHTTPServer((LOOPBACK, port), Handler)
     except OSError as error:
         raise ConfigError(
             f"--port {port}: {error.strerror}; take another one, or 0 for a free one"
         ) from error
+    bound = server.server_port
+    return server

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.engine.run import EVENTS_FILE, read_config
+from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import read_events
 from symbiont_ecology.evoscope.comparing import compared
 from symbiont_ecology.evoscope.record import PageRecord, run_record
+from symbiont_ecology.files import write_whole
 from symbiont_ecology.history.chronicle import NEWS_KINDS
 from symbiont_ecology.history.history import History
 from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, read_transcripts
@@ -78,6 +80,19 @@ def page_html(record: PageRecord) -> str:
         name, found, rest = piece.partition(" }}")
         pieces.append(parts[name] + rest if found else piece)
     return "".join(pieces)
+
+
+def write_page(html: str, path: Path) -> None:
+    """Writes the page; a page that was there is replaced as a whole.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from error
+    write_whole(path, html)
 
 
 def embedded_json(record: Mapping[str, Any]) -> str:

@@ -120,9 +120,10 @@ def _organelles(history: History, config: RunConfig, folder: Path) -> list[PageR
 def _curves(history: History, frames: Frames) -> PageRecord:
     """Of each frame: what was there at its end, sums over it, and the share of right answers."""
     last = [history.ends[generation] for generation in frames.ends]
-    at = np.array([frames.at(act.generation) for act in history.acts], int)
-    asked = np.bincount(at, [act.asked for act in history.acts], frames.count)
-    right = np.bincount(at, [act.right for act in history.acts], frames.count)
+    acts = [act for act in history.acts if act.generation < history.generation]
+    at = np.array([frames.at(act.generation) for act in acts], int)
+    asked = np.bincount(at, [act.asked for act in acts], frames.count)
+    right = np.bincount(at, [act.right for act in acts], frames.count)
     births, deaths = np.zeros(frames.count, int), np.zeros(frames.count, int)
     for end in history.ends:
         births[frames.at(end.generation)] += end.births

@@ -1,0 +1,87 @@
+"""``evoscope``: a page on which runs can be seen."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from symbiont_ecology.cli.options import argument, option
+from symbiont_ecology.errors import ConfigError
+
+if TYPE_CHECKING:
+    from symbiont_ecology.evoscope.record import PageRecord
+
+PAGE_FILE = "evoscope.html"
+
+
+def evoscope(
+    runs: Annotated[list[Path], argument("Folders of runs, or a phylogeny as a CSV file.", "RUN…")],
+    out: Annotated[
+        Path | None, option("The page.", default="RUN/evoscope.html, or evoscope.html")
+    ] = None,
+    show: Annotated[bool, option("Open it in the browser.", "--open")] = False,
+    live: Annotated[
+        bool, option("Serve the page on this machine, fed while the run goes on.", "--live")
+    ] = False,
+    port: Annotated[int, option("Of --live; 0 is a free one.", least=0)] = 0,
+    beside_host: Annotated[
+        bool, option("Ask the bare host the same questions; loads it.", "--beside-host")
+    ] = False,
+    animate: Annotated[
+        Path | None, option("Write the living canvas as a film: a .gif or .mp4.", default="none")
+    ] = None,
+) -> None:
+    """See runs: one page with everything in it, for any browser, offline."""
+    if live:
+        _serve(runs, port, show)
+        return
+    from symbiont_ecology.evoscope.page import page_html, write_page
+
+    record = _record(runs, beside_host)
+    if animate is not None:
+        from symbiont_ecology.evoscope.animation import write_film
+
+        write_film(record["runs"][0], animate)
+        print(f"film: {animate}")
+    path = out or (runs[0] / PAGE_FILE if len(runs) == 1 and runs[0].is_dir() else Path(PAGE_FILE))
+    write_page(page_html(record), path)
+    print(f"page: {path} ({path.stat().st_size / 1e6:.1f} MB); open it in any browser")
+    if show:
+        webbrowser.open(path.resolve().as_uri())
+
+
+def _record(runs: list[Path], beside_host: bool) -> PageRecord:
+    from symbiont_ecology.evoscope.page import page_record, whole_record
+    from symbiont_ecology.evoscope.phylogenies import phylogeny_record
+
+    if not beside_host:
+        files = [path for path in runs if path.suffix == ".csv" and path.is_file()]
+        if not files:
+            return page_record(runs)
+        if len(files) == len(runs):
+            return whole_record([phylogeny_record(path) for path in files])
+        raise ConfigError(
+            "evoscope: expected folders of runs or CSV files, got both: show one kind"
+        )
+    from symbiont_ecology.evoscope.beside import host_replies
+
+    prompts = {reply["prompt"] for run in page_record(runs)["runs"] for reply in run["replies"]}
+    return page_record(runs, host_replies(runs[0], sorted(prompts)))
+
+
+def _serve(runs: list[Path], port: int, show: bool) -> None:
+    """Until Ctrl-C."""
+    from symbiont_ecology.evoscope.live import LOOPBACK, live_server
+
+    server = live_server(runs, port)
+    address = f"http://{LOOPBACK}:{server.server_port}/"
+    print(f"live: {address} (Ctrl-C ends it; the run goes on by itself)", flush=True)
+    if show:
+        webbrowser.open(address)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        print("\nclosed")
+    finally:
+        server.server_close()

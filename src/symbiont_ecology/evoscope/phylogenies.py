@@ -1,0 +1,167 @@
+"""Other people's phylogenies: a CSV file in the artificial-life data standard (Lalejini et al.
+2019), such as phylotrackpy writes, as a record that the page shows.
+
+The standard asks for ``id`` and ``ancestor_list``; ``origin_time`` and ``destruction_time`` give a
+life its length. Without them, a life begins one step after that of its first ancestor. All else of
+the file is left alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from pathlib import Path
+
+from symbiont_ecology.errors import DataError
+from symbiont_ecology.evoscope.berths import berths_of
+from symbiont_ecology.evoscope.record import PageRecord
+from symbiont_ecology.evoscope.sampling import Frames
+from symbiont_ecology.history.phylogeny import Taxon
+
+STEPS = 1000
+"""Moments into which other people's time is cut, if it is not whole numbers."""
+MOST_TAXA = 100_000
+
+
+def phylogeny_record(path: Path) -> PageRecord:
+    """The record of a phylogeny; views of anything but descent are empty.
+
+    Raises:
+        DataError: it is no such file.
+    """
+    taxa, scale = _taxa(path)
+    latest = max((max(one.born, one.died or 0) for one in taxa.values()), default=-1)
+    frames = Frames.of(latest + 1)
+    places = berths_of(taxa)
+    population = [
+        sum(one.born <= end and (one.died is None or one.died > end) for one in taxa.values())
+        for end in frames.ends
+    ]
+    nothing = [0] * frames.count
+    names = ("births", "deaths", "asked", "right", "coverage", "energy", "flops")
+    return {
+        "schema": 1,
+        "name": path.name,
+        "strategy": "phylogeny",
+        "host": "unknown",
+        "seed": "–",
+        "config": "",
+        "generations": latest + 1,
+        "planned": latest + 1,
+        "frames": {"width": frames.width, "ends": frames.ends},
+        "curves": {"population": population, **dict.fromkeys(names, nothing)},
+        "organelles": [
+            {
+                "id": taxon.id,
+                "parents": taxon.ancestors,
+                "operator": taxon.operator,
+                "born": taxon.born,
+                "died": taxon.died,
+                "cause": taxon.cause,
+                "traits": {},
+                "ranks": [],
+                "lessons": 0,
+                "colour": -1,
+                "place": places[taxon.id],
+                "body": None,
+            }
+            for taxon in taxa.values()
+        ],
+        "books": {
+            name: [] for name in ("frame", "who", "revenue", "cost", "rent", "ticket", "balance")
+        },
+        "acts": {
+            **{name: [] for name in ("frame", "who", "cell", "habitat", "asked", "right")},
+            "cells": [],
+            "habitats": [],
+            "width": 1,
+        },
+        "transfers": [],
+        "prices": {},
+        "claims": [],
+        "servings": [],
+        "kinds": [],
+        "trials": [],
+        "news": [],
+        "replies": [],
+        "hostAnswers": [],
+        "evaluations": [],
+        "leftOut": [
+            f"{path.name} says who descends from whom, and nothing else.",
+            *([] if scale == 1 else [f"A step is {1 / scale:.6g} of its units of time."]),
+        ],
+    }
+
+
+def _taxa(path: Path) -> tuple[dict[str, Taxon], float]:
+    """Everyone by name, in the order of birth, and steps per unit of time."""
+    rows = _rows(path)
+    times = {name: _time(row.get("origin_time")) for name, row in rows.items()}
+    ends = {name: _time(row.get("destruction_time")) for name, row in rows.items()}
+    ancestors = {name: _ancestors(row["ancestor_list"], rows) for name, row in rows.items()}
+    if any(time is None for time in times.values()):
+        times = {name: float(_depth(name, ancestors)) for name in rows}
+    known = [time for time in (*times.values(), *ends.values()) if time is not None]
+    start, span = min(known, default=0.0), max(known, default=0.0) - min(known, default=0.0)
+    is_whole = all(time == int(time) for time in known) and span < MOST_TAXA
+    scale = 1.0 if is_whole or not span else STEPS / span
+    taxa = {
+        name: Taxon(
+            name,
+            ancestors[name],
+            born=_step(times[name], start, scale),
+            operator=rows[name].get("operator") or "",
+            weights="",
+            died=None if ends[name] is None else _step(ends[name], start, scale),
+            cause=rows[name].get("cause") or "",
+        )
+        for name in rows
+    }
+    return dict(sorted(taxa.items(), key=lambda entry: entry[1].born)), scale
+
+
+def _rows(path: Path) -> dict[str, dict[str, str]]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            missing = {"id", "ancestor_list"} - set(reader.fieldnames or ())
+            if missing:
+                raise DataError(
+                    f"{path}: expected the columns id and ancestor_list of a phylogeny, "
+                    f"{' and '.join(sorted(missing))} missing"
+                )
+            rows = {str(row["id"]).strip(): row for row in reader}
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+    if not rows or len(rows) > MOST_TAXA:
+        raise DataError(f"{path}: expected 1 to {MOST_TAXA} lines of a phylogeny, got {len(rows)}")
+    return rows
+
+
+def _ancestors(listed: str, rows: dict[str, dict[str, str]]) -> tuple[str, ...]:
+    """The names in ``[1,2]``; ``[NONE]`` has none, and whoever is not in the file is left out."""
+    names = (name.strip(" '\"") for name in re.split(r"[,;]", listed.strip().strip("[]")))
+    return tuple(name for name in names if name in rows and name.upper() != "NONE")
+
+
+def _time(text: str | None) -> float | None:
+    """A moment; None where none is said, or it never comes."""
+    try:
+        time = float(text or "")
+    except ValueError:
+        return None
+    return time if math.isfinite(time) else None
+
+
+def _step(time: float | None, start: float, scale: float) -> int:
+    return round(((time or 0.0) - start) * scale)
+
+
+def _depth(name: str, ancestors: dict[str, tuple[str, ...]]) -> int:
+    """How many first ancestors somebody has; a circle counts once."""
+    seen = set[str]()
+    while ancestors[name] and name not in seen:
+        seen.add(name)
+        name = ancestors[name][0]
+    return len(seen)

@@ -1,0 +1,90 @@
+"""Runs to look at, on the toy host: one in which everything happens, one with users."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from logs import ECOLOGY, RICH
+from symbiont_ecology.config import Climate, Flip, HabitatsConfig, RunConfig
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.transcripts import Transcript, TranscriptLog
+from toy import ToyHost, toy_config, toy_ecology, toy_prices
+
+FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")
+MECHANISMS: dict[str, Any] = {
+    "upheaval": True,
+    "thrift": {"first": 2, "questions": 1, "loss": 0.5},
+    "breeding": {"at": 25_000, "mutation": "svd_noise"},
+    "refounding": {"least": 7},
+    "merging": {
+        "every": 2,
+        "at": 0,
+        "operator": {"kind": "concatenation", "decay": 0.0},
+        "questions": 3,
+        "gate": {"level": 0.9, "gain": 0.9, "loss": 0.9, "most": 30},
+    },
+    "morphogenesis": {"every": 3, "rich": 15_000, "poor": 8000, "full": 0.05},
+}
+HOSTILE = (
+    "<script>window.pwned = 1</script>",
+    "</script><img src=x onerror='window.pwned = 1'>",
+    "\"quoted\" 'twice' & &lt;b&gt;",
+    "turned \u202eback\u2066 \x1b[2J\x00 \u200bend",
+)
+"""What a model might write."""
+
+
+def eventful_plan(generations: int = 60) -> RunConfig:
+    """Upheavals, merges, trials, thrift, new ranks, catastrophes and seasons."""
+    economy = toy_prices(dowry=12_001, grace=2, cap=40_000, lowest=1200, rent=4000)
+    knobs: dict[str, Any] = {
+        "questions": 4,
+        "samples": 2,
+        "capacity": 14,
+        "ranks": 56,
+        "learning_rate": 0.3,
+    }
+    plan = toy_config(
+        4,
+        generations,
+        FAMILIES,
+        economy,
+        strategy=toy_ecology(**knobs, mechanisms=MECHANISMS),
+        learning_rule="expert_iteration",
+        allocator="epsilon_greedy",
+        climate=Climate(catastrophes=(20, 50), toll=0.6, year=20),
+    )
+    flip = Flip(families=FAMILIES[:2], at_flops=2.5e8, back_flops=3.8e8)  # of 6e8 in all
+    return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"flip": flip})})
+
+
+def users_plan(strategy: Any = None, seed: int = 0, generations: int = 40) -> RunConfig:
+    """A small town, some of whose users change their mind."""
+    plan = toy_config(
+        seed,
+        generations,
+        FAMILIES[:3],
+        RICH,
+        checkpoint_every=4,
+        strategy=strategy or ECOLOGY,
+        learning_rule={"kind": "expert_iteration", "skip": 0.0, "replay": 1.0},
+    )
+    habitats = HabitatsConfig(count=9, kinds=3, questions=12, drift_at=25)
+    return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": habitats})})
+
+
+def lived(folder: Path, plan: RunConfig) -> Path:
+    """A complete run of a plan."""
+    start(plan, folder, host=ToyHost())
+    return folder
+
+
+def with_hostile_replies(folder: Path) -> Path:
+    """A run whose last replies are what a model should not write."""
+    log = TranscriptLog(folder / "transcripts.jsonl", 1.0)
+    log.rewind(1 << 30)
+    said = partial(Transcript, 39, "o1", "practice", "math.add/short", "x", verdict=0.0, price=0)
+    log.write(said(text, text, confidence=None, habitat="h1") for text in HOSTILE)
+    return folder
