@@ -43,6 +43,8 @@ from symbiont_ecology.rng import Draw
 
 PositiveCount = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
+LOOKING_ON = {"run": {"report_to", "transcripts"}}
+"""What a config says of those who look on: it decides nothing, so no protocol is another one by it."""
 FEW_REPLIES = "run.transcripts=0.5"
 """What the hundreds of runs of a suite keep of their replies, unless the protocol says more."""
 _Schema = ConfigDict(extra="forbid", frozen=True)
@@ -177,7 +179,7 @@ class Protocol(BaseModel):
         digest = hashlib.sha256(self.model_dump_json().encode())
         for arm in self.own_arms if self.base else ():
             config = self.config(arm, 1.0, 0)
-            digest.update(config.model_dump_json(exclude={"run": {"report_to"}}).encode())
+            digest.update(config.model_dump_json(exclude=LOOKING_ON).encode())
             # With the defaults of their fields, and of the parts that they have built for
             # themselves.
             digest.update(repr([vars(part) for part in components(config)]).encode())

@@ -50,7 +50,7 @@ from symbiont_ecology.experiments.outcomes import (
     StreamOutcome,
     Tuning,
 )
-from symbiont_ecology.experiments.protocol import FEW_REPLIES, Name, Once
+from symbiont_ecology.experiments.protocol import FEW_REPLIES, LOOKING_ON, Name, Once
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.registry import validate
 from symbiont_ecology.tasks.habitats import Habitats
@@ -160,7 +160,7 @@ class WorldsProtocol(BaseModel):
         for name, world in self.worlds.items():
             for arm in world.arms:
                 config = self.config(name, arm, 0)
-                digest.update(config.model_dump_json(exclude={"run": {"report_to"}}).encode())
+                digest.update(config.model_dump_json(exclude=LOOKING_ON).encode())
                 digest.update(repr([vars(part) for part in components(config)]).encode())
         return digest.hexdigest()[:16]
 
