@@ -229,3 +229,7 @@ def test_the_hash_of_a_protocol_covers_what_its_presets_say(
     preset.write_text("tasks: {families: [math.add]}\neconomy: {ticket: 400}\n")
     assert protocol(base=(str(preset),)).digest != first
     assert protocol(per_cell=6).digest != protocol().digest
+    preset.write_text(
+        "tasks: {families: [math.add]}\nrun: {transcripts: 3, report_to: [tensorboard]}\n"
+    )
+    assert protocol(base=(str(preset),)).digest == first  # who looks on decides nothing

@@ -44,7 +44,7 @@ from symbiont_ecology.rng import Draw
 PositiveCount = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 LOOKING_ON = {"run": {"report_to", "transcripts"}}
-"""What a config says of those who look on: it decides nothing, so no protocol is another one by it."""
+"""What a config says of those who look on decides nothing: a digest leaves it out."""
 FEW_REPLIES = "run.transcripts=0.5"
 """What the hundreds of runs of a suite keep of their replies, unless the protocol says more."""
 _Schema = ConfigDict(extra="forbid", frozen=True)
