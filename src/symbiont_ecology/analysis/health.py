@@ -16,8 +16,12 @@ from statistics import median
 from typing import TypeVar
 
 from symbiont_ecology import events as kinds
+from symbiont_ecology.config import RunConfig
 from symbiont_ecology.economics import Prices
+from symbiont_ecology.learning import learning_rules
+from symbiont_ecology.learning.imitation import NoLearning
 from symbiont_ecology.statistics import Interval, wilson
+from symbiont_ecology.strategies import strategies
 
 RARE_ROLLOUTS, RARE_QUESTIONS = 0.06, 0.15
 """Upper bounds of the rollouts that are right, and of the questions that any rollout solves. Below
@@ -43,6 +47,18 @@ class Design:
     sees_gold: bool = False  # whether it learns from gold answers, so it needs no right answer
     is_mortal: bool = True  # whether bankrupt organelles die
     flip_at: float | None = None  # training FLOPs at which the right answers change; judged until
+
+
+def design_of(config: RunConfig) -> Design:
+    """What a run with that config is meant to do."""
+    rule, flip = learning_rules.build(config.learning_rule), config.tasks.flip
+    return Design(
+        prices=config.economy,
+        learns=not isinstance(rule, NoLearning),
+        sees_gold=rule.sees_gold,
+        is_mortal=strategies.build(config.strategy).is_mortal,
+        flip_at=None if flip is None else flip.at_flops,
+    )
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,8 @@ def present(arms: Iterable[str], views: Mapping[str, Collection[str]]) -> list[s
 
 
 def _joined(block: str) -> str:
-    return block if block.startswith("|") else " ".join(map(str.strip, block.splitlines()))
+    is_whole = block.startswith(("|", "- "))  # a table, or a list with an item on every line
+    return block if is_whole else " ".join(map(str.strip, block.splitlines()))
 
 
 _PAGES = Environment(

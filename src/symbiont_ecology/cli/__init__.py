@@ -25,6 +25,7 @@ from symbiont_ecology.cli.evoscope import evoscope
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.learn_from import learn_from
 from symbiont_ecology.cli.machine import bench, doctor
+from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
 from symbiont_ecology.cli.sft import sft
 from symbiont_ecology.cli.show import show
@@ -55,12 +56,13 @@ _COMMANDS = (
         compare,
         pack,
     ),
-    *(infer, export, show, evoscope, phylogeny, explain, bench, doctor),
+    *(infer, export, show, evoscope, diff, phylogeny, explain, bench, doctor),
 )
 for _command in _COMMANDS:
     app.command()(_command)
 app.command("list")(list_names)
 app.command("resume")(resume_command)
+app.command("report")(report_command)
 
 
 def main() -> None:

@@ -109,24 +109,13 @@ def _ended(config: RunConfig, generations: int) -> RunConfig:
 
 def _examine(lived: Run) -> Health:
     """Writes and returns the health of the first generations, however many were lived since."""
-    from symbiont_ecology.analysis.health import Design, examine
+    from symbiont_ecology.analysis.health import design_of, examine
     from symbiont_ecology.engine.run import EVENTS_FILE
     from symbiont_ecology.events import read_events
-    from symbiont_ecology.learning import learning_rules
-    from symbiont_ecology.learning.imitation import NoLearning
-    from symbiont_ecology.strategies import strategies
 
     config, events = lived.config, read_events(lived.folder / EVENTS_FILE)
-    rule, flip = learning_rules.build(config.learning_rule), config.tasks.flip
-    design = Design(
-        prices=config.economy,
-        learns=not isinstance(rule, NoLearning),
-        sees_gold=rule.sees_gold,
-        is_mortal=strategies.build(config.strategy).is_mortal,
-        flip_at=None if flip is None else flip.at_flops,
-    )
     first = takewhile(lambda event: event.generation < config.run.generations, events)
-    health = examine(first, design)
+    health = examine(first, design_of(config))
     write_json(lived.folder / HEALTH_FILE, health.record())
     return health
 

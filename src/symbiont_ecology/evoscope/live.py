@@ -7,6 +7,7 @@ another name (DNS rebinding).
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -148,10 +149,20 @@ def live_server(folders: Sequence[Path], port: int = 0) -> ThreadingHTTPServer:
             """Says nothing: the terminal is for people."""
 
     try:
-        server = ThreadingHTTPServer((LOOPBACK, port), Handler)
+        server = _QuietServer((LOOPBACK, port), Handler)
     except OSError as error:
         raise ConfigError(
             f"--port {port}: {error.strerror}; take another one, or 0 for a free one"
         ) from error
     bound = server.server_port
     return server
+
+
+class _QuietServer(ThreadingHTTPServer):
+    """A browser that goes away in the middle of an answer is nothing to tell."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]

@@ -42,6 +42,7 @@ def phylogeny_record(path: Path) -> PageRecord:
     names = ("births", "deaths", "asked", "right", "coverage", "energy", "flops")
     return {
         "schema": 1,
+        "isPhylogeny": True,
         "name": path.name,
         "strategy": "phylogeny",
         "host": "unknown",

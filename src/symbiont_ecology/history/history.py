@@ -150,6 +150,8 @@ class History:
         self.servings: list[ServerChange] = []
         self.trials: dict[OrganelleId, Trial] = {}
         self.traits: dict[OrganelleId, dict[str, float]] = {}
+        self.parents: dict[OrganelleId, int] = {}
+        """How many parents everyone has, as its birth says."""
         self.ranks: dict[OrganelleId, list[tuple[int, int]]] = {}
         """Of everyone: the generations in which it changed, and the rank from then on."""
         self.lessons = Counter[OrganelleId]()
@@ -183,6 +185,7 @@ class History:
                 self.lessons[event.id] += event.lessons
             case Born():
                 self.traits[event.id] = event.traits
+                self.parents[event.id] = len(event.parents)
                 self.ranks[event.id] = [(event.generation, event.rank)] if event.rank else []
             case Resized():
                 self.ranks[event.id].append((event.generation, event.rank))

@@ -111,12 +111,12 @@ function lineSeries(name, points, colour, more = {}) {
 function barSeries(rows, thickness = 0.86) {
   return {
     type: "custom", clip: true, encode: { x: [1, 2], y: 0 },
-    data: rows.map((one) => ({ value: [one.row, one.from, one.to], pick: one.pick, text: one.text, itemStyle: { color: one.colour, opacity: one.strength ?? 1 } })),
+    data: rows.map((one) => ({ value: [one.row, one.from, one.to], pick: one.pick, text: one.text })),
     renderItem: (params, api) => {
       const [left, middle] = api.coord([api.value(1), api.value(0)]), [right] = api.coord([api.value(2), api.value(0)]);
       const height = Math.max(thickness * api.size([0, 1])[1], 1);
-      const width = Math.max(right - left, 1), { label } = rows[params.dataIndex], isRoomy = label && height >= 8 && width > 7 * label.length + 6;
-      return { type: "rect", shape: { x: left, y: middle - height / 2, width, height }, style: { fill: api.visual("color"), opacity: api.visual("opacity") ?? 1 },
+      const width = Math.max(right - left, 1), { label, colour, strength } = rows[params.dataIndex], isRoomy = label && height >= 8 && width > 7 * label.length + 6;
+      return { type: "rect", shape: { x: left, y: middle - height / 2, width, height }, style: { fill: colour, opacity: strength ?? 1 },
         ...(isRoomy && { textContent: { style: { text: label, fill: "#fff", stroke: "rgba(0,0,0,.6)", lineWidth: 2, fontSize: Math.min(height, 11), fontWeight: 600 } }, textConfig: { position: "insideLeft" } }) };
     },
     tooltip: { formatter: (one) => tip(...one.data.text.split("\n")) },

@@ -13,7 +13,9 @@ class Page {
     this.isPlaying = false;
     this.speed = 1;
     this.take(record);
+    this.colours = this.run.bestColours;
     this.build();
+    byName("colours").value = this.colours;
     this.fromAddress();
     this.bind();
     this.drawAll();
@@ -41,13 +43,15 @@ class Page {
     this.places = {};
     const panel = (id, title, unit, width) => main.append(card({ id, title, unit, width }, [], (this.places[id] = el("div", { class: "scroll", tabindex: 0 }))));
     panel("biography", "What is selected", "a run, an organelle, a user or a cell");
-    const views = [serversView, curvesView, mullerView, treeView, cellsView, energyView, archiveView, ranksView];
+    const views = this.run.isPhylogeny ? [treeView, curvesView] : [serversView, curvesView, mullerView, treeView, cellsView, energyView, archiveView, ranksView];
     if (this.record.comparison) views.unshift(compareView(this.record.comparison));
     this.charts = views.map((view) => new Chart(view, this, main));
     if (this.record.comparison) byName("compare-view").append(comparisonTable(this.record.comparison, this.runs));
-    panel("trials", "Trials", "who challenged whom, and what decided");
-    panel("news", "What happened", "up to the slider; choose kinds");
-    panel("replies", "Replies", "up to the slider; words of the search", "wide");
+    if (!this.run.isPhylogeny) {
+      panel("trials", "Trials", "who challenged whom, and what decided");
+      panel("news", "What happened", "up to the slider; choose kinds");
+      panel("replies", "Replies", "up to the slider; words of the search", "wide");
+    }
     this.picker();
   }
 
@@ -109,7 +113,7 @@ class Page {
     const { run } = this;
     const type = run.byId.has(words) ? "organelle" : run.habitats.includes(words) ? "habitat" : run.cells.includes(words) ? "cell" : run.families.includes(words) ? "family" : null;
     if (type) this.select({ type, id: words });
-    else this.panels.passing(this.places.replies);
+    else if (this.places.replies) this.panels.passing(this.places.replies);
   }
 
   show(number) {
@@ -184,8 +188,8 @@ class Page {
   drawMoment() {
     for (const chart of this.charts) if (chart.view.follows) chart.draw();
     this.panels.biography(this.places.biography);
-    this.panels.ticker(this.places.news);
-    this.panels.passing(this.places.replies);
+    if (this.places.news) this.panels.ticker(this.places.news);
+    if (this.places.replies) this.panels.passing(this.places.replies);
   }
 
   follow() {
@@ -205,7 +209,7 @@ class Page {
     this.living.setRun(run);
     this.drawTicks();
     for (const chart of this.charts) chart.draw();
-    this.panels.trials(this.places.trials);
+    if (this.places.trials) this.panels.trials(this.places.trials);
     this.follow();
   }
 

@@ -43,6 +43,7 @@ class Panels {
   }
 
   ofRun(run) {
+    if (run.isPhylogeny) return [el("h3", {}, plain(run.name)), this.facts({ alive: `${run.alive(this.state.frame).length} at the slider, ${run.organelles.length} ever`, founders: run.organelles.filter((one) => !one.parents.length).length, steps: run.generations })];
     const { frame } = this.state, all = [...run.sums(0, run.last, () => "all").values()][0], late = [...run.sums(Math.floor(0.75 * run.last), run.last, () => "all").values()][0];
     const ranked = [...run.sums(Math.floor(0.75 * run.last), run.last, (row) => run.actor(row))].filter(([id]) => id !== HOST).sort((a, b) => b[1].right - a[1].right);
     const host = run.hostAnswers.reduce((sum, one) => ({ asked: sum.asked + one.asked, right: sum.right + one.right }), { asked: 0, right: 0 });

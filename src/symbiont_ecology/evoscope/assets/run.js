@@ -30,6 +30,14 @@ class RunView {
       for (const name of new Set([one.id, one.habitat, one.cell])) push(this.repliesOf, name, one);
     this.specialty = this.#specialties();
     this.hasHabitats = this.habitats.length > 0;
+    this.founders = this.#foundersByAnswers();
+  }
+
+  // Colours that tell most: of their own, or of founders where most answers are of greys.
+  get bestColours() {
+    const asked = this.sums(0, this.last, (row) => this.byId.get(this.actor(row))?.colour >= 0);
+    const isTold = (asked.get(true)?.asked ?? 0) >= (asked.get(false)?.asked ?? 0);
+    return isTold || this.founders.size < 2 ? "own" : "founder";
   }
 
   generation(frame) {
@@ -125,8 +133,8 @@ class RunView {
 
   colour(id, scheme) {
     if (scheme === "family") return colourOf(this.families.indexOf(this.specialty.get(id)));
-    const one = this.byId.get(scheme === "founder" ? this.founder(id) : id);
-    return colourOf(one ? one.colour : -1);
+    if (scheme === "founder") return colourOf(this.founders.get(this.founder(id)) ?? -1);
+    return colourOf(this.byId.get(id)?.colour ?? -1);
   }
 
   #booksByOrganelle() {
@@ -138,6 +146,13 @@ class RunView {
       byId.set(id, books);
     });
     return byId;
+  }
+
+  // The founders whose descendants answered most have colours of their own: numbers by id.
+  #foundersByAnswers() {
+    const asked = [...this.sums(0, this.last, (row) => this.founder(this.actor(row)))].filter(([id]) => id !== HOST);
+    const first = asked.sort((a, b) => b[1].asked - a[1].asked).slice(0, PALETTE.length);
+    return new Map(first.map(([id], number) => [id, number]));
   }
 
   #specialties() {

@@ -1,6 +1,7 @@
 // What the plots show. A view's `option` is an ECharts option, or a sentence where there is nothing.
 
 const COLUMNS = 120; // that a map over time has at most
+const MOST_MARKS = 80; // births and deaths that a curve can show
 const SCALE = ["#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838"]; // cividis (Nuñez et al. 2018)
 
 const curvesView = {
@@ -10,6 +11,7 @@ const curvesView = {
     const { asked, right, population, births, deaths } = run.curves, ends = run.frames.ends;
     const points = (of) => ends.map((generation, frame) => [generation, of(frame)]);
     const changes = run.news.filter((one) => one.kind === "world");
+    const isQuiet = births.concat(deaths).filter(Boolean).length <= MOST_MARKS;
     const marks = changes.slice(0, 12).map((one) => ({ xAxis: one.generation }));
     return {
       legend: {}, tooltip: { trigger: "axis" }, xAxis: generations(run), grid: { ...GRID, right: 46 },
@@ -19,9 +21,9 @@ const curvesView = {
           markLine: { silent: true, symbol: "none", label: { show: false }, lineStyle: { type: "dotted" }, data: marks } }),
         lineSeries("alive", points((frame) => population[frame]), PALETTE[1], { yAxisIndex: 1, step: "end" }),
         { name: "births", type: "scatter", yAxisIndex: 1, symbol: "triangle", symbolSize: 7, itemStyle: { color: PALETTE[2] },
-          data: points((frame) => population[frame]).filter((_, frame) => births[frame]) },
+          data: points((frame) => population[frame]).filter((_, frame) => isQuiet && births[frame]) },
         { name: "deaths", type: "scatter", yAxisIndex: 1, symbol: "diamond", symbolSize: 7, itemStyle: { color: PALETTE[3] },
-          data: points((frame) => population[frame]).filter((_, frame) => deaths[frame]) },
+          data: points((frame) => population[frame]).filter((_, frame) => isQuiet && deaths[frame]) },
       ],
     };
   },

@@ -1,0 +1,93 @@
+"""Reports and differences of runs, as a user gets them."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from said import Symbiont
+from seen import eventful_plan, lived, users_plan
+from symbiont_ecology import Run
+from symbiont_ecology.analysis.run_report import RunReport
+from symbiont_ecology.run import EventTables
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    return {
+        "eventful": lived(folder / "eventful", eventful_plan()),
+        "users": lived(folder / "users", users_plan()),
+        "longer": lived(folder / "longer", users_plan(generations=44)),
+        "single": lived(folder / "single", users_plan({"kind": "single"})),
+        "begun": lived(folder / "begun", users_plan(generations=0)),
+    }
+
+
+def figures_of(page: str) -> list[tuple[str, str, str]]:
+    """The rows of the table of figures: name, value and query."""
+    rows = [line.strip("| ").split(" | ", 2) for line in page.splitlines() if line.endswith("` |")]
+    return [(name, value, query.strip("`")) for name, value, query in rows]
+
+
+@pytest.mark.parametrize("name", ["eventful", "users", "single"])
+def test_every_figure_of_a_report_is_what_its_query_says(
+    symbiont: Symbiont, runs: dict[str, Path], name: str
+) -> None:
+    said = symbiont("report", runs[name])
+    assert "report.md" in said.out
+    page = (runs[name] / "report.md").read_text()
+    figures = figures_of(page)
+    assert len(figures) > 15
+    events: EventTables = Run.open(runs[name]).events
+    for figure, shown, query in figures:
+        again = float(eval(query, {"e": events, "len": len, "sum": sum}))  # our own page
+        assert math.isclose(float(shown.replace(",", "")), again, rel_tol=1e-3, abs_tol=0.06), (
+            figure
+        )
+
+
+def test_a_report_made_twice_is_the_same(symbiont: Symbiont, runs: dict[str, Path]) -> None:
+    places = [runs["eventful"] / name for name in ("one.md", "two.md")]
+    for place in places:
+        symbiont("report", runs["eventful"], "--out", place)
+    assert places[0].read_bytes() == places[1].read_bytes()
+
+
+def test_a_report_audits_trials_and_tells_what_happened(runs: dict[str, Path]) -> None:
+    page, history = RunReport.of(runs["eventful"]).page(), RunReport.of(runs["eventful"]).history
+    trial = next(trial for trial in history.trials.values() if trial.ended is not None)
+    assert f"| {trial.began}–{trial.ended} | {trial.id} |" in page
+    assert "A catastrophe kills 60% of all." in page
+    assert "What counts as right changes" in page
+    users = RunReport.of(runs["users"]).page()
+    assert "## Who serves whom" in users
+    assert "- 25: " in users
+
+
+def test_a_run_without_a_generation_has_nothing_to_report(
+    symbiont: Symbiont, runs: dict[str, Path]
+) -> None:
+    assert "no generation is over yet" in symbiont("report", runs["begun"]).error
+
+
+def test_equal_runs_do_not_differ_and_others_part_where_they_do(
+    symbiont: Symbiont, runs: dict[str, Path]
+) -> None:
+    said = symbiont("diff", runs["users"], runs["users"])
+    assert "configs are equal" in said.out
+    assert "histories are equal" in said.out
+    said = symbiont("diff", runs["users"], runs["longer"], "--json", "-")
+    found = json.loads(said.out)
+    assert [row["name"] for row in found["config"]] == ["run.generations"]
+    assert found["parting"]["generation"] == 40
+    assert found["parting"]["kinds"][0] == "the end"
+    found = json.loads(symbiont("diff", runs["users"], runs["single"], "--json", "-").out)
+    assert found["parting"]["generation"] == 0
+    assert "strategy.kind" in {row["name"] for row in found["config"]}
+    assert found["agreement"] is not None
+    shown = {row["name"]: (row["one"], row["other"]) for row in found["outcome"]}
+    assert shown["alive at the end"][1] == "1"
