@@ -324,3 +324,4 @@ function byName(id) {
 
 document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 const page = new Page(JSON.parse(byName("record").textContent));
+performance.mark("ready");

@@ -209,7 +209,8 @@ const energyView = {
 
 // Sources on the left, the organelles with the largest flows in the middle, uses on the right.
 function sankey(run, state, sums) {
-  const ranked = [...sums].sort((a, b) => b[1].revenue - a[1].revenue), shown = new Set(ranked.slice(0, 10).map(([id]) => id));
+  const ranked = [...sums].sort((a, b) => b[1].revenue - a[1].revenue), all = ranked.reduce((sum, [, one]) => sum + one.revenue, 0);
+  const shown = new Set(ranked.slice(0, 10).filter(([, one]) => one.revenue >= 0.02 * all).map(([id]) => id));
   const groups = new Map();
   for (const [id, one] of ranked) {
     const name = shown.has(id) ? id : "others", group = groups.get(name) ?? groups.set(name, {}).get(name);
@@ -232,7 +233,7 @@ function sankey(run, state, sums) {
       pick: isOrganelle && name !== "others" ? { type: "organelle", id: name } : null };
   });
   return {
-    series: [{ type: "sankey", data: nodes, links, top: 10, bottom: 10, left: 10, right: 150, nodeGap: 8, emphasis: { focus: "adjacency" }, label: { color: cssColour("--ink"), fontSize: 11 }, lineStyle: { color: "gradient", opacity: 0.35 } }],
+    series: [{ type: "sankey", data: nodes, links, top: 10, bottom: 10, left: 10, right: 130, nodeGap: 8, emphasis: { focus: "adjacency" }, label: { color: cssColour("--ink"), fontSize: 11 }, lineStyle: { color: "gradient", opacity: 0.35 } }],
     tooltip: { formatter: (one) => tip(one.dataType === "edge" ? `${one.data.source} → ${one.data.target}: ${one.value} ATP` : `${one.name}: ${(+one.value).toFixed(1)} ATP`) },
   };
 }
