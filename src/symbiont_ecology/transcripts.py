@@ -39,7 +39,8 @@ class Transcript:
     """One reply. ``price`` is what a full reward paid, in mATP; 0 where nothing was paid.
 
     ``confidence`` is the mean log-probability per token of the reply, in nats; None if it is not
-    finite. ``item`` and ``generation`` are those of the event ``Acted``.
+    finite. ``item`` and ``generation`` are those of the event ``Acted``. ``target`` is the
+    reference answer, where there is one: no organelle that learns from verdicts sees it.
     """
 
     generation: int
@@ -53,6 +54,7 @@ class Transcript:
     price: int
     confidence: float | None
     habitat: str = ""
+    target: str = ""
 
     @property
     def is_right(self) -> bool:

@@ -68,10 +68,12 @@ def line_of(transcript: Transcript) -> str:
     """One reply in a line: generation, organelle, user, verdict, the organelle's own probability
     per token, the question and the reply."""
     mark = "yes" if transcript.is_right else "no"
+    is_told = transcript.target and not transcript.is_right
+    wanted = f" (wanted: {_plain(transcript.target)})" if is_told else ""
     sure = "–" if transcript.confidence is None else f"{math.exp(transcript.confidence):.0%}"
     return (
         f"{transcript.generation:4d}  {transcript.id:5s} {transcript.habitat:5s} {mark:3s} "
-        f"{sure:>4s}  {_plain(transcript.prompt)} → {_plain(transcript.reply)}"
+        f"{sure:>4s}  {_plain(transcript.prompt)} → {_plain(transcript.reply)}{wanted}"
     )
 
 

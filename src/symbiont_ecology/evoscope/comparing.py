@@ -1,6 +1,6 @@
 """Arms side by side: how often each was right, and how sure their difference is.
 
-Runs are of one arm if their configs differ in the seed and in their length alone. The first arm is
+Runs are of one arm if their configs differ in the seed and in their length alone. Every arm is
 compared with every other one. Seeds that both have are pairs (Student's t over seeds). Where that
 is less than two, pairs are stretches of generations of the same seed, and the page says that such
 an interval tells nothing about other seeds.
@@ -9,7 +9,7 @@ an interval tells nothing about other seeds.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from symbiont_ecology.config import RunConfig
@@ -36,7 +36,7 @@ class ComparedArm:
 
 @dataclass(frozen=True)
 class ComparedPair:
-    """First arm minus another one, late shares of right answers; None where nothing can be
+    """One arm minus another one, late shares of right answers; None where nothing can be
     said."""
 
     first: str
@@ -45,12 +45,12 @@ class ComparedPair:
     over: str
 
 
-def compared(runs: Sequence[tuple[RunConfig, History]]) -> dict[str, object]:
-    """The comparison of several runs as plain values."""
+def compared(runs: Sequence[tuple[RunConfig, History]], names: Sequence[str]) -> dict[str, object]:
+    """The comparison of several runs, by their names, as plain values: every pair of arms."""
     arms: dict[str, list[int]] = {}
     for number, (config, _) in enumerate(runs):
         arms.setdefault(_arm_key(config), []).append(number)
-    names = _names([runs[numbers[0]][0] for numbers in arms.values()])
+    told = _names([runs[numbers[0]][0] for numbers in arms.values()], list(arms.values()), names)
     made = [
         ComparedArm(
             name,
@@ -59,9 +59,9 @@ def compared(runs: Sequence[tuple[RunConfig, History]]) -> dict[str, object]:
             _mean([_share(runs[number][1], 0) for number in numbers]),
             _mean([_share(runs[number][1], LATE) for number in numbers]),
         )
-        for name, numbers in zip(names, arms.values(), strict=True)
+        for name, numbers in zip(told, arms.values(), strict=True)
     ]
-    pairs = [_pair(made[0], other, runs) for other in made[1:]]
+    pairs = [_pair(one, other, runs) for one in made for other in made if one != other]
     return {"arms": [asdict(arm) for arm in made], "pairs": [asdict(pair) for pair in pairs]}
 
 
@@ -120,25 +120,12 @@ def _arm_key(config: RunConfig) -> str:
     )
 
 
-def _names(configs: Sequence[RunConfig]) -> list[str]:
-    """The strategies' names; with what differs where two have the same."""
+def _names(
+    configs: Sequence[RunConfig], arms: Sequence[Sequence[int]], names: Sequence[str]
+) -> list[str]:
+    """The strategies' names; with those of the runs where two arms have the same."""
     kinds = [kind_of(config.strategy) for config in configs]
-    if len(set(kinds)) == len(kinds):
-        return kinds
-    flat = [_flat(config.model_dump(mode="json", exclude={"seed", "run"})) for config in configs]
-    keys = {key for one in flat for key in one if any(other.get(key) != one[key] for other in flat)}
-    names = []
-    for number, (kind, values) in enumerate(zip(kinds, flat, strict=True), 1):
-        told = [f"{key}={values[key]}" for key in sorted(keys) if key in values][:3]
-        names.append(f"{number}: {kind} {' '.join(told)}".strip())
-    return names
-
-
-def _flat(values: Mapping[str, object], before: str = "") -> dict[str, str]:
-    found: dict[str, str] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{before}{key}.")
-        else:
-            found[before + key] = str(value)
-    return found
+    return [
+        kind if kinds.count(kind) == 1 else f"{kind} ({', '.join(names[run] for run in arm[:2])})"
+        for kind, arm in zip(kinds, arms, strict=True)
+    ]

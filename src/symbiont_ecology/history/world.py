@@ -61,13 +61,19 @@ def world_news(
 
 def _changes_of_mind(kinds: Sequence[KindChange]) -> Iterator[News]:
     moments: dict[int, list[str]] = defaultdict(list)
+    known: dict[str, int] = {}
+    told: dict[int, list[str]] = defaultdict(list)
     for change in kinds:
         if change.generation:
             moments[change.generation].append(change.habitat)
+            before = known[change.habitat]
+            told[change.generation].append(f"{change.habitat} (kind {before} → {change.kind})")
+        known[change.habitat] = change.kind
     for generation, habitats in moments.items():
         verb = "wants" if len(habitats) == 1 else "want"
-        text = f"{listed(habitats)} {verb} something else from here on (the organelles do not know)"
-        yield News(generation, "world", f"{text}.", (), tuple(habitats))
+        text = f"{listed(told[generation])} {verb} something else from here on"
+        places = tuple(habitats)
+        yield News(generation, "world", f"{text} (the organelles do not know).", (), places)
 
 
 def _flips(config: RunConfig, ends: Sequence[GenerationEnded]) -> Iterator[News]:

@@ -38,7 +38,7 @@ class Page {
     this.panels = new Panels(this, this.record.newsKinds);
     this.canvas = el("canvas", { role: "img", "aria-label": "organelles as bodies, users as dots around them" });
     const save = ["png", "svg"].map((form) => el("button", { type: "button", onclick: () => this.saveCanvas(form) }, form.toUpperCase()));
-    main.append(card({ id: "canvas", title: "The living population", unit: "size: energy; white dots: users; dashed: on trial" }, save, el("div", { class: "chart" }, this.canvas)));
+    main.append(card({ id: "canvas", title: "The living population", unit: "size: energy; white dots: users; dashed: on trial" }, save, el("div", { class: "chart" }, this.canvas), (this.legend = el("p", { class: "chips soft" }))));
     this.living = new LivingCanvas(this.canvas, this);
     this.places = {};
     const panel = (id, title, unit, width) => main.append(card({ id, title, unit, width }, [], (this.places[id] = el("div", { class: "scroll", tabindex: 0 }))));
@@ -48,8 +48,8 @@ class Page {
     this.charts = views.map((view) => new Chart(view, this, main));
     if (this.record.comparison) byName("compare-view").append(comparisonTable(this.record.comparison, this.runs));
     if (!this.run.isPhylogeny) {
-      panel("trials", "Trials", "who challenged whom, and what decided");
-      panel("news", "What happened", "up to the slider; choose kinds");
+      panel("trials", "Trials", "who challenged whom, and what decided", "wide");
+      panel("news", "What happened", "up to the slider; a click on a kind hides or shows it", "wide");
       panel("replies", "Replies", "up to the slider; words of the search", "wide");
     }
     this.picker();
@@ -58,6 +58,7 @@ class Page {
   picker() {
     const select = byName("run");
     select.replaceChildren(...this.runs.map((run, number) => el("option", { value: number }, plain(run.name))));
+    select.value = this.runs.indexOf(this.run);
     byName("run-picker").hidden = this.runs.length < 2;
     byName("names").replaceChildren(...[...this.run.ids.slice(-300), ...this.run.habitats, ...this.run.families].map((name) => el("option", { value: name })));
   }
@@ -110,9 +111,8 @@ class Page {
   // Selects what the words name, and shows replies with them.
   search(words) {
     this.query = words;
-    const { run } = this;
-    const type = run.byId.has(words) ? "organelle" : run.habitats.includes(words) ? "habitat" : run.cells.includes(words) ? "cell" : run.families.includes(words) ? "family" : null;
-    if (type) this.select({ type, id: words });
+    const found = this.run.named(words);
+    if (found) this.select(found);
     else if (this.places.replies) this.panels.passing(this.places.replies);
   }
 
@@ -207,10 +207,19 @@ class Page {
     byName("left-out").hidden = !run.leftOut.length;
     byName("slider").max = Math.max(run.last, 0);
     this.living.setRun(run);
+    this.tellColours();
     this.drawTicks();
     for (const chart of this.charts) chart.draw();
     if (this.places.trials) this.panels.trials(this.places.trials);
     this.follow();
+  }
+
+  // What the colours of bodies stand for.
+  tellColours() {
+    const { run } = this, names = this.colours === "family" ? run.families : this.colours === "founder" ? [...run.founders.keys()] : run.organelles.filter((one) => one.colour >= 0).map((one) => one.id);
+    const title = { own: "those that answered most:", family: "specialties:", founder: "descendants of:" }[this.colours];
+    const colour = (name) => (this.colours === "family" ? colourOf(run.families.indexOf(name)) : run.colour(name, this.colours));
+    this.legend.replaceChildren(title, ...names.map((name) => el("span", {}, el("span", { class: "dot", style: `background:${colour(name)}` }), plain(name))));
   }
 
   tellMoment() {

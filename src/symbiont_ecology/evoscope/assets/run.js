@@ -4,6 +4,10 @@ const PALETTE = [
   "#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7",
   "#332288", "#999933", "#882255", "#44aa99", "#aa4499", "#b8a04a",
 ]; // Okabe & Ito (2008), then Tol's "muted": told apart by people who are colour-blind
+const PALETTE_DARK = [
+  "#4aa3dc", "#e69f00", "#1fb58a", "#f07d3a", "#56b4e9", "#d993bd",
+  "#8f86e0", "#b3b34d", "#cf6a9c", "#55c2b2", "#c46bc4", "#c9b45e",
+];
 const HOST = "host";
 
 class RunView {
@@ -125,6 +129,13 @@ class RunView {
     return place < 0 ? null : changes[place][1];
   }
 
+  // What a name stands for, as a selection; null if it is nothing here.
+  named(name) {
+    const type = this.byId.has(name) || this.trials.some((one) => one.id === name) ? "organelle" : this.habitats.includes(name) ? "habitat"
+      : this.cells.includes(name) ? "cell" : this.families.includes(name) ? "family" : null;
+    return type && { type, id: name };
+  }
+
   founder(id) {
     let one = this.byId.get(id);
     while (one && one.parents.length && this.byId.get(one.parents[0])) one = this.byId.get(one.parents[0]);
@@ -168,7 +179,8 @@ class RunView {
 }
 
 function colourOf(number) {
-  return number >= 0 ? PALETTE[number % PALETTE.length] : cssColour("--grey");
+  const palette = document.documentElement.dataset.theme === "dark" ? PALETTE_DARK : PALETTE;
+  return number >= 0 ? palette[number % palette.length] : cssColour("--grey");
 }
 
 function cssColour(name) {
@@ -218,6 +230,11 @@ function starts(frames, count) {
 function atp(milli) {
   const value = milli / 1000;
   return Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 1 ? value.toFixed(1) : value.toFixed(2);
+}
+
+// A number in three digits.
+function short(value) {
+  return value && Math.abs(value) < 0.001 ? value.toExponential(1) : `${+value.toPrecision(3)}`;
 }
 
 function percent(sum) {
