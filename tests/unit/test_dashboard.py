@@ -105,7 +105,7 @@ def test_the_legend_names_every_colour() -> None:
         words = legend(has_habitats)
         styles = {str(span.style) for span in words.spans}
         assert {"red", "yellow", "green"} <= styles
-        assert "under 33%" in words.plain
+        assert "<33%" in words.plain
         assert len(words) <= 76
 
 
@@ -132,6 +132,14 @@ def test_replies_of_the_newest_generation_pass_by_right_or_wrong() -> None:
     assert second == ["o1", "math.add", "yes", "math.add:", "1+1", "→", "2"]
     assert not third
     assert rendered(replies_table([], 2, 76)).split() == []
+
+
+def test_prompts_and_replies_take_the_room_that_names_leave() -> None:
+    long = replace(REPLY, habitat="h07", prompt="1+" * 200, reply="2" * 200)
+    for width in (76, 107, 136):
+        (line,) = rendered(replies_table([long], 1, width), width).splitlines()
+        assert width - 1 <= len(line) <= width
+        assert line.count("…") == 2
 
 
 def test_a_sparkline_goes_from_the_lowest_to_the_highest() -> None:

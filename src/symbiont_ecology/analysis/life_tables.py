@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -19,18 +20,20 @@ LOW, HIGH = 0.33, 0.67
 """Shares from which the colour is yellow, and green; red is below."""
 WIDEST_NAME = 16
 """Characters of a habitat or family that a line shows."""
+BESIDE_TEXTS = 7
+"""Columns of a line that are no name, prompt or reply: the verdict and gaps."""
 
 
 def legend(has_habitats: bool) -> Text:
     """What blocks, colours and columns mean."""
-    colours = [
+    shares = [
         (f"{sparkline([share], high=1.0)} {words}" if has_habitats else words, _colour(share))
-        for share, words in ((0.2, "under 33%"), (0.5, "under 67%"), (1.0, "more"))
+        for share, words in ((0.2, "<33%"), (0.5, "<67%"), (1.0, "more"))
     ]
-    words = [part for colour in colours for part in (colour, " ")]
-    if has_habitats:
-        return _dim("a habitat accepts ", *words, "· age in generations")
-    return _dim("right: ", *words, "· age in generations · step: learning rate")
+    colours = [part for share in shares for part in (" ", share)]
+    begin = "a habitat accepts" if has_habitats else "right:"
+    end = " · age: generations · ATP: energy" + ("" if has_habitats else " · step: learning rate")
+    return Text.assemble((begin, "dim"), *colours, (end, "dim"), no_wrap=True, overflow="ellipsis")
 
 
 def population_table(state: EcologyState, rows: int, cells: int = 2) -> Table:
@@ -97,7 +100,7 @@ def best_cells(posteriors: Mapping[str, SuccessPosterior], count: int) -> str:
 def cell_table(success: Mapping[str, float], rows: int) -> Table:
     """The population's moving average of success: one row per family, one column per depth."""
     depths = list(dict.fromkeys(cell.rpartition("/")[2] for cell in success))
-    families = list(dict.fromkeys(cell.rpartition("/")[0] for cell in success))
+    families = list(dict.fromkeys(_family(cell) for cell in success))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("family", no_wrap=True)
     for depth in depths:
@@ -116,17 +119,22 @@ def replies_table(transcripts: Sequence[Transcript], count: int, width: int) -> 
     whether it was right, the prompt and the reply. The lines are so many, with replies or not."""
     newest = [one for one in transcripts if one.generation == transcripts[-1].generation]
     step = max(1, len(newest) // count)
+    shown = newest[::-step][:count]
+    names = [
+        (plain(one.id, WIDEST_NAME), plain(one.habitat or _family(one.cell), WIDEST_NAME))
+        for one in shown
+    ]
+    widths = (max(map(cell_len, column)) for column in zip(*names, strict=True))
+    half = max(8, (width - sum(widths) - BESIDE_TEXTS) // 2)
     table = Table.grid(padding=(0, 1))
     for _ in ("who", "whom", "mark"):
         table.add_column(no_wrap=True)
-    half = max(8, (width - WIDEST_NAME - 12) // 2)
     for _ in ("prompt", "reply"):
         table.add_column(no_wrap=True, overflow="ellipsis", max_width=half)
-    for one in newest[::-step][:count]:
-        whom = one.habitat or one.cell.rpartition("/")[0]
+    for (who, whom), one in zip(names, shown, strict=True):
         table.add_row(
-            Text(plain(one.id, WIDEST_NAME), "bold"),
-            Text(plain(whom, WIDEST_NAME), "dim"),
+            Text(who, "bold"),
+            Text(whom, "dim"),
             Text("yes", "green") if one.is_right else Text("no", "red"),
             Text(plain(one.prompt, half)),
             Text(f"→ {plain(one.reply, half)}"),
@@ -134,6 +142,10 @@ def replies_table(transcripts: Sequence[Transcript], count: int, width: int) -> 
     for _ in range(count - table.row_count):
         table.add_row("")
     return table
+
+
+def _family(cell: str) -> str:
+    return cell.rpartition("/")[0]
 
 
 def _shown(things: Sequence[object], rows: int) -> int:
@@ -152,8 +164,3 @@ def _coloured(share: float, text: str) -> Text:
 
 def _colour(share: float) -> str:
     return "red" if share < LOW else "yellow" if share < HIGH else "green"
-
-
-def _dim(*parts: str | tuple[str, str]) -> Text:
-    """A dim line, cut where it is too long."""
-    return Text.assemble(*parts, style="dim", no_wrap=True, overflow="ellipsis")
