@@ -196,7 +196,7 @@ def _view(lived: Run, quiet: bool) -> RunView:
         return RunView()
     plan, console = RunLength(lived.config.run, lived_seconds(lived.folder)), Console()
     accepted = ACCEPTED_IN_LOG if learns_from_log(lived.config) else ACCEPTED
-    if console.is_terminal:
+    if console.is_terminal and not console.is_dumb_terminal:
         replies = lived.folder / TRANSCRIPTS_FILE if lived.config.run.transcripts else None
         return Dashboard(plan, console, str(lived.folder), replies, accepted)
     return Narrator(plan, console, Console(stderr=True), accepted)
