@@ -59,6 +59,10 @@ class PseudoTerminal:
         """How the terminal treats what is typed."""
         return termios.tcgetattr(self._slave)
 
+    def reset(self) -> None:
+        """Gives it the settings of the beginning, as a shell does that stops a command."""
+        termios.tcsetattr(self._slave, termios.TCSANOW, self.settings_before)
+
     def press(self, keys: str) -> None:
         """Types something."""
         os.write(self._master, keys.encode())

@@ -78,6 +78,17 @@ def test_arrows_and_other_keys_do_nothing(small: list[str], tmp_path: Path) -> N
         assert ENDING not in terminal.shown
 
 
+def test_keys_work_again_after_a_shell_had_stopped_the_run(
+    small: list[str], tmp_path: Path
+) -> None:
+    with PseudoTerminal(endless(small, tmp_path / "run")) as terminal:
+        terminal.wait_for(HINT)
+        terminal.reset()
+        terminal.wait_until(lambda: terminal.settings != terminal.settings_before)
+        terminal.press("p")
+        terminal.wait_for(PAUSED)
+
+
 def test_without_keys_the_screen_names_none(small: list[str], tmp_path: Path) -> None:
     words = [*COMMAND, "run", "steady", *small, "--out", tmp_path / "run"]
     with PseudoTerminal(words, has_keys=False) as terminal:
@@ -92,8 +103,9 @@ def test_without_keys_the_screen_names_none(small: list[str], tmp_path: Path) ->
 def test_the_terminal_is_as_it_was_after_an_error(error: str) -> None:
     code = (
         "from symbiont_ecology.cli.controls import Brake, Controls\n"
-        "import sys, termios\n"
+        "import termios, time\n"
         "with Brake() as brake, Controls(brake, lambda text: None):\n"
+        "    time.sleep(0.5)\n"
         "    print('echo', bool(termios.tcgetattr(0)[3] & termios.ECHO), flush=True)\n"
         f"    raise {error}\n"
     )

@@ -71,9 +71,10 @@ class Dashboard(RunView):
         self._live.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self.hint("")
-        self._draw()
+        if not any(error):  # else the state may be in the midst of a generation
+            self._draw()
         self._live.stop()
 
     def tell(self, news: str) -> None:

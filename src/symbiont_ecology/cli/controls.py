@@ -52,10 +52,8 @@ class Keyboard:
         self._terminal = _terminal()
         if self._terminal is not None:
             import termios
-            import tty
 
             self._before = termios.tcgetattr(self._terminal)
-            tty.setcbreak(self._terminal, termios.TCSANOW)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -75,6 +73,7 @@ class Keyboard:
         if self._terminal is None or not _is_ours(self._terminal):
             time.sleep(seconds)
             return ""
+        _listen_to_keys(self._terminal)
         if not select.select([self._terminal], [], [], seconds)[0]:
             return ""
         try:
@@ -145,6 +144,16 @@ def _terminal() -> int | None:
     except (AttributeError, OSError, ValueError):  # closed, or no file
         return None
     return number if os.isatty(number) and _is_ours(number) else None
+
+
+def _listen_to_keys(terminal: int) -> None:
+    """Makes the terminal give keys as they are pressed, unless it does: a shell that stops and goes
+    on with this process changes that."""
+    import termios
+    import tty
+
+    if termios.tcgetattr(terminal)[3] & termios.ICANON:
+        tty.setcbreak(terminal, termios.TCSANOW)
 
 
 def _is_ours(terminal: int) -> bool:
