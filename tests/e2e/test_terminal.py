@@ -119,7 +119,7 @@ def test_the_terminal_is_as_it_was_after_an_error(error: str) -> None:
 def test_where_stdin_is_no_terminal_nothing_is_read() -> None:
     hints: list[str] = []
     with Brake() as brake, Controls(brake, hints.append) as controls:
-        assert not controls.wait()
+        assert not controls.is_paused
     assert not hints
 
 

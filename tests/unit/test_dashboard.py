@@ -91,13 +91,17 @@ def test_every_line_of_the_screen_fits(
     assert "p pauses" not in last[-1]  # there is nothing to pause any more
 
 
-def test_screens_are_not_drawn_faster_than_one_can_look(tmp_path: Path) -> None:
+def test_screens_are_not_drawn_faster_than_one_can_look_but_a_pause_shows_the_newest(
+    tmp_path: Path,
+) -> None:
     config, console = toy_config(generations=12), screen()
     with Dashboard(RunLength(config.run), console, "toy", clock=Clock(0.001)) as dashboard:
         start(config, tmp_path / "run", host=ToyHost(), watch=dashboard)
+        assert "generation 11 " not in said(console)
+        dashboard.pause()
+        assert "generation 11 " in said(console)
     assert "generation 0 " in said(console)
     assert "generation 5 " not in said(console)
-    assert "generation 11 " in said(console)
 
 
 def test_the_legend_names_every_colour() -> None:

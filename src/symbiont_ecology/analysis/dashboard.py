@@ -86,6 +86,10 @@ class Dashboard(RunView):
         self._panel.subtitle = Text(text, style="bold") if text else None
         self._live.update(self._panel, refresh=True)
 
+    def pause(self) -> None:
+        """A pause begins: there is time to look at the newest generation."""
+        self._draw()
+
     def go_on(self) -> None:
         """A pause is over."""
         self._pace.go_on()

@@ -35,6 +35,9 @@ class RunView:
     def hint(self, text: str) -> None:
         """Shows what whoever watches can do, or has done; any thread may call it."""
 
+    def pause(self) -> None:
+        """A pause begins."""
+
     def go_on(self) -> None:
         """A pause is over."""
 
@@ -70,10 +73,6 @@ class Narrator(RunView):
     def tell(self, news: str) -> None:
         """Says what is done before the first generation."""
         self._news.print(news, highlight=False, markup=False, soft_wrap=True)
-
-    def go_on(self) -> None:
-        """A pause is over."""
-        self._pace.go_on()
 
     def __call__(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> None:
         """Counts one generation, and prints a line if the last one is some seconds old."""

@@ -87,11 +87,12 @@ class Keyboard:
 
 class Controls:
     """Listens to the keys beside a run that lives: p or space pauses it behind a generation and
-    lets it go on, q is like Ctrl-C. ``hint`` shows what can be done, or was."""
+    lets it go on, q is like Ctrl-C. ``hint`` shows what can be done, or was. ``is_paused`` from the
+    key on, so also before the generation ends."""
 
     def __init__(self, brake: Brake, hint: Callable[[str], None]) -> None:
         self._brake, self._hint, self._keyboard = brake, hint, Keyboard()
-        self._is_pausing = self._is_paused = False
+        self.is_paused = self._is_waiting = False
         self._is_over = Event()
         self._thread = Thread(target=self._listen, daemon=True)
 
@@ -102,16 +103,17 @@ class Controls:
 
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
-        self._thread.join()
-        self._keyboard.__exit__()
+        try:
+            self._thread.join()
+        finally:  # Ctrl-C may come here, too
+            self._keyboard.__exit__()
 
-    def wait(self) -> bool:
-        """Behind a generation: waits until a pause is over, and says whether there was one."""
-        was_paused = self._is_paused = self._is_pausing
-        while self._is_pausing and not self._brake.is_pulled:
+    def wait(self) -> None:
+        """Behind a generation: waits until a pause is over, or the run is to end."""
+        self._is_waiting = True
+        while self.is_paused and not self._brake.is_pulled:
             time.sleep(SECONDS_TO_LISTEN / 2)
-        self._is_paused = False
-        return was_paused
+        self._is_waiting = False
 
     def _listen(self) -> None:
         said = ""
@@ -121,15 +123,15 @@ class Controls:
                 said = now
             match self._keyboard.pressed(SECONDS_TO_LISTEN):
                 case "p" | " ":
-                    self._is_pausing = not self._is_pausing
+                    self.is_paused = not self.is_paused
                 case "q":
                     self._brake.is_pulled = True
 
     def _said(self) -> str:
         if self._brake.is_pulled:
             return ENDING
-        if self._is_pausing:
-            return PAUSED if self._is_paused else PAUSING
+        if self.is_paused:
+            return PAUSED if self._is_waiting else PAUSING
         return HINT if self._keyboard.is_read else ""
 
 

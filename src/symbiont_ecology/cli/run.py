@@ -83,7 +83,9 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
             view.tell("going on …" if lived.is_started else "founding the population …")
             for generation in generations:
                 view(generation.state, generation.summary, generation.seconds)
-                if controls is not None and controls.wait():
+                if controls is not None and controls.is_paused:
+                    view.pause()
+                    controls.wait()
                     view.go_on()
                 if brake.is_pulled:
                     break
