@@ -99,6 +99,15 @@ def test_without_keys_the_screen_names_none(small: list[str], tmp_path: Path) ->
         assert "founding the population …" in terminal.shown
 
 
+def test_a_terminal_that_cannot_draw_gets_lines(small: list[str], tmp_path: Path) -> None:
+    words = ["env", "TERM=dumb", *COMMAND, "run", "steady", *small, "--out", tmp_path / "run"]
+    with PseudoTerminal(words) as terminal:
+        assert terminal.ended() == 0
+        assert "generation    0" in terminal.shown
+        assert "\x1b" not in terminal.shown
+        assert HINT not in terminal.shown
+
+
 @pytest.mark.parametrize("error", ["ValueError", "KeyboardInterrupt"])
 def test_the_terminal_is_as_it_was_after_an_error(error: str) -> None:
     code = (
