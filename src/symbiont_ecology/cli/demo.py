@@ -55,6 +55,7 @@ def demo(
     Twenty-four users want four different things and say only yes or no. Nobody says who wants
     what. Some users come late, and some change their mind.
     """
+    console.tell_loading(quiet)
     from symbiont_ecology import Run
 
     began = time.monotonic()
