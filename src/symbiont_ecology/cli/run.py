@@ -110,6 +110,7 @@ def tell_next(lived: Run) -> None:
         f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, "
         f"run in {lived.folder}\n"
         f"next:     {typed()} evaluate {lived.folder} {asked}\n"
+        f"          {typed()} evoscope {lived.folder} --open\n"
         f"          {typed()} resume {lived.folder} {longer}"
     )
 
