@@ -16,6 +16,7 @@ class RunView {
     this.last = this.frames.ends.length - 1;
     this.byId = new Map(record.organelles.map((one) => [one.id, one]));
     this.ids = record.organelles.map((one) => one.id);
+    this.origins = new Map();
     for (const one of record.organelles) one.children = [];
     for (const one of record.organelles)
       for (const parent of one.parents) this.byId.get(parent)?.children.push(one.id);
@@ -136,10 +137,13 @@ class RunView {
     return type && { type, id: name };
   }
 
+  // Where a line of first parents begins.
   founder(id) {
+    if (this.origins.has(id)) return this.origins.get(id);
     let one = this.byId.get(id);
-    while (one && one.parents.length && this.byId.get(one.parents[0])) one = this.byId.get(one.parents[0]);
-    return one ? one.id : id;
+    for (let step = 0; step < this.ids.length && this.byId.has(one?.parents[0]); step++) one = this.byId.get(one.parents[0]);
+    this.origins.set(id, one ? one.id : id);
+    return this.origins.get(id);
   }
 
   colour(id, scheme) {
