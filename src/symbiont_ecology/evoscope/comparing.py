@@ -2,7 +2,7 @@
 
 Runs are of one arm if their configs differ in the seed and in their length alone. Every arm is
 compared with every other one. Seeds that both have are pairs (Student's t over seeds). Where that
-is less than two, pairs are stretches of generations of the same seed, and the page says that such
+is less than two, pairs are six stretches of the same late generations, and the page says that such
 an interval tells nothing about other seeds.
 """
 
@@ -19,8 +19,8 @@ from symbiont_ecology.statistics import Interval, paired_interval
 
 LATE = 0.75
 """The part of a run after which it is "late"."""
-STRETCH, LEAST_STRETCHES = 10, 4
-"""Generations in a stretch; stretches without which nothing is said."""
+STRETCHES, LEAST_STRETCH = 6, 5
+"""Stretches into which the late part of a single seed is cut, and the least generations of one."""
 
 
 @dataclass(frozen=True)
@@ -79,24 +79,34 @@ def _pair(
         and (two := _share(histories[1][seed], LATE)) is not None
     ]
     over = f"{len(pairs)} seeds"
-    if len(seeds) == 1:
+    if len(pairs) == 1:
+        gap = pairs[0][0] - pairs[0][1]
         pairs = _stretches(histories[0][seeds[0]], histories[1][seeds[0]])
-        over = f"{len(pairs)} stretches of {STRETCH} generations of one seed, not of others"
-    if len(pairs) < 2:
-        return ComparedPair(first.name, other.name, None, "no seed in common, or too short")
+        over = f"{STRETCHES} stretches of one seed, so not of others"
+        if not pairs:
+            alone = Interval(gap, gap, gap)
+            return ComparedPair(
+                first.name, other.name, alone, "one seed, too short for an interval"
+            )
+    if not pairs:
+        return ComparedPair(first.name, other.name, None, "no seed in common")
     interval = paired_interval([one for one, _ in pairs], [two for _, two in pairs])
     return ComparedPair(first.name, other.name, interval, over)
 
 
 def _stretches(one: History, other: History) -> list[tuple[float, float]]:
-    """Shares of right answers of both in stretches of the same late generations."""
+    """Shares of right answers of both in stretches of the same late generations; none of a run
+    whose stretches would be too short."""
     end = min(one.generation, other.generation)
-    begin, pairs = int(LATE * end), list[tuple[float, float]]()
-    for start in range(end - STRETCH, begin - 1, -STRETCH):
-        shares = [_between(history, start, start + STRETCH) for history in (one, other)]
-        if shares[0] is not None and shares[1] is not None:
-            pairs.append((shares[0], shares[1]))
-    return pairs if len(pairs) >= LEAST_STRETCHES else []
+    length = (end - int(LATE * end)) // STRETCHES
+    if length < LEAST_STRETCH:
+        return []
+    starts = range(end - STRETCHES * length, end, length)
+    shares = [
+        (_between(one, start, start + length), _between(other, start, start + length))
+        for start in starts
+    ]
+    return [(a, b) for a, b in shares if a is not None and b is not None]
 
 
 def _share(history: History, begin: float) -> float | None:

@@ -22,7 +22,8 @@ function comparisonTable(comparison, runs, first = 0) {
   const share = (value) => (value === null ? "–" : `${(100 * value).toFixed(1)} %`), signed = (value) => `${value >= 0 ? "+" : "−"}${Math.abs(100 * value).toFixed(1)}`;
   const { arms, pairs } = comparison, pairOf = new Map(pairs.filter((pair) => pair.first === arms[first].name).map((pair) => [pair.other, pair]));
   const told = (pair) => !pair ? "" : !pair.difference ? pair.over
-    : `${signed(pair.difference.estimate)} points [${signed(pair.difference.low)}, ${signed(pair.difference.high)}], over ${pair.over}`;
+    : pair.difference.low === pair.difference.high ? `${signed(pair.difference.estimate)} points (${pair.over})`
+      : `${signed(pair.difference.estimate)} points [${signed(pair.difference.low)}, ${signed(pair.difference.high)}], over ${pair.over}`;
   const choice = el("select", { "aria-label": "compared arm", onchange: (event) => table.replaceWith(comparisonTable(comparison, runs, +event.target.value)) },
     arms.map((arm, number) => el("option", { value: number, selected: number === first }, plain(arm.name))));
   const table = el("div", { class: "scroll" }, el("table", {},

@@ -1,6 +1,12 @@
 // The page: one moment, one selection, and every view that shows them.
 
 const SECONDS = 24; // that a whole run takes at speed 1
+const WORDS = {
+  organelle: "a LoRA adapter that lives on the frozen host", ATP: "energy: right answers earn it, compute, weights and tickets cost it", ticket: "what it costs to take part in a generation",
+  dowry: "a newborn's first energy, from its parents or the world", founder: "an organelle without living parents; a coloniser is founded for users, a pioneer after an upheaval, one that is refounded has weights of the dead",
+  trial: "a child of several parents, a leaner self (thrift) or a former self (recall) answers the same questions as its parents, and takes over if it is proven", cell: "a family of tasks at a depth",
+  "marks above the slider": "births and merges are green, deaths red, changes of the world black, changes that were noticed pink",
+};
 const KEYS = { space: "play or pause", "← →": "a step back or on (with Shift ten)", "Home End": "first or last generation", "j k": "next or previous organelle", "/": "search", Esc: "select nothing", t: "light or dark", "?": "this list" };
 
 class Page {
@@ -38,7 +44,7 @@ class Page {
     this.panels = new Panels(this, this.record.newsKinds);
     this.canvas = el("canvas", { role: "img", "aria-label": "organelles as bodies, users as dots around them" });
     const save = ["png", "svg"].map((form) => el("button", { type: "button", onclick: () => this.saveCanvas(form) }, form.toUpperCase()));
-    main.append(card({ id: "canvas", title: "The living population", unit: "size: energy; white dots: users; dashed: on trial" }, save, el("div", { class: "chart" }, this.canvas), (this.legend = el("p", { class: "chips soft" }))));
+    main.append(card({ id: "canvas", title: "The living population", unit: "size: energy; ringed dots: users; dashed: on trial" }, save, el("div", { class: "chart" }, this.canvas), (this.legend = el("p", { class: "chips soft" }))));
     this.living = new LivingCanvas(this.canvas, this);
     this.places = {};
     const panel = (id, title, unit, width) => main.append(card({ id, title, unit, width }, [], (this.places[id] = el("div", { class: "scroll", tabindex: 0 }))));
@@ -50,7 +56,7 @@ class Page {
     if (!this.run.isPhylogeny) {
       panel("trials", "Trials", "who challenged whom, and what decided", "wide");
       panel("news", "What happened", "up to the slider; a click on a kind hides or shows it", "wide");
-      panel("replies", "Replies", "up to the slider; words of the search", "wide");
+      panel("replies", "Replies", "up to the slider; with words of the search; a question may be answered several times", "wide");
     }
     this.picker();
   }
@@ -72,7 +78,7 @@ class Page {
     byName("colours").addEventListener("change", (event) => { this.colours = event.target.value; this.drawAll(); });
     byName("theme").addEventListener("click", () => this.turnLights());
     byName("help").addEventListener("click", () => byName("keys").showModal());
-    byName("keys").querySelector("dl").append(...Object.entries(KEYS).flatMap(([key, what]) => [el("dt", {}, key), el("dd", {}, what)]));
+    byName("keys").querySelector("dl").append(...Object.entries({ ...KEYS, ...WORDS }).flatMap(([key, what]) => [el("dt", {}, key), el("dd", {}, what)]));
     const search = byName("search");
     search.addEventListener("input", () => this.search(search.value.trim()));
     document.addEventListener("keydown", (event) => this.key(event));

@@ -44,7 +44,7 @@ class Panels {
 
   ofRun(run) {
     if (run.isPhylogeny) return [el("h3", {}, plain(run.name)), this.facts({ alive: `${run.alive(this.state.frame).length} at the slider, ${run.organelles.length} ever`, founders: run.organelles.filter((one) => !one.parents.length).length, steps: run.generations })];
-    const { frame } = this.state, late = Math.floor(0.75 * frame), total = (first) => [...run.sums(first, frame, () => "all").values()][0];
+    const { frame } = this.state, late = Math.floor(0.75 * (frame + 1)), total = (first) => [...run.sums(first, frame, () => "all").values()][0];
     const ranked = [...run.sums(late, frame, (row) => run.actor(row))].filter(([id]) => id !== HOST).sort((a, b) => b[1].right - a[1].right);
     const host = run.hostAnswers.reduce((sum, one) => ({ asked: sum.asked + one.asked, right: sum.right + one.right }), { asked: 0, right: 0 });
     return [
@@ -53,10 +53,10 @@ class Panels {
         strategy: run.strategy, host: run.host, seed: run.seed, generations: `${run.generations} of ${run.planned}`,
         "bare host": `${percent(host)} of ${host.asked} questions right before anybody learned`,
         right: `${percent(total(0))} of ${total(0)?.asked ?? 0} up to the slider; ${percent(total(late))} of the quarter before it`,
-        alive: `${run.alive(frame).length} at the slider, ${run.organelles.length} ever`,
+        alive: `${run.alive(frame).length} at the slider, of ${run.organelles.filter((one) => one.born <= run.generation(frame)).length} born by then`,
         "best lately": ranked.length ? [this.link("organelle", ranked[0][0]), ` with most right answers in that quarter, ${Math.round(ranked[0][1].right)} of ${ranked[0][1].asked}`] : null,
         "dominant founders": this.dominant(run),
-        "most compute": run.curves.flops.length ? `${run.curves.flops.at(-1).toExponential(2)} FLOPs in all` : null,
+        compute: run.curves.flops.length ? `${run.curves.flops[frame].toExponential(2)} FLOPs for all, up to the slider` : null,
       }),
       el("p", { class: "soft" }, "Select an organelle, a user or a cell in any view."),
       ...this.families(run), ...this.evaluations(run),
@@ -66,7 +66,7 @@ class Panels {
 
   // The founders whose descendants gave most answers in the quarter before the slider.
   dominant(run) {
-    const { frame } = this.state, late = Math.floor(0.75 * frame);
+    const { frame } = this.state, late = Math.floor(0.75 * (frame + 1));
     const sums = [...run.sums(late, frame, (row) => run.founder(run.actor(row)))].filter(([id]) => id !== HOST).sort((a, b) => b[1].asked - a[1].asked);
     const all = sums.reduce((sum, [, one]) => sum + one.asked, 0);
     if (!sums.length) return null;
@@ -78,7 +78,7 @@ class Panels {
     const { frame } = this.state, now = run.generation(frame);
     const rows = run.families.map((family) => {
       const news = (run.newsOf.get(family) ?? []).filter((one) => one.kind === "milestone" && one.generation <= now).at(-1);
-      const late = run.sums(Math.floor(0.75 * frame), frame, (row) => (familyOf(run.cells[run.acts.cell[row]]) === family ? "all" : null)).get("all");
+      const late = run.sums(Math.floor(0.75 * (frame + 1)), frame, (row) => (familyOf(run.cells[run.acts.cell[row]]) === family ? "all" : null)).get("all");
       return el("tr", {}, el("td", {}, this.link("family", family)), el("td", { class: "number" }, percent(late)), el("td", {}, news ? [`${news.generation}: `, this.sentence(news)] : "not yet"));
     });
     return rows.length ? [el("h3", {}, "When families were solved, up to the slider"), el("table", {}, el("tr", {}, el("th", {}, "family"), el("th", { class: "number" }, "lately"), el("th", {}, "since generation, and by whom")), rows)] : [];
@@ -151,7 +151,7 @@ class Panels {
       this.facts({
         "served by": move ? [this.link("organelle", move.id), ` since generation ${move.generation}`] : "nobody at the slider",
         "hidden kind": kind === null ? null : `${kind} (organelles never see it)`,
-        accepted: `${percent(sum(0, frame))} of ${sum(0, frame)?.asked ?? 0} answers up to the slider; ${percent(sum(Math.floor(0.75 * frame), frame))} of the quarter before it`,
+        accepted: `${percent(sum(0, frame))} of ${sum(0, frame)?.asked ?? 0} answers up to the slider; ${percent(sum(Math.floor(0.75 * (frame + 1)), frame))} of the quarter before it`,
       }),
       el("h3", {}, "Served by"), el("table", {}, el("tr", {}, el("th", { class: "number" }, "since"), el("th", {}, "who")), moves.map((one) => el("tr", {}, el("td", { class: "number" }, one.generation), el("td", {}, one.id ? this.link("organelle", one.id) : "nobody")))),
       ...this.newsAbout(run, id), ...this.replies(run, id),

@@ -29,7 +29,7 @@ class RunView {
     this.kindsOf = groupBy(record.kinds, (one) => one.habitat);
     this.newsOf = new Map();
     for (const one of record.news)
-      for (const name of [...one.organelles, ...one.places]) push(this.newsOf, name, one);
+      for (const name of new Set([...one.organelles, ...one.places, ...one.places.map(familyOf)])) push(this.newsOf, name, one);
     this.repliesOf = new Map();
     for (const one of record.replies)
       for (const name of new Set([one.id, one.habitat, one.cell])) push(this.repliesOf, name, one);
@@ -38,10 +38,10 @@ class RunView {
     this.founders = this.#foundersByAnswers();
   }
 
-  // Colours that tell most: of their own, or of founders where most answers are of greys.
+  // Colours that tell most: of their own, or of founders where many late answers are of greys.
   get bestColours() {
-    const asked = this.sums(0, this.last, (row) => this.byId.get(this.actor(row))?.colour >= 0);
-    const isTold = (asked.get(true)?.asked ?? 0) >= (asked.get(false)?.asked ?? 0);
+    const asked = this.sums(Math.floor(this.last / 2), this.last, (row) => this.byId.get(this.actor(row))?.colour >= 0);
+    const isTold = (asked.get(true)?.asked ?? 0) >= 2 * (asked.get(false)?.asked ?? 0);
     return isTold || this.founders.size < 2 ? "own" : "founder";
   }
 

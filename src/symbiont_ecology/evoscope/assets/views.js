@@ -191,7 +191,7 @@ const ranksView = {
 };
 
 const energyView = {
-  id: "energy", title: "Where energy came from and went", unit: "ATP, from the start to the slider", width: "wide", follows: true,
+  id: "energy", title: "Where energy came from and went", unit: "ATP, from the start to the slider; debts are not drawn", width: "wide", follows: true,
   height: () => 330,
   option(run, state) {
     const now = run.generation(state.frame), sums = new Map();
@@ -237,7 +237,7 @@ function sankey(run, state, sums) {
       pick: isOrganelle && name !== "others" ? { type: "organelle", id: name } : null };
   });
   return {
-    series: [{ type: "sankey", data: nodes, links, top: 10, bottom: 10, left: 10, right: 130, nodeGap: 8, emphasis: { focus: "adjacency" }, label: { color: cssColour("--ink"), fontSize: 11, formatter: (one) => `${one.name}  ${short(+one.value)}` }, lineStyle: { color: "gradient", opacity: 0.35 } }],
+    series: [{ type: "sankey", data: nodes, links, top: 10, bottom: 10, left: 10, right: innerWidth < 600 ? 110 : 170, nodeGap: 8, emphasis: { focus: "adjacency" }, label: { color: cssColour("--ink"), fontSize: innerWidth < 600 ? 9 : 11, formatter: (one) => `${one.name}  ${short(+one.value)}` }, lineStyle: { color: "gradient", opacity: 0.35 } }],
     tooltip: { formatter: (one) => tip(one.dataType === "edge" ? `${one.data.source} → ${one.data.target}: ${one.value} ATP` : `${one.name}: ${(+one.value).toFixed(1)} ATP`) },
   };
 }
