@@ -190,12 +190,13 @@ class Page {
     this.living.draw(this.moment);
   }
 
-  // What one moment shows.
+  // What one moment shows; while it plays, of that what is on the screen.
   drawMoment() {
-    for (const chart of this.charts) if (chart.view.follows) chart.draw();
-    this.panels.biography(this.places.biography);
-    if (this.places.news) this.panels.ticker(this.places.news);
-    if (this.places.replies) this.panels.passing(this.places.replies);
+    const isDue = (place) => place && (!this.isPlaying || isOnScreen(place)), { biography, news, replies } = this.places;
+    for (const chart of this.charts) if (chart.view.follows && isDue(chart.place.parentElement)) chart.draw();
+    if (isDue(biography)) this.panels.biography(biography);
+    if (isDue(news)) this.panels.ticker(news);
+    if (isDue(replies)) this.panels.passing(replies);
   }
 
   follow() {
@@ -331,6 +332,11 @@ class SvgPen {
     const { left, top, width, height } = this.box;
     return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${left} ${top} ${width} ${height}" width="${2 * width}" height="${2 * height}">${this.parts.join("")}</svg>`;
   }
+}
+
+function isOnScreen(place) {
+  const { top, bottom } = place.getBoundingClientRect();
+  return bottom > 0 && top < innerHeight;
 }
 
 function byName(id) {
