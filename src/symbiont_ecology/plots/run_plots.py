@@ -24,8 +24,8 @@ class RunPlots:
     changes: Sequence[int] = ()
 
     def __repr__(self) -> str:
-        views = [name for name in vars(RunPlots) if not name.startswith("_") and name != "save"]
-        return f"<plots: {', '.join(name for name in views if name not in vars(self))}>"
+        public = [name for name, made in vars(RunPlots).items() if callable(made)]
+        return f"<plots: {', '.join(name for name in public if not name.startswith('_'))}>"
 
     def curves(self, ax: Axes | Figure | None = None) -> Axes:
         """Right answers and how many are alive."""
