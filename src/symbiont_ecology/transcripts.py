@@ -63,12 +63,16 @@ class Transcript:
         return self.verdict >= 0.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Transcripts:
     """The transcripts of a run: all of them, or one in ``one_in``, by draw."""
 
     one_in: int
     transcripts: Sequence[Transcript]
+
+    def __repr__(self) -> str:
+        share = f", one in {self.one_in}" if self.one_in > 1 else ""
+        return f"<{len(self.transcripts)} replies{share}>"
 
     def _repr_html_(self) -> str:
         """The newest ones."""

@@ -21,6 +21,8 @@ WIDTH = 7.5
 """Inches, of a figure that a view makes for itself."""
 MOST_COLUMNS = 120
 """Columns of time that a view has at most."""
+TITLE_PAD = 18
+"""Points between the axes and their title: room for what the view shows."""
 LONGEST_LABEL = 24
 SMALL = 8
 """Points, of labels and legends."""
@@ -50,15 +52,16 @@ def say(ax: Axes, title: str, sentence: str) -> Axes:
 
 
 def head(ax: Axes, title: str, unit: str) -> None:
-    """The title of a view, and what it shows in small letters below."""
-    ax.set_title(unit, loc="left", fontsize=SMALL, color="#666666")
+    """The title of a view at the left, and below it in small letters what the view shows."""
+    ax.set_title(title, loc="left", pad=TITLE_PAD)
     ax.annotate(
-        title,
+        unit,
         (0, 1),
-        xytext=(0, 18),
+        xytext=(0, 5),
         xycoords="axes fraction",
         textcoords="offset points",
-        fontsize=12,
+        fontsize=SMALL,
+        color="#666666",
     )
 
 

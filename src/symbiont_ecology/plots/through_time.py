@@ -84,9 +84,7 @@ def curves(history: History, ax: Axes | Figure | None = None, changes: Iterable[
     legend_below(ax, handles)
     time_axis(ax, history)
     head(
-        ax,
-        title,
-        f"right of all answers in {columns.width * (2 * REACH + 1)} generations around each",
+        ax, title, f"right answers of the {columns.width * (2 * REACH + 1)} generations around each"
     )
     return ax
 
