@@ -3,6 +3,7 @@
     run = Run.start("demo", "seed=1", "run.generations=20")
     for generation in run:
         print(generation.summary.accuracy)
+    run.plot.lineages()
     print(run.ask("math.add: 47+8").text)
     run.best.save_peft("my-adapter")
 

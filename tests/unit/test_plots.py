@@ -17,9 +17,11 @@ from matplotlib.figure import Figure
 from seen import eventful_plan, lived, users_plan
 from symbiont_ecology import plots
 from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.events import Acted, Born, GenerationEnded
 from symbiont_ecology.history.history import History, read_history
-from symbiont_ecology.plots.drawing import Columns, label
-from symbiont_ecology.plots.palette import VIEW_COLOURS, colours_of
+from symbiont_ecology.plots.descent import MOST_LIVES
+from symbiont_ecology.plots.drawing import Columns, colours_of, label
+from symbiont_ecology.plots.palette import VIEW_COLOURS
 from symbiont_ecology.plots.places import servings_of
 from symbiont_ecology.plots.through_time import energy_flows
 
@@ -77,6 +79,20 @@ def test_every_life_has_a_bar_and_every_parent_a_line(eventful: History) -> None
     assert any(len(one.ancestors) > 1 for one in taxa.values())
     assert len(axes.collections) == len(taxa)
     assert len(axes.lines) == sum(len(one.ancestors) for one in taxa.values())
+
+
+@pytest.mark.parametrize("is_chain", [True, False])
+def test_of_very_many_lives_some_are_shown(is_chain: bool) -> None:
+    history = History()
+    for number in range(1, 300):
+        parents = (f"o{number - 1}" if is_chain else "o1",) if number > 1 else ()
+        history.add(Born(number, f"o{number}", "gaussian", parents, f"weights-{number}", {}))
+        history.add(Acted(number, f"o{number}", "a/b", ("x",), (1.0,), 1, 1, 1, 1, "practice"))
+        history.add(GenerationEnded(number, number, 1, 0, 1.0, 1, 1, 0, 1, 1))
+    axes = plots.lineages(history, Figure())
+    assert len(axes.collections) == MOST_LIVES
+    assert f"{MOST_LIVES} of 299 lives" in axes.texts[0].get_text()
+    assert plots.muller(history, Figure()).collections
 
 
 def test_shares_of_a_muller_plot_fill_the_whole(history: History) -> None:

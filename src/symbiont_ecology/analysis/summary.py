@@ -192,9 +192,9 @@ class Summary:
 
     def _repr_html_(self) -> str:
         """The main view at the largest budget: every arm, and the main arm minus it."""
-        views, budget = self.accuracy[self.largest], self.largest
+        views = self.accuracy[self.largest]
         view = next(iter(views))
-        minus = self.differences.get(budget, {}).get(view, {})
+        minus = self.differences.get(self.largest, {}).get(view, {})
         rows = [
             (
                 arm,
@@ -206,12 +206,11 @@ class Summary:
             for arm, share in views[view].items()
         ]
         columns = (
-            "arm", "seeds", "right, %", "95 % interval", f"{self.protocol.main} − arm, points", "p",
+            "arm", "seeds", "right, %", "interval", f"{self.protocol.main} − arm, points", "p",
         )  # fmt: skip
         title = f"{self.protocol.name}, {view}"
-        return notebook_table(
-            title, columns, rows, "p is adjusted for all comparisons of the view."
-        )
+        note = "p is adjusted for all comparisons of the view."
+        return notebook_table(title, columns, rows, note)
 
     def dump(self) -> dict[str, object]:
         """Plain values for JSON."""

@@ -16,6 +16,7 @@ from symbiont_ecology.plots.drawing import (
     Columns,
     answer_sums,
     busiest,
+    colours_of,
     head,
     legend_below,
     name_colours,
@@ -25,7 +26,7 @@ from symbiont_ecology.plots.drawing import (
     say,
     time_axis,
 )
-from symbiont_ecology.plots.palette import OTHERS_COLOUR, colours_of
+from symbiont_ecology.plots.palette import OTHERS_COLOUR
 from symbiont_ecology.types import OrganelleId
 
 MOST_LIVES = 90
@@ -68,10 +69,9 @@ def lineages(history: History, ax: Axes | Figure | None = None) -> Axes:
     ]
     if handles:
         legend_below(ax, handles)
-    left = (
-        f"{len(lives)} of {len(taxa)} lives" if len(lives) < len(taxa) else "a bar for every life"
-    )
-    head(ax, title, f"{left}, from birth to death; colours: those that answered most")
+    is_all = len(lives) == len(taxa)
+    shown = "a bar for every life" if is_all else f"{len(lives)} of {len(taxa)} lives"
+    head(ax, title, f"{shown}, from birth to death; colours: those that answered most")
     return ax
 
 
@@ -87,18 +87,18 @@ def muller(history: History, ax: Axes | Figure | None = None) -> Axes:
     asked = {who: rows[0] for who, rows in sums.items()}
     total = np.sum(list(asked.values()), axis=0)
     shares = {who: 100 * row / np.maximum(total, 1) for who, row in asked.items()}
-    shown = set([who for who in busiest(history, MOST_AREAS + 1) if who in taxa][:MOST_AREAS])
+    shown = {who for who in busiest(history)[:MOST_AREAS] if who in shares}
     others = np.sum([row for who, row in shares.items() if who not in shown], axis=0)
     colours = colours_of(history)
-    base = np.zeros(columns.count)
-    middles = (columns.edges[:-1] + columns.edges[1:] - 1) / 2
-    for who, part in _nested(history, shown):
-        row = shares[who] * part
+    middles = (columns.edges[:-1] + columns.edges[1:]) / 2
+    times = np.array([0, *middles, history.generation])
+    base = np.zeros(len(times))
+    areas = [(who, shares[who] * part) for who, part in _nested(history, shown)]
+    for who, row in [*areas, ("", others + np.zeros(columns.count))]:
+        top = base + np.pad(row, 1, mode="edge")
         colour = colours.get(who, OTHERS_COLOUR)
-        ax.fill_between(middles, base, base + row, color=colour, ec="white", lw=0.3)
-        base = base + row
-    if np.any(others):
-        ax.fill_between(middles, base, base + others, color=OTHERS_COLOUR, ec="white", lw=0.3)
+        ax.fill_between(times, base, top, color=colour, ec="white", lw=0.3)
+        base = top
     ax.set_ylim(0, 100)
     ax.set_ylabel("share of answers, %")
     time_axis(ax, history)
@@ -134,14 +134,12 @@ def _kept(history: History) -> set[OrganelleId]:
     if len(taxa) <= MOST_LIVES:
         return set(taxa)
     kept = set[OrganelleId]()
-    for who in busiest(history, len(taxa) + 1):
-        line, one = set[OrganelleId](), taxa.get(who)
+    for who in busiest(history):
+        line, one = list[OrganelleId](), taxa.get(who)
         while one is not None and one.id not in kept:
-            line.add(one.id)
+            line.append(one.id)
             one = taxa.get(one.ancestors[0]) if one.ancestors else None
-        if len(kept) + len(line) > MOST_LIVES:
-            break
-        kept |= line
+        kept.update(line[: MOST_LIVES - len(kept)])  # the oldest are left out
     return kept
 
 

@@ -15,7 +15,8 @@ from matplotlib.ticker import MaxNLocator
 
 from symbiont_ecology.history.history import Act, History
 from symbiont_ecology.notebook import spelt
-from symbiont_ecology.plots.palette import OTHERS_COLOUR
+from symbiont_ecology.plots.palette import OTHERS_COLOUR, VIEW_COLOURS
+from symbiont_ecology.types import OrganelleId
 
 WIDTH = 7.5
 """Inches, of a figure that a view makes for itself."""
@@ -182,9 +183,15 @@ def legend_below(ax: Axes, handles: Sequence[Artist], columns: int = 4) -> None:
     )
 
 
-def busiest(history: History, most: int) -> list[str]:
-    """Organelles by rollouts, the one with most first."""
-    asked = Counter[str]()
+def busiest(history: History) -> list[OrganelleId]:
+    """Everybody who ever lived by rollouts, the one with most first."""
+    asked = Counter[OrganelleId](dict.fromkeys(history.phylogeny.taxa, 0))
     for act in whole_acts(history):
-        asked[act.id] += act.asked
-    return [who for who, _ in asked.most_common(most)]
+        if act.id in asked:  # the bare host is not
+            asked[act.id] += act.asked
+    return [who for who, _ in asked.most_common()]
+
+
+def colours_of(history: History) -> dict[OrganelleId, str]:
+    """A colour for each of those that answered most; all others are grey."""
+    return dict(zip(busiest(history), VIEW_COLOURS, strict=False))

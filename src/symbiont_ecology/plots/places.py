@@ -16,6 +16,7 @@ from symbiont_ecology.plots.drawing import (
     SMALL,
     Columns,
     answer_sums,
+    colours_of,
     head,
     label,
     name_colours,
@@ -27,7 +28,7 @@ from symbiont_ecology.plots.drawing import (
     time_axis,
     whole_acts,
 )
-from symbiont_ecology.plots.palette import HEAT, OTHERS_COLOUR, colours_of
+from symbiont_ecology.plots.palette import HEAT, OTHERS_COLOUR
 from symbiont_ecology.types import OrganelleId
 
 NOBODY_ASKED = "Nobody was asked anything yet."

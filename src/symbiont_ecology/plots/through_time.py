@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -59,7 +58,8 @@ def curves(history: History, ax: Axes | Figure | None = None, changes: Iterable[
     asked = answer_sums(history, columns, lambda act: "all").get(
         "all", np.zeros((2, columns.count))
     )
-    ax.plot(ends, _smooth_share(asked), color=right, lw=1.8, zorder=3)
+    dot = "o" if columns.count == 1 else ""
+    ax.plot(ends, _smooth_share(asked), color=right, lw=1.8, marker=dot, zorder=3)
     ax.set_ylim(0, 100)
     ax.set_ylabel("right answers, %")
     ax.grid(alpha=0.25)
@@ -67,19 +67,21 @@ def curves(history: History, ax: Axes | Figure | None = None, changes: Iterable[
         ax.axvline(change, color="#666666", ls=":", lw=1)
     beside = ax.twinx()
     beside.step(ends, alive, where="post", color=counts, lw=1.3)
-    marks = {"births": ("^", VIEW_COLOURS[2]), "deaths": ("D", VIEW_COLOURS[3])}
-    for name, (shape, colour) in marks.items():
+    top = 1.15 * max(int(alive.max()), 1)
+    marks = {"births": ("^", VIEW_COLOURS[2], 0.03), "deaths": ("v", VIEW_COLOURS[3], -0.03)}
+    for name, (shape, colour, above) in marks.items():
         happened = {columns.at(end.generation) for end in history.ends if getattr(end, name)}
         places = sorted(happened)
-        beside.scatter(ends[places], alive[places], s=11, marker=shape, color=colour, zorder=4)
-    beside.set_ylim(0, 1.15 * max(int(alive.max()), 1))
+        heights = alive[places] + above * top
+        beside.scatter(ends[places], heights, s=11, marker=shape, color=colour, zorder=4)
+    beside.set_ylim(0, top)
     beside.set_ylabel("organelles alive")
     beside.yaxis.set_major_locator(MaxNLocator(integer=True))
     handles = [Line2D([], [], color=right, label="right"), Line2D([], [], color=counts)]
     handles[1].set_label("alive")
     handles += [
         Line2D([], [], color=colour, marker=shape, ls="", ms=4, label=name)
-        for name, (shape, colour) in marks.items()
+        for name, (shape, colour, _) in marks.items()
     ]
     legend_below(ax, handles)
     time_axis(ax, history)
@@ -191,16 +193,14 @@ def trials(history: History, ax: Axes | Figure | None = None) -> Axes:
         "refused": ("X", VIEW_COLOURS[3]),
         "still on trial": (">", VIEW_COLOURS[1]),
     }
+    is_named = len(history.trials) <= 25
     for trial in history.trials.values():
         shape, colour = looks[_verdict(trial)]
         end = history.generation if trial.ended is None else trial.ended
         ax.plot([trial.began, end], [trial.evidence] * 2, color=colour, lw=1, alpha=0.6)
         ax.plot(end, trial.evidence, shape, color=colour, ms=5, mew=0)
-    if len(history.trials) <= 25:
-        for trial in history.trials.values():
-            end = history.generation if trial.ended is None else trial.ended
-            note = partial(ax.annotate, label(trial.id), (end, trial.evidence), fontsize=6)
-            note(xytext=(3, 3), textcoords="offset points")
+        if is_named:
+            ax.text(end, trial.evidence, f" {label(trial.id)}", fontsize=6, va="bottom")
     ax.axhline(1, color="#666666", lw=0.8, ls=":")
     ax.set_yscale("log")
     ax.set_ylabel("evidence (1: none)")
