@@ -16,8 +16,8 @@ class Said:
 
     @property
     def error(self) -> str:
-        """The one line that an error is."""
-        (line,) = self.err.strip().splitlines()
+        """The one line that an error is, behind lines on what is being loaded."""
+        (line,) = (line for line in self.err.strip().splitlines() if not line.endswith(" …"))
         assert line.startswith("error: "), self.err
         assert not self.out
         return line.removeprefix("error: ")

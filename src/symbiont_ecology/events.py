@@ -156,16 +156,18 @@ class Proposed(Event):
 
 @dataclass(frozen=True)
 class Gated(Event):
-    """A probation ended: ``verdict`` is admit or reject. Paired questions against the better
-    parent, all together (``wins``, ``ties``, ``losses``). In the same generation an admitted child
-    is ``Born``, an organelle becomes a leaner self (``Resized``) or its former one
-    (``Restored``)."""
+    """A probation ended: ``verdict`` is admit or reject, for a ``reason`` if that is known.
+
+    Paired questions against the better parent, all together: ``wins``, ``ties``, ``losses``. In the
+    same generation an admitted child is ``Born``, an organelle becomes a leaner self (``Resized``)
+    or its former one (``Restored``)."""
 
     id: OrganelleId
     verdict: str
     wins: int
     ties: int
     losses: int
+    reason: str = ""
 
 
 @dataclass(frozen=True)

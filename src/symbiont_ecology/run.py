@@ -54,8 +54,8 @@ MOST_NAMED = 6
 class Run:
     """A run and its folder. Make one with ``start`` or ``open``.
 
-    Iterating lives the run: each step is one generation, and leaving the loop early leaves a
-    checkpoint. The host is loaded when it is first needed, and kept.
+    Iterating loads the host and lives the run: each step is one generation, and leaving the loop
+    early leaves a checkpoint. The host is loaded when it is first needed, and kept.
     """
 
     def __init__(self, folder: Path, config: RunConfig, host: Host | None = None) -> None:
@@ -104,7 +104,7 @@ class Run:
     def __iter__(self) -> Generator[Generation, None, None]:
         engine.check_data(self.config, self.folder)
         is_new = not self.is_started  # before the host is loaded: another process may be faster
-        yield from engine.generations(self.config, self.folder, self.host, is_new=is_new)
+        return engine.generations(self.config, self.folder, self.host, is_new=is_new)
 
     def __repr__(self) -> str:
         if not self.is_started:

@@ -8,14 +8,16 @@ One JSON line per reply behind a header line::
 The file has a bound. When it outgrows it, every second line goes, and of the later lines every
 second one is not written: ``one_in`` doubles. Which lines stay follows from their own text, so what
 is left is a fair sample. A run that is killed and resumed keeps the same lines, as its generations
-are the same. Nothing reads the file while a run lives: it can be deleted at any time.
+are the same. The run does not need the file while it lives: it can be deleted at any time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
@@ -42,7 +44,8 @@ class Transcript:
     """One reply. ``price`` is what a full reward paid, in mATP; 0 where nothing was paid.
 
     ``confidence`` is the mean log-probability per token of the reply, in nats; None if it is not
-    finite. ``item`` and ``generation`` are those of the event ``Acted``.
+    finite. ``item`` and ``generation`` are those of the event ``Acted``. ``target`` is the
+    reference answer, where there is one: no organelle that learns from verdicts sees it.
     """
 
     generation: int
@@ -56,6 +59,7 @@ class Transcript:
     price: int
     confidence: float | None
     habitat: str = ""
+    target: str = ""
 
     @property
     def is_right(self) -> bool:
@@ -146,6 +150,33 @@ def read_transcripts(path: Path) -> Transcripts:
     """
     one_in, lines = _lines(path)
     return Transcripts(one_in, [_parsed(line, path) for line in lines])
+
+
+def newest_transcripts(path: Path, most_bytes: int = 16_384) -> list[Transcript]:
+    """Those at the end of the file of a run that lives, as far as so many bytes hold them.
+
+    Lines that are torn or no transcripts are left out, and so is the first one. Where there is no
+    file, there are none.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
+            _, *lines = file.read(most_bytes).splitlines(keepends=True) or [b""]
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        with suppress(RunError):
+            found.append(_parsed(line, path))
+    return found
+
+
+def plain(text: str, widest: int) -> str:
+    """A text of a model or of data in one line of about so many characters. What is no plain
+    letter, such as a control character, is escaped: it would reach the terminal."""
+    text = text.strip()
+    short = text if len(text) <= widest else text[: widest - 1] + "…"
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in short)
 
 
 _NEVER = 2**60

@@ -76,7 +76,7 @@ def test_what_is_sick_on_purpose_is_said_in_words(
     said = symbiont("calibrate", "steady", *SICK[name], "--out", folder)
     assert said.code == 4
     assert f"sick: {name}\n  seen  " in said.out
-    (line,) = said.err.strip().splitlines()
+    line = said.err.strip().splitlines()[-1]
     assert line.startswith(f"error: sick after 30 generations ({name}): mend the config")
     assert line.endswith(f"symbiont resume {folder} run.generations=50")
     (finding,) = verdict(folder)["findings"]

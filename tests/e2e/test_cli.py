@@ -15,7 +15,7 @@ import pytest
 from hosts import make_host
 from killing import COMMAND, interrupted
 from said import Symbiont
-from symbiont_ecology.cli.run import Brake
+from symbiont_ecology.cli.controls import Brake
 from symbiont_ecology.config import load_config, presets
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.evaluation.shifts import shifts

@@ -18,8 +18,10 @@ import pytest
 
 from said import Symbiont
 from seen import HOSTILE, eventful_plan, lived, users_plan, with_hostile_replies
+from symbiont_ecology import Run
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evoscope.animation import Canvas
 from symbiont_ecology.evoscope.live import live_server
 from symbiont_ecology.evoscope.page import page_html, page_record
 from toy import ToyHost
@@ -359,3 +361,49 @@ def test_a_run_that_has_not_begun_can_be_followed(tmp_path: Path) -> None:
         line = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
         line.request("GET", "/")
         assert line.getresponse().status == 200
+
+
+def test_the_queries_of_the_page_about_numbers_give_what_the_page_shows(
+    runs: dict[str, Path],
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "evoscope.md").read_text("utf-8")
+    lines = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    queries = {line[0]: line[1].strip("`") for line in lines if line[1].startswith("`e.")}
+    (record,) = page_record([runs["users"]])["runs"]
+    view, acts, books = Canvas(record), record["acts"], record["books"]
+    who, cell, user, g = "o2", acts["cells"][0], acts["habitats"][0], 20
+    number = [one["id"] for one in record["organelles"]].index(who)
+    habitat = [place == 0 for place in acts["habitat"]]
+
+    def total(column: str, *chosen: list[bool]) -> float:
+        rows = zip(acts[column], *chosen, strict=True)
+        return float(sum(row[0] for row in rows if all(row[1:])))
+
+    is_his = [one == number for one in acts["who"]]
+    book = [one == number for one in books["who"]]
+    shown = {
+        "alive at g": len(view.bubbles(g)),
+        "right answers of a generation": record["curves"]["right"][g],
+        "right answers of an organelle in a cell": total(
+            "right", is_his, [one == 0 for one in acts["cell"]]
+        ),
+        "energy of an organelle at g": view.balance(number, g),
+        "earned by an organelle": sum(
+            value for value, is_own in zip(books["revenue"], book, strict=True) if is_own
+        ),
+        "spent on compute": sum(
+            value for value, is_own in zip(books["cost"], book, strict=True) if is_own
+        ),
+        "rank at birth": record["organelles"][number]["ranks"][0][1],
+        "born in": record["organelles"][number]["born"],
+        "wins of trials": sum(trial["wins"] for trial in record["trials"]),
+        "answers to a user": total("asked", habitat),
+        "who answered a user last": [
+            one["id"] for one in record["servings"] if one["habitat"] == user
+        ][-1],
+    }
+    names = {"e": Run.open(runs["users"]).events, "len": len, "sum": sum}
+    places = {"who": who, "cell": cell, "user": user, "g": g, "map": map}
+    assert queries.keys() == shown.keys()
+    for name, value in shown.items():
+        assert eval(queries[name], {**names, **places}) == value, name  # our own page

@@ -28,7 +28,7 @@ from symbiont_ecology.types import OrganelleId
 
 LATE_PART = 0.75
 """The part of a run behind which it is late."""
-MOST_NEWS_TOLD, MOST_ROWS = 40, 30
+MOST_NEWS_TOLD, MOST_TRIALS = 40, 200
 TOLD_KINDS = ("change", "milestone", "merge", "fault")
 """News that a report tells; births, deaths, trials and moves are counted or have a table."""
 PRACTICE = 'e.Acted[(e.Acted.purpose == "practice") & (e.Acted.id != "host")]'
@@ -206,8 +206,8 @@ class RunReport:
 
     @property
     def trials(self) -> list[Trial]:
-        """The last trials."""
-        return list(self.history.trials.values())[-MOST_ROWS:]
+        """The last of all trials."""
+        return list(self.history.trials.values())[-MOST_TRIALS:]
 
     @property
     def told(self) -> list[News]:

@@ -9,7 +9,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from symbiont_ecology.cli.console import percent, tell_facts, typed, write_json
+from symbiont_ecology.cli.console import percent, tell_facts, tell_loading, typed, write_json
 from symbiont_ecology.cli.options import ConfigName, Overrides, Quiet, option, resumable_folder
 from symbiont_ecology.cli.run import checked_config, evaluate_at_end, live, tell_next
 from symbiont_ecology.errors import ConfigError, SickError
@@ -32,6 +32,7 @@ def calibrate(
 ) -> None:
     """Calibrate, then go on. Exit code 4 says that the run is sick; typed again, it goes on where
     it was."""
+    tell_loading(quiet)
     from symbiont_ecology import Run
 
     for override in overrides or ():

@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from symbiont_ecology import __version__
 from symbiont_ecology.errors import RunError
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ def typed() -> str:
         return "symbiont"
     near = os.path.relpath(program)
     return str(program) if near.startswith("..") else near
+
+
+def tell_loading(quiet: bool) -> None:
+    """A first sign of life, before anything heavy is imported."""
+    if not quiet:
+        print(f"symbiont {__version__}: loading …", file=sys.stderr, flush=True)
 
 
 def table(*columns: str, title: str | None = None) -> Table:

@@ -55,6 +55,7 @@ def demo(
     Twenty-four users want four different things and say only yes or no. Nobody says who wants
     what. Some users come late, and some change their mind.
     """
+    console.tell_loading(quiet)
     from symbiont_ecology import Run
 
     began = time.monotonic()
@@ -76,6 +77,7 @@ def demo(
     print(f"\nEverything is in {folder} ({took}seed {seed}). Look at")
     print(f"  {folder / PICTURE_FILE}\nNext:")
     for command in (
+        f"evoscope {ecology.folder} --open",
         f'infer {ecology.folder} "math.add: 47+8" --habitat {_somebody(ecology)}',
         f"evaluate {ecology.folder} --shift habitats --routing habitat",
         f"export {ecology.folder}",

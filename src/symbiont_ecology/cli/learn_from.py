@@ -58,6 +58,7 @@ def learn_from(
     Finds out who wants the same, writes an adapter for each such group, and says how well it does
     on a tenth of the log that it never saw. Ctrl-C is safe: typed again, it goes on.
     """
+    console.tell_loading(quiet or dry_run)
     from symbiont_ecology import Run
     from symbiont_ecology.tasks.logs import LOG_COLUMNS, LogTasks
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from contextlib import closing, nullcontext
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from symbiont_ecology.cli import options
-from symbiont_ecology.cli.console import tell_evaluation, tell_facts, typed
+from symbiont_ecology.cli.console import tell_evaluation, tell_facts, tell_loading, typed
+from symbiont_ecology.cli.controls import Brake, Controls
 from symbiont_ecology.cli.options import option
 from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
-    from symbiont_ecology.analysis.dashboard import Dashboard, Narrator
+    from symbiont_ecology.analysis.narrator import RunView
     from symbiont_ecology.config import RunConfig
 
 INTERRUPTED = 130
@@ -37,6 +35,7 @@ def run(
     quiet: options.Quiet = False,
 ) -> None:
     """Start a run. Ctrl-C ends it after the generation; symbiont resume goes on."""
+    tell_loading(quiet or dry_run)
     from symbiont_ecology import Run
 
     resolved = checked_config(config, overrides)
@@ -51,32 +50,12 @@ def resume_command(
     folder: options.RunFolder, overrides: options.Overrides = None, quiet: options.Quiet = False
 ) -> None:
     """Go on with a run; run.generations=N or run.train_flops=N makes it longer."""
+    tell_loading(quiet)
     from symbiont_ecology import Run
 
     opened = Run.open(folder, *(overrides or ()))
     check_final_holdout(opened.config)
     _live_to_the_end(opened, quiet)
-
-
-class Brake:
-    """Ctrl-C: once, and the run stops behind this generation; twice, and it stops at once."""
-
-    def __init__(self) -> None:
-        self.is_pulled = False
-
-    def __enter__(self) -> Brake:
-        self._before = signal.signal(signal.SIGINT, self._pull)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _pull(self, number: int, frame: FrameType | None) -> None:
-        if self.is_pulled:
-            raise KeyboardInterrupt
-        self.is_pulled = True
-        # Not print: a signal may come while the stream is being written to.
-        os.write(sys.stderr.fileno(), b"\nfinishing this generation (Ctrl-C again stops at once)\n")
 
 
 def _live_to_the_end(lived: Run, quiet: bool) -> None:
@@ -94,12 +73,22 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
     Raises:
         typer.Exit: it was interrupted.
     """
-    with Brake() as brake, _view(lived, quiet) as watch, closing(iter(lived)) as generations:
-        for generation in generations:
-            if watch is not None:
-                watch(generation.state, generation.summary, generation.seconds)
-            if brake.is_pulled:
-                break
+    view = _view(lived, quiet)
+    with Brake(is_silent=view.is_screen) as brake, view, _controls(brake, view) as controls:
+        view.tell("importing torch …")
+        import torch  # noqa: F401
+
+        view.tell(f"loading the host {lived.config.host.model} …")
+        with closing(iter(lived)) as generations:
+            view.tell("going on …" if lived.is_started else "founding the population …")
+            for generation in generations:
+                view(generation.state, generation.summary, generation.seconds)
+                if controls is not None and controls.is_paused:
+                    view.pause()
+                    controls.wait()
+                    view.go_on()
+                if brake.is_pulled:
+                    break
     if not lived.is_complete or (goes_on and brake.is_pulled):
         print(
             f"interrupted after generation {lived.state.generation - 1}; "
@@ -121,6 +110,7 @@ def tell_next(lived: Run) -> None:
         f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, "
         f"run in {lived.folder}\n"
         f"next:     {typed()} evaluate {lived.folder} {asked}\n"
+        f"          {typed()} evoscope {lived.folder} --open\n"
         f"          {typed()} resume {lived.folder} {longer}"
     )
 
@@ -196,22 +186,25 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
     print("the config is fine; nothing was done")
 
 
-def _view(lived: Run, quiet: bool) -> Dashboard | Narrator | nullcontext[None]:
+def _view(lived: Run, quiet: bool) -> RunView:
     """What shows the run: a screen on a terminal, lines elsewhere, nothing when quiet."""
-    from symbiont_ecology.analysis.dashboard import (
-        ACCEPTED,
-        ACCEPTED_IN_LOG,
-        Dashboard,
-        Narrator,
-        RunLength,
-    )
+    from symbiont_ecology.analysis.dashboard import Dashboard
+    from symbiont_ecology.analysis.narrator import ACCEPTED, ACCEPTED_IN_LOG, Narrator, RunView
+    from symbiont_ecology.analysis.pace import RunLength
+    from symbiont_ecology.engine.run import lived_seconds
     from symbiont_ecology.tasks.logs import learns_from_log
+    from symbiont_ecology.transcripts import TRANSCRIPTS_FILE
 
     if quiet:
-        return nullcontext()
-    loop, console = lived.config.run, Console()
-    plan = RunLength(loop.generations, loop.train_flops)
+        return RunView()
+    plan, console = RunLength(lived.config.run, lived_seconds(lived.folder)), Console()
     accepted = ACCEPTED_IN_LOG if learns_from_log(lived.config) else ACCEPTED
-    if console.is_terminal:
-        return Dashboard(plan, console, str(lived.folder), accepted)
-    return Narrator(plan, console, accepted)
+    if console.is_terminal and not console.is_dumb_terminal:
+        replies = lived.folder / TRANSCRIPTS_FILE if lived.config.run.transcripts else None
+        return Dashboard(plan, console, str(lived.folder), replies, accepted)
+    return Narrator(plan, console, Console(stderr=True), accepted)
+
+
+def _controls(brake: Brake, view: RunView) -> Controls | nullcontext[None]:
+    """Keys are read only where a screen shows what they do."""
+    return Controls(brake, view.hint) if view.is_screen else nullcontext()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Callable
@@ -67,11 +66,16 @@ def show(
 def line_of(transcript: Transcript) -> str:
     """One reply in a line: generation, organelle, user, verdict, the organelle's own probability
     per token, the question and the reply."""
+    from symbiont_ecology.transcripts import plain
+
+    prompt, reply = plain(transcript.prompt, WIDEST), plain(transcript.reply, WIDEST)
     mark = "yes" if transcript.is_right else "no"
+    is_told = transcript.target and not transcript.is_right
+    wanted = f" (wanted: {plain(transcript.target, WIDEST)})" if is_told else ""
     sure = "–" if transcript.confidence is None else f"{math.exp(transcript.confidence):.0%}"
     return (
         f"{transcript.generation:4d}  {transcript.id:5s} {transcript.habitat:5s} {mark:3s} "
-        f"{sure:>4s}  {_plain(transcript.prompt)} → {_plain(transcript.reply)}"
+        f"{sure:>4s}  {prompt} → {reply}{wanted}"
     )
 
 
@@ -85,13 +89,6 @@ def _wanted(
         ("cell", cell, lambda one: one.cell),
     ]
     return [(name, value, of) for name, value, of in options if value is not None]
-
-
-def _plain(text: str) -> str:
-    """A text of a model or of data in one line, with escapes for what is not a plain letter."""
-    text = text.strip()
-    short = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
-    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in short)
 
 
 def _few(known: set[str]) -> str:

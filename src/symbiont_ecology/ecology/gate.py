@@ -78,6 +78,14 @@ class Challenger:
 
 
 @dataclass(frozen=True)
+class Ruling:
+    """What becomes of a challenger, and why it is rejected, in words for people."""
+
+    verdict: GateDecision
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Gate:
     """Sequential tests of paired answers, each between what must be ruled out and what is hoped
     for.
@@ -107,6 +115,20 @@ class Gate:
         if "reject" in parts or not better:
             return "reject"
         return "go on" if "go on" in parts else "admit"
+
+    def rule(self, better: Collection[PairedCounts], kept: Collection[PairedCounts] = ()) -> Ruling:
+        """The same with the reason of a rejection: the first comparison that decides it."""
+        verdict = self.decide(better, kept)
+        if verdict != "reject":
+            return Ruling(verdict)
+        failed = [(tally, "it is not better by what is hoped for") for tally in better]
+        failed += [(tally, "it loses what a parent is good at") for tally in kept]
+        tests = [self.better] * len(better) + [self.kept] * len(kept)
+        for test, (tally, words) in zip(tests, failed, strict=True):
+            if test(tally) == "reject":
+                is_over = tally.pairs >= self.most
+                return Ruling(verdict, "its questions ran out undecided" if is_over else words)
+        return Ruling(verdict, "there is nothing to be better at")
 
     def better(self, tally: PairedCounts) -> GateDecision:
         """On one comparison in which the child is to win."""

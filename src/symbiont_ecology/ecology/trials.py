@@ -96,6 +96,7 @@ class Judge(Decision):
     challenger: Challenger
     decision: GateDecision
     operator: Operator | None = None
+    reason: str = ""
 
     def carried_out(self, materials: Materials) -> list[Event]:
         """The probation goes on, or ends."""
@@ -107,7 +108,7 @@ class Judge(Decision):
             return []
         del state.challengers[challenger.id]
         pairs = vars(challenger.against_the_better)
-        gated = Gated(state.generation, challenger.id, self.decision, **pairs)
+        gated = Gated(state.generation, challenger.id, self.decision, **pairs, reason=self.reason)
         if self.decision == "reject":
             _reject(challenger, state)
             return [gated]

@@ -26,4 +26,5 @@ def transcribe(outcomes: Sequence[Outcome], turn: Turn) -> Iterator[Transcript]:
                 price=math.floor(price),
                 confidence=rollout.confidence if math.isfinite(rollout.confidence) else None,
                 habitat=rollout.item.habitat,
+                target=rollout.item.answer,
             )

@@ -57,7 +57,7 @@ class Canvas:
         now, found = self.ends[frame], list[Bubble]()
         for number, one in enumerate(self.record["organelles"]):
             if one["born"] <= now and (one["died"] is None or one["died"] > now):
-                share = max(self._balance(number, frame), 0) / self._most
+                share = max(self.balance(number, frame), 0) / self._most
                 colour = BODY_COLOURS[one["colour"]] if one["colour"] >= 0 else GREY
                 x, y = one["place"]
                 found.append(Bubble(one["id"], x, -y, 0.08 + 0.24 * math.sqrt(share), colour))
@@ -100,7 +100,8 @@ class Canvas:
     def _most(self) -> int:
         return max(self.record["books"]["balance"], default=1) or 1
 
-    def _balance(self, who: int, frame: int) -> int:
+    def balance(self, who: int, frame: int) -> int:
+        """Of an organelle, by its number, after a frame; mATP."""
         frames, balances = self._books[who]
         place = bisect_right(frames, frame) - 1
         return balances[place] if place >= 0 else 0

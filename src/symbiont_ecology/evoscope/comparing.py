@@ -1,15 +1,15 @@
 """Arms side by side: how often each was right, and how sure their difference is.
 
-Runs are of one arm if their configs differ in the seed and in their length alone. The first arm is
+Runs are of one arm if their configs differ in the seed and in their length alone. Every arm is
 compared with every other one. Seeds that both have are pairs (Student's t over seeds). Where that
-is less than two, pairs are stretches of generations of the same seed, and the page says that such
+is less than two, pairs are six stretches of the same late generations, and the page says that such
 an interval tells nothing about other seeds.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from symbiont_ecology.config import RunConfig
@@ -19,8 +19,8 @@ from symbiont_ecology.statistics import Interval, paired_interval
 
 LATE = 0.75
 """The part of a run after which it is "late"."""
-STRETCH, LEAST_STRETCHES = 10, 4
-"""Generations in a stretch; stretches without which nothing is said."""
+STRETCHES, LEAST_STRETCH = 6, 5
+"""Stretches into which the late part of a single seed is cut, and the least generations of one."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ComparedArm:
 
 @dataclass(frozen=True)
 class ComparedPair:
-    """First arm minus another one, late shares of right answers; None where nothing can be
+    """One arm minus another one, late shares of right answers; None where nothing can be
     said."""
 
     first: str
@@ -45,12 +45,12 @@ class ComparedPair:
     over: str
 
 
-def compared(runs: Sequence[tuple[RunConfig, History]]) -> dict[str, object]:
-    """The comparison of several runs as plain values."""
+def compared(runs: Sequence[tuple[RunConfig, History]], names: Sequence[str]) -> dict[str, object]:
+    """The comparison of several runs, by their names, as plain values: every pair of arms."""
     arms: dict[str, list[int]] = {}
     for number, (config, _) in enumerate(runs):
         arms.setdefault(_arm_key(config), []).append(number)
-    names = _names([runs[numbers[0]][0] for numbers in arms.values()])
+    told = _names([runs[numbers[0]][0] for numbers in arms.values()], list(arms.values()), names)
     made = [
         ComparedArm(
             name,
@@ -59,9 +59,9 @@ def compared(runs: Sequence[tuple[RunConfig, History]]) -> dict[str, object]:
             _mean([_share(runs[number][1], 0) for number in numbers]),
             _mean([_share(runs[number][1], LATE) for number in numbers]),
         )
-        for name, numbers in zip(names, arms.values(), strict=True)
+        for name, numbers in zip(told, arms.values(), strict=True)
     ]
-    pairs = [_pair(made[0], other, runs) for other in made[1:]]
+    pairs = [_pair(one, other, runs) for one in made for other in made if one != other]
     return {"arms": [asdict(arm) for arm in made], "pairs": [asdict(pair) for pair in pairs]}
 
 
@@ -79,24 +79,34 @@ def _pair(
         and (two := _share(histories[1][seed], LATE)) is not None
     ]
     over = f"{len(pairs)} seeds"
-    if len(seeds) == 1:
+    if len(pairs) == 1:
+        gap = pairs[0][0] - pairs[0][1]
         pairs = _stretches(histories[0][seeds[0]], histories[1][seeds[0]])
-        over = f"{len(pairs)} stretches of {STRETCH} generations of one seed, not of others"
-    if len(pairs) < 2:
-        return ComparedPair(first.name, other.name, None, "no seed in common, or too short")
+        over = f"{STRETCHES} stretches of one seed, so not of others"
+        if not pairs:
+            alone = Interval(gap, gap, gap)
+            return ComparedPair(
+                first.name, other.name, alone, "one seed, too short for an interval"
+            )
+    if not pairs:
+        return ComparedPair(first.name, other.name, None, "no seed in common")
     interval = paired_interval([one for one, _ in pairs], [two for _, two in pairs])
     return ComparedPair(first.name, other.name, interval, over)
 
 
 def _stretches(one: History, other: History) -> list[tuple[float, float]]:
-    """Shares of right answers of both in stretches of the same late generations."""
+    """Shares of right answers of both in stretches of the same late generations; none of a run
+    whose stretches would be too short."""
     end = min(one.generation, other.generation)
-    begin, pairs = int(LATE * end), list[tuple[float, float]]()
-    for start in range(end - STRETCH, begin - 1, -STRETCH):
-        shares = [_between(history, start, start + STRETCH) for history in (one, other)]
-        if shares[0] is not None and shares[1] is not None:
-            pairs.append((shares[0], shares[1]))
-    return pairs if len(pairs) >= LEAST_STRETCHES else []
+    length = (end - int(LATE * end)) // STRETCHES
+    if length < LEAST_STRETCH:
+        return []
+    starts = range(end - STRETCHES * length, end, length)
+    shares = [
+        (_between(one, start, start + length), _between(other, start, start + length))
+        for start in starts
+    ]
+    return [(a, b) for a, b in shares if a is not None and b is not None]
 
 
 def _share(history: History, begin: float) -> float | None:
@@ -120,25 +130,12 @@ def _arm_key(config: RunConfig) -> str:
     )
 
 
-def _names(configs: Sequence[RunConfig]) -> list[str]:
-    """The strategies' names; with what differs where two have the same."""
+def _names(
+    configs: Sequence[RunConfig], arms: Sequence[Sequence[int]], names: Sequence[str]
+) -> list[str]:
+    """The strategies' names; with those of the runs where two arms have the same."""
     kinds = [kind_of(config.strategy) for config in configs]
-    if len(set(kinds)) == len(kinds):
-        return kinds
-    flat = [_flat(config.model_dump(mode="json", exclude={"seed", "run"})) for config in configs]
-    keys = {key for one in flat for key in one if any(other.get(key) != one[key] for other in flat)}
-    names = []
-    for number, (kind, values) in enumerate(zip(kinds, flat, strict=True), 1):
-        told = [f"{key}={values[key]}" for key in sorted(keys) if key in values][:3]
-        names.append(f"{number}: {kind} {' '.join(told)}".strip())
-    return names
-
-
-def _flat(values: Mapping[str, object], before: str = "") -> dict[str, str]:
-    found: dict[str, str] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{before}{key}.")
-        else:
-            found[before + key] = str(value)
-    return found
+    return [
+        kind if kinds.count(kind) == 1 else f"{kind} ({', '.join(names[run] for run in arm[:2])})"
+        for kind, arm in zip(kinds, arms, strict=True)
+    ]

@@ -86,7 +86,9 @@ class LiveRecord:
             for run in self._runs
         ]
         lived = [(run.config, run.history) for run in self._runs]
-        return {**whole_record(records, compared(lived) if len(lived) > 1 else None), "live": True}
+        names = [run.folder.name for run in self._runs]
+        comparison = compared(lived, names) if len(lived) > 1 else None
+        return {**whole_record(records, comparison), "live": True}
 
 
 def live_server(folders: Sequence[Path], port: int = 0) -> ThreadingHTTPServer:

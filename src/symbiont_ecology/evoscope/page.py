@@ -45,7 +45,8 @@ def page_record(
         kept = read_transcripts(folder / TRANSCRIPTS_FILE)
         runs.append(run_record(history, config, folder, kept, host_replies))
         lived.append((config, history))
-    return whole_record(runs, compared(lived) if len(lived) > 1 else None)
+    names = [folder.name for folder in folders]
+    return whole_record(runs, compared(lived, names) if len(lived) > 1 else None)
 
 
 def whole_record(runs: Sequence[PageRecord], comparison: object = None) -> PageRecord:

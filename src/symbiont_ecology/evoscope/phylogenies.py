@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from symbiont_ecology.errors import DataError
@@ -101,6 +102,7 @@ def _taxa(path: Path) -> tuple[dict[str, Taxon], float]:
     times = {name: _time(row.get("origin_time")) for name, row in rows.items()}
     ends = {name: _time(row.get("destruction_time")) for name, row in rows.items()}
     ancestors = {name: _ancestors(row["ancestor_list"], rows) for name, row in rows.items()}
+    _check_descent(path, ancestors)
     if any(time is None for time in times.values()):
         times = {name: float(_depth(name, ancestors)) for name in rows}
     known = [time for time in (*times.values(), *ends.values()) if time is not None]
@@ -159,10 +161,22 @@ def _step(time: float | None, start: float, scale: float) -> int:
     return round(((time or 0.0) - start) * scale)
 
 
+def _check_descent(path: Path, ancestors: dict[str, tuple[str, ...]]) -> None:
+    """Whether nobody descends from itself.
+
+    Raises:
+        DataError: somebody does.
+    """
+    try:
+        tuple(TopologicalSorter(ancestors).static_order())
+    except CycleError as error:
+        names = " of ".join(map(str, error.args[1][:4]))
+        raise DataError(f"{path}: expected a phylogeny, got {names}: a circle") from error
+
+
 def _depth(name: str, ancestors: dict[str, tuple[str, ...]]) -> int:
-    """How many first ancestors somebody has; a circle counts once."""
-    seen = set[str]()
-    while ancestors[name] and name not in seen:
-        seen.add(name)
-        name = ancestors[name][0]
-    return len(seen)
+    """How many first ancestors somebody has."""
+    depth = 0
+    while ancestors[name]:
+        name, depth = ancestors[name][0], depth + 1
+    return depth

@@ -56,7 +56,8 @@ def run_record(
     news = [*world_news(config, kinds, history.ends), *history.chronicle.news]
     news.sort(key=lambda one: one.generation)
     told = chosen_news([one for one in news if one.generation < history.generation])
-    replies = chosen_replies(kept.transcripts)
+    practice = [one for one in kept.transcripts if one.purpose == "practice"]
+    replies = chosen_replies(practice)
     acts, is_coarse = _acts(history, frames)
     record: PageRecord = {
         "schema": RECORD_SCHEMA,
@@ -85,7 +86,9 @@ def run_record(
             for one in history.host_answers
         ],
         "evaluations": _evaluations(folder),
-        "leftOut": _left_out(frames, len(news), len(told), kept, len(replies), is_coarse),
+        "leftOut": _left_out(
+            frames, (len(told), len(news)), kept, (len(replies), len(practice)), is_coarse
+        ),
     }
     return record
 
@@ -231,9 +234,14 @@ def _reply(transcript: Mapping[str, Any], host_replies: Mapping[str, str] | None
 
 
 def _left_out(
-    frames: Frames, news: int, told: int, kept: Transcripts, shown: int, is_coarse: bool
+    frames: Frames,
+    news: tuple[int, int],
+    kept: Transcripts,
+    replies: tuple[int, int],
+    is_coarse: bool,
 ) -> list[str]:
-    """What the page does not hold, in sentences."""
+    """What the page does not hold, in sentences; of news and replies, how many are shown of how
+    many."""
     said = []
     if frames.width > 1:
         said.append(
@@ -242,13 +250,13 @@ def _left_out(
         )
     if is_coarse:
         said.append("Who was asked what is shown in longer steps than the rest.")
-    if told < news:
+    if news[0] < news[1]:
         rule = f"above {MOST_NEWS} the lesser ones are thinned out"
-        said.append(f"{told} of {news} news are shown: {rule}.")
+        said.append(f"{news[0]} of {news[1]} news are shown: {rule}.")
     if kept.one_in > 1:
         said.append(f"The run kept one reply in {kept.one_in}, by draw.")
-    if shown < len(kept.transcripts):
-        said.append(f"{shown} of {len(kept.transcripts)} replies are on the page, the newest.")
+    if replies[0] < replies[1]:
+        said.append(f"{replies[0]} of {replies[1]} replies are on the page, mostly the newest.")
     return said
 
 

@@ -95,15 +95,16 @@ class Chronicle:
         self._families: dict[str, deque[Answers]] = defaultdict(deque)
         self._challenged: dict[OrganelleId, Proposed] = {}
 
-    def add(self, event: Event) -> None:
-        """Reads the next event; some are news."""
+    def add(self, event: Event, ancestors: Sequence[OrganelleId] = ()) -> None:
+        """Reads the next event; some are news. ``ancestors`` are those of a newborn, the dead
+        included."""
         match event:
             case Settled():
                 self._books[event.id].append(event)
             case Acted() if event.verdicts and event.purpose == "practice":
                 self._hear(event)
             case Born():
-                self._birth(event)
+                self._birth(event, ancestors)
             case Retired():
                 self._death(event)
             case Proposed():
@@ -152,7 +153,7 @@ class Chronicle:
             while known[0].generation <= event.generation - LOOK_BACK:
                 known.popleft()
 
-    def _birth(self, event: Born) -> None:
+    def _birth(self, event: Born, ancestors: Sequence[OrganelleId]) -> None:
         rank = f", rank {event.rank}" if event.rank else ""
         by = f"({event.operator}{rank})"
         if len(event.parents) > 1:
@@ -161,6 +162,9 @@ class Chronicle:
         elif event.parents:
             text = f"{event.id} is born of {event.parents[0]} {by}."
             self._say(event, "birth", text, (event.id, *event.parents))
+        elif ancestors:
+            text = f"{event.id} is founded with weights of {ancestors[0]} {by}."
+            self._say(event, "birth", text, (event.id, *ancestors))
         else:
             self._say(event, "birth", f"{event.id} is founded {by}.", (event.id,))
 
@@ -199,9 +203,11 @@ class Chronicle:
         rival = "its parent" if len(parents) == 1 else "its better parent"
         is_admitted = event.verdict == "admit"
         pairs = event.wins + event.ties + event.losses
+        why = f": {event.reason}" if event.reason else ""
         text = (
-            f"{event.id} is {'admitted' if is_admitted else 'refused'}: of {pairs} questions that "
-            f"both answered, it alone was right on {event.wins}, {rival} alone on {event.losses}."
+            f"{event.id} is {'admitted' if is_admitted else f'refused{why}'}. Of {pairs} questions "
+            f"that both answered, it alone was right on {event.wins}, {rival} alone on "
+            f"{event.losses}."
         )
         self._say(event, "trial", text, (event.id, *parents))
 

@@ -72,6 +72,7 @@ class Trial:
     wins: int = 0
     ties: int = 0
     losses: int = 0
+    reason: str = ""
 
     @property
     def evidence(self) -> float:
@@ -206,7 +207,8 @@ class History:
             case GenerationEnded():
                 self.ends.append(event)
                 self.success.end_generation()
-        self.chronicle.add(event)
+        taxon = self.phylogeny.taxa.get(event.id) if isinstance(event, Born) else None
+        self.chronicle.add(event, taxon.ancestors if taxon else ())
 
     def rank(self, organelle_id: OrganelleId, generation: int) -> int:
         """The rank of an organelle after a generation; 0 where the log does not say it."""
@@ -245,6 +247,7 @@ class History:
             wins=event.wins,
             ties=event.ties,
             losses=event.losses,
+            reason=event.reason,
         )
 
 

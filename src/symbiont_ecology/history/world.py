@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.engine.run import data_tasks
+from symbiont_ecology.errors import EcologyError
 from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.history.chronicle import News, listed
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
@@ -30,9 +30,12 @@ class KindChange:
 def kinds_of(config: RunConfig, generations: int) -> list[KindChange]:
     """The kinds of all habitats of a synthetic world, and when they change; of others nothing is
     known."""
-    if config.tasks.habitats is None or data_tasks(config):
+    if config.tasks.habitats is None:
         return []
-    habitats = mixture(config).habitats
+    try:
+        habitats = mixture(config).habitats
+    except EcologyError:  # data that the run was founded with have gone
+        return []
     if not isinstance(habitats, SyntheticHabitats):
         return []
     changes, before = list[KindChange](), list[int | None]([None] * len(habitats.names))
@@ -61,13 +64,19 @@ def world_news(
 
 def _changes_of_mind(kinds: Sequence[KindChange]) -> Iterator[News]:
     moments: dict[int, list[str]] = defaultdict(list)
+    known: dict[str, int] = {}
+    told: dict[int, list[str]] = defaultdict(list)
     for change in kinds:
         if change.generation:
             moments[change.generation].append(change.habitat)
+            before = known[change.habitat]
+            told[change.generation].append(f"{change.habitat} (kind {before} → {change.kind})")
+        known[change.habitat] = change.kind
     for generation, habitats in moments.items():
         verb = "wants" if len(habitats) == 1 else "want"
-        text = f"{listed(habitats)} {verb} something else from here on (the organelles do not know)"
-        yield News(generation, "world", f"{text}.", (), tuple(habitats))
+        text = f"{listed(told[generation])} {verb} something else from here on"
+        places = tuple(habitats)
+        yield News(generation, "world", f"{text} (the organelles do not know).", (), places)
 
 
 def _flips(config: RunConfig, ends: Sequence[GenerationEnded]) -> Iterator[News]:

@@ -39,9 +39,22 @@ class Chart {
 
   made() {
     const chart = echarts.init(this.place.firstChild, null, { renderer: "canvas" });
-    chart.on("click", (event) => event.data?.pick && this.state.select(event.data.pick));
+    chart.on("click", (event) => this.click(event));
+    chart.getZr().on("click", (event) => !event.target && this.clickBeside(event));
     new ResizeObserver(() => { chart.resize(); this.follow(); }).observe(this.place);
     return chart;
+  }
+
+  click(event) {
+    const { run } = this.state, name = event.componentType === "yAxis" ? event.value : event.seriesType === "line" ? event.seriesName : null;
+    const pick = event.data?.pick ?? (name === null ? null : run.named(name));
+    if (pick) this.state.select(pick);
+  }
+
+  // Beside everything, where a view shows all time: to that time.
+  clickBeside(event) {
+    if (this.view.follows || !this.chart.containPixel({ gridIndex: 0 }, [event.offsetX, event.offsetY])) return;
+    this.state.goTo(Math.round(this.chart.convertFromPixel({ xAxisIndex: 0 }, event.offsetX)));
   }
 
   // The slider moved.
@@ -115,7 +128,7 @@ function barSeries(rows, thickness = 0.86) {
     renderItem: (params, api) => {
       const [left, middle] = api.coord([api.value(1), api.value(0)]), [right] = api.coord([api.value(2), api.value(0)]);
       const height = Math.max(thickness * api.size([0, 1])[1], 1);
-      const width = Math.max(right - left, 1), { label, colour, strength } = rows[params.dataIndex], isRoomy = label && height >= 8 && width > 7 * label.length + 6;
+      const edge = params.coordSys.x + params.coordSys.width, width = Math.max(Math.min(right, edge) - left, 1), { label, colour, strength } = rows[params.dataIndex], isRoomy = label && height >= 8 && width > 7 * label.length + 6;
       return { type: "rect", shape: { x: left, y: middle - height / 2, width, height }, style: { fill: colour, opacity: strength ?? 1 },
         ...(isRoomy && { textContent: { style: { text: label, fill: "#fff", stroke: "rgba(0,0,0,.6)", lineWidth: 2, fontSize: Math.min(height, 11), fontWeight: 600 } }, textConfig: { position: "insideLeft" } }) };
     },
@@ -124,7 +137,7 @@ function barSeries(rows, thickness = 0.86) {
 }
 
 function rowAxis(names, more = {}) {
-  return { type: "category", data: names.map(plain), inverse: true, axisTick: { show: false }, splitLine: { show: false },
+  return { type: "category", data: names.map(plain), inverse: true, triggerEvent: true, axisTick: { show: false }, splitLine: { show: false },
     axisLabel: { fontSize: 11, width: 150, overflow: "truncate" }, ...more };
 }
 

@@ -17,13 +17,18 @@ const compareView = (comparison) => ({
   },
 });
 
-function comparisonTable(comparison, runs) {
+// The table, with a choice of the arm that the others are compared with.
+function comparisonTable(comparison, runs, first = 0) {
   const share = (value) => (value === null ? "–" : `${(100 * value).toFixed(1)} %`), signed = (value) => `${value >= 0 ? "+" : "−"}${Math.abs(100 * value).toFixed(1)}`;
-  const pairOf = new Map(comparison.pairs.map((pair) => [pair.other, pair]));
+  const { arms, pairs } = comparison, pairOf = new Map(pairs.filter((pair) => pair.first === arms[first].name).map((pair) => [pair.other, pair]));
   const told = (pair) => !pair ? "" : !pair.difference ? pair.over
-    : `${signed(pair.difference.estimate)} points [${signed(pair.difference.low)}, ${signed(pair.difference.high)}], over ${pair.over}`;
-  return el("div", { class: "scroll" }, el("table", {},
-    el("tr", {}, el("th", {}, "arm"), el("th", {}, "seeds"), el("th", { class: "number" }, "right"), el("th", { class: "number" }, "last quarter"), el("th", { class: "number" }, "alive"), el("th", {}, `${plain(comparison.arms[0].name)} minus it, last quarter [95 %]`)),
-    comparison.arms.map((arm, number) => el("tr", {}, el("td", {}, el("span", { class: "dot", style: `background:${colourOf(number)}` }), plain(arm.name)), el("td", {}, arm.seeds.join(", ")),
+    : pair.difference.low === pair.difference.high ? `${signed(pair.difference.estimate)} points (${pair.over})`
+      : `${signed(pair.difference.estimate)} points [${signed(pair.difference.low)}, ${signed(pair.difference.high)}], over ${pair.over}`;
+  const choice = el("select", { "aria-label": "compared arm", onchange: (event) => table.replaceWith(comparisonTable(comparison, runs, +event.target.value)) },
+    arms.map((arm, number) => el("option", { value: number, selected: number === first }, plain(arm.name))));
+  const table = el("div", { class: "scroll" }, el("table", {},
+    el("tr", {}, el("th", {}, "arm"), el("th", {}, "seed numbers"), el("th", { class: "number" }, "right"), el("th", { class: "number" }, "last quarter"), el("th", { class: "number" }, "alive"), el("th", {}, choice, " minus it, last quarter [95 %]")),
+    arms.map((arm, number) => el("tr", {}, el("td", {}, el("span", { class: "dot", style: `background:${colourOf(number)}` }), plain(arm.name)), el("td", {}, arm.seeds.join(", ")),
       el("td", { class: "number" }, share(arm.right)), el("td", { class: "number" }, share(arm.late)), el("td", { class: "number" }, arm.runs.map((run) => runs[run].curves.population.at(-1) ?? 0).join(", ")), el("td", {}, told(pairOf.get(arm.name)))))));
+  return table;
 }

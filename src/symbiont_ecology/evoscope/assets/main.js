@@ -1,6 +1,12 @@
 // The page: one moment, one selection, and every view that shows them.
 
 const SECONDS = 24; // that a whole run takes at speed 1
+const WORDS = {
+  organelle: "a LoRA adapter that lives on the frozen host", ATP: "energy: right answers earn it, compute, weights and tickets cost it", ticket: "what it costs to take part in a generation",
+  dowry: "a newborn's first energy, from its parents or the world", founder: "an organelle without living parents; a coloniser is founded for users, a pioneer after an upheaval, one that is refounded has weights of the dead",
+  trial: "a child of several parents, a leaner self (thrift) or a former self (recall) answers the same questions as its parents, and takes over if it is proven", cell: "a family of tasks at a depth",
+  "marks above the slider": "births and merges are green, deaths red, changes of the world black, changes that were noticed pink",
+};
 const KEYS = { space: "play or pause", "← →": "a step back or on (with Shift ten)", "Home End": "first or last generation", "j k": "next or previous organelle", "/": "search", Esc: "select nothing", t: "light or dark", "?": "this list" };
 
 class Page {
@@ -38,7 +44,7 @@ class Page {
     this.panels = new Panels(this, this.record.newsKinds);
     this.canvas = el("canvas", { role: "img", "aria-label": "organelles as bodies, users as dots around them" });
     const save = ["png", "svg"].map((form) => el("button", { type: "button", onclick: () => this.saveCanvas(form) }, form.toUpperCase()));
-    main.append(card({ id: "canvas", title: "The living population", unit: "size: energy; white dots: users; dashed: on trial" }, save, el("div", { class: "chart" }, this.canvas)));
+    main.append(card({ id: "canvas", title: "The living population", unit: "size: energy; ringed dots: users; dashed: on trial" }, save, el("div", { class: "chart" }, this.canvas), (this.legend = el("p", { class: "chips soft" }))));
     this.living = new LivingCanvas(this.canvas, this);
     this.places = {};
     const panel = (id, title, unit, width) => main.append(card({ id, title, unit, width }, [], (this.places[id] = el("div", { class: "scroll", tabindex: 0 }))));
@@ -48,9 +54,9 @@ class Page {
     this.charts = views.map((view) => new Chart(view, this, main));
     if (this.record.comparison) byName("compare-view").append(comparisonTable(this.record.comparison, this.runs));
     if (!this.run.isPhylogeny) {
-      panel("trials", "Trials", "who challenged whom, and what decided");
-      panel("news", "What happened", "up to the slider; choose kinds");
-      panel("replies", "Replies", "up to the slider; words of the search", "wide");
+      panel("trials", "Trials", "who challenged whom, and what decided", "wide");
+      panel("news", "What happened", "up to the slider; a click on a kind hides or shows it", "wide");
+      panel("replies", "Replies", "up to the slider; with words of the search; a question may be answered several times", "wide");
     }
     this.picker();
   }
@@ -58,6 +64,7 @@ class Page {
   picker() {
     const select = byName("run");
     select.replaceChildren(...this.runs.map((run, number) => el("option", { value: number }, plain(run.name))));
+    select.value = this.runs.indexOf(this.run);
     byName("run-picker").hidden = this.runs.length < 2;
     byName("names").replaceChildren(...[...this.run.ids.slice(-300), ...this.run.habitats, ...this.run.families].map((name) => el("option", { value: name })));
   }
@@ -71,7 +78,7 @@ class Page {
     byName("colours").addEventListener("change", (event) => { this.colours = event.target.value; this.drawAll(); });
     byName("theme").addEventListener("click", () => this.turnLights());
     byName("help").addEventListener("click", () => byName("keys").showModal());
-    byName("keys").querySelector("dl").append(...Object.entries(KEYS).flatMap(([key, what]) => [el("dt", {}, key), el("dd", {}, what)]));
+    byName("keys").querySelector("dl").append(...Object.entries({ ...KEYS, ...WORDS }).flatMap(([key, what]) => [el("dt", {}, key), el("dd", {}, what)]));
     const search = byName("search");
     search.addEventListener("input", () => this.search(search.value.trim()));
     document.addEventListener("keydown", (event) => this.key(event));
@@ -110,9 +117,8 @@ class Page {
   // Selects what the words name, and shows replies with them.
   search(words) {
     this.query = words;
-    const { run } = this;
-    const type = run.byId.has(words) ? "organelle" : run.habitats.includes(words) ? "habitat" : run.cells.includes(words) ? "cell" : run.families.includes(words) ? "family" : null;
-    if (type) this.select({ type, id: words });
+    const found = this.run.named(words);
+    if (found) this.select(found);
     else if (this.places.replies) this.panels.passing(this.places.replies);
   }
 
@@ -207,10 +213,19 @@ class Page {
     byName("left-out").hidden = !run.leftOut.length;
     byName("slider").max = Math.max(run.last, 0);
     this.living.setRun(run);
+    this.tellColours();
     this.drawTicks();
     for (const chart of this.charts) chart.draw();
     if (this.places.trials) this.panels.trials(this.places.trials);
     this.follow();
+  }
+
+  // What the colours of bodies stand for.
+  tellColours() {
+    const { run } = this, names = this.colours === "family" ? run.families : this.colours === "founder" ? [...run.founders.keys()] : run.organelles.filter((one) => one.colour >= 0).map((one) => one.id);
+    const title = { own: "those that answered most:", family: "specialties:", founder: "descendants of:" }[this.colours];
+    const colour = (name) => (this.colours === "family" ? colourOf(run.families.indexOf(name)) : run.colour(name, this.colours));
+    this.legend.replaceChildren(title, ...names.map((name) => el("span", {}, el("span", { class: "dot", style: `background:${colour(name)}` }), plain(name))));
   }
 
   tellMoment() {
@@ -324,3 +339,4 @@ function byName(id) {
 
 document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 const page = new Page(JSON.parse(byName("record").textContent));
+performance.mark("ready");

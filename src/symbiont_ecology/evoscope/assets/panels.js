@@ -44,19 +44,19 @@ class Panels {
 
   ofRun(run) {
     if (run.isPhylogeny) return [el("h3", {}, plain(run.name)), this.facts({ alive: `${run.alive(this.state.frame).length} at the slider, ${run.organelles.length} ever`, founders: run.organelles.filter((one) => !one.parents.length).length, steps: run.generations })];
-    const { frame } = this.state, all = [...run.sums(0, run.last, () => "all").values()][0], late = [...run.sums(Math.floor(0.75 * run.last), run.last, () => "all").values()][0];
-    const ranked = [...run.sums(Math.floor(0.75 * run.last), run.last, (row) => run.actor(row))].filter(([id]) => id !== HOST).sort((a, b) => b[1].right - a[1].right);
+    const { frame } = this.state, late = Math.floor(0.75 * (frame + 1)), total = (first) => [...run.sums(first, frame, () => "all").values()][0];
+    const ranked = [...run.sums(late, frame, (row) => run.actor(row))].filter(([id]) => id !== HOST).sort((a, b) => b[1].right - a[1].right);
     const host = run.hostAnswers.reduce((sum, one) => ({ asked: sum.asked + one.asked, right: sum.right + one.right }), { asked: 0, right: 0 });
     return [
       el("h3", {}, "The run"),
       this.facts({
         strategy: run.strategy, host: run.host, seed: run.seed, generations: `${run.generations} of ${run.planned}`,
         "bare host": `${percent(host)} of ${host.asked} questions right before anybody learned`,
-        right: `${percent(all)} of ${all?.asked ?? 0}; ${percent(late)} of the last quarter`,
-        alive: `${run.alive(frame).length} at the slider, ${run.organelles.length} ever`,
-        "best lately": ranked.length ? [this.link("organelle", ranked[0][0]), ` with ${Math.round(ranked[0][1].right)} right answers in the last quarter`] : null,
-        "dominant founder": this.dominant(run),
-        "most compute": run.curves.flops.length ? `${run.curves.flops.at(-1).toExponential(2)} FLOPs in all` : null,
+        right: `${percent(total(0))} of ${total(0)?.asked ?? 0} up to the slider; ${percent(total(late))} of the quarter before it`,
+        alive: `${run.alive(frame).length} at the slider, of ${run.organelles.filter((one) => one.born <= run.generation(frame)).length} born by then`,
+        "best lately": ranked.length ? [this.link("organelle", ranked[0][0]), ` with most right answers in that quarter, ${Math.round(ranked[0][1].right)} of ${ranked[0][1].asked}`] : null,
+        "dominant founders": this.dominant(run),
+        compute: run.curves.flops.length ? `${run.curves.flops[frame].toExponential(2)} FLOPs for all, up to the slider` : null,
       }),
       el("p", { class: "soft" }, "Select an organelle, a user or a cell in any view."),
       ...this.families(run), ...this.evaluations(run),
@@ -64,19 +64,24 @@ class Panels {
     ];
   }
 
+  // The founders whose descendants gave most answers in the quarter before the slider.
   dominant(run) {
-    const sums = [...run.sums(Math.floor(0.75 * run.last), run.last, (row) => run.founder(run.actor(row)))].filter(([id]) => id !== HOST).sort((a, b) => b[1].asked - a[1].asked);
+    const { frame } = this.state, late = Math.floor(0.75 * (frame + 1));
+    const sums = [...run.sums(late, frame, (row) => run.founder(run.actor(row)))].filter(([id]) => id !== HOST).sort((a, b) => b[1].asked - a[1].asked);
     const all = sums.reduce((sum, [, one]) => sum + one.asked, 0);
-    return sums.length ? [this.link("organelle", sums[0][0]), ` and its descendants gave ${Math.round((100 * sums[0][1].asked) / all)} % of the answers of the last quarter`] : null;
+    if (!sums.length) return null;
+    const told = sums.slice(0, 3).flatMap(([id, one], place) => [place ? ", " : "", this.link("organelle", id), ` ${Math.round((100 * one.asked) / all)} %`]);
+    return [...told, " of the answers of that quarter, descendants by first parents included"];
   }
 
   families(run) {
+    const { frame } = this.state, now = run.generation(frame);
     const rows = run.families.map((family) => {
-      const news = (run.newsOf.get(family) ?? []).filter((one) => one.kind === "milestone").at(-1);
-      const late = run.sums(Math.floor(0.75 * run.last), run.last, (row) => (familyOf(run.cells[run.acts.cell[row]]) === family ? "all" : null)).get("all");
+      const news = (run.newsOf.get(family) ?? []).filter((one) => one.kind === "milestone" && one.generation <= now).at(-1);
+      const late = run.sums(Math.floor(0.75 * (frame + 1)), frame, (row) => (familyOf(run.cells[run.acts.cell[row]]) === family ? "all" : null)).get("all");
       return el("tr", {}, el("td", {}, this.link("family", family)), el("td", { class: "number" }, percent(late)), el("td", {}, news ? [`${news.generation}: `, this.sentence(news)] : "not yet"));
     });
-    return rows.length ? [el("h3", {}, "When families were solved"), el("table", {}, el("tr", {}, el("th", {}, "family"), el("th", { class: "number" }, "lately"), el("th", {}, "since generation, and by whom")), rows)] : [];
+    return rows.length ? [el("h3", {}, "When families were solved, up to the slider"), el("table", {}, el("tr", {}, el("th", {}, "family"), el("th", { class: "number" }, "lately"), el("th", {}, "since generation, and by whom")), rows)] : [];
   }
 
   evaluations(run) {
@@ -87,8 +92,9 @@ class Panels {
 
   ofOrganelle(run, id) {
     const one = run.byId.get(id);
-    if (!one) return [el("p", { class: "empty" }, `No organelle ${plain(id)} in this run.`)];
-    const { frame } = this.state, served = run.served(frame).get(id) ?? [], books = run.books.get(id), total = (name) => (books ? books[name].reduce((sum, value) => sum + value, 0) : 0);
+    if (!one) return this.ofTrial(run, id);
+    const { frame } = this.state, served = run.served(frame).get(id) ?? [], books = run.books.get(id);
+    const total = (name) => (books ? books[name].reduce((sum, value, row) => sum + (books.frame[row] <= frame ? value : 0), 0) : 0);
     const ranks = one.ranks.map(([since, rank], place) => (place ? `${rank} since generation ${since}` : rank)).join(", ");
     return [
       el("h3", {}, this.dot("organelle", id), ` ${id}`),
@@ -98,15 +104,22 @@ class Panels {
         children: one.children.length ? this.links("organelle", one.children) : "none",
         died: one.died === null ? "alive" : `generation ${one.died}: ${one.cause}`,
         energy: run.isAlive(one, frame) ? `${atp(run.balance(id, frame))} ATP at the slider` : "not alive at the slider",
-        earned: `${atp(total("revenue"))} ATP; spent on compute ${atp(total("cost"))}, rent ${atp(total("rent"))}, tickets ${atp(total("ticket"))}`,
+        earned: `${atp(total("revenue"))} ATP up to the slider; spent on compute ${atp(total("cost"))}, rent ${atp(total("rent"))}, tickets ${atp(total("ticket"))}`,
         serves: run.hasHabitats ? (served.length ? this.links("habitat", served) : "nobody at the slider") : null,
         rank: ranks || null, lessons: one.lessons,
         traits: Object.entries(one.traits).map(([name, value]) => `${name} ${+value.toPrecision(3)}`).join(", ") || null,
-        "ΔW": one.body ? `norm ${one.body.norm.toPrecision(3)}, ${one.body.parameters.toLocaleString("en")} parameters` : "no longer in the folder",
+        "ΔW": one.body ? `norm ${short(one.body.norm)}, ${one.body.parameters.toLocaleString("en")} parameters` : "no longer in the folder",
       }),
       one.body ? this.spectrum(one.body) : null,
       ...this.where(run, id), ...this.newsAbout(run, id), ...this.replies(run, id),
     ];
+  }
+
+  // Who was tried and never born.
+  ofTrial(run, id) {
+    const trial = run.trials.find((one) => one.id === id);
+    if (!trial) return [el("p", { class: "empty" }, `Nothing is called ${plain(id)} in this run.`)];
+    return [el("h3", {}, `${plain(id)}, a challenger`), this.trialTable(run, [trial]), ...this.newsAbout(run, id)];
   }
 
   // Bars of the singular values, and of the norm by kind of module.
@@ -115,7 +128,7 @@ class Panels {
       const most = Math.max(...entries.map(([, value]) => value), 1e-12);
       return el("div", {}, el("span", { class: "soft" }, title), entries.map(([name, value]) =>
         el("div", { style: "display:grid;grid-template-columns:6.5rem 1fr 4rem;gap:.4rem;font-size:.82rem" }, el("span", {}, plain(name)),
-          el("span", { style: `background:var(--accent);height:.6em;align-self:center;width:${(100 * value) / most}%` }), el("span", {}, value.toPrecision(3)))));
+          el("span", { style: `background:var(--accent);height:.6em;align-self:center;width:${(100 * value) / most}%` }), el("span", {}, short(value)))));
     };
     return el("details", {}, el("summary", {}, "spectrum and norms of ΔW"),
       bars("singular values (root mean square over modules)", body.spectrum.map((value, place) => [`direction ${place + 1}`, value])),
@@ -123,7 +136,7 @@ class Panels {
   }
 
   where(run, id) {
-    const sums = [...run.sums(0, run.last, (row) => (run.actor(row) === id ? run.cells[run.acts.cell[row]] : null))].sort((a, b) => b[1].asked - a[1].asked);
+    const sums = [...run.sums(0, this.state.frame, (row) => (run.actor(row) === id ? run.cells[run.acts.cell[row]] : null))].sort((a, b) => b[1].asked - a[1].asked);
     const host = new Map(run.hostAnswers.map((one) => [one.cell, one]));
     if (!sums.length) return [el("h3", {}, "What it answered"), el("p", { class: "empty" }, "Nobody asked it anything.")];
     return [el("h3", {}, "What it answered"), el("table", {}, el("tr", {}, el("th", {}, "cell"), el("th", { class: "number" }, "answers"), el("th", { class: "number" }, "right"), el("th", { class: "number" }, "bare host")),
@@ -138,16 +151,16 @@ class Panels {
       this.facts({
         "served by": move ? [this.link("organelle", move.id), ` since generation ${move.generation}`] : "nobody at the slider",
         "hidden kind": kind === null ? null : `${kind} (organelles never see it)`,
-        accepted: `${percent(sum(0, run.last))} of ${sum(0, run.last)?.asked ?? 0} answers; ${percent(sum(Math.floor(0.75 * run.last), run.last))} of the last quarter`,
+        accepted: `${percent(sum(0, frame))} of ${sum(0, frame)?.asked ?? 0} answers up to the slider; ${percent(sum(Math.floor(0.75 * (frame + 1)), frame))} of the quarter before it`,
       }),
-      el("h3", {}, "Served by"), el("table", {}, moves.map((one) => el("tr", {}, el("td", { class: "number" }, one.generation), el("td", {}, one.id ? this.link("organelle", one.id) : "nobody")))),
+      el("h3", {}, "Served by"), el("table", {}, el("tr", {}, el("th", { class: "number" }, "since"), el("th", {}, "who")), moves.map((one) => el("tr", {}, el("td", { class: "number" }, one.generation), el("td", {}, one.id ? this.link("organelle", one.id) : "nobody")))),
       ...this.newsAbout(run, id), ...this.replies(run, id),
     ];
   }
 
   ofCells(run, chosen) {
     const isHere = (cell) => (chosen.type === "family" ? familyOf(cell) : cell) === chosen.id;
-    const sums = [...run.sums(0, run.last, (row) => (isHere(run.cells[run.acts.cell[row]]) ? run.actor(row) : null))].sort((a, b) => b[1].right - a[1].right);
+    const sums = [...run.sums(0, this.state.frame, (row) => (isHere(run.cells[run.acts.cell[row]]) ? run.actor(row) : null))].sort((a, b) => b[1].right - a[1].right);
     const family = chosen.type === "family" ? chosen.id : familyOf(chosen.id);
     return [
       el("h3", {}, plain(chosen.id)),
@@ -165,18 +178,18 @@ class Panels {
   }
 
   replies(run, name) {
-    const all = run.repliesOf.get(name) ?? [];
+    const now = run.generation(this.state.frame), all = (run.repliesOf.get(name) ?? []).filter((one) => one.generation <= now);
     const part = (title, chosen) => (chosen.length ? [el("h3", {}, title), this.replyTable(chosen.slice(-SHOWN_REPLIES).reverse())] : []);
     const found = [...part("Replies that were refused", all.filter((one) => one.verdict < 0.5)), ...part("Replies that were accepted", all.filter((one) => one.verdict >= 0.5))];
-    return found.length ? found : [el("h3", {}, "Replies"), el("p", { class: "empty" }, "No reply of it was kept.")];
+    return found.length ? found : [el("h3", {}, "Replies"), el("p", { class: "empty" }, "No reply of it up to the slider was kept.")];
   }
 
   replyTable(replies) {
-    const hasHost = replies.some((one) => one.host !== undefined), hasUser = replies.some((one) => one.habitat);
+    const hasHost = replies.some((one) => one.host !== undefined), hasUser = replies.some((one) => one.habitat), hasTarget = replies.some((one) => one.target);
     const sure = (one) => (one.confidence === null || one.confidence === undefined ? "–" : `${Math.round(100 * Math.exp(one.confidence))} %`);
-    return el("table", {}, el("tr", {}, el("th", { class: "number" }, "gen."), el("th", {}, "who"), hasUser ? el("th", {}, "user") : null, el("th", {}, "question"), el("th", {}, "reply"), hasHost ? el("th", {}, "bare host") : null, el("th", { class: "number", title: "probability per token" }, "sure")),
+    return el("table", {}, el("tr", {}, el("th", { class: "number" }, "gen."), el("th", {}, "who"), hasUser ? el("th", {}, "user") : null, el("th", {}, "question"), el("th", {}, "reply"), hasTarget ? el("th", {}, "wanted") : null, hasHost ? el("th", {}, "bare host") : null, el("th", { class: "number", title: "probability per token" }, "sure")),
       replies.map((one) => el("tr", {}, el("td", { class: "number" }, one.generation), el("td", {}, this.link("organelle", one.id)), hasUser ? el("td", {}, one.habitat ? this.link("habitat", one.habitat) : "") : null,
-        el("td", {}, text(one.prompt.trim())), el("td", { class: one.verdict >= 0.5 ? "right" : "wrong" }, one.verdict >= 0.5 ? "✓ " : "✗ ", text(one.reply)), hasHost ? el("td", {}, text(one.host ?? "–")) : null, el("td", { class: "number" }, sure(one)))));
+        el("td", {}, text(one.prompt.trim())), el("td", { class: one.verdict >= 0.5 ? "right" : "wrong" }, one.verdict >= 0.5 ? "✓ " : "✗ ", text(one.reply)), hasTarget ? el("td", {}, text(one.target)) : null, hasHost ? el("td", {}, text(one.host ?? "–")) : null, el("td", { class: "number" }, sure(one)))));
   }
 
   newsList(news) {
@@ -203,11 +216,16 @@ class Panels {
   trials(place) {
     const { run } = this.state;
     if (!run.trials.length) return place.replaceChildren(el("p", { class: "empty" }, "Nobody was on trial in this run."));
+    place.replaceChildren(el("p", { class: "soft" }, "A challenger has to show in every comparison that it is better, or that it loses nothing; the counts are those over its better parent."),
+      this.trialTable(run, run.trials.slice(-200).reverse()));
+  }
+
+  trialTable(run, trials) {
     const told = (one) => (one.ended === null ? "still on trial" : one.verdict === "admit" ? "admitted" : "refused");
-    const why = (one) => one.ended === null ? "" : `${one.wins} alone right, ${one.ties} alike, ${one.losses} alone wrong; evidence that it is better ${one.evidence.toPrecision(2)} : 1`;
-    place.replaceChildren(el("table", {}, el("tr", {}, ["generations", "who", "of", "by", "verdict", "questions that both answered, over the better parent"].map((name) => el("th", {}, name))),
-      run.trials.slice(-200).reverse().map((one) => el("tr", {}, el("td", {}, `${one.began}–${one.ended ?? ""}`), el("td", {}, run.byId.has(one.id) ? this.link("organelle", one.id) : one.id), el("td", {}, this.links("organelle", one.parents)), el("td", {}, plain(one.operator)),
-        el("td", { class: one.verdict === "admit" ? "right" : "wrong" }, told(one)), el("td", {}, why(one))))));
+    const counts = (one) => one.ended === null ? "" : `${one.wins} / ${one.ties} / ${one.losses}; evidence that it is better ${short(one.evidence)} : 1`;
+    return el("table", {}, el("tr", {}, ["generations", "who", "of", "by", "verdict", "why", "alone right / alike / alone wrong"].map((name) => el("th", {}, name))),
+      trials.map((one) => el("tr", {}, el("td", {}, `${one.began}–${one.ended ?? ""}`), el("td", {}, this.link("organelle", one.id)), el("td", {}, this.links("organelle", one.parents)), el("td", {}, plain(one.operator)),
+        el("td", { class: one.ended === null ? "" : one.verdict === "admit" ? "right" : "wrong" }, told(one)), el("td", {}, one.verdict === "admit" ? "shown in every comparison" : plain(one.reason)), el("td", {}, counts(one)))));
   }
 
   // Replies up to the slider: all, the right or the wrong, those with a word, of what is selected.

@@ -4,6 +4,10 @@ const PALETTE = [
   "#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7",
   "#332288", "#999933", "#882255", "#44aa99", "#aa4499", "#b8a04a",
 ]; // Okabe & Ito (2008), then Tol's "muted": told apart by people who are colour-blind
+const PALETTE_DARK = [
+  "#4aa3dc", "#e69f00", "#1fb58a", "#f07d3a", "#56b4e9", "#d993bd",
+  "#8f86e0", "#b3b34d", "#cf6a9c", "#55c2b2", "#c46bc4", "#c9b45e",
+];
 const HOST = "host";
 
 class RunView {
@@ -12,6 +16,7 @@ class RunView {
     this.last = this.frames.ends.length - 1;
     this.byId = new Map(record.organelles.map((one) => [one.id, one]));
     this.ids = record.organelles.map((one) => one.id);
+    this.origins = new Map();
     for (const one of record.organelles) one.children = [];
     for (const one of record.organelles)
       for (const parent of one.parents) this.byId.get(parent)?.children.push(one.id);
@@ -24,7 +29,7 @@ class RunView {
     this.kindsOf = groupBy(record.kinds, (one) => one.habitat);
     this.newsOf = new Map();
     for (const one of record.news)
-      for (const name of [...one.organelles, ...one.places]) push(this.newsOf, name, one);
+      for (const name of new Set([...one.organelles, ...one.places, ...one.places.map(familyOf)])) push(this.newsOf, name, one);
     this.repliesOf = new Map();
     for (const one of record.replies)
       for (const name of new Set([one.id, one.habitat, one.cell])) push(this.repliesOf, name, one);
@@ -33,10 +38,10 @@ class RunView {
     this.founders = this.#foundersByAnswers();
   }
 
-  // Colours that tell most: of their own, or of founders where most answers are of greys.
+  // Colours that tell most: of their own, or of founders where many late answers are of greys.
   get bestColours() {
-    const asked = this.sums(0, this.last, (row) => this.byId.get(this.actor(row))?.colour >= 0);
-    const isTold = (asked.get(true)?.asked ?? 0) >= (asked.get(false)?.asked ?? 0);
+    const asked = this.sums(Math.floor(this.last / 2), this.last, (row) => this.byId.get(this.actor(row))?.colour >= 0);
+    const isTold = (asked.get(true)?.asked ?? 0) >= 2 * (asked.get(false)?.asked ?? 0);
     return isTold || this.founders.size < 2 ? "own" : "founder";
   }
 
@@ -125,10 +130,20 @@ class RunView {
     return place < 0 ? null : changes[place][1];
   }
 
+  // What a name stands for, as a selection; null if it is nothing here.
+  named(name) {
+    const type = this.byId.has(name) || this.trials.some((one) => one.id === name) ? "organelle" : this.habitats.includes(name) ? "habitat"
+      : this.cells.includes(name) ? "cell" : this.families.includes(name) ? "family" : null;
+    return type && { type, id: name };
+  }
+
+  // Where a line of first parents begins.
   founder(id) {
+    if (this.origins.has(id)) return this.origins.get(id);
     let one = this.byId.get(id);
-    while (one && one.parents.length && this.byId.get(one.parents[0])) one = this.byId.get(one.parents[0]);
-    return one ? one.id : id;
+    for (let step = 0; step < this.ids.length && this.byId.has(one?.parents[0]); step++) one = this.byId.get(one.parents[0]);
+    this.origins.set(id, one ? one.id : id);
+    return this.origins.get(id);
   }
 
   colour(id, scheme) {
@@ -168,7 +183,8 @@ class RunView {
 }
 
 function colourOf(number) {
-  return number >= 0 ? PALETTE[number % PALETTE.length] : cssColour("--grey");
+  const palette = document.documentElement.dataset.theme === "dark" ? PALETTE_DARK : PALETTE;
+  return number >= 0 ? palette[number % palette.length] : cssColour("--grey");
 }
 
 function cssColour(name) {
@@ -218,6 +234,11 @@ function starts(frames, count) {
 function atp(milli) {
   const value = milli / 1000;
   return Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 1 ? value.toFixed(1) : value.toFixed(2);
+}
+
+// A number in three digits.
+function short(value) {
+  return value && Math.abs(value) < 0.001 ? value.toExponential(1) : `${+value.toPrecision(3)}`;
 }
 
 function percent(sum) {

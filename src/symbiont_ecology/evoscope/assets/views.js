@@ -14,7 +14,11 @@ const curvesView = {
     const isQuiet = births.concat(deaths).filter(Boolean).length <= MOST_MARKS;
     const marks = changes.slice(0, 12).map((one) => ({ xAxis: one.generation }));
     return {
-      legend: {}, tooltip: { trigger: "axis" }, xAxis: generations(run), grid: { ...GRID, right: 46 },
+      legend: {}, xAxis: generations(run), grid: { ...GRID, right: 46 },
+      tooltip: { trigger: "axis", formatter: ([{ value: [generation] }]) => {
+        const frame = run.frameOf(generation);
+        return tip(`generation ${generation}`, `${asked[frame] ? Math.round((100 * right[frame]) / asked[frame]) : "–"} % of ${asked[frame]} answers right`, `${population[frame]} alive, ${births[frame]} born, ${deaths[frame]} died`);
+      } },
       yAxis: [{ type: "value", min: 0, max: 100, name: "right, %" }, { type: "value", min: 0, name: "organelles", splitLine: { show: false } }],
       series: [
         lineSeries("right, %", points((frame) => smoothShare(asked, right, frame)), PALETTE[0], {
@@ -47,7 +51,7 @@ const serversView = {
     const rows = run.hasHabitats ? sortedHabitats(run) : [...run.cells].sort();
     if (!rows.length) return "Nobody was asked anything yet.";
     const bars = run.hasHabitats ? servingBars(run, rows, state) : actingBars(run, rows, state);
-    return { grid: { ...GRID, left: run.hasHabitats ? 56 : 150, top: 10 }, xAxis: generations(run), yAxis: rowAxis(rows, { triggerEvent: true }), series: [barSeries(bars)], tooltip: {} };
+    return { grid: { ...GRID, left: run.hasHabitats ? 56 : 150, top: 10 }, xAxis: generations(run), yAxis: rowAxis(rows), series: [barSeries(bars)], tooltip: {} };
   },
 };
 
@@ -187,7 +191,7 @@ const ranksView = {
 };
 
 const energyView = {
-  id: "energy", title: "Where energy came from and went", unit: "ATP, from the start to the slider", width: "wide", follows: true,
+  id: "energy", title: "Where energy came from and went", unit: "ATP, from the start to the slider; debts are not drawn", width: "wide", follows: true,
   height: () => 330,
   option(run, state) {
     const now = run.generation(state.frame), sums = new Map();
@@ -209,14 +213,15 @@ const energyView = {
 
 // Sources on the left, the organelles with the largest flows in the middle, uses on the right.
 function sankey(run, state, sums) {
-  const ranked = [...sums].sort((a, b) => b[1].revenue - a[1].revenue), shown = new Set(ranked.slice(0, 10).map(([id]) => id));
+  const ranked = [...sums].sort((a, b) => b[1].revenue - a[1].revenue), all = ranked.reduce((sum, [, one]) => sum + one.revenue, 0);
+  const shown = new Set(ranked.slice(0, 10).filter(([, one]) => one.revenue >= 0.02 * all).map(([id]) => id));
   const groups = new Map();
   for (const [id, one] of ranked) {
     const name = shown.has(id) ? id : "others", group = groups.get(name) ?? groups.set(name, {}).get(name);
     for (const [key, value] of Object.entries(one)) group[key] = (group[key] ?? 0) + value;
   }
-  const flows = [["right answers", "revenue", true], ["dowries of the world", "founded", true], ["dowries of parents", "received", true],
-    ["compute", "cost", false], ["rent of weights", "rent", false], ["tickets", "ticket", false], ["dowries to children", "given", false], ["left by the dead", "estate", false], ["held", "held", false]];
+  const flows = [["right answers", "revenue", true], ["from the world, to founders", "founded", true], ["from parents (moved)", "received", true],
+    ["compute", "cost", false], ["rent of weights", "rent", false], ["tickets", "ticket", false], ["to children (moved)", "given", false], ["left by the dead", "estate", false], ["held", "held", false]];
   const links = [], used = new Set();
   for (const [name, group] of groups)
     for (const [end, key, isSource] of flows) {
@@ -232,7 +237,7 @@ function sankey(run, state, sums) {
       pick: isOrganelle && name !== "others" ? { type: "organelle", id: name } : null };
   });
   return {
-    series: [{ type: "sankey", data: nodes, links, top: 10, bottom: 10, left: 10, right: 150, nodeGap: 8, emphasis: { focus: "adjacency" }, label: { color: cssColour("--ink"), fontSize: 11 }, lineStyle: { color: "gradient", opacity: 0.35 } }],
+    series: [{ type: "sankey", data: nodes, links, top: 10, bottom: 10, left: 10, right: innerWidth < 600 ? 110 : 170, nodeGap: 8, emphasis: { focus: "adjacency" }, label: { color: cssColour("--ink"), fontSize: innerWidth < 600 ? 9 : 11, formatter: (one) => `${one.name}  ${short(+one.value)}` }, lineStyle: { color: "gradient", opacity: 0.35 } }],
     tooltip: { formatter: (one) => tip(one.dataType === "edge" ? `${one.data.source} → ${one.data.target}: ${one.value} ATP` : `${one.name}: ${(+one.value).toFixed(1)} ATP`) },
   };
 }

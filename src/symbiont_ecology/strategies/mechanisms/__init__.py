@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Judge, Outcome, cell_name
-from symbiont_ecology.ecology.gate import Challenger, GateDecision, PairedCounts
+from symbiont_ecology.ecology.gate import Challenger, PairedCounts, Ruling
 from symbiont_ecology.operators import Operator
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.strategies import StrategyContext
@@ -63,6 +63,9 @@ class Mechanism:
 mechanisms: Registry[Mechanism] = Registry("mechanism", "symbiont_ecology.strategies.mechanisms")
 
 
+ORPHANED = Ruling("reject", "a parent died")
+
+
 class ProbationMechanism(Mechanism, ABC):
     """A mechanism that puts challengers on probation, and judges its own.
 
@@ -81,7 +84,7 @@ class ProbationMechanism(Mechanism, ABC):
         return None
 
     @abstractmethod
-    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> GateDecision:
+    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> Ruling:
         """What becomes of a challenger whose parents are alive, by its newest counts."""
 
     @abstractmethod
@@ -110,8 +113,8 @@ class ProbationMechanism(Mechanism, ABC):
         for challenger in self._challengers(context.state):
             newest = with_new_counts(challenger, context.outcomes)
             is_rival = has_parents(newest, context.state)
-            verdict = self.judge(newest, context.state, room) if is_rival else "reject"
-            decisions.append(Judge(newest, verdict, self.variation))
+            ruling = self.judge(newest, context.state, room) if is_rival else ORPHANED
+            decisions.append(Judge(newest, ruling.verdict, self.variation, ruling.reason))
         return [*decisions, *self.propose(context)]
 
     def busy(self, state: EcologyState) -> set[OrganelleId]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from symbiont_ecology.ecology import Decision, EcologyState, KeepSelf, Organelle, ProposeFormerSelf
-from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision
+from symbiont_ecology.ecology.gate import Challenger, Gate, Ruling
 from symbiont_ecology.ecology.organelle import SuccessPosterior, skill
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import ProbationMechanism, Room, mechanisms
@@ -60,9 +60,10 @@ class Canaries(ProbationMechanism):
             return None
         return ProposeFormerSelf(organelle.id, former, tuple(sorted(cells)), by=self.by)
 
-    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> GateDecision:
+    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> Ruling:
         """Whether an organelle becomes what it was."""
         former = state.population[challenger.parents[0]].former
         if former is None or former != challenger.former:  # as good as ever
-            return "reject"
-        return PROOF.better(challenger.against_the_better)
+            return Ruling("reject", "its parent is as good as ever")
+        verdict = PROOF.better(challenger.against_the_better)
+        return Ruling(verdict, "it is no better" if verdict == "reject" else "")

@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import Decision, EcologyState, ProposeChild
-from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, PairedCounts
+from symbiont_ecology.ecology.gate import Challenger, Gate, PairedCounts, Ruling
 from symbiont_ecology.operators import with_arity
 from symbiont_ecology.registry import Spec, kind_of
 from symbiont_ecology.strategies import StrategyContext
@@ -58,11 +58,11 @@ class Merging(ProbationMechanism):
             )
         ]
 
-    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> GateDecision:
+    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> Ruling:
         """Whether a child is better than both, and keeps what each of them is good at."""
         counts = challenger.counts
         everywhere = [sum(by_home.values(), PairedCounts()) for by_home in counts.values()]
         at_home = [by_home[home] for home, by_home in counts.items()]
-        decision = self.gate.decide(everywhere, at_home)
+        ruling = self.gate.rule(everywhere, at_home)
         is_full = not room.places or room.ranks < challenger.genome.rank
-        return "go on" if decision == "admit" and is_full else decision
+        return Ruling("go on") if ruling.verdict == "admit" and is_full else ruling

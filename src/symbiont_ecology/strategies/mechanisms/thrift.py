@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import Decision, EcologyState, Organelle, ProposeVariant
-from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, OpenShare, PairedCounts
+from symbiont_ecology.ecology.gate import Challenger, Gate, OpenShare, PairedCounts, Ruling
 from symbiont_ecology.ecology.organelle import SuccessPosterior
 from symbiont_ecology.operators.mutations import Shrink
 from symbiont_ecology.registry import PositiveShare
@@ -51,14 +51,15 @@ class Thrift(ProbationMechanism):
         """What makes an organelle leaner."""
         return Shrink(self.share)
 
-    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> GateDecision:
+    def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> Ruling:
         """Whether an organelle becomes its leaner variant."""
         (parent,) = challenger.parents
         lost = set(challenger.cells[parent]) - set(homes(parent, state))
         if 3 * len(lost) > len(challenger.cells[parent]):
-            return "reject"  # it is about another home
+            return Ruling("reject", "its parent is at home elsewhere by now")
         pairs = challenger.counts[parent].get(parent, PairedCounts())
-        return Gate(loss=self.loss, most=MOST_QUESTIONS).kept(pairs)
+        verdict = Gate(loss=self.loss, most=MOST_QUESTIONS).kept(pairs)
+        return Ruling(verdict, "it loses too much at home" if verdict == "reject" else "")
 
     def _may_try(self, organelle: Organelle, state: EcologyState) -> bool:
         count, rest = divmod(state.generation - organelle.born, self.first)

@@ -1,0 +1,156 @@
+"""A run on a terminal: the first sign of life, the screen, the keys, and the terminal
+afterwards."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from killing import COMMAND
+from symbiont_ecology.cli.controls import ENDING, HINT, PAUSED, Brake, Controls
+from symbiont_ecology.engine.run import TIMINGS_FILE
+from terminals import PseudoTerminal
+
+LOADING = "symbiont 0.1.0: loading …"
+COMMANDS = (
+    ("run", "no-such-preset"),
+    ("resume", "/no/such/run"),
+    ("demo", "seed=many"),
+    ("learn-from", "/no/such/log"),
+    ("calibrate", "no-such-preset"),
+)
+
+
+def endless(small: list[str], folder: Path) -> list[object]:
+    return [*COMMAND, "run", "steady", *small, "run.generations=100000", "--out", folder]
+
+
+def lived(folder: Path) -> int:
+    """How many generations."""
+    path = folder / TIMINGS_FILE
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def test_p_pauses_and_goes_on_and_q_ends(small: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with PseudoTerminal(endless(small, folder)) as terminal:
+        terminal.wait_for(HINT)
+        terminal.wait_until(lambda: lived(folder) > 2)
+        assert terminal.settings != terminal.settings_before
+        terminal.press("p")
+        terminal.wait_for(PAUSED)
+        paused_at = lived(folder)
+        time.sleep(1.0)
+        assert lived(folder) == paused_at
+        terminal.press(" ")
+        terminal.wait_for(HINT)
+        terminal.wait_until(lambda: lived(folder) > paused_at)
+        terminal.press("q")
+        assert terminal.ended() == 130
+        assert "go on with: symbiont resume" in terminal.shown
+        assert terminal.settings == terminal.settings_before
+
+
+def test_ctrl_c_ends_a_pause_and_the_run(small: list[str], tmp_path: Path) -> None:
+    with PseudoTerminal(endless(small, tmp_path / "run")) as terminal:
+        terminal.wait_for(HINT)
+        terminal.press("p")
+        terminal.wait_for(PAUSED)
+        terminal.press("\x03")
+        assert terminal.ended() == 130
+        assert "interrupted after generation" in terminal.shown
+        assert terminal.settings == terminal.settings_before
+
+
+def test_arrows_and_other_keys_do_nothing(small: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with PseudoTerminal(endless(small, folder)) as terminal:
+        terminal.wait_for(HINT)
+        terminal.press("\x1b[A")
+        terminal.press("xé")
+        before = lived(folder)
+        terminal.wait_until(lambda: lived(folder) > before + 3)
+        assert PAUSED not in terminal.shown
+        assert ENDING not in terminal.shown
+
+
+def test_keys_work_again_after_a_shell_had_stopped_the_run(
+    small: list[str], tmp_path: Path
+) -> None:
+    with PseudoTerminal(endless(small, tmp_path / "run")) as terminal:
+        terminal.wait_for(HINT)
+        terminal.reset()
+        terminal.wait_until(lambda: terminal.settings != terminal.settings_before)
+        terminal.press("p")
+        terminal.wait_for(PAUSED)
+
+
+def test_without_keys_the_screen_names_none(small: list[str], tmp_path: Path) -> None:
+    words = [*COMMAND, "run", "steady", *small, "--out", tmp_path / "run"]
+    with PseudoTerminal(words, has_keys=False) as terminal:
+        assert terminal.ended() == 0
+        assert "generation" in terminal.shown
+        assert "pauses" not in terminal.shown
+        assert terminal.shown.lstrip().startswith(LOADING)
+        assert "founding the population …" in terminal.shown
+
+
+def test_a_terminal_that_cannot_draw_gets_lines(small: list[str], tmp_path: Path) -> None:
+    words = ["env", "TERM=dumb", *COMMAND, "run", "steady", *small, "--out", tmp_path / "run"]
+    with PseudoTerminal(words) as terminal:
+        assert terminal.ended() == 0
+        assert "generation    0" in terminal.shown
+        assert "\x1b" not in terminal.shown
+        assert HINT not in terminal.shown
+
+
+@pytest.mark.parametrize("error", ["ValueError", "KeyboardInterrupt"])
+def test_the_terminal_is_as_it_was_after_an_error(error: str) -> None:
+    code = (
+        "from symbiont_ecology.cli.controls import Brake, Controls\n"
+        "import termios, time\n"
+        "with Brake() as brake, Controls(brake, lambda text: None):\n"
+        "    time.sleep(0.5)\n"
+        "    print('echo', bool(termios.tcgetattr(0)[3] & termios.ECHO), flush=True)\n"
+        f"    raise {error}\n"
+    )
+    with PseudoTerminal([sys.executable, "-c", code]) as terminal:
+        assert terminal.ended() != 0
+        assert "echo False" in terminal.shown
+        assert error in terminal.shown
+        assert terminal.settings == terminal.settings_before
+
+
+def test_where_stdin_is_no_terminal_nothing_is_read() -> None:
+    hints: list[str] = []
+    with Brake() as brake, Controls(brake, hints.append) as controls:
+        assert not controls.is_paused
+    assert not hints
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_the_first_sign_of_life_comes_before_anything_heavy(words: tuple[str, ...]) -> None:
+    code = (
+        "import sys\n"
+        "from symbiont_ecology.cli import main\n"
+        "class Watched:\n"
+        "    def write(self, text):\n"
+        "        heavy = {'torch', 'transformers', 'numpy', 'pandas'} & set(sys.modules)\n"
+        "        sys.stdout.write(f'{text.strip()} {sorted(heavy)}')\n"
+        "        sys.exit(0)\n"
+        "    def flush(self): pass\n"
+        f"sys.argv, sys.stderr = ['symbiont', *{words!r}], Watched()\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{LOADING} []"
+
+
+@pytest.mark.parametrize("words", COMMANDS[:2], ids=lambda words: words[0])
+def test_a_quiet_run_does_not_say_that_it_loads(words: tuple[str, ...]) -> None:
+    done = subprocess.run([*COMMAND, *words, "--quiet"], capture_output=True, text=True)
+    assert done.stderr.startswith("error: ")

@@ -1,0 +1,175 @@
+"""What a page holds, and what it leaves out: sampling, places, bodies, comparison, phylogenies."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lives import adapter
+from seen import eventful_plan, lived, users_plan
+from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.errors import DataError
+from symbiont_ecology.evoscope.berths import berths_of
+from symbiont_ecology.evoscope.bodies import bodies_of
+from symbiont_ecology.evoscope.page import embedded_json, page_record
+from symbiont_ecology.evoscope.phylogenies import phylogeny_record
+from symbiont_ecology.evoscope.sampling import Frames, chosen_news, chosen_replies
+from symbiont_ecology.history.chronicle import News
+from symbiont_ecology.history.history import read_history
+from symbiont_ecology.transcripts import Transcript
+from symbiont_ecology.weights.deltas import modules, singular_values, spectrum
+
+
+@pytest.fixture(scope="module")
+def eventful(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return lived(tmp_path_factory.mktemp("eventful") / "run", eventful_plan())
+
+
+def test_every_generation_belongs_to_one_frame_and_ends_are_in_order() -> None:
+    for generations in (0, 1, 599, 600, 601, 3000, 12345):
+        frames = Frames.of(generations)
+        assert frames.count <= 600
+        assert len(frames.ends) == frames.count
+        owners = [frames.at(generation) for generation in range(generations)]
+        assert owners == sorted(owners)
+        for frame, end in enumerate(frames.ends):
+            assert frames.at(end) == frame
+
+
+def test_lesser_news_go_first_and_the_rest_keeps_its_order() -> None:
+    news = [News(g, kind, f"{g}") for g in range(100) for kind in ("move", "birth")]
+    kept = chosen_news(news, 120)
+    assert len(kept) == 120
+    assert sum(one.kind == "birth" for one in kept) == 100
+    assert [one.generation for one in kept] == sorted(one.generation for one in kept)
+    assert len(chosen_news(news, 50)) == 50
+    assert chosen_news(news) == news
+
+
+def test_everyone_keeps_right_and_wrong_replies_however_few_are_chosen() -> None:
+    replies = [
+        Transcript(g, f"o{g % 3}", "practice", "a/b", "i", "p", "r", float(g % 2), 0, None)
+        for g in range(600)
+    ]
+    kept = chosen_replies(replies, 40)
+    assert len(kept) == 40
+    for who in ("o0", "o1", "o2"):
+        assert {one.is_right for one in kept if one.id == who} == {True, False}
+    assert kept == [one for one in replies if one in kept]
+
+
+def test_the_living_never_share_a_berth(eventful: Path) -> None:
+    history = read_history(eventful)
+    taxa = history.phylogeny.taxa
+    places = berths_of(taxa)
+    for generation in range(history.generation):
+        alive = [
+            places[taxon.id]
+            for taxon in taxa.values()
+            if taxon.born <= generation and (taxon.died is None or taxon.died > generation)
+        ]
+        assert len(set(alive)) == len(alive)
+
+
+def test_bodies_have_the_norm_and_spectrum_of_their_weights(eventful: Path) -> None:
+    state = load_state(eventful)
+    bodies = bodies_of(state, eventful)
+    assert bodies.keys() >= state.population.keys()
+    one = adapter(3)
+    for _, [(a, b)] in modules([one]):
+        assert np.allclose(singular_values(a, b), spectrum(a, b)[1], atol=1e-6)
+    for body in bodies.values():
+        norms = sum(norm**2 for norm in body.by_module.values())
+        assert math.isclose(norms, body.norm**2, rel_tol=1e-6)
+        assert list(body.spectrum) == sorted(body.spectrum, reverse=True)
+
+
+def test_columns_of_a_record_have_one_length_and_sum_to_the_run(eventful: Path) -> None:
+    (record,) = page_record([eventful])["runs"]
+    history = read_history(eventful)
+    for table in ("acts", "books"):
+        lengths = {len(column) for column in record[table].values() if isinstance(column, list)}
+        assert len(lengths - {len(record["acts"]["cells"]), 0}) == 1
+    assert sum(record["acts"]["asked"]) == sum(act.asked for act in history.acts)
+    assert sum(record["books"]["revenue"]) == sum(book.revenue for book in history.books)
+    assert record["acts"]["frame"] == sorted(record["acts"]["frame"])
+    json.loads(embedded_json({"record": record}))
+
+
+def test_json_on_a_page_cannot_end_its_element() -> None:
+    text = embedded_json({"reply": "</script><!--", "loss": math.nan})
+    assert "<" not in text
+    assert json.loads(text) == {"reply": "</script><!--", "loss": None}
+
+
+def test_arms_are_compared_over_seeds_where_they_share_some(tmp_path: Path) -> None:
+    folders = [
+        lived(tmp_path / f"{name}-{seed}", users_plan(strategy, seed, 24))
+        for name, strategy in (("ecology", None), ("single", {"kind": "single"}))
+        for seed in (0, 1)
+    ]
+    found = page_record(folders)["comparison"]
+    assert [arm["name"] for arm in found["arms"]] == ["ecology", "single"]
+    assert {pair["over"] for pair in found["pairs"]} == {"2 seeds"}
+    one, other = found["pairs"]
+    assert math.isclose(one["difference"]["estimate"], -other["difference"]["estimate"])
+    few = page_record([folders[0], folders[2]])["comparison"]["pairs"][0]
+    assert few["difference"]["low"] == few["difference"]["high"]
+    assert few["over"] == "one seed, too short for an interval"
+    longer = [
+        lived(tmp_path / f"long-{kind}", users_plan({"kind": kind}, 0, 160))
+        for kind in ("single", "per_habitat")
+    ]
+    pair = page_record(longer)["comparison"]["pairs"][0]
+    assert pair["over"] == "6 stretches of one seed, so not of others"
+
+
+def test_other_peoples_times_become_steps(tmp_path: Path) -> None:
+    path = tmp_path / "tree.csv"
+    path.write_text(
+        "id,ancestor_list,origin_time,destruction_time\na,[NONE],0.25,1\nb,[a],0.5,inf\n"
+    )
+    record = phylogeny_record(path)
+    lives = {one["id"]: (one["born"], one["died"], one["parents"]) for one in record["organelles"]}
+    assert lives == {"a": (0, 1000, ()), "b": (333, None, ("a",))}
+    path.write_text('id,ancestor_list\n1,[NONE]\n2,[1]\n3,"[1,2]"\n')
+    lives = {
+        one["id"]: (one["born"], one["parents"]) for one in phylogeny_record(path)["organelles"]
+    }
+    assert lives == {"1": (0, ()), "2": (1, ("1",)), "3": (1, ("1", "2"))}
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "missing"),
+        ("id,ancestor_list\n", "got 0"),
+        ("name\nx\n", "ancestor_list and id missing"),
+        ("id,ancestor_list\n1,[2]\n2,[1]\n", "a circle"),
+        ("id,ancestor_list\n1,[1]\n", "a circle"),
+    ],
+)
+def test_what_is_no_phylogeny_is_refused(tmp_path: Path, text: str, error: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=error):
+        phylogeny_record(path)
+
+
+def test_a_phylogeny_of_phylotrackpy_can_be_read(tmp_path: Path) -> None:
+    systematics = pytest.importorskip("phylotrackpy.systematics")
+    tracker = systematics.Systematics(lambda name: name)
+    first = tracker.add_org("a")
+    tracker.set_update(2)
+    tracker.add_org("b", first)
+    tracker.add_snapshot_fun(lambda taxon: taxon.get_info(), "taxon_info")
+    tracker.snapshot(str(tmp_path / "theirs.csv"))
+    record = phylogeny_record(tmp_path / "theirs.csv")
+    assert [(one["id"], one["parents"], one["born"]) for one in record["organelles"]] == [
+        ("1", (), 0),
+        ("2", ("1",), 2),
+    ]
