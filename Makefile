@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo calibrate-resume test check docs-check all host bench evidence paper ablate clean
+.PHONY: help setup demo calibrate-resume test check docs-check all host bench evidence paper ablate notebooks clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -91,6 +91,9 @@ ablate: setup ## run ecologies with and without each mechanism, make docs/ablati
 	$(BIN)/symbiont ablate
 	$(BIN)/symbiont ablate config/ablations/life.yaml
 	$(BIN)/symbiont ablate config/ablations/evolution.yaml
+
+notebooks: setup ## run the notebooks of docs/notebooks anew and keep their outputs, about a minute
+	$(BIN)/python scripts/notebooks.py
 
 clean: ## remove what was built, but not artifacts/
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,6 +3,7 @@
     run = Run.start("demo", "seed=1", "run.generations=20")
     for generation in run:
         print(generation.summary.accuracy)
+    run.plot.lineages()
     print(run.ask("math.add: 47+8").text)
     run.best.save_peft("my-adapter")
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,10 @@ from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
 from symbiont_ecology.evaluation.spec import EvaluationSpec
 from symbiont_ecology.events import Event, read_events
 from symbiont_ecology.files import free_folder
+from symbiont_ecology.history.history import History
+from symbiont_ecology.history.world import kinds_of, world_news
+from symbiont_ecology.notebook import notebook_facts, notebook_table
+from symbiont_ecology.registry import kind_of
 from symbiont_ecology.types import OrganelleId
 from symbiont_ecology.weights.blobs import BlobStore
 
@@ -38,6 +43,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from symbiont_ecology.host.kernel import HostKernel
+    from symbiont_ecology.plots import RunPlots
+
+MOST_LISTED_ALIVE = 40
+"""Organelles that a table in a notebook shows."""
+MOST_NAMED = 6
+"""Habitats, or success rates, that it names."""
 
 
 class Run:
@@ -104,6 +115,24 @@ class Run:
             f"{state.spent.flops:.3g} FLOPs>"
         )
 
+    def _repr_html_(self) -> str:
+        facts = {
+            "strategy": kind_of(self.config.strategy),
+            "host": self.config.host.model,
+            "seed": str(self.config.seed),
+        }
+        if not self.is_started:
+            return notebook_facts(f"Run {self.folder}", facts, "Not started: iterate over it.")
+        state = self.state
+        planned = self.config.run.generations
+        facts |= {
+            "generation": f"{state.generation} of {planned}" if planned else str(state.generation),
+            "alive": str(len(state.population)),
+            "useful FLOPs": f"{state.spent.flops:.3g}",
+        }
+        note = "Complete." if self.is_complete else "It can go on: iterate over it."
+        return notebook_facts(f"Run {self.folder}", facts, note)
+
     def finish(self) -> Run:
         """Lives the run to its end."""
         for _ in self:
@@ -164,6 +193,23 @@ class Run:
     def events(self) -> EventTables:
         """The event log: a pandas frame for every kind of event, such as ``run.events.Born``."""
         return EventTables(self.folder / engine.EVENTS_FILE)
+
+    @property
+    def history(self) -> History:
+        """What happened so far, read from the event log: answers, energy, descent, news."""
+        log = self.folder / engine.EVENTS_FILE
+        return History.of(self.config, read_events(log) if log.exists() else ())
+
+    @property
+    def plot(self) -> RunPlots:
+        """What happened so far as figures: ``run.plot.lineages()`` and others, each of which
+        returns matplotlib axes."""
+        from symbiont_ecology.plots import RunPlots
+
+        history = self.history
+        kinds = kinds_of(self.config, history.generation)
+        changes = {news.generation for news in world_news(self.config, kinds, history.ends)}
+        return RunPlots(history, sorted(changes))
 
     @property
     def loaded(self) -> LoadedRun:
@@ -250,6 +296,14 @@ class LivingOrganelle:
         at = "" if best is None else f", best at {best[0]} ({best[1]:.0%})"
         return f"<{self.id}: age {self.age}, {self.balance:.0f} ATP, rank {rank}{at}>"
 
+    def _repr_html_(self) -> str:
+        facts = dict(zip(_POPULATION_COLUMNS, _population_row(self), strict=True))
+        rates = [(f"right in {cell}", f"{rate:.0%}") for cell, rate in self.success.items()]
+        del facts["organelle"], facts["best at"]
+        more = len(rates) - MOST_NAMED
+        note = f"{more} more." if more > 0 else ""
+        return notebook_facts(f"Organelle {self.id}", facts | dict(rates[:MOST_NAMED]), note)
+
     def save_peft(self, folder: str | Path, model_card: str = "") -> Path:
         """Writes its adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
         kernel, store = self.run.kernel, BlobStore(self.run.folder / "blobs")
@@ -264,6 +318,23 @@ class Population(dict[OrganelleId, LivingOrganelle]):
     def __repr__(self) -> str:
         shown = ", ".join(repr(organelle) for organelle in list(self.values())[:3])
         return f"<{len(self)} alive: {shown}{', …' if len(self) > 3 else ''}>"
+
+    def _repr_html_(self) -> str:
+        rows = [_population_row(organelle) for organelle in list(self.values())[:MOST_LISTED_ALIVE]]
+        note = f"{len(self) - len(rows)} more." if len(rows) < len(self) else ""
+        return notebook_table(f"{len(self)} alive", _POPULATION_COLUMNS, rows, note)
+
+
+_POPULATION_COLUMNS = ("organelle", "age", "ATP", "rank", "best at", "serves")
+
+
+def _population_row(one: LivingOrganelle) -> tuple[str, ...]:
+    best = next((f"{cell} ({rate:.0%})" for cell, rate in one.success.items()), "")
+    named = ", ".join(one.habitats[:MOST_NAMED])
+    more = len(one.habitats) - MOST_NAMED
+    serves = f"{named} and {more} more" if more > 0 else named
+    rank = str(one.organelle.genome.rank)
+    return one.id, str(one.age), f"{one.balance:.1f}", rank, best, serves
 
 
 class EventTables:
@@ -284,8 +355,7 @@ class EventTables:
             raise AttributeError(f"no kind of event {kind!r}; known: {', '.join(Event.kinds)}")
         import pandas as pd
 
-        columns = list(Event.kinds[kind].__dataclass_fields__)
-        return pd.DataFrame(self._rows.get(kind, []), columns=columns)
+        return pd.DataFrame(self._rows.get(kind, []), columns=_columns_of(kind))
 
     def __dir__(self) -> list[str]:
         return sorted(Event.kinds)
@@ -293,3 +363,15 @@ class EventTables:
     def __repr__(self) -> str:
         counts = ", ".join(f"{kind} {len(rows)}" for kind, rows in sorted(self._rows.items()))
         return f"<events: {counts or 'none yet'}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (kind, str(len(rows)), ", ".join(_columns_of(kind)))
+            for kind, rows in sorted(self._rows.items())
+        ]
+        note = "A pandas table each: run.events.Born and so on." if rows else "None yet."
+        return notebook_table("Events", ("kind", "rows", "columns"), rows, note)
+
+
+def _columns_of(kind: str) -> list[str]:
+    return [field.name for field in fields(Event.kinds[kind])]

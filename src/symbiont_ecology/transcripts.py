@@ -25,6 +25,7 @@ from pydantic import TypeAdapter
 
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.files import write_whole
+from symbiont_ecology.notebook import notebook_table
 from symbiont_ecology.types import OrganelleId
 
 TRANSCRIPTS_FILE = "transcripts.jsonl"
@@ -32,6 +33,8 @@ TRANSCRIPTS_SCHEMA = 1
 MEGABYTE = 1_000_000
 MOST_CHARACTERS = 2_000
 """Characters of a prompt or a reply that are kept."""
+MOST_IN_NOTEBOOK = 12
+"""Replies that a notebook shows."""
 CUT = " […]"
 """Stands at the end of a text that was longer."""
 
@@ -64,12 +67,29 @@ class Transcript:
         return self.verdict >= 0.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Transcripts:
     """The transcripts of a run: all of them, or one in ``one_in``, by draw."""
 
     one_in: int
     transcripts: Sequence[Transcript]
+
+    def __repr__(self) -> str:
+        share = f", one in {self.one_in}" if self.one_in > 1 else ""
+        return f"<{len(self.transcripts)} replies{share}>"
+
+    def _repr_html_(self) -> str:
+        """The newest ones."""
+        rows = [
+            (
+                str(one.generation), one.id, one.habitat, one.prompt.strip(), one.reply,
+                "yes" if one.is_right else "no",
+            )
+            for one in self.transcripts[-MOST_IN_NOTEBOOK:]
+        ]  # fmt: skip
+        note = f"The newest {len(rows)} of {len(self.transcripts)}."
+        columns = ("generation", "organelle", "user", "prompt", "reply", "accepted")
+        return notebook_table("Replies", columns, rows, note)
 
 
 class TranscriptLog:

@@ -19,7 +19,7 @@ import symbiont_ecology
 ROOT = Path(symbiont_ecology.__file__).parent
 CHECKOUT = Path(__file__).parents[2]
 ORDER = (
-    ("types", "errors", "rng", "statistics", "files"),
+    ("types", "errors", "rng", "statistics", "files", "notebook"),
     ("registry",),
     ("events", "transcripts"),
     ("economics",),
@@ -37,6 +37,7 @@ ORDER = (
     ("engine",),
     ("evaluation",),
     ("history",),
+    ("plots",),
     ("run",),
     ("experiments",),
     ("analysis",),

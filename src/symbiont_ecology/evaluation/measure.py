@@ -22,6 +22,7 @@ from symbiont_ecology.evaluation.items import families_of
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.inference.pool import AdapterPool
 from symbiont_ecology.inference.routings import Routing, routings
+from symbiont_ecology.notebook import notebook_facts, notebook_table
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.statistics import Interval, mcnemar, share_difference, wilson
 from symbiont_ecology.tasks.habitats import shown_prompt
@@ -61,6 +62,16 @@ class Evaluation:
             f"<{self.source} by {self.routing}: {100 * share.estimate:.1f} % {limits} of "
             f"{len(self.rollouts)} items>"
         )
+
+    def _repr_html_(self) -> str:
+        counts = Counter(item.family for item in self.items)
+        rows = [
+            (family, str(counts[family]), *_in_percent(share))
+            for family, share in self.by_family().items()
+        ]
+        rows.append(("all", str(len(self.rollouts)), *_in_percent(self.accuracy())))
+        columns = ("family", "questions", "right, %", "95 % interval")
+        return notebook_table(f"{self.source} by {self.routing}", columns, rows)
 
     @property
     def items(self) -> list[Item]:
@@ -343,6 +354,14 @@ class EvaluationDifference:
     high: float
     mcnemar_p: float
 
+    def _repr_html_(self) -> str:
+        facts = {
+            "difference, points": f"{100 * self.estimate:+.1f}",
+            "95 % interval": f"{100 * self.low:+.1f} to {100 * self.high:+.1f}",
+            "p (McNemar)": f"{self.mcnemar_p:.3g}",
+        }
+        return notebook_facts("First minus second", facts)
+
 
 def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
     """Accuracy of one minus that of the other on the same items. Each subject counts once.
@@ -367,6 +386,11 @@ def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
 def interval_values(interval: Interval) -> dict[str, float]:
     """An interval as plain values."""
     return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
+
+
+def _in_percent(share: Interval) -> tuple[str, str]:
+    """An estimate and its interval, for a table."""
+    return f"{100 * share.estimate:.1f}", f"{100 * share.low:.0f} to {100 * share.high:.0f}"
 
 
 def _share(rollouts: Sequence[Rollout]) -> Interval:

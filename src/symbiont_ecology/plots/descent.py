@@ -1,0 +1,172 @@
+"""Descent: a bar for every life, and shares of answers in which children grow out of parents."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from symbiont_ecology.history.history import History
+from symbiont_ecology.history.phylogeny import Taxon
+from symbiont_ecology.plots.drawing import (
+    Columns,
+    answer_sums,
+    busiest,
+    colours_of,
+    head,
+    legend_below,
+    name_colours,
+    new_axes,
+    row_axis,
+    row_height,
+    say,
+    time_axis,
+)
+from symbiont_ecology.plots.palette import OTHERS_COLOUR
+from symbiont_ecology.types import OrganelleId
+
+MOST_LIVES = 90
+"""Lives that a figure of lineages has at most."""
+MOST_AREAS = 40
+"""Organelles with an area of their own in a Muller plot."""
+JOIN = "#5f666b"
+
+
+def lineages(history: History, ax: Axes | Figure | None = None) -> Axes:
+    """A bar for every life, from birth to death. Lines come from the parents, and a merge has
+    several, dashed.
+
+    Of very many lives it shows those that answered most, and their ancestors.
+    """
+    taxa, title = history.phylogeny.taxa, "Lineages"
+    if not taxa:
+        return say(new_axes(ax), title, "Nobody was born in this run.")
+    lives = list(_in_order(history))
+    ax = new_axes(ax, row_height(len(lives)))
+    colours, rows = colours_of(history), {one.id: row for row, one in enumerate(lives)}
+    end = max(history.generation, 1)
+    for one in lives:
+        until = end if one.died is None else one.died
+        row, colour = rows[one.id], colours.get(one.id, OTHERS_COLOUR)
+        ax.broken_barh([(one.born, max(until - one.born, 0.3))], (row - 0.36, 0.72), color=colour)
+        is_merge = len(one.ancestors) > 1
+        for parent in one.ancestors:
+            if parent in rows:
+                heights, dash = (rows[parent], row), "--" if is_merge else "-"
+                ax.plot([one.born] * 2, heights, dash, color=JOIN, lw=1.2 if is_merge else 0.7)
+    row_axis(ax, [one.id for one in lives])
+    time_axis(ax, history)
+    dashes = {"child of one parent": "-", "merged of several": "--"}
+    kinds = {len(one.ancestors) > 1 for one in lives if one.ancestors}
+    handles = [
+        Line2D([], [], color=JOIN, ls=dash, lw=1, label=name)
+        for (name, dash), is_merge in zip(dashes.items(), (False, True), strict=True)
+        if is_merge in kinds
+    ]
+    if handles:
+        legend_below(ax, handles)
+    is_all = len(lives) == len(taxa)
+    shown = "a bar for every life" if is_all else f"{len(lives)} of {len(taxa)} lives"
+    head(ax, title, f"{shown}, from birth to death; colours: those that answered most")
+    return ax
+
+
+def muller(history: History, ax: Axes | Figure | None = None) -> Axes:
+    """Shares of all answers through time; children grow out of the middle of their parents
+    (Muller 1932)."""
+    ax, title = new_axes(ax), "Muller plot"
+    columns = Columns.of(history)
+    taxa = history.phylogeny.taxa
+    sums = answer_sums(history, columns, lambda act: act.id if act.id in taxa else "")
+    if not sums:
+        return say(ax, title, "No organelle has answered anything yet.")
+    asked = {who: rows[0] for who, rows in sums.items()}
+    total = np.sum(list(asked.values()), axis=0)
+    shares = {who: 100 * row / np.maximum(total, 1) for who, row in asked.items()}
+    shown = {who for who in busiest(history)[:MOST_AREAS] if who in shares}
+    others = np.sum([row for who, row in shares.items() if who not in shown], axis=0)
+    colours = colours_of(history)
+    middles = (columns.edges[:-1] + columns.edges[1:]) / 2
+    times = np.array([0, *middles, history.generation])
+    base = np.zeros(len(times))
+    areas = [(who, shares[who] * part) for who, part in _nested(history, shown)]
+    for who, row in [*areas, ("", others + np.zeros(columns.count))]:
+        top = base + np.pad(row, 1, mode="edge")
+        colour = colours.get(who, OTHERS_COLOUR)
+        ax.fill_between(times, base, top, color=colour, ec="white", lw=0.3)
+        base = top
+    ax.set_ylim(0, 100)
+    ax.set_ylabel("share of answers, %")
+    time_axis(ax, history)
+    name_colours(ax, list(shares), colours, "others")
+    head(ax, title, "who answers; children grow out of the middle of their parents")
+    return ax
+
+
+def _children(taxa: Mapping[OrganelleId, Taxon]) -> dict[OrganelleId, list[Taxon]]:
+    """By first parent; those without one that is known are under an empty name."""
+    children: dict[OrganelleId, list[Taxon]] = defaultdict(list)
+    for one in taxa.values():
+        first = one.ancestors[0] if one.ancestors else ""
+        children[first if first in taxa else ""].append(one)
+    return children
+
+
+def _in_order(history: History) -> Iterator[Taxon]:
+    """Lives, children below their first parent."""
+    taxa = history.phylogeny.taxa
+    children, kept = _children(taxa), _kept(history)
+    waiting = list(reversed(children[""]))
+    while waiting:
+        one = waiting.pop()
+        if one.id in kept:
+            yield one
+        waiting += reversed(children[one.id])
+
+
+def _kept(history: History) -> set[OrganelleId]:
+    """Everyone, or so many of those that answered most, each with all its first parents."""
+    taxa = history.phylogeny.taxa
+    if len(taxa) <= MOST_LIVES:
+        return set(taxa)
+    kept = set[OrganelleId]()
+    for who in busiest(history):
+        line, one = list[OrganelleId](), taxa.get(who)
+        while one is not None and one.id not in kept:
+            line.append(one.id)
+            one = taxa.get(one.ancestors[0]) if one.ancestors else None
+        kept.update(line[: MOST_LIVES - len(kept)])  # the oldest are left out
+    return kept
+
+
+def _nested(history: History, shown: set[OrganelleId]) -> Sequence[tuple[OrganelleId, float]]:
+    """Areas from the bottom up: a parent's half, its children, its other half."""
+    taxa = history.phylogeny.taxa
+    children = _children(taxa)
+    is_shown = _with_shown(taxa, shown)
+    areas = list[tuple[OrganelleId, float]]()
+    waiting: list[tuple[Taxon, bool]] = [(one, False) for one in reversed(children[""])]
+    while waiting:
+        one, is_second = waiting.pop()
+        has_children = any(child.id in is_shown for child in children[one.id])
+        if one.id in shown:
+            areas.append((one.id, 0.5 if has_children else 1.0))
+        if has_children and not is_second:
+            waiting.append((one, True))
+            waiting += [(child, False) for child in reversed(children[one.id])]
+    return areas
+
+
+def _with_shown(taxa: Mapping[OrganelleId, Taxon], shown: set[OrganelleId]) -> set[OrganelleId]:
+    """Those that are shown, and whoever has a descendant that is."""
+    found = set[OrganelleId]()
+    for who in shown:
+        one = taxa.get(who)
+        while one is not None and one.id not in found:
+            found.add(one.id)
+            one = taxa.get(one.ancestors[0]) if one.ancestors else None
+    return found

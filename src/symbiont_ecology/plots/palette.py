@@ -1,0 +1,13 @@
+"""The colours of all views, the same as on the page of Evoscope."""
+
+from __future__ import annotations
+
+VIEW_COLOURS = (
+    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7",
+    "#332288", "#999933", "#882255", "#44aa99", "#aa4499", "#b8a04a",
+)  # fmt: skip
+"""Okabe & Ito (2008), then Tol's "muted": told apart by people who are colour-blind."""
+OTHERS_COLOUR = "#b4b9bd"
+"""Of organelles that have no colour of their own, and of the bare host."""
+HEAT = "cividis"
+"""The colour map of heat maps (Nuñez et al. 2018)."""
