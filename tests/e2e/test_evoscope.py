@@ -24,6 +24,7 @@ from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evoscope.animation import Canvas
 from symbiont_ecology.evoscope.live import live_server
 from symbiont_ecology.evoscope.page import page_html, page_record
+from symbiont_ecology.plots.palette import VIEW_COLOURS
 from toy import ToyHost
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -344,6 +345,20 @@ def test_the_canvas_can_be_filmed(
         symbiont("evoscope", runs["users"], *film)
     assert (tmp_path / "one.gif").read_bytes() == (tmp_path / "two.gif").read_bytes()
     assert (tmp_path / "one.gif").read_bytes().startswith(b"GIF89a")
+
+
+def test_figures_of_every_view_can_be_written_and_have_the_colours_of_the_page(
+    symbiont: Symbiont, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        places = ["--figures", tmp_path / name, "--out", tmp_path / "page.html"]
+        symbiont("evoscope", runs["eventful"], *places)
+    made = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert {"muller.svg", "lineages.png", "energy.svg", "trials.png"} <= set(made)
+    for name in made:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    script = (files("symbiont_ecology.evoscope") / "assets" / "run.js").read_text("utf-8")
+    assert all(colour in script for colour in VIEW_COLOURS)
 
 
 def test_the_charting_library_is_the_one_that_was_published() -> None:

@@ -28,6 +28,9 @@ def evoscope(
     beside_host: Annotated[
         bool, option("Ask the bare host the same questions; loads it.", "--beside-host")
     ] = False,
+    figures: Annotated[
+        Path | None, option("Write every view as PNG and SVG into a folder.", default="none")
+    ] = None,
     animate: Annotated[
         Path | None, option("Write the living canvas as a film: a .gif or .mp4.", default="none")
     ] = None,
@@ -44,6 +47,8 @@ def evoscope(
 
         write_film(record["runs"][0], animate)
         print(f"film: {animate}")
+    if figures is not None:
+        _draw(runs, figures)
     path = out or (runs[0] / PAGE_FILE if len(runs) == 1 and runs[0].is_dir() else Path(PAGE_FILE))
     write_page(page_html(record), path)
     print(f"page: {path} ({path.stat().st_size / 1e6:.1f} MB); open it in any browser")
@@ -68,6 +73,16 @@ def _record(runs: list[Path], beside_host: bool) -> PageRecord:
 
     prompts = {reply["prompt"] for run in page_record(runs)["runs"] for reply in run["replies"]}
     return page_record(runs, host_replies(runs[0], sorted(prompts)))
+
+
+def _draw(runs: list[Path], figures: Path) -> None:
+    """Every view of each run: in the folder itself, or in one for each if they are several."""
+    from symbiont_ecology import Run
+
+    for folder in runs:
+        target = figures if len(runs) == 1 else figures / folder.name
+        names = Run.open(folder).plot.save(target)
+        print(f"figures: {len(names)} in {target}")
 
 
 def _serve(runs: list[Path], port: int, show: bool) -> None:

@@ -21,17 +21,13 @@ from matplotlib.figure import Figure
 
 from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError
 from symbiont_ecology.evoscope.record import PageRecord
+from symbiont_ecology.plots.palette import OTHERS_COLOUR, VIEW_COLOURS
 
 MOST_PICTURES, PER_SECOND = 150, 10
 """Pictures of a film, and how many of them make a second."""
 SIZE, DPI = (6.0, 5.0), 80
 MARGIN = 0.75
-BODY_COLOURS = (
-    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7",
-    "#332288", "#999933", "#882255", "#44aa99", "#aa4499", "#b8a04a",
-)  # fmt: skip
-"""Those of the page."""
-GREY, INK = "#b4b9bd", "#1d2327"
+INK = "#1d2327"
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class Canvas:
         for number, one in enumerate(self.record["organelles"]):
             if one["born"] <= now and (one["died"] is None or one["died"] > now):
                 share = max(self.balance(number, frame), 0) / self._most
-                colour = BODY_COLOURS[one["colour"]] if one["colour"] >= 0 else GREY
+                colour = VIEW_COLOURS[one["colour"]] if one["colour"] >= 0 else OTHERS_COLOUR
                 x, y = one["place"]
                 found.append(Bubble(one["id"], x, -y, 0.08 + 0.24 * math.sqrt(share), colour))
         return found
