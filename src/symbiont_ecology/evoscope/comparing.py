@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.history.history import History
@@ -98,13 +99,13 @@ def _stretches(one: History, other: History) -> list[tuple[float, float]]:
     """Shares of right answers of both in stretches of the same late generations; none of a run
     whose stretches would be too short."""
     end = min(one.generation, other.generation)
-    length = (end - int(LATE * end)) // STRETCHES
-    if length < LEAST_STRETCH:
+    begin = int(LATE * end)
+    if end - begin < STRETCHES * LEAST_STRETCH:
         return []
-    starts = range(end - STRETCHES * length, end, length)
+    edges = [begin + (end - begin) * part // STRETCHES for part in range(STRETCHES + 1)]
     shares = [
-        (_between(one, start, start + length), _between(other, start, start + length))
-        for start in starts
+        (_between(one, start, stop), _between(other, start, stop))
+        for start, stop in pairwise(edges)
     ]
     return [(a, b) for a, b in shares if a is not None and b is not None]
 

@@ -17,8 +17,8 @@ const compareView = (comparison) => ({
   },
 });
 
-// The table, with a choice of the arm that the others are compared with.
-function comparisonTable(comparison, runs, first = 0) {
+// The table, with a choice of the arm that the others are compared with: at first one of which something can be said.
+function comparisonTable(comparison, runs, first = firstKnown(comparison)) {
   const share = (value) => (value === null ? "–" : `${(100 * value).toFixed(1)} %`), signed = (value) => `${value >= 0 ? "+" : "−"}${Math.abs(100 * value).toFixed(1)}`;
   const { arms, pairs } = comparison, pairOf = new Map(pairs.filter((pair) => pair.first === arms[first].name).map((pair) => [pair.other, pair]));
   const told = (pair) => !pair ? "" : !pair.difference ? pair.over
@@ -31,4 +31,8 @@ function comparisonTable(comparison, runs, first = 0) {
     arms.map((arm, number) => el("tr", {}, el("td", {}, el("span", { class: "dot", style: `background:${colourOf(number)}` }), plain(arm.name)), el("td", {}, arm.seeds.join(", ")),
       el("td", { class: "number" }, share(arm.right)), el("td", { class: "number" }, share(arm.late)), el("td", { class: "number" }, arm.runs.map((run) => runs[run].curves.population.at(-1) ?? 0).join(", ")), el("td", {}, told(pairOf.get(arm.name)))))));
   return table;
+}
+
+function firstKnown({ arms, pairs }) {
+  return Math.max(arms.findIndex((arm) => pairs.some((pair) => pair.first === arm.name && pair.difference)), 0);
 }
