@@ -71,6 +71,7 @@ def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+ConfigLayer = str | Path | Mapping[str, object]
 DistinctNames = Annotated[tuple[str, ...], AfterValidator(_each_once)]
 
 
@@ -203,19 +204,26 @@ class RunConfig(BaseModel):
         return tuple(key for key in keys if getattr(self.run, key) is not None)
 
 
-def load_config(name_or_path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
+def load_config(
+    name_or_path: str | Path, overrides: Sequence[str] = (), *, runs_plugins: bool = True
+) -> RunConfig:
     """The config of a preset or a file, with overrides such as ``run.generations=8`` merged in
-    last.
+    last. Who only looks at a run that somebody sent does not run its plug-ins.
 
     Raises:
         ConfigError: one line with the dotted key, what was expected, what came and the nearest
             known key.
     """
-    return compose((name_or_path,), overrides, f"config {str(name_or_path)!r}")
+    where = f"config {str(name_or_path)!r}"
+    return compose((name_or_path,), overrides, where, runs_plugins=runs_plugins)
 
 
 def compose(
-    layers: Sequence[str | Path | Mapping[str, object]], overrides: Sequence[str], where: str
+    layers: Sequence[ConfigLayer],
+    overrides: Sequence[str],
+    where: str,
+    *,
+    runs_plugins: bool = True,
 ) -> RunConfig:
     """The config of presets, files and values, each over those before it, with overrides on top.
 
@@ -228,7 +236,7 @@ def compose(
     for layer in (*read, *changes):
         data = merge(data, layer)
     config = validate(RunConfig, _with_sources(data, where), where)
-    for plugin in config.plugins:
+    for plugin in config.plugins if runs_plugins else ():
         load_plugin(Path(plugin))
     return config
 
@@ -267,10 +275,9 @@ def presets() -> dict[str, Path]:
     checkout, or the copy of it inside the wheel."""
     folder = config_folder()
     paths = sorted(folder.rglob("*.yaml"))
-    names = [path.relative_to(folder).with_suffix("").as_posix() for path in paths]
+    named = {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
     others = ("protocols/", "ablations/")
-    known = zip(names, paths, strict=True)
-    return {name: path for name, path in known if not name.startswith(others)}
+    return {name: path for name, path in named.items() if not name.startswith(others)}
 
 
 def config_folder() -> Path:
@@ -281,9 +288,8 @@ def config_folder() -> Path:
 
 
 def find_data(path: Path) -> Path:
-    """A data file, from where the command is typed; else the one of that name that comes with the
-    package, such as ``evaluation/paper_holdout.jsonl``; else the path itself, for whoever opens it
-    to say."""
+    """A data file from here; else the one of that name that comes with the package, such as
+    ``evaluation/paper_holdout.jsonl``; else the path itself, for whoever opens it to say."""
     shipped = config_folder() / path
     return shipped if not path.exists() and shipped.is_file() else path
 

@@ -33,7 +33,7 @@ from symbiont_ecology.evaluation.spec import EvaluationSpec
 from symbiont_ecology.events import Event, read_events
 from symbiont_ecology.files import free_folder
 from symbiont_ecology.history.history import History
-from symbiont_ecology.history.world import kinds_of, world_news
+from symbiont_ecology.history.world import world_changes
 from symbiont_ecology.notebook import notebook_facts, notebook_table
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.types import OrganelleId
@@ -207,9 +207,7 @@ class Run:
         from symbiont_ecology.plots import RunPlots
 
         history = self.history
-        kinds = kinds_of(self.config, history.generation)
-        changes = {news.generation for news in world_news(self.config, kinds, history.ends)}
-        return RunPlots(history, sorted(changes))
+        return RunPlots(history, world_changes(self.config, history.ends))
 
     @property
     def loaded(self) -> LoadedRun:

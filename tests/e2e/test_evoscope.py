@@ -237,6 +237,37 @@ def test_a_page_from_a_phylogeny_shows_its_tree(
 
 
 @in_a_browser
+def test_many_lives_of_a_phylogeny_leave_some_out_and_say_so(
+    browser: sync_api.Browser, tmp_path: Path, symbiont: Symbiont
+) -> None:
+    rows = [f'{n},"[{n - 1},{n - 1}]"' if n else "0,[NONE]" for n in range(6000)]
+    (tmp_path / "chain.csv").write_text("\n".join(["id,ancestor_list", *rows]))
+    symbiont("evoscope", tmp_path / "chain.csv", "--out", tmp_path / "chain.html")
+    with opened(browser, (tmp_path / "chain.html").as_uri()) as visit:
+        assert "400 of 6000 lives" in visit.text("#left-out")
+        assert visit.page.evaluate("inOrder(page.run).length") == 400
+        visit.page.fill("#search", "5999")
+        assert visit.said == []
+
+
+@in_a_browser
+def test_the_slider_keeps_its_generation_when_a_step_gets_wider(
+    browser: sync_api.Browser, pages: dict[str, str]
+) -> None:
+    with opened(browser, pages["users"]) as visit:
+        visit.page.fill("#slider", "10")
+        visit.page.evaluate(WIDER)
+        assert visit.page.evaluate("page.run.generation(page.frame)") == 11
+
+
+WIDER = """() => {
+  const record = JSON.parse(document.getElementById("record").textContent), run = record.runs[0];
+  run.frames = { width: 2, ends: run.frames.ends.filter((_, place) => place % 2) };
+  page.take(record);
+}"""
+
+
+@in_a_browser
 def test_the_live_page_grows_while_the_run_goes_on(
     browser: sync_api.Browser, tmp_path: Path
 ) -> None:
@@ -335,6 +366,27 @@ def test_what_is_no_run_and_no_phylogeny_is_one_line(
 def test_a_port_that_is_taken_is_one_line(runs: dict[str, Path]) -> None:
     with served(runs["users"]) as port, pytest.raises(ConfigError, match="take another one"):
         live_server([runs["users"]], port)
+    with pytest.raises(ConfigError, match="expected 0 to 65535"):
+        live_server([runs["users"]], 70_000)
+
+
+def test_a_live_run_that_cannot_be_read_for_a_while_is_read_when_it_can_be(tmp_path: Path) -> None:
+    folder = lived(tmp_path / "run", users_plan(generations=3))
+    replies = folder / "transcripts.jsonl"
+    whole = replies.read_bytes()
+    with served(folder) as port:
+
+        def asked() -> http.client.HTTPResponse:
+            line = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            line.request("GET", "/record.json")
+            return line.getresponse()
+
+        replies.write_bytes(b"nonsense\n")
+        broken = asked()
+        assert broken.status == 503
+        assert b"transcripts" in broken.read()
+        replies.write_bytes(whole)
+        assert json.loads(asked().read())["runs"][0]["generations"] == 3
 
 
 def test_the_canvas_can_be_filmed(
@@ -402,7 +454,9 @@ def test_the_queries_of_the_page_about_numbers_give_what_the_page_shows(
         "right answers of an organelle in a cell": total(
             "right", is_his, [one == 0 for one in acts["cell"]]
         ),
-        "energy of an organelle at g": view.balance(number, g),
+        "energy of an organelle at g, if nobody was born of it since the books": view.balance(
+            number, g
+        ),
         "earned by an organelle": sum(
             value for value, is_own in zip(books["revenue"], book, strict=True) if is_own
         ),

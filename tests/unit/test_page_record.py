@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from lives import adapter
+from logs import ECOLOGY
 from seen import eventful_plan, lived, users_plan
+from symbiont_ecology.analysis.run_diff import RunDiff
+from symbiont_ecology.analysis.run_report import RunReport
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.errors import DataError
+from symbiont_ecology.errors import DataError, RunError
 from symbiont_ecology.evoscope.berths import berths_of
 from symbiont_ecology.evoscope.bodies import bodies_of
 from symbiont_ecology.evoscope.page import embedded_json, page_record
@@ -151,6 +154,7 @@ def test_other_peoples_times_become_steps(tmp_path: Path) -> None:
         ("name\nx\n", "ancestor_list and id missing"),
         ("id,ancestor_list\n1,[2]\n2,[1]\n", "a circle"),
         ("id,ancestor_list\n1,[1]\n", "a circle"),
+        ("id,ancestor_list,origin_time\n1,[],1e308\n2,[],-1e308\n", "fit on one scale"),
     ],
 )
 def test_what_is_no_phylogeny_is_refused(tmp_path: Path, text: str, error: str) -> None:
@@ -173,3 +177,55 @@ def test_a_phylogeny_of_phylotrackpy_can_be_read(tmp_path: Path) -> None:
         ("1", (), 0),
         ("2", ("1",), 2),
     ]
+
+
+def test_the_living_and_those_on_trial_own_on_the_page_what_the_log_says(eventful: Path) -> None:
+    (record,) = page_record([eventful])["runs"]
+    history = read_history(eventful)
+    books = record["books"]
+    shown = [0] * len(record["frames"]["ends"])
+    for frame, balance in zip(books["frame"], books["balance"], strict=True):
+        shown[frame] += balance
+    for frame, generation in enumerate(record["frames"]["ends"]):
+        on_trial = {
+            who: balance
+            for who, balance in history.balances[generation].items()
+            if who not in history.phylogeny.taxa
+        }
+        total = history.ends[generation].energy_total
+        assert shown[frame] + sum(on_trial.values()) == total
+
+
+def test_a_run_that_somebody_sent_is_seen_without_running_its_plugins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = lived(tmp_path / "sent", users_plan(generations=3))
+    (folder / "x.py").write_text("from pathlib import Path\nPath('pwned').touch()\n")
+    config = folder / "config.yaml"
+    config.write_text(config.read_text().replace("plugins: []", "plugins: [sent/x.py]"))
+    assert "sent/x.py" in config.read_text()
+    page_record([folder])
+    RunReport.of(folder)
+    RunDiff.of(folder, folder)
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_log_about_somebody_unknown_is_one_line(tmp_path: Path) -> None:
+    folder = lived(tmp_path / "run", users_plan(generations=3))
+    log = folder / "events.jsonl"
+    lines = log.read_text().splitlines()
+    count = len(lines) - 1
+    gone = {"seq": count, "kind": "Retired", "generation": 3, "id": "zz", "cause": "x"}
+    log.write_text("\n".join([*lines, json.dumps({**gone, "age": 1, "balance": 0})]) + "\n")
+    with pytest.raises(RunError, match="Retired in generation 3 of 'zz'"):
+        page_record([folder])
+
+
+def test_arms_whose_runs_have_one_name_are_told_apart(tmp_path: Path) -> None:
+    folders = [
+        lived(tmp_path / place / "run", users_plan({**ECOLOGY, "aging": aging}, 0, 24))
+        for place, aging in (("a", 0.0), ("b", 5.0))
+    ]
+    found = page_record(folders)["comparison"]
+    assert [(pair["first"], pair["other"]) for pair in found["pairs"]] == [(0, 1), (1, 0)]

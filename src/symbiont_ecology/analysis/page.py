@@ -41,6 +41,12 @@ def table_cell(value: object) -> str:
     return " ".join(str(value).splitlines()).replace("|", "\\|")
 
 
+def safe_cell(value: object) -> str:
+    """A text of a run that somebody sent: no HTML, no code, no letter that cannot be seen."""
+    text = "".join(letter if letter.isprintable() else "�" for letter in table_cell(value))
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace("`", "'")
+
+
 def spread(
     interval: Interval | None, scale: float = 100, form: str = ".1f", ends: str = "", mark: str = ""
 ) -> str:
@@ -91,6 +97,7 @@ _PAGES.filters |= {
     "flops": lambda value: f"{value:.3g}",
     "knob": lambda word: word.removeprefix("strategy."),
     "number": format,
+    "safe_cell": safe_cell,
     "points": lambda share: f"{100 * share.estimate:.0f}" if share else NO_VALUE,
     "present": present,
     "spread": spread,

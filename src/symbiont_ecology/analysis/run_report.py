@@ -6,12 +6,13 @@ Every figure has a query on ``Run.open(folder).events`` beside it, so it can be 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from symbiont_ecology.analysis.health import HealthFinding, design_of, examine
+from symbiont_ecology.analysis.health import Design, HealthFinding, design_of, examine
 from symbiont_ecology.analysis.page import render
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST
@@ -75,13 +76,15 @@ class RunReport:
         Raises:
             RunError: no run there, no generation of it is over, or its log is damaged.
         """
-        config, events = read_config(folder), list(read_events(folder / EVENTS_FILE))
+        config = read_config(folder, runs_plugins=False)
+        events = list(read_events(folder / EVENTS_FILE))
         history = History.of(config, events)
         if not history.ends:
             raise RunError(f"{folder}: no generation is over yet, so there is nothing to report")
-        findings = examine(_whole(events, history), design_of(config)).findings
+        design = Design(config.economy) if config.plugins else design_of(config)
+        findings = examine(_whole(events, history), design).findings
         done = [line for _, line in logged(folder)]
-        return cls(folder.name, config, history, findings, done)
+        return cls(folder.resolve().name, config, history, findings, done)
 
     def page(self) -> str:
         """The report as Markdown."""
@@ -121,6 +124,7 @@ class RunReport:
                 for cause, count in sorted(
                     Counter(t.cause for t in taxa if t.died is not None).items()
                 )
+                if re.fullmatch(r"[\w -]+", cause)  # a log that somebody sent may say anything
             ),
             TracedNumber("trials", len(trials), "len(e.Proposed)"),
             TracedNumber(
@@ -212,7 +216,7 @@ class RunReport:
     @property
     def told(self) -> list[News]:
         """News that a reader should know, in their order: what the world did, and the first of
-        all others."""
+        all others, forty in all."""
         kinds = kinds_of(self.config, self.history.generation)
         news = world_news(self.config, kinds, self.history.ends)
         news += [one for one in self.history.chronicle.news if one.kind in TOLD_KINDS]

@@ -37,6 +37,11 @@ def evoscope(
 ) -> None:
     """See runs: one page with everything in it, for any browser, offline."""
     if live:
+        if out or figures or animate or beside_host:
+            raise ConfigError(
+                "evoscope --live: it serves a page and writes no file: leave --out, --figures, "
+                "--animate and --beside-host out"
+            )
         _serve(runs, port, show)
         return
     from symbiont_ecology.evoscope.page import page_html, write_page
@@ -71,17 +76,20 @@ def _record(runs: list[Path], beside_host: bool) -> PageRecord:
         )
     from symbiont_ecology.evoscope.beside import host_replies
 
-    prompts = {reply["prompt"] for run in page_record(runs)["runs"] for reply in run["replies"]}
-    return page_record(runs, host_replies(runs[0], sorted(prompts)))
+    return page_record(runs, host_replies)
 
 
 def _draw(runs: list[Path], figures: Path) -> None:
     """Every view of each run: in the folder itself, or in one for each if they are several."""
-    from symbiont_ecology import Run
+    from symbiont_ecology.engine.run import read_config
+    from symbiont_ecology.history.history import read_history
+    from symbiont_ecology.history.world import world_changes
+    from symbiont_ecology.plots import save_figures
 
     for folder in runs:
-        target = figures if len(runs) == 1 else figures / folder.name
-        names = Run.open(folder).plot.save(target)
+        target = figures if len(runs) == 1 else figures / folder.resolve().name
+        history, config = read_history(folder), read_config(folder, runs_plugins=False)
+        names = save_figures(history, target, changes=world_changes(config, history.ends))
         print(f"figures: {len(names)} in {target}")
 
 

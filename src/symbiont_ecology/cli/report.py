@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from symbiont_ecology.analysis.run_diff import ComparedValue
 
 RUN_REPORT_FILE = "report.md"
+WIDEST_CELL = 200
+"""Characters of a value that a table shows."""
 
 
 def report_command(
@@ -73,9 +75,12 @@ def _table(title: str, names: tuple[str, str], rows: tuple[ComparedValue, ...]) 
     from rich.markup import escape
     from rich.table import Table
 
+    from symbiont_ecology.transcripts import plain
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in (title, *names):
-        table.add_column(escape(name), overflow="fold")
+        table.add_column(escape(plain(name, WIDEST_CELL)), overflow="fold")
     for row in rows:
-        table.add_row(*map(escape, (row.name, row.one, row.other)))
+        cells = (plain(text, WIDEST_CELL) for text in (row.name, row.one, row.other))
+        table.add_row(*map(escape, cells))
     return table

@@ -38,7 +38,7 @@ def show(
 
     if wrong and right:
         raise ConfigError("show: expected --wrong or --right, got both: leave one out")
-    read_config(folder)
+    read_config(folder, runs_plugins=False)
     kept = read_transcripts(folder / TRANSCRIPTS_FILE)
     if not kept.transcripts:
         raise RunError(

@@ -194,8 +194,10 @@ def _live(
     return Finished(state, is_complete(config, state, lived_seconds(folder)))
 
 
-def read_config(folder: Path, overrides: Sequence[str] = ()) -> RunConfig:
-    """The resolved config of a run.
+def read_config(
+    folder: Path, overrides: Sequence[str] = (), *, runs_plugins: bool = True
+) -> RunConfig:
+    """The resolved config of a run; its plug-ins are run, unless the run is only looked at.
 
     Raises:
         RunError: the folder holds no run.
@@ -203,7 +205,7 @@ def read_config(folder: Path, overrides: Sequence[str] = ()) -> RunConfig:
     path = folder / CONFIG_FILE
     if not path.is_file():
         raise RunError(f"no run in {folder}: expected a {CONFIG_FILE} there")
-    return load_config(path, overrides)
+    return load_config(path, overrides, runs_plugins=runs_plugins)
 
 
 def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:

@@ -116,7 +116,7 @@ def write_film(record: PageRecord, path: Path) -> None:
         raise RunError(f"{record['name']}: no generation is over yet, so there is nothing to film")
     figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
     axes = figure.subplots()
-    step = max(1, len(canvas.ends) // MOST_PICTURES)
+    step = max(1, -(-len(canvas.ends) // MOST_PICTURES))
     frames = [*range(0, len(canvas.ends) - 1, step), *[len(canvas.ends) - 1] * PER_SECOND]
     try:
         with writer.saving(figure, str(path), DPI):

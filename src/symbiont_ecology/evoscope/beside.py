@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from symbiont_ecology.engine.build import build_host
@@ -13,7 +13,7 @@ BESIDE_TOKENS = 32
 """Tokens."""
 
 
-def host_replies(folder: Path, prompts: Iterable[str]) -> dict[str, str]:
+def host_replies(folder: Path, prompts: Sequence[str]) -> dict[str, str]:
     """The bare host's greedy replies by prompt; the run's host is loaded for it."""
     run = LoadedRun.of_run(folder)
     items = [

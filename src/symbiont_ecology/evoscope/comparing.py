@@ -38,10 +38,10 @@ class ComparedArm:
 @dataclass(frozen=True)
 class ComparedPair:
     """One arm minus another one, late shares of right answers; None where nothing can be
-    said."""
+    said. Both by number."""
 
-    first: str
-    other: str
+    first: int
+    other: int
     difference: Interval | None
     over: str
 
@@ -62,15 +62,17 @@ def compared(runs: Sequence[tuple[RunConfig, History]], names: Sequence[str]) ->
         )
         for name, numbers in zip(told, arms.values(), strict=True)
     ]
-    pairs = [_pair(one, other, runs) for one in made for other in made if one != other]
+    places = range(len(made))
+    pairs = [_pair(one, other, made, runs) for one in places for other in places if one != other]
     return {"arms": [asdict(arm) for arm in made], "pairs": [asdict(pair) for pair in pairs]}
 
 
 def _pair(
-    first: ComparedArm, other: ComparedArm, runs: Sequence[tuple[RunConfig, History]]
+    first: int, other: int, arms: Sequence[ComparedArm], runs: Sequence[tuple[RunConfig, History]]
 ) -> ComparedPair:
     histories = [
-        {runs[number][0].seed: runs[number][1] for number in arm.runs} for arm in (first, other)
+        {runs[number][0].seed: runs[number][1] for number in arms[place].runs}
+        for place in (first, other)
     ]
     seeds = sorted(histories[0].keys() & histories[1].keys())
     pairs = [
@@ -86,13 +88,11 @@ def _pair(
         over = f"{STRETCHES} stretches of one seed, so not of others"
         if not pairs:
             alone = Interval(gap, gap, gap)
-            return ComparedPair(
-                first.name, other.name, alone, "one seed, too short for an interval"
-            )
+            return ComparedPair(first, other, alone, "one seed, too short for an interval")
     if not pairs:
-        return ComparedPair(first.name, other.name, None, "no seed in common")
+        return ComparedPair(first, other, None, "no seed in common")
     interval = paired_interval([one for one, _ in pairs], [two for _, two in pairs])
-    return ComparedPair(first.name, other.name, interval, over)
+    return ComparedPair(first, other, interval, over)
 
 
 def _stretches(one: History, other: History) -> list[tuple[float, float]]:

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from symbiont_ecology.engine.run import EVENTS_FILE, read_config
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.errors import ConfigError, EcologyError
 from symbiont_ecology.events import LogReader, LogRewoundError
 from symbiont_ecology.evoscope.comparing import compared
 from symbiont_ecology.evoscope.page import embedded_json, page_html, whole_record
@@ -30,7 +30,7 @@ class FollowedRun:
     """A run whose log is read as it grows."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.config = folder, read_config(folder)
+        self.folder, self.config = folder, read_config(folder, runs_plugins=False)
         self._begin()
 
     def _begin(self) -> None:
@@ -67,8 +67,8 @@ class LiveRecord:
         with self._lock:
             counts = tuple(run.read() for run in self._runs)
             if counts != self._counts or not self._body:
-                self._counts, self._version = counts, self._version + 1
                 self._body = embedded_json(self._record()).encode()
+                self._counts, self._version = counts, self._version + 1
             return f'"{self._version}"', self._body
 
     def page(self) -> bytes:
@@ -86,7 +86,7 @@ class LiveRecord:
             for run in self._runs
         ]
         lived = [(run.config, run.history) for run in self._runs]
-        names = [run.folder.name for run in self._runs]
+        names = [run.folder.resolve().name for run in self._runs]
         comparison = compared(lived, names) if len(lived) > 1 else None
         return {**whole_record(records, comparison), "live": True}
 
@@ -98,72 +98,78 @@ def live_server(folders: Sequence[Path], port: int = 0) -> ThreadingHTTPServer:
         RunError: one of the folders holds no run.
         ConfigError: the port is taken.
     """
-    record = LiveRecord(folders)
-
-    class Handler(BaseHTTPRequestHandler):
-        """Answers GET and HEAD for the page and its record."""
-
-        server_version, sys_version, protocol_version = "evoscope", "", "HTTP/1.1"
-        timeout = 30
-
-        def do_GET(self) -> None:
-            """The page, or its record if that is new to the one who asks."""
-            self._answer()
-
-        def do_HEAD(self) -> None:
-            """The same without a body."""
-            self._answer()
-
-        def _answer(self) -> None:
-            if self.headers.get("Host") not in (f"{LOOPBACK}:{bound}", f"localhost:{bound}"):
-                self._send(HTTPStatus.MISDIRECTED_REQUEST, b"this server has another name\n")
-            elif self.path == "/":
-                self._send(HTTPStatus.OK, record.page(), "text/html; charset=utf-8")
-            elif self.path == "/record.json":
-                tag, body = record.latest()
-                if self.headers.get("If-None-Match") == tag:
-                    self._send(HTTPStatus.NOT_MODIFIED, b"", tag=tag)
-                else:
-                    self._send(HTTPStatus.OK, body, "application/json", tag)
-            else:
-                self._send(HTTPStatus.NOT_FOUND, b"only / and /record.json are here\n")
-
-        def _send(
-            self, status: HTTPStatus, body: bytes, kind: str = "text/plain", tag: str = ""
-        ) -> None:
-            self.send_response(status)
-            headers = {
-                "Content-Type": kind,
-                "Content-Length": str(len(body)),
-                "Cache-Control": "no-store",
-                "X-Content-Type-Options": "nosniff",
-                "X-Frame-Options": "DENY",
-                "Cross-Origin-Resource-Policy": "same-origin",
-                **({"ETag": tag} if tag else {}),
-            }
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Says nothing: the terminal is for people."""
-
     try:
-        server = _QuietServer((LOOPBACK, port), Handler)
-    except OSError as error:
-        raise ConfigError(
-            f"--port {port}: {error.strerror}; take another one, or 0 for a free one"
-        ) from error
-    bound = server.server_port
-    return server
+        return _Server(LiveRecord(folders), port)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or "expected 0 to 65535"
+        raise ConfigError(f"--port {port}: {why}; take another one, or 0 for a free one") from error
 
 
-class _QuietServer(ThreadingHTTPServer):
+class _Handler(BaseHTTPRequestHandler):
+    """Answers GET and HEAD for the page and its record."""
+
+    server: _Server
+    server_version, sys_version, protocol_version = "evoscope", "", "HTTP/1.1"
+    timeout = 30
+
+    def do_GET(self) -> None:
+        """The page, or its record if that is new to the one who asks."""
+        port = self.server.server_port
+        if self.headers.get("Host") not in (f"{LOOPBACK}:{port}", f"localhost:{port}"):
+            self._send(HTTPStatus.MISDIRECTED_REQUEST, b"this server has another name\n")
+            return
+        try:
+            self._answer(self.server.record)
+        except EcologyError as error:  # the run's folder is damaged, or gone
+            self._send(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n".encode())
+
+    def do_HEAD(self) -> None:
+        """The same without a body."""
+        self.do_GET()
+
+    def _answer(self, record: LiveRecord) -> None:
+        if self.path == "/":
+            self._send(HTTPStatus.OK, record.page(), "text/html; charset=utf-8")
+        elif self.path == "/record.json":
+            tag, body = record.latest()
+            if self.headers.get("If-None-Match") == tag:
+                self._send(HTTPStatus.NOT_MODIFIED, b"", tag=tag)
+            else:
+                self._send(HTTPStatus.OK, body, "application/json", tag)
+        else:
+            self._send(HTTPStatus.NOT_FOUND, b"only / and /record.json are here\n")
+
+    def _send(
+        self, status: HTTPStatus, body: bytes, kind: str = "text/plain", tag: str = ""
+    ) -> None:
+        self.send_response(status)
+        headers = {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            **({"ETag": tag} if tag else {}),
+        }
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing: the terminal is for people."""
+
+
+class _Server(ThreadingHTTPServer):
     """A browser that goes away in the middle of an answer is nothing to tell."""
 
     daemon_threads = True
+
+    def __init__(self, record: LiveRecord, port: int) -> None:
+        self.record = record
+        super().__init__((LOOPBACK, port), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):

@@ -19,7 +19,7 @@ from symbiont_ecology.engine.run import EVENTS_FILE, read_config
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import read_events
 from symbiont_ecology.evoscope.comparing import compared
-from symbiont_ecology.evoscope.record import PageRecord, run_record
+from symbiont_ecology.evoscope.record import AskHost, PageRecord, run_record
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.history.chronicle import NEWS_KINDS
 from symbiont_ecology.history.history import History
@@ -30,9 +30,7 @@ SCRIPTS = ("run", "canvas", "charts", "views", "lineage", "panels", "compare", "
 _ASSETS = files("symbiont_ecology.evoscope") / "assets"
 
 
-def page_record(
-    folders: Sequence[Path], host_replies: Mapping[str, str] | None = None
-) -> PageRecord:
+def page_record(folders: Sequence[Path], ask_host: AskHost | None = None) -> PageRecord:
     """What a page of these runs shows.
 
     Raises:
@@ -40,12 +38,12 @@ def page_record(
     """
     runs, lived = list[PageRecord](), []
     for folder in folders:
-        config = read_config(folder)
+        config = read_config(folder, runs_plugins=False)
         history = History.of(config, read_events(folder / EVENTS_FILE))
         kept = read_transcripts(folder / TRANSCRIPTS_FILE)
-        runs.append(run_record(history, config, folder, kept, host_replies))
+        runs.append(run_record(history, config, folder, kept, ask_host))
         lived.append((config, history))
-    names = [folder.name for folder in folders]
+    names = [folder.resolve().name for folder in folders]
     return whole_record(runs, compared(lived, names) if len(lived) > 1 else None)
 
 

@@ -11,18 +11,19 @@ from __future__ import annotations
 import csv
 import math
 import re
+from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.evoscope.berths import berths_of
-from symbiont_ecology.evoscope.record import PageRecord
+from symbiont_ecology.evoscope.record import PageRecord, lives_left_out
 from symbiont_ecology.evoscope.sampling import Frames
 from symbiont_ecology.history.phylogeny import Taxon
 
 STEPS = 1000
 """Moments into which other people's time is cut, if it is not whole numbers."""
-MOST_TAXA = 100_000
+MOST_TAXA = 10_000
 
 
 def phylogeny_record(path: Path) -> PageRecord:
@@ -77,7 +78,6 @@ def phylogeny_record(path: Path) -> PageRecord:
             **{name: [] for name in ("frame", "who", "cell", "habitat", "asked", "right")},
             "cells": [],
             "habitats": [],
-            "width": 1,
         },
         "transfers": [],
         "prices": {},
@@ -91,6 +91,7 @@ def phylogeny_record(path: Path) -> PageRecord:
         "evaluations": [],
         "leftOut": [
             f"{path.name} says who descends from whom, and nothing else.",
+            *lives_left_out(len(taxa)),
             *([] if scale == 1 else [f"A step is {1 / scale:.6g} of its units of time."]),
         ],
     }
@@ -101,12 +102,14 @@ def _taxa(path: Path) -> tuple[dict[str, Taxon], float]:
     rows = _rows(path)
     times = {name: _time(row.get("origin_time")) for name, row in rows.items()}
     ends = {name: _time(row.get("destruction_time")) for name, row in rows.items()}
-    ancestors = {name: _ancestors(row["ancestor_list"], rows) for name, row in rows.items()}
-    _check_descent(path, ancestors)
+    ancestors = {name: _ancestors(row["ancestor_list"] or "", rows) for name, row in rows.items()}
+    order = _in_order(path, ancestors)
     if any(time is None for time in times.values()):
-        times = {name: float(_depth(name, ancestors)) for name in rows}
+        times = _depths(order, ancestors)
     known = [time for time in (*times.values(), *ends.values()) if time is not None]
     start, span = min(known, default=0.0), max(known, default=0.0) - min(known, default=0.0)
+    if not math.isfinite(span):
+        raise DataError(f"{path}: expected times that fit on one scale, got {known[:4]}")
     is_whole = all(time == int(time) for time in known) and span < MOST_TAXA
     scale = 1.0 if is_whole or not span else STEPS / span
     taxa = {
@@ -145,7 +148,8 @@ def _rows(path: Path) -> dict[str, dict[str, str]]:
 def _ancestors(listed: str, rows: dict[str, dict[str, str]]) -> tuple[str, ...]:
     """The names in ``[1,2]``; ``[NONE]`` has none, and whoever is not in the file is left out."""
     names = (name.strip(" '\"") for name in re.split(r"[,;]", listed.strip().strip("[]")))
-    return tuple(name for name in names if name in rows and name.upper() != "NONE")
+    known = (name for name in names if name in rows and name.upper() != "NONE")
+    return tuple(dict.fromkeys(known))
 
 
 def _time(text: str | None) -> float | None:
@@ -161,22 +165,25 @@ def _step(time: float | None, start: float, scale: float) -> int:
     return round(((time or 0.0) - start) * scale)
 
 
-def _check_descent(path: Path, ancestors: dict[str, tuple[str, ...]]) -> None:
-    """Whether nobody descends from itself.
+def _in_order(path: Path, ancestors: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Everyone behind their ancestors.
 
     Raises:
-        DataError: somebody does.
+        DataError: somebody descends from itself.
     """
     try:
-        tuple(TopologicalSorter(ancestors).static_order())
+        return list(TopologicalSorter(ancestors).static_order())
     except CycleError as error:
         names = " of ".join(map(str, error.args[1][:4]))
         raise DataError(f"{path}: expected a phylogeny, got {names}: a circle") from error
 
 
-def _depth(name: str, ancestors: dict[str, tuple[str, ...]]) -> int:
-    """How many first ancestors somebody has."""
-    depth = 0
-    while ancestors[name]:
-        name, depth = ancestors[name][0], depth + 1
-    return depth
+def _depths(
+    order: Sequence[str], ancestors: Mapping[str, tuple[str, ...]]
+) -> dict[str, float | None]:
+    """How many first ancestors everyone has."""
+    depths: dict[str, float | None] = {}
+    for name in order:
+        first = ancestors[name][:1]
+        depths[name] = (depths[first[0]] or 0.0) + 1 if first else 0.0
+    return depths

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,13 @@ from symbiont_ecology.types import OrganelleId
 RECORD_SCHEMA = 1
 LONGEST_TEXT = 400
 """Characters of a prompt or a reply on the page."""
+LIVES_IN_TREE = 400
+"""Lives in the tree; as ``TREE_SHOWN`` in lineage.js."""
 COLOURED = 12
 """Organelles with a colour of their own: those that answered most."""
 PageRecord = dict[str, Any]
+AskHost = Callable[[Path, Sequence[str]], Mapping[str, str]]
+"""The bare host's replies to the prompts of the run in a folder."""
 
 
 def run_record(
@@ -47,10 +51,9 @@ def run_record(
     config: RunConfig,
     folder: Path,
     kept: Transcripts,
-    host_replies: Mapping[str, str] | None = None,
+    ask_host: AskHost | None = None,
 ) -> PageRecord:
-    """What the page shows of a run; ``host_replies`` are the bare host's by prompt, if it was
-    asked."""
+    """What the page shows of a run; ``ask_host`` gives the bare host's replies by prompt."""
     frames = Frames.of(history.generation)
     kinds = kinds_of(config, history.generation)
     news = [*world_news(config, kinds, history.ends), *history.chronicle.news]
@@ -58,10 +61,11 @@ def run_record(
     told = chosen_news([one for one in news if one.generation < history.generation])
     practice = [one for one in kept.transcripts if one.purpose == "practice"]
     replies = chosen_replies(practice)
+    beside = ask_host(folder, [one.prompt for one in replies]) if ask_host else {}
     acts, is_coarse = _acts(history, frames)
     record: PageRecord = {
         "schema": RECORD_SCHEMA,
-        "name": folder.name,
+        "name": folder.resolve().name,
         "strategy": kind_of(config.strategy),
         "host": config.host.model,
         "seed": config.seed,
@@ -79,8 +83,8 @@ def run_record(
         "servings": [asdict(one) for one in history.servings],
         "kinds": [asdict(one) for one in kinds],
         "trials": [{**asdict(one), "evidence": one.evidence} for one in history.trials.values()],
-        "news": [asdict(one) for one in told],
-        "replies": [_reply(vars(one), host_replies) for one in replies],
+        "news": [{**asdict(one), "text": one.text[:LONGEST_TEXT]} for one in told],
+        "replies": [_reply(vars(one), beside) for one in replies],
         "hostAnswers": [
             {"cell": one.cell, "asked": len(one.verdicts), "right": sum(one.verdicts)}
             for one in history.host_answers
@@ -88,7 +92,8 @@ def run_record(
         "evaluations": _evaluations(folder),
         "leftOut": _left_out(
             frames, (len(told), len(news)), kept, (len(replies), len(practice)), is_coarse
-        ),
+        )
+        + lives_left_out(len(history.phylogeny.taxa)),
     }
     return record
 
@@ -144,24 +149,22 @@ def _curves(history: History, frames: Frames) -> PageRecord:
 
 
 def _books(history: History, frames: Frames) -> dict[str, list[int]]:
-    """Of every organelle in every frame: sums of what it earned and spent, and its last
-    balance."""
+    """Of every organelle in every frame: sums of what it earned and spent, and what it owned at
+    the end."""
     numbers = {who: number for number, who in enumerate(history.phylogeny.taxa)}
     rows: dict[tuple[int, int], list[int]] = {}
     for book in history.books:
         if book.generation >= history.generation:
             break
-        key = frames.at(book.generation), numbers[book.id]
-        row = rows.setdefault(key, [0, 0, 0, 0, 0])
-        row[:] = [
-            row[0] + book.revenue,
-            row[1] + book.cost,
-            row[2] + book.rent,
-            row[3] + book.ticket,
-            book.balance,
-        ]
+        row = rows.setdefault((frames.at(book.generation), numbers[book.id]), [0, 0, 0, 0, 0])
+        for place, amount in enumerate((book.revenue, book.cost, book.rent, book.ticket)):
+            row[place] += amount
+    for frame, end in enumerate(frames.ends):
+        for who, balance in history.balances[end].items():
+            if who in numbers:
+                rows.setdefault((frame, numbers[who]), [0, 0, 0, 0, 0])[4] = balance
     names = ("frame", "who", "revenue", "cost", "rent", "ticket", "balance")
-    table = [[*key, *row] for key, row in rows.items()]
+    table = [[*key, *row] for key, row in sorted(rows.items())]
     return dict(zip(names, _columns(table, len(names)), strict=True))
 
 
@@ -187,13 +190,15 @@ def _acts(history: History, frames: Frames) -> tuple[PageRecord, bool]:
     names = ("frame", "who", "cell", "habitat", "asked", "right")
     table = [[*key, row[0], _short(row[1])] for key, row in rows.items()]
     columns = dict(zip(names, _columns(table, len(names)), strict=True))
-    return {**columns, "cells": list(cells), "habitats": list(habitats), "width": width}, is_coarse
+    return {**columns, "cells": list(cells), "habitats": list(habitats)}, is_coarse
 
 
 def _prices(history: History, frames: Frames) -> PageRecord:
     """What a full reward paid, in each niche, whenever that changed: the last of each frame."""
     latest: dict[str, dict[int, int]] = {}
     for act in history.acts:
+        if act.generation >= history.generation:
+            break
         niche = act.habitat or act.cell
         latest.setdefault(niche, {})[frames.at(act.generation)] = math.floor(act.price)
     changes: PageRecord = {}
@@ -223,12 +228,12 @@ def _evaluations(folder: Path) -> list[PageRecord]:
     ]
 
 
-def _reply(transcript: Mapping[str, Any], host_replies: Mapping[str, str] | None) -> PageRecord:
+def _reply(transcript: Mapping[str, Any], beside: Mapping[str, str]) -> PageRecord:
     shown = {
         name: value[:LONGEST_TEXT] if isinstance(value, str) else value
         for name, value in transcript.items()
     }
-    if host_replies and (reply := host_replies.get(transcript["prompt"])) is not None:
+    if (reply := beside.get(transcript["prompt"])) is not None:
         shown["host"] = reply[:LONGEST_TEXT]
     return shown
 
@@ -258,6 +263,14 @@ def _left_out(
     if replies[0] < replies[1]:
         said.append(f"{replies[0]} of {replies[1]} replies are on the page, mostly the newest.")
     return said
+
+
+def lives_left_out(lives: int) -> list[str]:
+    """What the tree does not hold."""
+    if lives <= LIVES_IN_TREE:
+        return []
+    rule = "those that answered most, and their ancestors"
+    return [f"The tree shows {LIVES_IN_TREE} of {lives} lives: {rule}."]
 
 
 def _columns(table: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:

@@ -270,7 +270,7 @@ def _solved(
 
 def listed(names: Iterable[str]) -> str:
     """A few names, and how many more there are."""
-    names = list(names)
+    names = list(names) or ["nobody"]
     shown = (
         names
         if len(names) <= MOST_LISTED

@@ -17,6 +17,7 @@ from pathlib import Path
 from symbiont_ecology.config import Climate, RunConfig
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.run import EVENTS_FILE, read_config
+from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import (
     Acted,
     Archived,
@@ -145,6 +146,8 @@ class History:
         self.chronicle = Chronicle()
         self.success = Success(prices, climate or Climate())
         self.ends: list[GenerationEnded] = []
+        self.balances: list[dict[OrganelleId, int]] = []
+        """What everyone owned at the end of each generation, those on trial included; mATP."""
         self.acts: list[Act] = []
         self.books: list[Settled] = []
         self.claims: list[Claim] = []
@@ -174,7 +177,20 @@ class History:
         return len(self.ends)
 
     def add(self, event: Event) -> None:
-        """Reads the next event."""
+        """Reads the next event.
+
+        Raises:
+            RunError: it is about somebody of whom the log has not said anything before.
+        """
+        try:
+            self._add(event)
+        except KeyError as error:
+            raise RunError(
+                f"the log is damaged: {type(event).__name__} in generation {event.generation} of "
+                f"{error}, who was never born or proposed"
+            ) from error
+
+    def _add(self, event: Event) -> None:
         self.phylogeny.add(event)
         self.flows.add(event)
         match event:
@@ -206,6 +222,7 @@ class History:
                 self._end_trial(event)
             case GenerationEnded():
                 self.ends.append(event)
+                self.balances.append(dict(self.flows.balances))
                 self.success.end_generation()
         taxon = self.phylogeny.taxa.get(event.id) if isinstance(event, Born) else None
         self.chronicle.add(event, taxon.ancestors if taxon else ())
@@ -257,4 +274,5 @@ def read_history(folder: Path) -> History:
     Raises:
         RunError: no run there, or its log is damaged.
     """
-    return History.of(read_config(folder), read_events(folder / EVENTS_FILE))
+    config = read_config(folder, runs_plugins=False)
+    return History.of(config, read_events(folder / EVENTS_FILE))

@@ -62,6 +62,12 @@ def world_news(
     ]
 
 
+def world_changes(config: RunConfig, ends: Sequence[GenerationEnded]) -> list[int]:
+    """The generations in which the world did something, rising."""
+    news = world_news(config, kinds_of(config, len(ends)), ends)
+    return sorted({one.generation for one in news})
+
+
 def _changes_of_mind(kinds: Sequence[KindChange]) -> Iterator[News]:
     moments: dict[int, list[str]] = defaultdict(list)
     known: dict[str, int] = {}

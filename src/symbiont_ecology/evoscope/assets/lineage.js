@@ -90,17 +90,18 @@ const treeView = {
 // Everyone, children below their first parent; of very many those who answered most, and their ancestors.
 function inOrder(run) {
   const kept = run.organelles.length > TREE_SHOWN ? busiestWithAncestors(run) : null, lives = [];
-  const walk = (one) => {
+  const waiting = run.organelles.filter((one) => !run.byId.has(one.parents[0])).reverse();
+  while (waiting.length) {
+    const one = waiting.pop();
     if (!kept || kept.has(one.id)) lives.push(one);
-    for (const child of one.children) if (run.byId.get(child).parents[0] === one.id) walk(run.byId.get(child));
-  };
-  for (const one of run.organelles) if (!run.byId.has(one.parents[0])) walk(one);
+    for (const child of [...one.children].reverse()) if (run.byId.get(child).parents[0] === one.id) waiting.push(run.byId.get(child));
+  }
   return lives;
 }
 
 function busiestWithAncestors(run) {
-  const asked = [...run.sums(0, run.last, (row) => run.actor(row))].sort((a, b) => b[1].asked - a[1].asked), kept = new Set();
-  for (const [id] of asked) {
+  const answers = new Map([...run.sums(0, run.last, (row) => run.actor(row))].map(([id, sum]) => [id, sum.asked])), kept = new Set();
+  for (const { id } of [...run.organelles].sort((a, b) => (answers.get(b.id) ?? 0) - (answers.get(a.id) ?? 0))) {
     const line = [];
     for (let one = run.byId.get(id); one && !kept.has(one.id); one = run.byId.get(one.parents[0])) line.push(one.id);
     if (kept.size + line.length > TREE_SHOWN) break;
@@ -111,14 +112,12 @@ function busiestWithAncestors(run) {
 
 // An organelle, its ancestors and its descendants.
 function kin(run, id) {
-  const found = new Set();
-  const walk = (name, next) => {
-    const one = run.byId.get(name);
-    if (!one) return;
-    found.add(name);
-    for (const other of next(one)) if (!found.has(other)) walk(other, next);
-  };
-  walk(id, (one) => one.parents);
-  for (const child of run.byId.get(id)?.children ?? []) walk(child, (one) => one.children);
+  const found = new Set([id]);
+  for (const next of [(one) => one.parents, (one) => one.children]) {
+    const waiting = [id];
+    while (waiting.length)
+      for (const other of next(run.byId.get(waiting.pop()) ?? { parents: [], children: [] }))
+        if (!found.has(other)) { found.add(other); waiting.push(other); }
+  }
   return found;
 }

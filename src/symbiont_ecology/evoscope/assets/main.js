@@ -31,12 +31,12 @@ class Page {
   // A record, new or grown.
   take(record) {
     const wasAtEnd = !this.run || this.frame === this.run.last, number = this.run ? this.runs.indexOf(this.run) : 0;
+    const before = this.run?.generation(this.frame) ?? 0, reached = this.run?.generation(Math.floor(this.moment)) ?? 0;
     this.record = record;
     this.runs = record.runs.map((run) => new RunView(run));
     this.run = this.runs[number];
-    if (wasAtEnd) this.frame = Math.max(this.run.last, 0);
-    this.frame = Math.min(this.frame, Math.max(this.run.last, 0));
-    this.moment = this.frame;
+    this.frame = Math.max(wasAtEnd && !this.isPlaying ? this.run.last : this.run.frameOf(before), 0);
+    this.moment = this.isPlaying ? Math.max(this.run.frameOf(reached), 0) : this.frame;
   }
 
   build() {
@@ -50,9 +50,9 @@ class Page {
     const panel = (id, title, unit, width) => main.append(card({ id, title, unit, width }, [], (this.places[id] = el("div", { class: "scroll", tabindex: 0 }))));
     panel("biography", "What is selected", "a run, an organelle, a user or a cell");
     const views = this.run.isPhylogeny ? [treeView, curvesView] : [serversView, curvesView, mullerView, treeView, cellsView, energyView, archiveView, ranksView];
-    if (this.record.comparison) views.unshift(compareView(this.record.comparison));
+    if (this.record.comparison) views.unshift(compareView);
     this.charts = views.map((view) => new Chart(view, this, main));
-    if (this.record.comparison) byName("compare-view").append(comparisonTable(this.record.comparison, this.runs));
+    if (this.record.comparison) byName("compare-view").append(el("div", { id: "comparison" }));
     if (!this.run.isPhylogeny) {
       panel("trials", "Trials", "who challenged whom, and what decided", "wide");
       panel("news", "What happened", "up to the slider; a click on a kind hides or shows it", "wide");
@@ -217,6 +217,7 @@ class Page {
     this.tellColours();
     this.drawTicks();
     for (const chart of this.charts) chart.draw();
+    if (this.record.comparison) byName("comparison").replaceChildren(comparisonTable(this.record.comparison, this.runs));
     if (this.places.trials) this.panels.trials(this.places.trials);
     this.follow();
   }
@@ -290,15 +291,14 @@ class Page {
       try {
         const answer = await fetch("record.json", { headers: version ? { "If-None-Match": version } : {}, cache: "no-store" });
         if (answer.status === 200) {
-          version = answer.headers.get("ETag") ?? "";
-          const isPlaying = this.isPlaying, moment = this.moment;
           this.take(await answer.json());
-          if (isPlaying) this.moment = moment;
+          version = answer.headers.get("ETag") ?? "";
           this.picker();
           this.drawAll();
         }
         told.textContent = this.run.generations >= this.run.planned ? "● the run is complete" : "● live";
-      } catch {
+      } catch (error) {
+        if (!(error instanceof TypeError)) throw error; // a mistake of this page, not of the network
         told.textContent = "○ the server is gone; this is the last that it said";
       }
       await new Promise((done) => setTimeout(done, 1500));

@@ -17,7 +17,7 @@ class RunView {
     this.byId = new Map(record.organelles.map((one) => [one.id, one]));
     this.ids = record.organelles.map((one) => one.id);
     this.origins = new Map();
-    for (const one of record.organelles) one.children = [];
+    for (const one of record.organelles) Object.assign(one, { children: [], parents: [...new Set(one.parents)] });
     for (const one of record.organelles)
       for (const parent of one.parents) this.byId.get(parent)?.children.push(one.id);
     this.cells = record.acts.cells;

@@ -206,6 +206,7 @@ const energyView = {
       else { sum(one.source).given += one.amount; sum(one.target).received += one.amount; }
     }
     for (const one of run.organelles) if (run.isAlive(one, state.frame) && sums.has(one.id)) sum(one.id).held = run.balance(one.id, state.frame);
+    for (const [id, one] of sums) if (!run.byId.has(id) || run.byId.get(id).born > now) one.held = one.received - one.given - one.estate; // on trial: put aside
     if (!sums.size) return "No energy moved yet.";
     return sankey(run, state, sums);
   },
