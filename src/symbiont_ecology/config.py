@@ -71,7 +71,7 @@ def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-ConfigLayer = str | Path | Mapping[str, object]
+_Layer = str | Path | Mapping[str, object]
 DistinctNames = Annotated[tuple[str, ...], AfterValidator(_each_once)]
 
 
@@ -219,11 +219,7 @@ def load_config(
 
 
 def compose(
-    layers: Sequence[ConfigLayer],
-    overrides: Sequence[str],
-    where: str,
-    *,
-    runs_plugins: bool = True,
+    layers: Sequence[_Layer], overrides: Sequence[str], where: str, *, runs_plugins: bool = True
 ) -> RunConfig:
     """The config of presets, files and values, each over those before it, with overrides on top.
 
