@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,10 +12,15 @@ from typing import Any
 from logs import ECOLOGY, RICH
 from symbiont_ecology.config import Climate, Flip, HabitatsConfig, RunConfig
 from symbiont_ecology.engine.run import start
+from symbiont_ecology.evoscope.live import live_server
 from symbiont_ecology.transcripts import Transcript, TranscriptLog
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")
+LENIENT = {"level": 0.8, "gain": 0.4, "loss": 0.4, "most": 12}
+"""A gate that a few questions open or shut."""
+ECONOMY = toy_prices(dowry=12_001, grace=2, cap=40_000, lowest=1200, rent=4000)
+CLIMATE = Climate(catastrophes=(20, 50), toll=0.6, year=20)
 MECHANISMS: dict[str, Any] = {
     "upheaval": True,
     "thrift": {"first": 2, "questions": 1, "loss": 0.5},
@@ -23,7 +31,7 @@ MECHANISMS: dict[str, Any] = {
         "at": 0,
         "operator": {"kind": "concatenation", "decay": 0.0},
         "questions": 3,
-        "gate": {"level": 0.9, "gain": 0.9, "loss": 0.9, "most": 30},
+        "gate": LENIENT,
     },
     "morphogenesis": {"every": 3, "rich": 15_000, "poor": 8000, "full": 0.05},
 }
@@ -36,9 +44,8 @@ HOSTILE = (
 """What a model might write."""
 
 
-def eventful_plan(generations: int = 60) -> RunConfig:
-    """Upheavals, merges, trials, thrift, new ranks, catastrophes and seasons."""
-    economy = toy_prices(dowry=12_001, grace=2, cap=40_000, lowest=1200, rent=4000)
+def eventful_plan(generations: int = 60, **more: Any) -> RunConfig:
+    """Upheavals, merges, trials, thrift, new ranks, catastrophes, seasons; and ``more``."""
     knobs: dict[str, Any] = {
         "questions": 4,
         "samples": 2,
@@ -50,11 +57,11 @@ def eventful_plan(generations: int = 60) -> RunConfig:
         4,
         generations,
         FAMILIES,
-        economy,
-        strategy=toy_ecology(**knobs, mechanisms=MECHANISMS),
+        ECONOMY,
+        strategy=toy_ecology(**knobs, mechanisms={**MECHANISMS, **more}),
         learning_rule="expert_iteration",
         allocator="epsilon_greedy",
-        climate=Climate(catastrophes=(20, 50), toll=0.6, year=20),
+        climate=CLIMATE,
     )
     flip = Flip(families=FAMILIES[:2], at_flops=2.5e8, back_flops=3.8e8)  # of 6e8 in all
     return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"flip": flip})})
@@ -75,7 +82,7 @@ def users_plan(strategy: Any = None, seed: int = 0, generations: int = 40) -> Ru
     return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": habitats})})
 
 
-def lived(folder: Path, plan: RunConfig) -> Path:
+def lived_to_its_end(folder: Path, plan: RunConfig) -> Path:
     """A complete run of a plan."""
     start(plan, folder, host=ToyHost())
     return folder
@@ -88,3 +95,16 @@ def with_hostile_replies(folder: Path) -> Path:
     said = partial(Transcript, 39, "o1", "practice", "math.add/short", "x", verdict=0.0, price=0)
     log.write(said(text, text, confidence=None, habitat="h1") for text in HOSTILE)
     return folder
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[int]:
+    """The port of a live server, which ends with the block."""
+    server = live_server([folder])
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()

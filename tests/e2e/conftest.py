@@ -14,6 +14,7 @@ import pytest
 from hosts import make_host
 from killing import COMMAND
 from said import Said, Symbiont
+from seen import eventful_plan, lived_to_its_end, users_plan, with_hostile_replies
 from symbiont_ecology import cli
 from tiny import TINY
 
@@ -102,3 +103,20 @@ def symbiont(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         return Said(code, said.out, said.err)
 
     return type_in
+
+
+@pytest.fixture(scope="session")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs by what is to be seen in them."""
+    folder = tmp_path_factory.mktemp("runs")
+    found = {
+        "eventful": lived_to_its_end(folder / "eventful", eventful_plan()),
+        "users": with_hostile_replies(lived_to_its_end(folder / "users", users_plan())),
+        "single": lived_to_its_end(folder / "single", users_plan({"kind": "single"})),
+        "begun": lived_to_its_end(folder / "begun", users_plan(generations=0)),
+    }
+    (folder / "family.csv").write_text(
+        "id,ancestor_list,origin_time,destruction_time\n"
+        '1,[NONE],0,inf\n2,[1],1,3.5\n3,"[1,2]",3,inf\n'
+    )
+    return {**found, "phylogeny": folder / "family.csv"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from said import Symbiont
-from seen import eventful_plan, lived, users_plan
+from seen import eventful_plan, lived_to_its_end, users_plan
 from symbiont_ecology import Run
 from symbiont_ecology.analysis.run_report import RunReport
 from symbiont_ecology.run import EventTables
@@ -19,11 +19,11 @@ from symbiont_ecology.run import EventTables
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
     return {
-        "eventful": lived(folder / "eventful", eventful_plan()),
-        "users": lived(folder / "users", users_plan()),
-        "longer": lived(folder / "longer", users_plan(generations=44)),
-        "single": lived(folder / "single", users_plan({"kind": "single"})),
-        "begun": lived(folder / "begun", users_plan(generations=0)),
+        "eventful": lived_to_its_end(folder / "eventful", eventful_plan()),
+        "users": lived_to_its_end(folder / "users", users_plan()),
+        "longer": lived_to_its_end(folder / "longer", users_plan(generations=44)),
+        "single": lived_to_its_end(folder / "single", users_plan({"kind": "single"})),
+        "begun": lived_to_its_end(folder / "begun", users_plan(generations=0)),
     }
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay import replayed
+from seen import CLIMATE, ECONOMY, LENIENT, eventful_plan
 from symbiont_ecology.config import Climate, Flip, RunConfig
 from symbiont_ecology.ecology import Gate
 from symbiont_ecology.ecology import state as checkpoint
@@ -41,8 +42,6 @@ mild = st.builds(
     cap=st.integers(20_000, 60_000),
     grace=st.integers(0, 3),
 )
-LENIENT = {"level": 0.8, "gain": 0.4, "loss": 0.4, "most": 12}
-"""A gate that a few questions open or shut."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -161,45 +160,11 @@ def test_energy_sums_to_zero_and_the_events_explain_every_balance_after_any_hist
     )
 
 
-EVENTFUL: dict[str, Any] = {
-    "upheaval": True,
-    "thrift": {"first": 2, "questions": 1, "loss": 0.5},
-    "breeding": {"at": 25_000, "mutation": "svd_noise"},
-    "refounding": {"least": 7},
-    "merging": {
-        "every": 2,
-        "at": 0,
-        "operator": {"kind": "concatenation", "decay": 0.0},
-        "questions": 3,
-        "gate": LENIENT,
-    },
-    "canaries": True,
-    "morphogenesis": {"every": 3, "rich": 15_000, "poor": 8000, "full": 0.05},
-}
-
-
 def test_no_energy_is_lost_where_everything_happens(tmp_path: Path) -> None:
-    climate = Climate(catastrophes=(20, 50), toll=0.6, year=20)
-    economy = toy_prices(dowry=12_001, grace=2, cap=40_000, lowest=1200, rent=4000)
-    families = ("math.add", "string.sort", "logic.bool", "word.count")
-    knobs: dict[str, Any] = {
-        "questions": 4,
-        "samples": 2,
-        "capacity": 14,
-        "ranks": 56,
-        "learning_rate": 0.3,
-    }
-    parts: dict[str, Any] = {
-        "strategy": toy_ecology(**knobs, mechanisms=EVENTFUL),
-        "learning_rule": "expert_iteration",
-        "allocator": "epsilon_greedy",
-        "climate": climate,
-    }
-    flip = Flip(families=families[:2], at_flops=2.5e8, back_flops=3.8e8)  # of 6e8 in all
-    plan = flipped(toy_config(4, 60, families, economy, **parts), flip)
+    plan = eventful_plan(canaries=True)
     state = start(plan, tmp_path / "run", host=ToyHost()).state
     events = list(read_events(tmp_path / "run/events.jsonl"))
-    assert replayed(events, economy, climate) == (state.ledger.balances, state.ledger.world)
+    assert replayed(events, ECONOMY, CLIMATE) == (state.ledger.balances, state.ledger.world)
     assert state.ledger.total == 0
     happened = {
         (type(event).__name__, getattr(event, "operator", getattr(event, "cause", "")))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seen import eventful_plan, lived, users_plan
+from seen import eventful_plan, lived_to_its_end, users_plan
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.run import read_config
@@ -20,12 +20,12 @@ from symbiont_ecology.transcripts import read_transcripts
 
 @pytest.fixture(scope="module")
 def eventful(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return lived(tmp_path_factory.mktemp("eventful") / "run", eventful_plan())
+    return lived_to_its_end(tmp_path_factory.mktemp("eventful") / "run", eventful_plan())
 
 
 @pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return lived(tmp_path_factory.mktemp("users") / "run", users_plan())
+    return lived_to_its_end(tmp_path_factory.mktemp("users") / "run", users_plan())
 
 
 @pytest.fixture(params=["eventful", "users"])

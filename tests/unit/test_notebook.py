@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seen import HOSTILE, eventful_plan, lived, users_plan, with_hostile_replies
+from seen import HOSTILE, eventful_plan, lived_to_its_end, users_plan, with_hostile_replies
 from symbiont_ecology.evaluation.measure import difference
 from symbiont_ecology.history.history import History
 from symbiont_ecology.notebook import LONGEST_SHOWN, notebook_facts, notebook_table, spelt
@@ -50,7 +50,7 @@ def read(shown: Any) -> list[str]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = lived(tmp_path_factory.mktemp("users") / "run", users_plan())
+    folder = lived_to_its_end(tmp_path_factory.mktemp("users") / "run", users_plan())
     return Run.open(folder, host=ToyHost())
 
 
@@ -75,7 +75,7 @@ def test_a_long_text_is_cut() -> None:
 
 
 def test_replies_are_shown_as_texts(tmp_path: Path) -> None:
-    folder = with_hostile_replies(lived(tmp_path / "run", users_plan(generations=2)))
+    folder = with_hostile_replies(lived_to_its_end(tmp_path / "run", users_plan(generations=2)))
     replies = read_transcripts(folder / "transcripts.jsonl")
     texts = read(replies)
     for text in HOSTILE:

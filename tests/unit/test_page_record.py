@@ -11,7 +11,7 @@ import pytest
 
 from lives import adapter
 from logs import ECOLOGY
-from seen import eventful_plan, lived, users_plan
+from seen import eventful_plan, lived_to_its_end, users_plan
 from symbiont_ecology.analysis.run_diff import RunDiff
 from symbiont_ecology.analysis.run_report import RunReport
 from symbiont_ecology.ecology.state import load_state
@@ -20,8 +20,9 @@ from symbiont_ecology.evoscope.berths import berths_of
 from symbiont_ecology.evoscope.bodies import bodies_of
 from symbiont_ecology.evoscope.page import embedded_json, page_record
 from symbiont_ecology.evoscope.phylogenies import phylogeny_record
-from symbiont_ecology.evoscope.sampling import Frames, chosen_news, chosen_replies
+from symbiont_ecology.evoscope.sampling import chosen_news, chosen_replies
 from symbiont_ecology.history.chronicle import News
+from symbiont_ecology.history.frames import Frames
 from symbiont_ecology.history.history import read_history
 from symbiont_ecology.transcripts import Transcript
 from symbiont_ecology.weights.deltas import modules, singular_values, spectrum
@@ -29,12 +30,12 @@ from symbiont_ecology.weights.deltas import modules, singular_values, spectrum
 
 @pytest.fixture(scope="module")
 def eventful(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return lived(tmp_path_factory.mktemp("eventful") / "run", eventful_plan())
+    return lived_to_its_end(tmp_path_factory.mktemp("eventful") / "run", eventful_plan())
 
 
 def test_every_generation_belongs_to_one_frame_and_ends_are_in_order() -> None:
     for generations in (0, 1, 599, 600, 601, 3000, 12345):
-        frames = Frames.of(generations)
+        frames = Frames.of(generations, 600)
         assert frames.count <= 600
         assert len(frames.ends) == frames.count
         owners = [frames.at(generation) for generation in range(generations)]
@@ -111,7 +112,7 @@ def test_json_on_a_page_cannot_end_its_element() -> None:
 
 def test_arms_are_compared_over_seeds_where_they_share_some(tmp_path: Path) -> None:
     folders = [
-        lived(tmp_path / f"{name}-{seed}", users_plan(strategy, seed, 24))
+        lived_to_its_end(tmp_path / f"{name}-{seed}", users_plan(strategy, seed, 24))
         for name, strategy in (("ecology", None), ("single", {"kind": "single"}))
         for seed in (0, 1)
     ]
@@ -124,7 +125,7 @@ def test_arms_are_compared_over_seeds_where_they_share_some(tmp_path: Path) -> N
     assert few["difference"]["low"] == few["difference"]["high"]
     assert few["over"] == "one seed, too short for an interval"
     longer = [
-        lived(tmp_path / f"long-{kind}", users_plan({"kind": kind}, 0, 160))
+        lived_to_its_end(tmp_path / f"long-{kind}", users_plan({"kind": kind}, 0, 160))
         for kind in ("single", "per_habitat")
     ]
     pair = page_record(longer)["comparison"]["pairs"][0]
@@ -200,7 +201,7 @@ def test_a_run_that_somebody_sent_is_seen_without_running_its_plugins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    folder = lived(tmp_path / "sent", users_plan(generations=3))
+    folder = lived_to_its_end(tmp_path / "sent", users_plan(generations=3))
     (folder / "x.py").write_text("from pathlib import Path\nPath('pwned').touch()\n")
     config = folder / "config.yaml"
     config.write_text(config.read_text().replace("plugins: []", "plugins: [sent/x.py]"))
@@ -212,7 +213,7 @@ def test_a_run_that_somebody_sent_is_seen_without_running_its_plugins(
 
 
 def test_a_log_about_somebody_unknown_is_one_line(tmp_path: Path) -> None:
-    folder = lived(tmp_path / "run", users_plan(generations=3))
+    folder = lived_to_its_end(tmp_path / "run", users_plan(generations=3))
     log = folder / "events.jsonl"
     lines = log.read_text().splitlines()
     count = len(lines) - 1
@@ -224,7 +225,7 @@ def test_a_log_about_somebody_unknown_is_one_line(tmp_path: Path) -> None:
 
 def test_arms_whose_runs_have_one_name_are_told_apart(tmp_path: Path) -> None:
     folders = [
-        lived(tmp_path / place / "run", users_plan({**ECOLOGY, "aging": aging}, 0, 24))
+        lived_to_its_end(tmp_path / place / "run", users_plan({**ECOLOGY, "aging": aging}, 0, 24))
         for place, aging in (("a", 0.0), ("b", 5.0))
     ]
     found = page_record(folders)["comparison"]

@@ -14,13 +14,14 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from seen import eventful_plan, lived, users_plan
+from seen import eventful_plan, lived_to_its_end, users_plan
 from symbiont_ecology import plots
 from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.events import Acted, Born, GenerationEnded
+from symbiont_ecology.history.frames import Frames
 from symbiont_ecology.history.history import History, read_history
 from symbiont_ecology.plots.descent import MOST_LIVES
-from symbiont_ecology.plots.drawing import Columns, colours_of, label
+from symbiont_ecology.plots.drawing import MOST_COLUMNS, colours_of, label
 from symbiont_ecology.plots.palette import VIEW_COLOURS
 from symbiont_ecology.plots.places import servings_of
 from symbiont_ecology.plots.through_time import energy_flows
@@ -34,12 +35,14 @@ every_view = pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name
 
 @pytest.fixture(scope="module")
 def eventful(tmp_path_factory: pytest.TempPathFactory) -> History:
-    return read_history(lived(tmp_path_factory.mktemp("eventful") / "run", eventful_plan()))
+    return read_history(
+        lived_to_its_end(tmp_path_factory.mktemp("eventful") / "run", eventful_plan())
+    )
 
 
 @pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> History:
-    return read_history(lived(tmp_path_factory.mktemp("users") / "run", users_plan()))
+    return read_history(lived_to_its_end(tmp_path_factory.mktemp("users") / "run", users_plan()))
 
 
 @pytest.fixture(params=["eventful", "users"])
@@ -102,7 +105,7 @@ def test_shares_of_a_muller_plot_fill_the_whole(history: History) -> None:
 
 
 def test_energy_flows_add_up_to_what_the_population_gained(history: History) -> None:
-    columns, flows = Columns.of(history), energy_flows(history)
+    columns, flows = Frames.of(history.generation, MOST_COLUMNS), energy_flows(history)
     gained = np.cumsum(np.sum(list(flows.values()), axis=0))
     held = [history.ends[edge - 1].energy_total for edge in columns.edges[1:]]
     assert gained.tolist() == held
@@ -110,7 +113,7 @@ def test_energy_flows_add_up_to_what_the_population_gained(history: History) -> 
 
 def test_columns_hold_every_generation_once() -> None:
     for generations, most in ((0, 5), (1, 5), (5, 5), (6, 5), (61, 7)):
-        columns = Columns(generations, max(1, -(-generations // most)))
+        columns = Frames(generations, max(1, -(-generations // most)))
         assert columns.count <= most
         assert columns.lengths.sum() == generations
         assert [columns.at(one) for one in range(generations)] == sorted(

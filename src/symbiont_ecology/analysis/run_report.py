@@ -247,6 +247,7 @@ class _Answered:
 
     @property
     def share(self) -> Interval:
+        """With its 95 % interval."""
         return wilson(self.right, self.n)
 
 

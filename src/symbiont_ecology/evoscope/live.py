@@ -163,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    """A browser that goes away in the middle of an answer is nothing to tell."""
+    """The server with what it serves."""
 
     daemon_threads = True
 
@@ -172,5 +172,6 @@ class _Server(ThreadingHTTPServer):
         super().__init__((LOOPBACK, port), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
+        """Says nothing of a browser that goes away in the middle of an answer."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.evoscope.berths import berths_of
-from symbiont_ecology.evoscope.record import PageRecord, lives_left_out
-from symbiont_ecology.evoscope.sampling import Frames
+from symbiont_ecology.evoscope.record import PageRecord, life_row, lives_left_out
+from symbiont_ecology.evoscope.sampling import MOST_FRAMES
+from symbiont_ecology.history.frames import Frames
 from symbiont_ecology.history.phylogeny import Taxon
 
 STEPS = 1000
@@ -34,7 +35,7 @@ def phylogeny_record(path: Path) -> PageRecord:
     """
     taxa, scale = _taxa(path)
     latest = max((max(one.born, one.died or 0) for one in taxa.values()), default=-1)
-    frames = Frames.of(latest + 1)
+    frames = Frames.of(latest + 1, MOST_FRAMES)
     places = berths_of(taxa)
     population = [
         sum(one.born <= end and (one.died is None or one.died > end) for one in taxa.values())
@@ -54,23 +55,7 @@ def phylogeny_record(path: Path) -> PageRecord:
         "planned": latest + 1,
         "frames": {"width": frames.width, "ends": frames.ends},
         "curves": {"population": population, **dict.fromkeys(names, nothing)},
-        "organelles": [
-            {
-                "id": taxon.id,
-                "parents": taxon.ancestors,
-                "operator": taxon.operator,
-                "born": taxon.born,
-                "died": taxon.died,
-                "cause": taxon.cause,
-                "traits": {},
-                "ranks": [],
-                "lessons": 0,
-                "colour": -1,
-                "place": places[taxon.id],
-                "body": None,
-            }
-            for taxon in taxa.values()
-        ],
+        "organelles": [life_row(taxon, places[taxon.id]) for taxon in taxa.values()],
         "books": {
             name: [] for name in ("frame", "who", "revenue", "cost", "rent", "ticket", "balance")
         },

@@ -23,12 +23,14 @@ from symbiont_ecology.evoscope.berths import berths_of
 from symbiont_ecology.evoscope.bodies import bodies_of
 from symbiont_ecology.evoscope.sampling import (
     MOST_ACTS,
+    MOST_FRAMES,
     MOST_NEWS,
-    Frames,
     chosen_news,
     chosen_replies,
 )
+from symbiont_ecology.history.frames import Frames
 from symbiont_ecology.history.history import History
+from symbiont_ecology.history.phylogeny import Taxon
 from symbiont_ecology.history.world import kinds_of, world_news
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.transcripts import Transcripts
@@ -54,7 +56,7 @@ def run_record(
     ask_host: AskHost | None = None,
 ) -> PageRecord:
     """What the page shows of a run; ``ask_host`` gives the bare host's replies by prompt."""
-    frames = Frames.of(history.generation)
+    frames = Frames.of(history.generation, MOST_FRAMES)
     kinds = kinds_of(config, history.generation)
     news = [*world_news(config, kinds, history.ends), *history.chronicle.news]
     news.sort(key=lambda one: one.generation)
@@ -108,21 +110,23 @@ def _organelles(history: History, config: RunConfig, folder: Path) -> list[PageR
     bodies = bodies_of(load_state(folder), folder) if (folder / STATE_FILE).exists() else {}
     return [
         {
-            "id": taxon.id,
-            "parents": taxon.ancestors,
-            "operator": taxon.operator,
-            "born": taxon.born,
-            "died": taxon.died,
-            "cause": taxon.cause,
+            **life_row(taxon, [round(part, 4) for part in places[taxon.id]]),
             "traits": history.traits[taxon.id],
             "ranks": history.ranks[taxon.id],
             "lessons": history.lessons[taxon.id],
             "colour": colours.get(taxon.id, -1),
-            "place": [round(part, 4) for part in places[taxon.id]],
             "body": asdict(bodies[taxon.id]) if taxon.id in bodies else None,
         }
         for taxon in taxa.values()
     ]
+
+
+def life_row(taxon: Taxon, place: Sequence[float]) -> PageRecord:
+    """A life as the page knows it, with nothing but its descent."""
+    descent = {"id": taxon.id, "parents": taxon.ancestors, "operator": taxon.operator}
+    life = {"born": taxon.born, "died": taxon.died, "cause": taxon.cause, "place": place}
+    unknown = {"traits": {}, "ranks": [], "lessons": 0, "colour": -1, "body": None}
+    return {**descent, **life, **unknown}
 
 
 def _curves(history: History, frames: Frames) -> PageRecord:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from symbiont_ecology.history.chronicle import News
@@ -16,33 +15,6 @@ EACH = 6
 """Right and wrong replies of every organelle, and of every habitat, that come before others."""
 LESSER = ("body", "move", "trial")
 """News that go first."""
-
-
-@dataclass(frozen=True)
-class Frames:
-    """Generations in groups of ``width``: a frame of the page shows the end of its group."""
-
-    generations: int
-    width: int
-
-    @classmethod
-    def of(cls, generations: int, most: int = MOST_FRAMES) -> Frames:
-        """As few generations in a frame as can be."""
-        return cls(generations, max(1, -(-generations // most)))
-
-    @property
-    def count(self) -> int:
-        """How many frames there are."""
-        return -(-self.generations // self.width)
-
-    @property
-    def ends(self) -> list[int]:
-        """The last generation of each frame."""
-        return [min((frame + 1) * self.width, self.generations) - 1 for frame in range(self.count)]
-
-    def at(self, generation: int) -> int:
-        """The frame of a generation."""
-        return min(generation // self.width, max(self.count - 1, 0))
 
 
 def chosen_news(news: Sequence[News], most: int = MOST_NEWS) -> list[News]:

@@ -10,10 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from symbiont_ecology.history.frames import Frames
 from symbiont_ecology.history.history import History
 from symbiont_ecology.history.phylogeny import Taxon
 from symbiont_ecology.plots.drawing import (
-    Columns,
+    MOST_COLUMNS,
     answer_sums,
     busiest,
     colours_of,
@@ -79,7 +80,7 @@ def muller(history: History, ax: Axes | Figure | None = None) -> Axes:
     """Shares of all answers through time; children grow out of the middle of their parents
     (Muller 1932)."""
     ax, title = new_axes(ax), "Muller plot"
-    columns = Columns.of(history)
+    columns = Frames.of(history.generation, MOST_COLUMNS)
     taxa = history.phylogeny.taxa
     sums = answer_sums(history, columns, lambda act: act.id if act.id in taxa else "")
     if not sums:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -13,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from symbiont_ecology.history.frames import Frames
 from symbiont_ecology.history.history import Act, History
 from symbiont_ecology.notebook import spelt
 from symbiont_ecology.plots.palette import OTHERS_COLOUR, VIEW_COLOURS
@@ -71,45 +71,13 @@ def label(name: str) -> str:
     return spelt(name, LONGEST_LABEL).replace("$", r"\$")
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The whole generations of a run in columns of ``width`` generations."""
-
-    generations: int
-    width: int
-
-    @classmethod
-    def of(cls, history: History, most: int = MOST_COLUMNS) -> Columns:
-        """At most so many columns."""
-        return cls(history.generation, max(1, -(-history.generation // most)))
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return -(-self.generations // self.width)
-
-    @property
-    def edges(self) -> np.ndarray:
-        """Where columns begin, and where the last one ends, ``(count + 1,)``."""
-        return np.minimum(np.arange(self.count + 1) * self.width, self.generations)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Generations of each column, ``(count,)``."""
-        return np.diff(self.edges)
-
-    def at(self, generation: int) -> int:
-        """The column of a generation."""
-        return generation // self.width
-
-
 def whole_acts(history: History) -> Iterator[Act]:
     """What was asked in generations that are whole."""
     return (act for act in history.acts if act.generation < history.generation)
 
 
 def answer_sums(
-    history: History, columns: Columns, key: Callable[[Act], str]
+    history: History, columns: Frames, key: Callable[[Act], str]
 ) -> dict[str, np.ndarray]:
     """By what ``key`` says of an act: rollouts and right ones in every column, ``(2, count)``. Acts
     without a key are left out."""

@@ -11,10 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.history.frames import Frames
 from symbiont_ecology.history.history import Act, Claim, History
 from symbiont_ecology.plots.drawing import (
+    MOST_COLUMNS,
     SMALL,
-    Columns,
     answer_sums,
     colours_of,
     head,
@@ -115,7 +116,7 @@ def cells(
     if measure not in HEAT_UNITS:
         raise ConfigError(f"measure: expected one of {', '.join(HEAT_UNITS)}, got {measure!r}")
     title = "By user" if rows == "user" else "By cell"
-    columns = Columns.of(history, HEAT_COLUMNS)
+    columns = Frames.of(history.generation, HEAT_COLUMNS)
     values = _heat(history, columns, rows, measure)
     if not values:
         return say(new_axes(ax), title, _why_empty(history, rows))
@@ -185,7 +186,7 @@ def _archive_grid(
 
 def _most_active(history: History) -> list[ServingBar]:
     """For every cell who answered most in each column of time; equal neighbours are one bar."""
-    columns = Columns.of(history)
+    columns = Frames.of(history.generation, MOST_COLUMNS)
     sums = answer_sums(history, columns, lambda act: f"{act.cell}\n{act.id}")
     by_cell: dict[str, dict[str, np.ndarray]] = {}
     for key, rows in sums.items():
@@ -213,10 +214,11 @@ def _by_last_server(bars: Sequence[ServingBar]) -> list[str]:
     return sorted(last, key=lambda name: (_by_number(last[name].id), _by_number(name)))
 
 
-def _heat(history: History, columns: Columns, rows: str, measure: str) -> dict[str, np.ndarray]:
+def _heat(history: History, columns: Frames, rows: str, measure: str) -> dict[str, np.ndarray]:
     """The measure by name and column of time; NaN where nothing was asked."""
 
     def name_of(act: Act) -> str:
+        """Its row."""
         return act.cell if rows == "cell" else act.habitat
 
     if measure == "price":

@@ -13,9 +13,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from symbiont_ecology.history.flows import WORLD
+from symbiont_ecology.history.frames import Frames
 from symbiont_ecology.history.history import History, Trial
 from symbiont_ecology.plots.drawing import (
-    Columns,
+    MOST_COLUMNS,
     answer_sums,
     head,
     label,
@@ -51,7 +52,7 @@ def curves(history: History, ax: Axes | Figure | None = None, changes: Iterable[
     title = "Answers and population"
     if not history.generation:
         return say(ax, title, NOTHING_LIVED)
-    columns = Columns.of(history)
+    columns = Frames.of(history.generation, MOST_COLUMNS)
     ends = columns.edges[1:] - 1
     alive = np.array([history.ends[end].population for end in ends])
     right, counts = VIEW_COLOURS[0], VIEW_COLOURS[1]
@@ -101,7 +102,7 @@ def energy(history: History, ax: Axes | Figure | None = None) -> Axes:
     flows = energy_flows(history)
     if not any(amounts.any() for amounts in flows.values()):
         return say(ax, title, "No energy moved yet.")
-    columns = Columns.of(history)
+    columns = Frames.of(history.generation, MOST_COLUMNS)
     handles: list[Artist] = []
     for sign in (1, -1):
         base = np.zeros(columns.count)
@@ -128,7 +129,7 @@ def energy(history: History, ax: Axes | Figure | None = None) -> Axes:
 def energy_flows(history: History) -> dict[str, np.ndarray]:
     """Between the world and all organelles, in mATP, by column of time, ``(count,)``: what comes in
     is positive. The sum of all is what the population gained."""
-    columns = Columns.of(history)
+    columns = Frames.of(history.generation, MOST_COLUMNS)
     flows = {name: np.zeros(columns.count) for name in ENERGY_NAMES}
     for book in history.books:
         if book.generation < history.generation:
@@ -157,7 +158,7 @@ def ranks(history: History, ax: Axes | Figure | None = None) -> Axes:
         return say(ax, title, NOTHING_LIVED)
     if not any(history.ranks.values()):
         return say(ax, title, "This log does not say ranks: an older version wrote it.")
-    columns = Columns.of(history)
+    columns = Frames.of(history.generation, MOST_COLUMNS)
     held = [_ranks_at(history, int(edge) - 1) for edge in columns.edges[1:]]
     known = sorted({rank for one in held for rank in one})
     base, handles = np.zeros(columns.count), list[Artist]()
