@@ -79,6 +79,7 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
         import torch  # noqa: F401
 
         view.tell(f"loading the host {lived.config.host.model} …")
+        lived.tell = view.tell
         with closing(iter(lived)) as generations:
             view.tell("going on …" if lived.is_started else "founding the population …")
             for generation in generations:
