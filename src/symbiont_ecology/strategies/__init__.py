@@ -89,6 +89,12 @@ class Strategy(ABC):
                 "strategy.samples: 0 asks for no rollouts, and the learning rule learns from "
                 "nothing else: set samples, or learning_rule=supervised"
             )
+        if 0 < self.samples < rule.least_samples:
+            raise ConfigError(
+                f"strategy.samples: the learning rule compares answers to one question, so "
+                f"expected {rule.least_samples} or more, got {self.samples}: set samples=4, or "
+                "learning_rule=policy_gradient"
+            )
 
     @property
     def mechanism_names(self) -> tuple[str, ...]:
