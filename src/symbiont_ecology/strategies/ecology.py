@@ -104,7 +104,7 @@ class Ecology(CurriculumStrategy):
             return [Assignment(HOST, items, purpose="probe") for items in probes]
         takers = self._by_habitat(context) if tasks.habitats else self._by_cell(context)
         asked = [assignment for part in self.built_mechanisms for assignment in part.ask(context)]
-        return assignments(takers, self.samples) + asked
+        return [*self.sampled(assignments(takers, self.samples), context), *asked]
 
     @property
     def needs_sketches(self) -> bool:  # type: ignore[override]
