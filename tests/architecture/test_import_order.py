@@ -23,6 +23,7 @@ ORDER = (
     ("registry",),
     ("events", "transcripts"),
     ("economics",),
+    ("shipped",),
     ("config",),
     ("weights",),
     ("tasks",),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter
 
 import symbiont_ecology
-from symbiont_ecology import config as config_module
+from symbiont_ecology import shipped
 from symbiont_ecology.config import (
     Climate,
     Flip,
@@ -20,14 +20,13 @@ from symbiont_ecology.config import (
     RunConfig,
     TasksConfig,
     dump_config,
-    find_preset,
     load_config,
     merge,
-    presets,
 )
 from symbiont_ecology.economics.prices import Prices
 from symbiont_ecology.errors import ConfigError, EcologyWarning
 from symbiont_ecology.registry import Registry, knobs, validate
+from symbiont_ecology.shipped import find_preset, presets
 from symbiont_ecology.strategies.mechanisms.breeding import Breeding
 
 MINIMAL = "tasks: {families: [math.add]}\n"
@@ -39,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package = tmp_path / "src" / "symbiont_ecology"
     package.mkdir(parents=True)
     (tmp_path / "pyproject.toml").touch()
-    monkeypatch.setattr(config_module, "__file__", str(package / "config.py"))
+    monkeypatch.setattr(shipped, "__file__", str(package / "shipped.py"))
     write(tmp_path / "config", "base", MINIMAL)
     write(
         tmp_path / "config",
@@ -203,7 +202,7 @@ def test_presets_are_found_by_name_or_refused(folder: Path, tmp_path: Path) -> N
 
 def test_a_wheel_brings_its_own_presets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "site-packages" / "symbiont_ecology"
-    monkeypatch.setattr(config_module, "__file__", str(package / "config.py"))
+    monkeypatch.setattr(shipped, "__file__", str(package / "shipped.py"))
     assert presets() == {}
     write(package / "presets", "host/tiny", MINIMAL)
     assert load_config("tiny").tasks.families == ("math.add",)

@@ -92,8 +92,9 @@ def check_apart(drawn: Mapping[Split, Sequence[Item]]) -> None:
 
 def _config(words: list[str], depths: str | None) -> RunConfig:
     """The config whose task mix is meant."""
-    from symbiont_ecology.config import compose, presets
+    from symbiont_ecology.config import compose
     from symbiont_ecology.registry import did_you_mean
+    from symbiont_ecology.shipped import presets
     from symbiont_ecology.tasks import tasks
 
     names, overrides = split_words(words)

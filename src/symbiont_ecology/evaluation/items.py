@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from symbiont_ecology.config import find_data
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.rng import Draw
+from symbiont_ecology.shipped import find_data
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.data import check_gradable, reference_answer
 from symbiont_ecology.tasks.grading import ReferenceVerifier, graders

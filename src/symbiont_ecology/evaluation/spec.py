@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from symbiont_ecology.config import find_data
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
@@ -16,6 +15,7 @@ from symbiont_ecology.evaluation.items import read_items, some_of
 from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun, evaluate_adapter
 from symbiont_ecology.files import content_hash
 from symbiont_ecology.inference.routings import Routing, mapped, routings
+from symbiont_ecology.shipped import find_data
 from symbiont_ecology.types import Item
 
 

@@ -33,10 +33,10 @@ from symbiont_ecology.host.loading import (
     TextCodec,
     find_device,
     find_dtype,
-    find_folder,
     load_decoder,
     read_model_config,
 )
+from symbiont_ecology.host.locating import find_folder
 from symbiont_ecology.host.malloc import keep_freed_memory
 from symbiont_ecology.host.sketches import sketcher_of
 from symbiont_ecology.host.tracing import Tracer

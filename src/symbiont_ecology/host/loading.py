@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
-EMBEDDED = "embedded"
-EMBEDDED_FOLDER = Path(__file__).parent / "embedded" / "model"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 _PLAIN_TOKENIZERS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
@@ -62,36 +60,6 @@ def find_device(name: str) -> torch.device:
     what = f"a device that torch can use here, got {name!r}: try cpu"
     with _expected(what, RuntimeError, AssertionError):
         return torch.zeros(1, device=name).device
-
-
-def find_folder(name_or_path: str | Path) -> Path:
-    """The local folder of a host: the shipped one, a folder, or a download from the Hugging Face
-    hub.
-
-    Raises:
-        HostError: there is no such folder and no such model on the hub (or the hub is out of
-            reach).
-    """
-    name = str(name_or_path)
-    folder = EMBEDDED_FOLDER if name == EMBEDDED else Path(name).expanduser()
-    if folder.is_dir():
-        return folder
-    _expect(
-        name != EMBEDDED,
-        f"the embedded host in {folder}, found no such folder: reinstall the package",
-    )
-    _expect(
-        name.count("/") == 1 and not name.startswith((".", "/", "~")),
-        f"a host model folder, found no folder {name!r}: check the path",
-    )
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    errors = HfHubHTTPError, LocalEntryNotFoundError, HFValidationError
-    files = ["*.json", "*.safetensors", "*.txt", "*.model"]
-    advice = "check the name, or download it first and give its folder"
-    with _expected(f"a folder or a model of the Hugging Face hub, got {name!r}: {advice}", *errors):
-        return Path(snapshot_download(name, allow_patterns=files))
 
 
 def read_model_config(folder: Path) -> ModelConfig:

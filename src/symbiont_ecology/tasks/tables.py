@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.config import find_data
 from symbiont_ecology.errors import DataError, MissingExtraError
+from symbiont_ecology.shipped import find_data
 
 LARGEST_MB = 256
 """Of a file, unpacked; a larger one would be held in memory several times over."""
