@@ -189,8 +189,35 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
         "seed": str(config.seed),
         "folder": f"{folder}{' (holds a run already)' if is_taken else ''}",
     }
+    if host.model != "embedded":  # which needs little, and this plan no torch
+        facts |= _forecast(config)
     tell_facts(facts)
     print("the config is fine; nothing was done")
+
+
+def _forecast(config: RunConfig) -> dict[str, str]:
+    """Memory and hours, from a few seconds on the host itself."""
+    import torch
+
+    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.engine.forecast import forecast
+
+    print(f"timing {config.host.model} for some seconds …", file=sys.stderr, flush=True)
+    itemsize = getattr(torch, config.host.dtype).itemsize
+    seen = forecast(config, build_host(config), itemsize)
+    total = f", the run about {_duration(seen.run)}" if seen.run is not None else ""
+    return {
+        "memory": f"host {seen.host:.0f} MB, slots {seen.slots:.0f} MB, a batch at most "
+        f"{seen.batch:.0f} MB (host.memory_mb)",
+        "time": f"{1 / seen.rollout:.1f} answers or {1 / max(seen.lesson, 1e-9):.1f} lessons a "
+        f"second here; a generation takes at most {_duration(seen.generation)}{total}",
+    }
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
 def _view(lived: Run, quiet: bool) -> RunView:
