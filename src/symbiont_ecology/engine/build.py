@@ -68,7 +68,7 @@ def mixture(config: RunConfig) -> TaskMixture:
     """
     chosen = _tasks(config)
     depths = config.tasks.depths
-    mix = TaskMixture(chosen, depths, config.tasks.flip)
+    mix = TaskMixture(chosen, depths, config.tasks.flip, arrivals=config.tasks.arrivals)
     known = list(dict.fromkeys(depth for task in chosen for depth in task.depths))
     if missing := [depth for depth in depths or () if depth not in known]:
         raise ConfigError(
@@ -80,6 +80,11 @@ def mixture(config: RunConfig) -> TaskMixture:
             f"out, or add one of {', '.join(empty[0].depths)}"
         )
     data = tuple(task for task in chosen if isinstance(task, DataTask))
+    if (arrivals := config.tasks.arrivals) and len(arrivals) != len(chosen) - 1:
+        raise ConfigError(
+            f"tasks.arrivals: expected a moment for each family after the first, {len(chosen) - 1} "
+            f"of them, got {len(arrivals)}"
+        )
     if config.tasks.habitats:
         mix = replace(mix, habitats=_habitats(config, config.tasks.habitats, mix))
     elif with_habitats := [task for task in data if task.habitats]:
@@ -170,8 +175,9 @@ def _habitats(config: RunConfig, habitats: HabitatsConfig, mix: TaskMixture) -> 
             f"tasks.habitats: {others[0]!r} has one way to be right only, and habitats of several "
             "kinds need synthetic tasks, or data that say who asks: leave it out"
         )
-    if config.tasks.flip:
-        raise ConfigError("tasks.flip: habitats change by tasks.habitats.drift_at: leave it out")
+    if config.tasks.flip or config.tasks.arrivals:
+        key = "flip" if config.tasks.flip else "arrivals"
+        raise ConfigError(f"tasks.{key}: habitats change by tasks.habitats.drift_at: leave it out")
     if prompt_styles.build(config.tasks.style).tells_convention:
         raise ConfigError(
             f"tasks.habitats: style {config.tasks.style!r} says in the prompt which convention is "

@@ -220,10 +220,10 @@ class LoadedRun:
 
     @property
     def tasks(self) -> TaskMixture:
-        """The run's task mix as it is judged where the run stands."""
+        """The run's task mix as it is judged where the run stands, with all its families."""
         state = self.pool.state
         budgets = milestones(self.config, state.mean_rollout_flops)
-        return mixture(self.config).at(budget_phase(state, budgets)[0])
+        return replace(mixture(self.config).at(budget_phase(state, budgets)[0]), stage=None)
 
     def items(
         self, per_cell: int, shifts: Sequence[str] = ("in-distribution",), seed: int = 0

@@ -19,7 +19,9 @@ class TaskMixture:
     """Tasks at some depths. Every combination that exists is a cell, all in demand alike.
 
     ``depths`` are those that the config names; None is the depths that each task is trained on.
-    With ``habitats``, questions come from them and not from the strategy's curriculum.
+    With ``habitats``, questions come from them and not from the strategy's curriculum. With
+    ``arrivals``, families come one after another, each at so many training FLOPs; ``stage`` is the
+    number of the one that is asked now, None where all of them are.
     """
 
     tasks: tuple[Task, ...]
@@ -27,6 +29,8 @@ class TaskMixture:
     flip: Flip | None = None
     is_flipped: bool = False
     habitats: Habitats | None = None
+    arrivals: tuple[float, ...] = ()
+    stage: int | None = None
 
     @cached_property
     def families(self) -> dict[str, Task]:
@@ -45,8 +49,9 @@ class TaskMixture:
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """All (family, depth), families outermost."""
-        return tuple((task.name, depth) for task in self.tasks for depth in self.depths_of(task))
+        """All (family, depth) that are asked now, families outermost."""
+        asked = self.tasks if self.stage is None else self.tasks[self.stage : self.stage + 1]
+        return tuple((task.name, depth) for task in asked for depth in self.depths_of(task))
 
     def draw(
         self, cell: Cell, count: int, generator: np.random.Generator, split: Split = "train"
@@ -70,9 +75,11 @@ class TaskMixture:
 
     def at(self, flops: float) -> TaskMixture:
         """The mixture as it is when so many training FLOPs are spent."""
-        if self.flip is None or self.flip.holds(flops) == self.is_flipped:
+        is_flipped = self.flip is not None and self.flip.holds(flops)
+        stage = sum(moment <= flops for moment in self.arrivals) if self.arrivals else None
+        if is_flipped == self.is_flipped and stage == self.stage:
             return self
-        return replace(self, is_flipped=self.flip.holds(flops))
+        return replace(self, is_flipped=is_flipped, stage=stage)
 
     def _in_force(self, task: Task) -> Task:
         if self.is_flipped and self.flip is not None and task.name in self.flip.families:
