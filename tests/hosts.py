@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.host.packaged import packaged_folder
 from symbiont_ecology.types import HOST_SLOT, Lesson
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
@@ -108,6 +110,14 @@ def make_host(
             if parameter.ndim == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
     model.save_pretrained(folder)
+    return folder
+
+
+def smollm2() -> Path:
+    """The folder of SmolLM2; the test is skipped where nobody fetched it (``symbiont host get``)."""
+    folder = packaged_folder("smollm2")
+    if not folder.is_dir():
+        pytest.skip("needs SmolLM2: symbiont host get smollm2")
     return folder
 
 
