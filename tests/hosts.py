@@ -114,7 +114,7 @@ def make_host(
 
 
 def smollm2() -> Path:
-    """The folder of SmolLM2; the test is skipped where nobody fetched it (``symbiont host get``)."""
+    """The folder of SmolLM2; the test is skipped where nobody fetched it."""
     folder = packaged_folder("smollm2")
     if not folder.is_dir():
         pytest.skip("needs SmolLM2: symbiont host get smollm2")
