@@ -59,6 +59,8 @@ class EcologyState:
     without habitats."""
     challengers: dict[OrganelleId, Challenger] = field(default_factory=dict)
     """Children on probation."""
+    warm: BlobRef | None = None
+    """What founders without parents begin with, if there was a warm start."""
     scored: int = 0
     """Answers of habitats that were sketched, or scored under somebody."""
     spent: Cost = field(default_factory=Cost)
@@ -136,7 +138,7 @@ class EcologyState:
             for ref in (being.inborn, being.optimizer_state)
         }
         gone = {ref for former in formers for ref in (former.weights, former.optimizer_state)}
-        return weights | of_living | gone
+        return weights | of_living | gone | ({self.warm} if self.warm else set())
 
 
 _schema = TypeAdapter(EcologyState)

@@ -7,10 +7,12 @@ from typing import get_args
 
 from symbiont_ecology.config import HabitatsConfig, RunConfig
 from symbiont_ecology.engine.runtime import Host, Runtime
+from symbiont_ecology.engine.warm import warm_examples
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.inference.routers import routers
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.registry import kind_of
+from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.strategies.mechanisms import mechanisms
@@ -54,8 +56,11 @@ def check(config: RunConfig) -> None:
     components(config)
     check_trackers(config.run.report_to)
     mix, rule = mixture(config), learning_rules.build(config.learning_rule)
-    strategies.build(config.strategy).check(config.host.rank, rule)
+    strategy = strategies.build(config.strategy)
+    strategy.check(config.host.rank, rule)
     _check_habitats(config, mix)
+    if strategy.warm:
+        warm_examples(mix, 1, Draw(config.seed))  # a task without answers shows here
 
 
 def mixture(config: RunConfig) -> TaskMixture:
@@ -152,7 +157,12 @@ def _check_log(config: RunConfig) -> None:
             f"learning_rule: {kind!r} learns from {source}, and a log has replies of others: "
             "choose another one, such as expert_iteration"
         )
-    if (samples := strategies.build(config.strategy).samples) != 1:
+    strategy = strategies.build(config.strategy)
+    if strategy.warm:
+        raise ConfigError(
+            f"strategy.warm: a log has no reference answers, got {strategy.warm}: leave it out"
+        )
+    if (samples := strategy.samples) != 1:
         raise ConfigError(
             f"strategy.samples: a logged question has one reply, got {samples}: leave it out"
         )

@@ -141,8 +141,10 @@ def generations(
     *,
     is_new: bool = False,
     may_learn_nothing: bool = False,
+    tell: Callable[[str], None] = lambda news: None,
 ) -> Generator[Generation, None, None]:
-    """Lives a run, generation by generation, from its last checkpoint or from its founding.
+    """Lives a run, generation by generation, from its last checkpoint or from its founding, whose
+    longer parts are told.
 
     Whoever stops iterating leaves a checkpoint behind. One process at a time: the folder is locked
     until the iterator is closed. Every generation is reported to ``run.report_to``.
@@ -152,6 +154,7 @@ def generations(
             _check_free(folder)  # again: another process may have founded a run while this loaded
         write_whole(folder / CONFIG_FILE, dump_config(config))
         runtime, log = build_runtime(config, host, folder), EventLog(folder / EVENTS_FILE)
+        runtime = replace(runtime, tell=tell)
         run = _OpenRun(config, folder, runtime, log)
         state = run.restored() or run.founded(may_learn_nothing)
         runtime = replace(runtime, milestones=milestones(config, state.mean_rollout_flops))

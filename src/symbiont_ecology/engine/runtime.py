@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -100,6 +100,8 @@ class Runtime:
     """Training FLOPs at which the world changes or the run ends, rising (``engine.budget``)."""
     climate: Climate = field(default_factory=Climate)
     """Catastrophes and seasons."""
+    tell: Callable[[str], None] = lambda news: None
+    """Hears what is done before the first generation; for showing, never for deciding."""
 
     def __repr__(self) -> str:
         strategy, rule = type(self.strategy).__name__, type(self.learning_rule).__name__

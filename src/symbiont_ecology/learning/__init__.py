@@ -1,7 +1,6 @@
 """Learning within a life: rules that map rollouts to weighted targets, and what a rollout is worth.
 
-GRPO, a KL term to the host or PPO ratios are each such a file:
-``examples/grpo_kl.py`` is one.
+Each rule is such a file. ``examples/grpo_kl.py`` is one of one's own.
 """
 
 from abc import ABC, abstractmethod
@@ -24,6 +23,7 @@ class LearningRule(ABC):
         perturbation: standard deviation of noise on what A makes of its inputs in practice. Above
             0, rollouts carry eligibility traces, which take the place of the backward pass.
         replay: remembered answers, which habitats accepted, for each rollout of a generation.
+        least_samples: rollouts per question without which there is nothing to compare.
         rule_count: among how many rules organelles differ by the trait ``ecology.RULE``.
     """
 
@@ -31,6 +31,7 @@ class LearningRule(ABC):
     needs_host_log_probabilities: ClassVar[bool] = False
     perturbation: float = 0.0
     replay: float = 0.0
+    least_samples: ClassVar[int] = 1
     rule_count: int = 1
 
     @abstractmethod

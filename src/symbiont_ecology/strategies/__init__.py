@@ -49,7 +49,8 @@ class Strategy(ABC):
     question of a habitat, on so many answers that it accepted. ``watches_losses`` keeps the last
     losses of everyone. ``keeps_ranges`` keeps which prompts everyone has met (``ecology.ranges``).
     ``questions`` are per cell and generation, on average; ``samples`` are rollouts per question,
-    and with 0 learning only reads.
+    and with 0 learning only reads. ``warm`` are gold examples per cell that founders have learned
+    (``engine.warm``), with a step size of its own.
     """
 
     is_mortal: ClassVar[bool] = False
@@ -63,6 +64,8 @@ class Strategy(ABC):
     needs_kinds: ClassVar[bool] = False
     questions: float = 1
     samples: int = 1
+    warm: int = 0
+    warm_rate: float = 0.001
 
     @abstractmethod
     def found(self, context: StrategyContext) -> Sequence[Decision]:
@@ -87,6 +90,12 @@ class Strategy(ABC):
                 "strategy.samples: 0 asks for no rollouts, and the learning rule learns from "
                 "nothing else: set samples, or learning_rule=supervised"
             )
+        if 0 < self.samples < rule.least_samples:
+            raise ConfigError(
+                f"strategy.samples: the learning rule compares answers to one question, so "
+                f"expected {rule.least_samples} or more, got {self.samples}: set samples=4, or "
+                "learning_rule=policy_gradient"
+            )
 
     @property
     def mechanism_names(self) -> tuple[str, ...]:
@@ -101,6 +110,8 @@ class LearningStrategy(Strategy):
     samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised learning_rule
     learning_rate: PositiveFloat = 0.005  # founders' Adam step size, > 0
     aging: NonNegativeFloat = 100.0  # updates after which the step size falls; 0: never
+    warm: NonNegativeInt = 0  # gold examples per cell that founders have learned; 0: none
+    warm_rate: PositiveFloat = 0.001  # Adam's step size for them, > 0
 
     @property
     def traits(self) -> dict[str, float]:
