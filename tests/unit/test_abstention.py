@@ -12,11 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from symbiont_ecology.config import config_folder, load_config
+from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.evaluation.items import draw_items
 from symbiont_ecology.inference.routers import Observation, routers
+from symbiont_ecology.shipped import config_folder
 from symbiont_ecology.tasks.splits import Split
 
 ABSTAINING = {"kind": "lexical", "familiar": 0.75}
@@ -27,9 +28,7 @@ EVERY_FAMILY = load_config("tasks/trained").tasks.families
 
 def prompts(style: str, split: Split, per_cell: int, families: Sequence[str]) -> list[str]:
     named = f"tasks.families=[{', '.join(families)}]"
-    config = load_config(
-        "base", [named, "tasks.depths=[short, medium]", f"tasks.style={style}"]
-    )
+    config = load_config("base", [named, "tasks.depths=[short, medium]", f"tasks.style={style}"])
     return [item.prompt for item in draw_items(mixture(config), per_cell, split=split)]
 
 

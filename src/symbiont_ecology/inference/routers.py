@@ -63,10 +63,10 @@ class Lexical:
     difference. It then loses to whoever has evidence, and to the host when nobody has. Label-free:
     neither family nor cell is looked at.
 
-    Evidence of a few shared letters is enough for the regression, so it answers strangers, too. With
-    ``familiar`` above 0, a prompt that is too unlike all practised ones goes to the bare host. The
-    measure is what practised prompts have of each other: each one is left out and compared with the
-    others (docs/host.md has the figures).
+    A few shared letters are evidence enough for the regression, so strangers find someone, too.
+    With ``familiar`` above 0, a prompt that is too unlike all practised ones goes to the bare host.
+    The measure is the practised prompts themselves: each one is left out and compared with the
+    others, and the strangest hundredth sets it (docs/running.md has the figures).
     """
 
     margin: float = 0.02  # promised gain in success below which the host answers
