@@ -11,7 +11,13 @@ import typer
 from rich.console import Console
 
 from symbiont_ecology.cli import options
-from symbiont_ecology.cli.console import tell_evaluation, tell_facts, tell_loading, typed
+from symbiont_ecology.cli.console import (
+    tell_evaluation,
+    tell_facts,
+    tell_general,
+    tell_loading,
+    typed,
+)
 from symbiont_ecology.cli.controls import Brake, Controls
 from symbiont_ecology.cli.options import option
 from symbiont_ecology.files import free_folder
@@ -63,6 +69,8 @@ def _live_to_the_end(lived: Run, quiet: bool) -> None:
     if not quiet:
         tell_next(lived)
     evaluate_at_end(lived)
+    if not quiet:
+        tell_left_alone(lived)
 
 
 def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> None:
@@ -151,6 +159,14 @@ def evaluate_at_end(lived: Run) -> None:
     """Answers ``run.final_holdout``, if there is one."""
     if (evaluation := lived.evaluate_final_holdout()) is not None:
         tell_evaluation(evaluation)
+
+
+def tell_left_alone(lived: Run) -> None:
+    """What the run did to plain English, on a host that knows some."""
+    from symbiont_ecology.evaluation.general import general_at_end
+
+    if general := general_at_end(lived.config, lived.loaded.pool, lived.host):
+        tell_general(general)
 
 
 def tell_run_plan(config: RunConfig, folder: Path) -> None:

@@ -18,6 +18,7 @@ from symbiont_ecology.engine.run import check_host, read_config
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.answer_cache import AnswerCache
 from symbiont_ecology.evaluation.evaluator import Evaluator, Progress, no_progress
+from symbiont_ecology.evaluation.general import GeneralAbility
 from symbiont_ecology.evaluation.items import families_of
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.inference.pool import AdapterPool
@@ -44,7 +45,8 @@ class Evaluation:
 
     ``source`` is the run or adapter folder, ``host`` the fingerprint of the host. ``judged_by``
     says where the records of the candidates come from: the run's own practice, or selection items;
-    ``selection`` is what it took to judge the candidates anew.
+    ``selection`` is what it took to judge the candidates anew. ``general`` is what plain English is
+    to the system, where it was measured.
     """
 
     source: str
@@ -54,6 +56,7 @@ class Evaluation:
     generation: int | None = None
     judged_by: str = "practice"
     selection: Cost = NO_COST
+    general: GeneralAbility | None = None
 
     def __repr__(self) -> str:
         share = self.accuracy()
@@ -136,6 +139,7 @@ class Evaluation:
             "selection_tokens": self.selection.tokens,
             "choices": dict(sorted(self.choices.items())),
             **({"verifier_faults": dict(faults)} if faults else {}),
+            **({"general": self.general.summary()} if self.general else {}),
         }
 
     @property
