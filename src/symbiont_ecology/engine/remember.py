@@ -66,7 +66,7 @@ def _remembered(rollout: Rollout) -> RememberedAnswer:
         item.family,
         item.depth,
         item.prompt,
-        rollout.token_ids,
+        rollout.answer_ids,
         is_accepted=rollout.verdict > 0.5,
         organelle_id=rollout.organelle_id,
         confidence=math.exp(min(float(rollout.log_probabilities.sum()), 0.0)),

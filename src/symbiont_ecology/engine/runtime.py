@@ -100,6 +100,8 @@ class Runtime:
     """Training FLOPs at which the world changes or the run ends, rising (``engine.budget``)."""
     climate: Climate = field(default_factory=Climate)
     """Catastrophes and seasons."""
+    stops: tuple[str, ...] = ()
+    """Texts that end an answer, beside the host's end token."""
 
     def __repr__(self) -> str:
         strategy, rule = type(self.strategy).__name__, type(self.learning_rule).__name__
@@ -121,7 +123,8 @@ class Runtime:
         traces know nothing.
         """
         perturbation = self.learning_rule.perturbation
-        return Decoding(perturbation=perturbation) if perturbation else Decoding(temperature=1.0)
+        temperature = 0.0 if perturbation else 1.0
+        return Decoding(temperature=temperature, stop=self.stops, perturbation=perturbation)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
