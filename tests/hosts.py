@@ -121,11 +121,15 @@ def smollm2() -> Path:
     return folder
 
 
-def add_chat_template(folder: Path) -> Path:
+TEMPLATE = (
+    "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}"
+    "{% if add_generation_prompt %}>{% endif %}"
+)
+
+
+def add_chat_template(folder: Path, template: str = TEMPLATE) -> Path:
     """Gives a host's tokenizer a chat template, such as models have that can be talked with."""
     path = folder / "tokenizer_config.json"
-    template = "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}"
-    template += "{% if add_generation_prompt %}>{% endif %}"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template}))
     return folder
 

@@ -9,6 +9,7 @@ from symbiont_ecology.config import HabitatsConfig, RunConfig
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.engine.warm import warm_examples
 from symbiont_ecology.errors import ConfigError, DataError
+from symbiont_ecology.host.chat_template import has_chat_template
 from symbiont_ecology.inference.routers import routers
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.registry import kind_of
@@ -61,6 +62,7 @@ def check(config: RunConfig) -> None:
     _check_habitats(config, mix)
     if strategy.warm:
         warm_examples(mix, 1, Draw(config.seed))  # a task without answers shows here
+    _check_chat(config)
 
 
 def mixture(config: RunConfig) -> TaskMixture:
@@ -122,6 +124,16 @@ def _tasks(config: RunConfig) -> tuple[Task, ...]:
             )
         chosen.append(task.in_style(style) if isinstance(task, SyntheticTask | DataTask) else task)
     return tuple(chosen)
+
+
+def _check_chat(config: RunConfig) -> None:
+    """Whether a host that is to be asked in a chat can be, as far as its files tell."""
+    style, model = prompt_styles.build(config.tasks.style), config.host.model
+    if style.is_chat and has_chat_template(model) is False:
+        raise ConfigError(
+            f"tasks.style: expected a host with a chat template, and {model!r} has none: set "
+            "tasks.style.is_chat=false, or choose another host"
+        )
 
 
 def _check_habitats(config: RunConfig, mix: TaskMixture) -> None:
@@ -263,4 +275,5 @@ def build_runtime(config: RunConfig, host: Host, folder: Path) -> Runtime:
         reward=reward_rules.build(config.reward),
         transcripts=TranscriptLog(folder / TRANSCRIPTS_FILE, config.run.transcripts),
         climate=config.climate,
+        stops=prompt_styles.build(config.tasks.style).stops,
     )

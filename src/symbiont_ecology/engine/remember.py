@@ -23,7 +23,7 @@ from symbiont_ecology.ecology import (
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.runtime import Turn
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.types import OrganelleId, last_turn
 
 MOST_OF_CELL = 64
 """The newest right answers of a cell that are remembered."""
@@ -100,7 +100,8 @@ def _widen_ranges(outcomes: Sequence[Outcome], turn: Turn) -> None:
     """Everyone has met the prompts of its practice."""
     for organelle_id, practised in practice_of(outcomes).items():
         organelle = turn.state.population[organelle_id]
-        prompts = [item.prompt for outcome in practised for item in outcome.assignment.items]
+        items = [item for outcome in practised for item in outcome.assignment.items]
+        prompts = [last_turn(item.prompt) for item in items]
         turn.state.population[organelle_id] = replace(
             organelle, range=organelle.range.after(prompts)
         )
@@ -121,7 +122,7 @@ def _remembered(rollout: Rollout) -> RememberedAnswer:
         item.family,
         item.depth,
         item.prompt,
-        rollout.token_ids,
+        rollout.answer_ids,
         is_accepted=rollout.verdict > 0.5,
         organelle_id=rollout.organelle_id,
         confidence=math.exp(min(float(rollout.log_probabilities.sum()), 0.0)),

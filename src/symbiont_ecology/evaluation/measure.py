@@ -24,11 +24,11 @@ from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.inference.pool import AdapterPool
 from symbiont_ecology.inference.routings import Routing, routings
 from symbiont_ecology.notebook import notebook_facts, notebook_table
-from symbiont_ecology.rng import Draw
 from symbiont_ecology.statistics import Interval, mcnemar, share_difference, wilson
 from symbiont_ecology.tasks.habitats import shown_prompt
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import Item
+from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+from symbiont_ecology.types import Item, without_turns
 from symbiont_ecology.weights.peft_files import read_peft
 
 ANSWERS_FILE = "answers.sqlite"
@@ -235,17 +235,10 @@ class LoadedRun:
         """Holdout items of the run's own task mix."""
         return draw_shifts(self.tasks, tuple(dict.fromkeys(shifts)), per_cell, seed)
 
-    def with_line_end(self, item: Item) -> Item:
-        """An item from elsewhere, with the line end that the run's own prompts have."""
-        if item.prompt.endswith("\n") or not self._prompts_end_lines:
-            return item
-        return replace(item, prompt=f"{item.prompt}\n")
-
-    @property
-    def _prompts_end_lines(self) -> bool:
-        tasks = self.tasks
-        (item,) = tasks.draw(tasks.cells[0], 1, Draw(0)("prompt"))
-        return item.prompt.endswith("\n")
+    def as_asked(self, item: Item) -> Item:
+        """An item from elsewhere, asked in the form of the run's own: with their line end, and
+        behind what stands in front of them."""
+        return self.tasks.as_asked(item)
 
     def reselected(
         self,
@@ -303,6 +296,7 @@ class LoadedRun:
         habitat: str = "",
     ) -> Rollout:
         """One prompt as someone typed it, answered by a routing. It has no verdict."""
+        prompt = without_turns(prompt)
         if self.config.tasks.habitats:
             prompt = shown_prompt(prompt, habitat, self.config.tasks.habitats)
         item = Item(
@@ -315,12 +309,17 @@ class LoadedRun:
             verifier=lambda reply: 0.0,
             habitat=habitat,
         )
-        return self.evaluate([self.with_line_end(item)], host, routing).rollouts[0]
+        return self.evaluate([self.as_asked(item)], host, routing).rollouts[0]
 
     def _evaluator(self, host: Host, progress: Progress, is_fresh: bool) -> Evaluator:
         fingerprint = check_host(self.folder, host)
         cache = None if is_fresh else AnswerCache(self.cache)
-        return Evaluator(host, self.pool.weights, cache, fingerprint, progress)
+        return Evaluator(host, self.pool.weights, cache, fingerprint, progress, self.stops)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts that end an answer, beside the host's end token."""
+        return prompt_styles.build(self.config.tasks.style).stops
 
 
 def evaluate_adapter(
@@ -331,6 +330,7 @@ def evaluate_adapter(
     is_bare: bool = False,
     cache: Path | None = None,
     progress: Progress = no_progress,
+    stops: tuple[str, ...] = (),
 ) -> Evaluation:
     """Puts all items to one PEFT adapter, or to its host without it.
 
@@ -344,6 +344,7 @@ def evaluate_adapter(
         None if cache is None else AnswerCache(cache),
         fingerprint,
         progress,
+        stops,
     )
     rollouts = evaluator.ask(items, [name] * len(items))
     return Evaluation(str(folder), name, fingerprint, tuple(rollouts))

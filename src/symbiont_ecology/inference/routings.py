@@ -19,7 +19,7 @@ from symbiont_ecology.errors import DataError
 from symbiont_ecology.inference.pool import AdapterPool, leaner_id
 from symbiont_ecology.registry import Registry, did_you_mean
 from symbiont_ecology.tasks.grading import final_answer
-from symbiont_ecology.types import Item, OrganelleId
+from symbiont_ecology.types import Item, OrganelleId, last_turn
 
 VOTERS = 3
 """How many are asked in a vote, and at most in a cascade."""
@@ -165,14 +165,15 @@ def _favourites(pool: AdapterPool, items: Sequence[Item], most: int) -> list[lis
     """The router's favourites for each item, best first, the host among them; the host alone where
     nobody else should be asked."""
     everyone = (HOST, *pool.elites)
-    prompts = list(dict.fromkeys(item.prompt for item in items))
+    questions = [last_turn(item.prompt) for item in items]
+    prompts = list(dict.fromkeys(questions))
     expected = pool.expectation(prompts)
     order = np.argsort(-expected, axis=1, kind="stable")[:, :most]
     ranked = {
         prompt: [HOST] if is_strange else [everyone[place] for place in row]
         for prompt, row, is_strange in zip(prompts, order, np.isinf(expected[:, 0]), strict=True)
     }
-    return [ranked[item.prompt] for item in items]
+    return [ranked[question] for question in questions]
 
 
 def _in_turn(

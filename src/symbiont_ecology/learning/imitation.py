@@ -69,7 +69,9 @@ class ExpertIteration(LearningRule):
             cell = cell_name(outcome.assignment.cell)
             rate, due = notes.get(f"right:{cell}", 0.0), notes.get(f"due:{cell}", 0.0)
             for item, rollouts in outcome.by_item():
-                accepted = {answer.token_ids for answer in rollouts if answer.reward >= self.accept}
+                accepted = {
+                    answer.answer_ids for answer in rollouts if answer.reward >= self.accept
+                }
                 for token_ids in sorted(accepted):
                     due += 1 - self.skip * rate
                     if due >= 1:

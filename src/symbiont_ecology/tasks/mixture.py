@@ -8,10 +8,17 @@ from functools import cached_property
 import numpy as np
 
 from symbiont_ecology.config import Flip
+from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import Task
+from symbiont_ecology.tasks.grading import ReferenceVerifier
 from symbiont_ecology.tasks.habitats import Habitats
 from symbiont_ecology.tasks.splits import Split
-from symbiont_ecology.types import Cell, Item
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask
+from symbiont_ecology.types import Cell, Item, in_turns
+
+LEAST_ALIKE = 0.4
+"""Part of a typed prompt's letter trigrams that a task's examples have, from which on it is taken
+for a question of that task."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,48 @@ class TaskMixture:
         family, _, variant, question = identity.split("/", 3)
         return self.families[family].in_variant(int(variant)).prompt(question)
 
+    def as_asked(self, item: Item) -> Item:
+        """An item from elsewhere in the form of the mixture's own: the line end of their prompts,
+        and what stands in front of questions of its family, or of the family whose questions it
+        resembles most.
+
+        A question of ours is judged and may be as long as in the mixture.
+        """
+        words = item.prompt
+        if self._ends_lines and not words.endswith("\n"):
+            words += "\n"
+        task = self.families.get(item.family) or self._most_alike(words)
+        if task is None:
+            return replace(item, prompt=in_turns(*self._before_everything, words))
+        asked = replace(item, prompt=in_turns(*task.turns_before(item.question), words))
+        is_ours = item.family == task.name and not isinstance(item.verifier, ReferenceVerifier)
+        if not (is_ours and isinstance(task, SyntheticTask)):
+            return asked
+        ours = task.item(item.question, item.depth, item.variant)
+        limit = max(item.reply_limit, ours.reply_limit)
+        return replace(asked, verifier=ours.verifier, reply_limit=limit)
+
+    @cached_property
+    def _ends_lines(self) -> bool:
+        (item,) = self.draw(self.cells[0], 1, Draw(0)("prompt"))
+        return item.prompt.endswith("\n")
+
+    @cached_property
+    def _before_everything(self) -> tuple[str, ...]:
+        """What the system says, if anything."""
+        before = next(iter(self.families.values())).turns_before("")
+        return before[: len(before) % 2]
+
+    def _most_alike(self, words: str) -> Task | None:
+        """The task whose examples have most of the words' letters in common, if that are many."""
+        wanted = _trigrams(words)
+        alike = {
+            name: len(wanted & _trigrams("\n".join(task.turns_before("")))) / max(len(wanted), 1)
+            for name, task in self.families.items()
+        }
+        best = max(alike, key=alike.__getitem__)
+        return self.families[best] if alike[best] >= LEAST_ALIKE else None
+
     def at(self, flops: float) -> TaskMixture:
         """The mixture as it is when so many training FLOPs are spent."""
         is_flipped = self.flip is not None and self.flip.holds(flops)
@@ -85,3 +134,7 @@ class TaskMixture:
         if self.is_flipped and self.flip is not None and task.name in self.flip.families:
             return task.flipped() or task
         return task
+
+
+def _trigrams(text: str) -> set[str]:
+    return {text[start : start + 3] for start in range(len(text) - 2)}

@@ -16,7 +16,7 @@ from pydantic import PositiveFloat, PositiveInt
 from symbiont_ecology.ecology import HOST, Decision, Found, Organelle
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-from symbiont_ecology.types import Item, OrganelleId
+from symbiont_ecology.types import Item, OrganelleId, last_turn
 
 
 @mechanisms.register("speciation")
@@ -50,4 +50,4 @@ class Speciation(Mechanism):
         return [Found(dict(room.traits), context.rank, operator="newcomer")]
 
     def _familiarity(self, organelle: Organelle, item: Item) -> float:
-        return organelle.range.familiarity(item.prompt)
+        return organelle.range.familiarity(last_turn(item.prompt))
