@@ -18,6 +18,7 @@ from symbiont_ecology.registry import Registry, Spec
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import Allocator
 from symbiont_ecology.routing.curricula import Curriculum, curricula
+from symbiont_ecology.routing.sampling import by_success
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Cell, Item, OrganelleId
 
@@ -108,6 +109,7 @@ class LearningStrategy(Strategy):
     """A strategy whose organelles learn."""
 
     samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised learning_rule
+    most_samples: NonNegativeInt = 0  # where success is rare, fewer elsewhere; 0: all alike
     learning_rate: PositiveFloat = 0.005  # founders' Adam step size, > 0
     aging: NonNegativeFloat = 100.0  # updates after which the step size falls; 0: never
     warm: NonNegativeInt = 0  # gold examples per cell that founders have learned; 0: none
@@ -117,6 +119,23 @@ class LearningStrategy(Strategy):
     def traits(self) -> dict[str, float]:
         """Of newcomers without parents."""
         return {"learning_rate": self.learning_rate, "aging": self.aging}
+
+    def check(self, rank: int, rule: LearningRule) -> None:
+        """``most_samples`` needs something to share out."""
+        super().check(rank, rule)
+        if self.most_samples and not 1 < self.samples < self.most_samples:
+            raise ConfigError(
+                f"strategy.most_samples: expected 0, or more than strategy.samples and that at "
+                f"least 2, got {self.most_samples} and samples {self.samples}"
+            )
+
+    def sampled(
+        self, assigned: Sequence[Assignment], context: StrategyContext
+    ) -> Sequence[Assignment]:
+        """The same questions, answered more often where success is rare if that is wanted."""
+        if not self.most_samples:
+            return assigned
+        return by_success(assigned, self.samples, self.most_samples, context.state)
 
 
 @dataclass(frozen=True)

@@ -38,13 +38,14 @@ class Serving(LearningStrategy):
         state = context.state
         return [chosen(name, state) or by_draw(state, generator) for name in names]
 
-    def ask(self, context: StrategyContext) -> list[Assignment]:
+    def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         """Each question to the server of its habitat; none if nobody lives."""
         items, generator = context.tasks.questions(context.state.generation), context.draw("serve")
         if not context.state.population:
             return []
         servers = self.servers([item.habitat for item in items], context, generator)
-        return assignments(zip(servers, items, strict=True), self.samples)
+        asked_now = assignments(zip(servers, items, strict=True), self.samples)
+        return self.sampled(asked_now, context)
 
 
 def by_draw(state: EcologyState, generator: np.random.Generator) -> OrganelleId:
