@@ -300,13 +300,32 @@ def parse_override(override: str) -> dict[str, object]:
     parts = key.strip().split(".")
     if not equals or not all(parts):
         raise ConfigError(f"override {override!r}: expected key.subkey=value")
-    data = _parse(f"value: {value}", f"override {override!r}")
+    data = parse_yaml(f"value: {value}", f"override {override!r}")
     if not isinstance(data, dict) or list(data) != ["value"]:
         raise ConfigError(f"override {override!r}: expected one value")
     nested: object = data["value"]
     for part in reversed(parts[1:]):
         nested = {part: nested}
     return {parts[0]: nested}
+
+
+def parse_yaml(text: str, where: str) -> object:
+    """YAML as plain values. OmegaConf's reader knows that 3e-4 is a number and refuses a key given
+    twice.
+
+    Raises:
+        ConfigError: it is no YAML, or refers to other values; ``where`` begins the message.
+    """
+    if "${" in text:
+        # It could read environment variables, which neither decide a run nor belong in its record.
+        raise ConfigError(
+            f"{where}: '${{' is refused, a config cannot refer to other values: write the value"
+        )
+    try:
+        return OmegaConf.to_container(OmegaConf.load(StringIO(text)), resolve=False)
+    # OSError is its word for a lone scalar.
+    except (YAMLError, OmegaConfBaseException, OSError) as error:
+        raise ConfigError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from error
 
 
 def _default_components() -> dict[str, object]:
@@ -396,25 +415,10 @@ def _read(path: Path) -> dict[str, object]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"config {path}: cannot be read ({error})") from error
-    data = _parse(text, f"config {path}")
+    data = parse_yaml(text, f"config {path}")
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise ConfigError(f"config {path}: expected keys with values, got {data!r:.60}")
     return data
-
-
-def _parse(text: str, where: str) -> object:
-    """YAML as plain values. OmegaConf's reader knows that 3e-4 is a number and refuses a key given
-    twice."""
-    if "${" in text:
-        # It could read environment variables, which neither decide a run nor belong in its record.
-        raise ConfigError(
-            f"{where}: '${{' is refused, a config cannot refer to other values: write the value"
-        )
-    try:
-        return OmegaConf.to_container(OmegaConf.load(StringIO(text)), resolve=False)
-    # OSError is its word for a lone scalar.
-    except (YAMLError, OmegaConfBaseException, OSError) as error:
-        raise ConfigError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from error
 
 
 def _ordered(spec: Spec) -> Spec:

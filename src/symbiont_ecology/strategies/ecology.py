@@ -106,8 +106,8 @@ class Ecology(CurriculumStrategy):
         left = assignments([taker for taker in takers if taker[0] == HOST], 1)
         asked = [assignment for part in self.built_mechanisms for assignment in part.ask(context)]
         practice = assignments([taker for taker in takers if taker[0] != HOST], self.samples)
-        probes = [replace(one, purpose="probe") for one in left]
-        return [*self.sampled(practice, context), *probes, *asked]
+        strange = [replace(one, purpose="probe") for one in left]
+        return [*self.sampled(practice, context), *strange, *asked]
 
     @property
     def needs_sketches(self) -> bool:  # type: ignore[override]

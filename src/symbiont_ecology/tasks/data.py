@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import PositiveInt
@@ -236,7 +237,7 @@ def _in_style(task: DataTask, style: PromptStyle) -> DataTask:
 @task_sources.register("file")
 @dataclass(frozen=True)
 class FileTasks:
-    """Lines of a JSONL or Parquet file, or of a data set, each with a prompt and its answer.
+    """Lines of a JSON, JSONL or Parquet file, or of a data set, each with a prompt and its answer.
 
     The prompt is asked as it stands, with the line end of the prompt style. The answer is a text, a
     number, or a list of these, any of which is right. Of reasoning that ends in ``#### answer``, as
@@ -246,7 +247,7 @@ class FileTasks:
     """
 
     name: str  # of the task: letters, digits, dots, dashes
-    path: str | None = None  # .jsonl or .parquet file, from where the command is typed
+    path: str | None = None  # .jsonl, .json or .parquet file, from where the command is typed
     dataset: str | None = None  # instead of a file: folder or hub name for the package datasets
     config: str | None = None  # configuration of the data set
     split: str | None = None  # the data set's own split, which ours are made from; None is train
@@ -299,14 +300,7 @@ def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
         if isinstance(row, Mapping):
             columns |= dict.fromkeys(map(str, row))
             used.add(_target_column(row, source))
-        before, known = lines.setdefault(line.question.rstrip("\r\n"), (where, line))
-        if known.answers != line.answers:
-            raise DataError(
-                f"{source} {where}: the prompt of {before} with another target, "
-                f"{line.answers[0]!r:.40} and not {known.answers[0]!r:.40}: keep one of them"
-            )
-        if len(lines) > MOST_LINES:
-            raise DataError(too_many(str(source)))
+        add_line(lines, line, str(source), where)
     if not lines:
         raise DataError(
             f"{source}: no lines; expected one object per line, with a prompt and a target"
@@ -328,6 +322,25 @@ def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
         )
     )
     return task
+
+
+def add_line(
+    lines: dict[str, tuple[str, DataLine]], line: DataLine, about: str, where: str
+) -> None:
+    """Adds a line to others, which are known by their questions and come with where they stand; one
+    that is there already is left out.
+
+    Raises:
+        DataError: the prompt is there with another target, or there are too many lines.
+    """
+    before, known = lines.setdefault(line.question.rstrip("\r\n"), (where, line))
+    if known.answers != line.answers:
+        raise DataError(
+            f"{about} {where}: the prompt of {before} with another target, "
+            f"{line.answers[0]!r:.40} and not {known.answers[0]!r:.40}: keep one of them"
+        )
+    if len(lines) > MOST_LINES:
+        raise DataError(too_many(about))
 
 
 def check_gradable(items: Iterable[tuple[str, Item]]) -> None:
@@ -363,9 +376,13 @@ def _line(row: object, source: FileTasks, where: str) -> DataLine:
         raise DataError(_no_text(source, where, row, "target"))
     habitat = habitat_of(row, source.habitat, f"{source} {where}") if source.habitat else ""
     check_whole((prompt, habitat, *answers), f"{source} {where}")
+    return DataLine(depth_of(row), prompt, answers, habitat)
+
+
+def depth_of(row: Mapping[Any, object]) -> str:
+    """How hard a row says that it is."""
     depth = row.get("depth")
-    depth = depth if isinstance(depth, str) and depth else "short"
-    return DataLine(depth, prompt, answers, habitat)
+    return depth if isinstance(depth, str) and depth else "short"
 
 
 def habitat_of(row: Mapping[object, object], column: str, where: str) -> str:

@@ -1,4 +1,4 @@
-"""Tables that somebody wrote, row by row: JSONL by hand, Parquet by pyarrow, data sets by
+"""Tables that somebody wrote, row by row: JSON by hand, Parquet by pyarrow, data sets by
 ``datasets`` from version 4, which runs no code of theirs. Nothing is unpickled.
 """
 
@@ -40,7 +40,7 @@ def locate(path: str, about: str) -> tuple[Path, Stamp]:
 
 
 def rows_of_file(path: Path, about: str, columns: Sequence[str] | None = None) -> Iterable[Row]:
-    """The rows of a JSONL or Parquet file; of Parquet only these columns, if some are named.
+    """The rows of a JSON, JSONL or Parquet file; of Parquet only these columns, if some are named.
 
     Raises:
         DataError: it is too large, or cannot be read; ``about`` begins the message.
@@ -56,9 +56,11 @@ def rows_of_file(path: Path, about: str, columns: Sequence[str] | None = None) -
     ending = path.suffix.lower()
     if ending in (".jsonl", ".ndjson"):
         return _rows_of_jsonl(path, about)
+    if ending == ".json":
+        return _rows_of_json(path, about)
     if ending == ".parquet":
         return _rows_of_parquet(path, about, columns)
-    raise DataError(f"{about}: expected a file that ends in .jsonl, .ndjson or .parquet")
+    raise DataError(f"{about}: expected a file that ends in .jsonl, .ndjson, .json or .parquet")
 
 
 def rows_of_dataset(name: str, config: str | None, split: str, about: str) -> Iterator[Row]:
@@ -116,6 +118,16 @@ def _rows_of_jsonl(path: Path, about: str) -> Iterator[Row]:
                 yield f"line {number}", json.loads(text)
             except (ValueError, RecursionError) as error:
                 raise DataError(f"{about} line {number}: not JSON ({error})") from error
+
+
+def _rows_of_json(path: Path, about: str) -> Iterator[Row]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{about}: not JSON that can be read ({error!s:.200})") from error
+    if not isinstance(rows, list):
+        raise DataError(f"{about}: expected a list of objects, got {rows!r:.40}")
+    yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
 
 
 def _rows_of_parquet(path: Path, about: str, columns: Sequence[str] | None) -> Iterator[Row]:
