@@ -17,7 +17,7 @@ import torch.nn.functional as F
 
 from symbiont_ecology.host.backend.lowrank import bare
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.loading import EMBEDDED_FOLDER
+from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 from symbiont_ecology.host.packing import Text, chunks, pack_texts
 from symbiont_ecology.types import HOST_SLOT, Completions, Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.weights.adapter import AdapterWeights, OptimizerState

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.host.packaged import packaged_folder
 from symbiont_ecology.types import HOST_SLOT, Lesson
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
@@ -111,11 +113,23 @@ def make_host(
     return folder
 
 
-def add_chat_template(folder: Path) -> Path:
+def smollm2() -> Path:
+    """The folder of SmolLM2; the test is skipped where nobody fetched it."""
+    folder = packaged_folder("smollm2")
+    if not folder.is_dir():
+        pytest.skip("needs SmolLM2: symbiont host get smollm2")
+    return folder
+
+
+TEMPLATE = (
+    "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}"
+    "{% if add_generation_prompt %}>{% endif %}"
+)
+
+
+def add_chat_template(folder: Path, template: str = TEMPLATE) -> Path:
     """Gives a host's tokenizer a chat template, such as models have that can be talked with."""
     path = folder / "tokenizer_config.json"
-    template = "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}"
-    template += "{% if add_generation_prompt %}>{% endif %}"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template}))
     return folder
 

@@ -5,10 +5,10 @@ values.
     run: {generations: 100}
 
 Files are deep-merged, later wins, lists replace. A component is its name or
-``{kind: name, **fields}``, and a change of kind drops the fields of the old one. A config is data
-from anyone: it can neither run code nor read the environment, and every mistake is one line before
-a model is loaded. Defaults live in the classes below and nowhere else; components are checked by
-their registries when a run is built.
+``{kind: name, **fields}``, and a change of kind drops the fields of the old one. ``host: smollm2``
+brings the preset of that host. A config is data from anyone: it can neither run code nor read the
+environment, and every mistake is one line before a model is loaded. Defaults live in the classes
+below and nowhere else; components are checked by their registries when a run is built.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -42,6 +43,7 @@ from symbiont_ecology.registry import (
     load_plugin,
     validate,
 )
+from symbiont_ecology.shipped import find_preset, presets
 
 Positive = Annotated[int, Field(ge=1)]
 RENAMED = {"plasticity": "learning_rule"}
@@ -54,7 +56,7 @@ class HostConfig(BaseModel):
 
     model_config = _Schema
 
-    model: str = "embedded"  # "embedded", a folder, or a name on the Hugging Face hub
+    model: str = "embedded"  # or smollm2, a folder, a GGUF file, a name on the Hugging Face hub
     slots: Positive = 32  # adapters in memory at once; a larger population goes in waves
     rank: Positive = 4  # of a founder's adapter, and the most that any can have
     targets: tuple[str, ...] | None = None  # linear modules that carry LoRA; None is all
@@ -73,6 +75,15 @@ def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
 
 _Layer = str | Path | Mapping[str, object]
 DistinctNames = Annotated[tuple[str, ...], AfterValidator(_each_once)]
+
+
+def _rising(moments: tuple[float, ...]) -> tuple[float, ...]:
+    if any(after <= before for before, after in pairwise((0.0, *moments))):
+        raise ValueError(f"expected numbers above 0 that rise, got {list(moments)}")
+    return moments
+
+
+RisingFlops = Annotated[tuple[float, ...], AfterValidator(_rising)]
 
 
 class Flip(BaseModel):
@@ -120,6 +131,7 @@ class TasksConfig(BaseModel):
     depths: DistinctNames | None = None  # how hard questions are; None is each task's own
     style: Spec = "terse"  # how a prompt is worded
     flip: Flip | None = None  # a hidden change of what counts as right
+    arrivals: RisingFlops = ()  # training FLOPs at which the next family takes the last one's place
     habitats: HabitatsConfig | None = None  # many places that ask, with hidden kinds
     sources: Sources = ()  # where loading puts the mappings among the families
 
@@ -227,7 +239,7 @@ def compose(
         ConfigError: as ``load_config``; ``where`` begins the line.
     """
     data = _default_components()
-    changes = [_with_new_names(parse_override(override), where) for override in overrides]
+    changes = [_normalised(parse_override(override), where) for override in overrides]
     read = (one if isinstance(one, Mapping) else read_layers(one) for one in layers)
     for layer in (*read, *changes):
         data = merge(data, layer)
@@ -237,8 +249,9 @@ def compose(
     return config
 
 
-def _with_new_names(data: Mapping[str, object], where: str) -> dict[str, object]:
-    """The same with keys that have new names under these; each old name costs a warning."""
+def _normalised(data: Mapping[str, object], where: str) -> dict[str, object]:
+    """The same with keys under their new names, each old one at the cost of a warning, and with a
+    host that is a name alone (``host: smollm2``) as its preset, or as the name of a model."""
     for old, new in RENAMED.items():
         if old in data:
             warnings.warn(
@@ -246,7 +259,12 @@ def _with_new_names(data: Mapping[str, object], where: str) -> dict[str, object]
                 EcologyWarning,
                 stacklevel=2,
             )
-    return {RENAMED.get(key, key): value for key, value in data.items()}
+    named = {RENAMED.get(key, key): value for key, value in data.items()}
+    if not isinstance(host := named.get("host"), str):
+        return named
+    del named["host"]
+    is_preset = (preset := f"host/{host}") in presets()
+    return merge(read_layers(preset) if is_preset else {"host": {"model": host}}, named)
 
 
 def read_layers(name_or_path: str | Path) -> dict[str, object]:
@@ -266,50 +284,6 @@ def dump_config(config: RunConfig) -> str:
     return str(OmegaConf.to_yaml(data))
 
 
-def presets() -> dict[str, Path]:
-    """Every preset by name, such as ``strategy/ecology``: the ``config`` folder of a source
-    checkout, or the copy of it inside the wheel."""
-    folder = config_folder()
-    paths = sorted(folder.rglob("*.yaml"))
-    named = {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
-    others = ("protocols/", "ablations/")
-    return {name: path for name, path in named.items() if not name.startswith(others)}
-
-
-def config_folder() -> Path:
-    """Where presets, protocols and data files are: beside the source, or inside the wheel."""
-    package = Path(__file__).parent
-    checkout = package.parents[1]
-    return checkout / "config" if (checkout / "pyproject.toml").is_file() else package / "presets"
-
-
-def find_data(path: Path) -> Path:
-    """A data file from here; else the one of that name that comes with the package, such as
-    ``evaluation/paper_holdout.jsonl``; else the path itself, for whoever opens it to say."""
-    shipped = config_folder() / path
-    return shipped if not path.exists() and shipped.is_file() else path
-
-
-def find_preset(name: str) -> Path:
-    """The file of a preset, by its name or by the last part of it where only one preset has that.
-
-    Raises:
-        ConfigError: no such preset, or more than one.
-    """
-    known = presets()
-    if name in known:
-        return known[name]
-    matches = [full for full in known if full.rpartition("/")[2] == name]
-    if len(matches) > 1:
-        raise ConfigError(f"preset {name!r} may be any of {', '.join(matches)}: write one of these")
-    if not matches:
-        hint = did_you_mean(name, [*known, *(full.rpartition("/")[2] for full in known)])
-        raise ConfigError(
-            f"no preset or file {name!r};{hint} known presets: {', '.join(known) or 'none'}"
-        )
-    return known[matches[0]]
-
-
 def merge(base: Mapping[str, object], update: Mapping[str, object]) -> dict[str, object]:
     """``update`` over ``base``: mappings merge key by key, anything else replaces; neither is
     changed."""
@@ -326,13 +300,32 @@ def parse_override(override: str) -> dict[str, object]:
     parts = key.strip().split(".")
     if not equals or not all(parts):
         raise ConfigError(f"override {override!r}: expected key.subkey=value")
-    data = _parse(f"value: {value}", f"override {override!r}")
+    data = parse_yaml(f"value: {value}", f"override {override!r}")
     if not isinstance(data, dict) or list(data) != ["value"]:
         raise ConfigError(f"override {override!r}: expected one value")
     nested: object = data["value"]
     for part in reversed(parts[1:]):
         nested = {part: nested}
     return {parts[0]: nested}
+
+
+def parse_yaml(text: str, where: str) -> object:
+    """YAML as plain values. OmegaConf's reader knows that 3e-4 is a number and refuses a key given
+    twice.
+
+    Raises:
+        ConfigError: it is no YAML, or refers to other values; ``where`` begins the message.
+    """
+    if "${" in text:
+        # It could read environment variables, which neither decide a run nor belong in its record.
+        raise ConfigError(
+            f"{where}: '${{' is refused, a config cannot refer to other values: write the value"
+        )
+    try:
+        return OmegaConf.to_container(OmegaConf.load(StringIO(text)), resolve=False)
+    # OSError is its word for a lone scalar.
+    except (YAMLError, OmegaConfBaseException, OSError) as error:
+        raise ConfigError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from error
 
 
 def _default_components() -> dict[str, object]:
@@ -387,7 +380,7 @@ def _compose(path: Path, within: tuple[Path, ...]) -> dict[str, object]:
     if path in within:
         chain = " -> ".join(file.name for file in (*within[within.index(path) :], path))
         raise ConfigError(f"config {path}: extends itself: {chain}")
-    data = _with_new_names(_read(path), f"config {path}")
+    data = _normalised(_read(path), f"config {path}")
     parents = data.pop("extends", [])
     if isinstance(parents, str):
         parents = [parents]
@@ -422,25 +415,10 @@ def _read(path: Path) -> dict[str, object]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"config {path}: cannot be read ({error})") from error
-    data = _parse(text, f"config {path}")
+    data = parse_yaml(text, f"config {path}")
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise ConfigError(f"config {path}: expected keys with values, got {data!r:.60}")
     return data
-
-
-def _parse(text: str, where: str) -> object:
-    """YAML as plain values. OmegaConf's reader knows that 3e-4 is a number and refuses a key given
-    twice."""
-    if "${" in text:
-        # It could read environment variables, which neither decide a run nor belong in its record.
-        raise ConfigError(
-            f"{where}: '${{' is refused, a config cannot refer to other values: write the value"
-        )
-    try:
-        return OmegaConf.to_container(OmegaConf.load(StringIO(text)), resolve=False)
-    # OSError is its word for a lone scalar.
-    except (YAMLError, OmegaConfBaseException, OSError) as error:
-        raise ConfigError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from error
 
 
 def _ordered(spec: Spec) -> Spec:

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))  # for ``host_rec
 from company import RANKS, Company
 from hosts import KINDS, make_host, random_weights
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.loading import EMBEDDED_FOLDER
+from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,8 @@ import torch
 from hosts import KINDS, PeftHost, make_host, random_weights
 from symbiont_ecology.host.backend import passes
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.loading import (
-    EMBEDDED_FOLDER,
-    TextCodec,
-    load_decoder,
-    read_model_config,
-)
+from symbiont_ecology.host.loading import TextCodec, load_decoder, read_model_config
+from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT, Completions, Decoding, LearningBatch, Lesson, Request
 

@@ -8,7 +8,7 @@ import pytest
 from hosts import random_weights
 from symbiont_ecology.ecology.habitats import DIMENSIONS
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.loading import EMBEDDED_FOLDER
+from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 from symbiont_ecology.host.sketches import sketcher_of
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask

@@ -294,14 +294,21 @@ LINES = tuple(
 )
 
 
-@pytest.fixture(params=[name for name in task_sources.names() if name != "log"])
+OTHERS = ("log", "reasoning_gym")
+"""Sources of their own lines: a log has replies and no answers, and reasoning-gym draws questions.
+Their tests are test_log_rows.py and test_reasoning_gym.py, among the unit tests."""
+
+
+@pytest.fixture(params=[name for name in task_sources.names() if name not in OTHERS])
 def written(request: pytest.FixtureRequest, tmp_path: Path) -> DataTask:
-    """The same lines out of every kind of source; give a new kind its spec here. A log has replies
-    and no answers, and tests of its own (``tests/unit/test_log_rows.py``)."""
+    """The same lines out of every kind of source; give a new kind its spec here."""
     path = tmp_path / "lines.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in LINES))
-    specs = {"file": {"kind": "file", "name": "lines", "path": str(path)}}
-    task = task_sources.build(specs[request.param]).task()
+    task_file = tmp_path / "lines.yaml"
+    task_file.write_text("doc_to_text: prompt\ndoc_to_target: target\n")
+    specs = {"file": {"path": str(path)}, "lm_eval": {"path": str(task_file), "data": str(path)}}
+    source = {"kind": request.param, "name": "lines", **specs[request.param]}
+    task = task_sources.build(source).task()
     assert isinstance(task, DataTask)
     return task
 

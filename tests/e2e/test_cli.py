@@ -16,9 +16,10 @@ from hosts import make_host
 from killing import COMMAND, interrupted
 from said import Symbiont
 from symbiont_ecology.cli.controls import Brake
-from symbiont_ecology.config import load_config, presets
+from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.evaluation.shifts import shifts
+from symbiont_ecology.shipped import presets
 
 
 def books(folder: Path) -> tuple[bytes, bytes]:

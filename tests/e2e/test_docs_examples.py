@@ -15,9 +15,9 @@ import pytest
 
 from hosts import random_weights
 from symbiont_ecology.cli import app
-from symbiont_ecology.config import presets
 from symbiont_ecology.events import Event
 from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.shipped import presets
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

@@ -18,10 +18,10 @@ from symbiont_ecology.analysis.ablation import (
     smallest_q,
 )
 from symbiont_ecology.analysis.summary import AdjustedDifference
-from symbiont_ecology.config import config_folder
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.experiments.ablation import check_ablation, load_ablation
 from symbiont_ecology.experiments.protocol import Arm, FlipPlan, Protocol
+from symbiont_ecology.shipped import config_folder
 
 DEFAULT = config_folder() / "ablations" / "default.yaml"
 TRUTH = {

@@ -144,7 +144,7 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "folder.jsonl").mkdir()
     for name, said in (
         ("missing.jsonl", "no such file"),
-        ("text.csv", "ends in .jsonl, .ndjson or .parquet"),
+        ("text.csv", "ends in .jsonl, .ndjson, .json or .parquet"),
         ("empty.jsonl", "no lines"),
         ("binary.jsonl", "cannot be read"),
         ("folder.jsonl", "expected a file"),
@@ -167,6 +167,16 @@ def test_a_file_is_read_again_when_it_changed_and_not_before(file: Path) -> None
     assert len(family(file).lines) == 81
     assert len(first.lines) == 80
     assert family(file).digest != first.digest
+
+
+def test_json_is_read_as_jsonl_is(tmp_path: Path) -> None:
+    (tmp_path / "q.json").write_text(json.dumps(rows()), encoding="utf-8")
+    found = family(tmp_path / "q.json")
+    assert found.digest == family(jsonl(tmp_path / "q.jsonl", rows())).digest
+    for text, said in (("[", "not JSON"), ("[" * 10**5, "not JSON"), ("{}", "a list of objects")):
+        (tmp_path / "q.json").write_text(text)
+        with pytest.raises(DataError, match=said):
+            family(tmp_path / "q.json")
 
 
 PARQUET_ROWS = [

@@ -11,10 +11,11 @@ import pytest
 
 from lines import Row, quiz, rows
 from symbiont_ecology.cli.data import SFT_FILE, check_apart, data
-from symbiont_ecology.config import config_folder, find_data, load_config
+from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.evaluation.items import draw_items, read_items
+from symbiont_ecology.shipped import config_folder, find_data
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
 from symbiont_ecology.types import Item

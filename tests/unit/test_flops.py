@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from hosts import KINDS, make_host
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.loading import EMBEDDED_FOLDER
+from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 
 ARCHITECTURES = (*KINDS, "embedded")
 SHAPE = HostShape(

@@ -23,6 +23,7 @@ from symbiont_ecology.cli.deploy import export, infer, phylogeny
 from symbiont_ecology.cli.evaluate import evaluate, transfer
 from symbiont_ecology.cli.evoscope import evoscope
 from symbiont_ecology.cli.explain import explain, list_names
+from symbiont_ecology.cli.host import host
 from symbiont_ecology.cli.learn_from import learn_from
 from symbiont_ecology.cli.machine import bench, doctor
 from symbiont_ecology.cli.report import diff, report_command
@@ -60,6 +61,7 @@ _COMMANDS = (
 )
 for _command in _COMMANDS:
     app.command()(_command)
+app.add_typer(host, name="host")
 app.command("list")(list_names)
 app.command("resume")(resume_command)
 app.command("report")(report_command)

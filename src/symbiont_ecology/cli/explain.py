@@ -109,8 +109,8 @@ def _unknown(kind: str) -> str:
 
 def _entries(kind: str) -> list[tuple[str, str]]:
     """Names with the first sentence of what is said about them."""
-    from symbiont_ecology.config import presets
     from symbiont_ecology.experiments.protocol import protocols
+    from symbiont_ecology.shipped import presets
 
     if kind not in FILES:
         entries = registry(kind)
@@ -122,8 +122,8 @@ def _entries(kind: str) -> list[tuple[str, str]]:
 
 def _file(kind: str, name: str) -> Path:
     """The YAML file of that name."""
-    from symbiont_ecology.config import find_preset
     from symbiont_ecology.experiments.protocol import find_protocol
+    from symbiont_ecology.shipped import find_preset
 
     return find_preset(name) if kind == "presets" else find_protocol(name)
 

@@ -108,10 +108,10 @@ def ablate(
     """Measure what each mechanism adds to an ecology. Ctrl-C is safe, the same command goes on."""
     from symbiont_ecology import Suite
     from symbiont_ecology.analysis import ablation as tables
-    from symbiont_ecology.config import config_folder
     from symbiont_ecology.experiments import suite as suites
     from symbiont_ecology.experiments.ablation import check_ablation, load_ablation
     from symbiont_ecology.files import write_whole
+    from symbiont_ecology.shipped import config_folder
 
     files, changes = options.split_words(words)
     if len(files) > 1:

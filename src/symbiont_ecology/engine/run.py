@@ -21,6 +21,7 @@ import hashlib
 import json
 import math
 import platform
+import shutil
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -44,7 +45,7 @@ from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.trackers.reporting import Reports
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
-PROVENANCE_FILE = "provenance.json"
+PROVENANCE_FILE, LOCK_FILE = "provenance.json", "lock"
 EXTENDABLE = tuple(f"run.{name}" for name in LoopConfig.model_fields if name != "final_holdout")
 """What may change when a run is resumed: when it ends, how often it is saved, what reports it."""
 LEAST_GENERATIONS = 10
@@ -149,7 +150,7 @@ def generations(
     Whoever stops iterating leaves a checkpoint behind. One process at a time: the folder is locked
     until the iterator is closed. Every generation is reported to ``run.report_to``.
     """
-    with _locked(folder), Reports(config, folder) as reports:
+    with _locked(folder), _without_remains(folder), Reports(config, folder) as reports:
         if is_new:
             _check_free(folder)  # again: another process may have founded a run while this loaded
         write_whole(folder / CONFIG_FILE, dump_config(config))
@@ -406,11 +407,24 @@ def _version(package: str) -> str:
 
 
 @contextmanager
+def _without_remains(folder: Path) -> Iterator[None]:
+    """A run that fails before its first checkpoint leaves nothing behind, unless something was
+    there before it. One that was killed leaves what it needs to begin again."""
+    was_empty = [path.name for path in folder.iterdir()] == [LOCK_FILE]
+    try:
+        yield
+    except Exception:
+        if was_empty and not (folder / checkpoint.STATE_FILE).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+@contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One writer at a time. The lock goes with its process, however that ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / "lock").open("w")
+        file = (folder / LOCK_FILE).open("w")
     except OSError as error:
         raise RunError(f"cannot use {folder}: {error.strerror}") from error
     with file:

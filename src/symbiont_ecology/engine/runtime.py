@@ -102,6 +102,8 @@ class Runtime:
     """Catastrophes and seasons."""
     tell: Callable[[str], None] = lambda news: None
     """Hears what is done before the first generation; for showing, never for deciding."""
+    stops: tuple[str, ...] = ()
+    """Texts that end an answer, beside the host's end token."""
 
     def __repr__(self) -> str:
         strategy, rule = type(self.strategy).__name__, type(self.learning_rule).__name__
@@ -123,7 +125,8 @@ class Runtime:
         traces know nothing.
         """
         perturbation = self.learning_rule.perturbation
-        return Decoding(perturbation=perturbation) if perturbation else Decoding(temperature=1.0)
+        temperature = 0.0 if perturbation else 1.0
+        return Decoding(temperature=temperature, stop=self.stops, perturbation=perturbation)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from symbiont_ecology.config import find_data
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.state import KEPT
 from symbiont_ecology.engine.runtime import Host
@@ -21,6 +20,7 @@ from symbiont_ecology.errors import EcologyError, RunError
 from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
 from symbiont_ecology.evaluation.spec import EvaluationRecord, EvaluationSpec
 from symbiont_ecology.files import append_line, read_lines
+from symbiont_ecology.shipped import find_data
 from symbiont_ecology.statistics import Interval
 from symbiont_ecology.weights.peft_files import stated_rank
 

@@ -13,15 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from symbiont_ecology.config import find_data
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.rng import Draw
+from symbiont_ecology.shipped import find_data
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.data import check_gradable, reference_answer
 from symbiont_ecology.tasks.grading import ReferenceVerifier, graders
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
-from symbiont_ecology.types import Item
+from symbiont_ecology.tasks.tables import check_whole
+from symbiont_ecology.types import Item, last_turn
 
 DEFAULT_REPLY_LIMIT = 64
 """New tokens for an item of a family that this package does not know."""
@@ -65,10 +66,10 @@ def read_items(path: Path) -> list[Item]:
 
 
 def write_items(items: Iterable[Item], path: Path) -> None:
-    """Writes items as JSONL that ``read_items`` reads back."""
+    """Writes items as JSONL that ``read_items`` reads back; of a prompt with turns the last one."""
     lines = []
     for item in items:
-        row: dict[str, object] = {"prompt": item.prompt, "target": item.answer}
+        row: dict[str, object] = {"prompt": last_turn(item.prompt), "target": item.answer}
         row |= {"family": item.family, "depth": item.depth, "task_id": item.id}
         if isinstance(item.verifier, ReferenceVerifier):
             row |= _references(item.verifier)
@@ -106,10 +107,7 @@ def _parse(line: str, where: str) -> Item:
             f"{where}: expected text, a number or a list of these under 'target', "
             f"got {target!r:.60}{hint}"
         )
-    try:
-        "".join((prompt, *answers)).encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"{where}: half a character, {error.object[error.start]!a}") from error
+    check_whole((prompt, *answers), where)
     limit = row.get("reply_limit", _usual_limit(family, depth))
     if type(limit) is not int or limit < 1:
         raise DataError(

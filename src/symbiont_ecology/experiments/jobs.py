@@ -29,6 +29,7 @@ from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.evaluation.answer_cache import AnswerCache
 from symbiont_ecology.evaluation.evaluator import Evaluator, Progress, no_progress
+from symbiont_ecology.evaluation.general import general_of_servers, general_reader
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun
 from symbiont_ecology.evaluation.run_summary import run_summary, training_curve
 from symbiont_ecology.evaluation.shifts import draw_shifts
@@ -48,6 +49,7 @@ from symbiont_ecology.experiments.outcomes import (
 )
 from symbiont_ecology.experiments.protocol import Arm, Protocol
 from symbiont_ecology.files import write_whole
+from symbiont_ecology.inference.routings import routings
 from symbiont_ecology.types import Item
 
 OUTCOME_FILE, LEGS_FILE = "outcome.json", "legs.json"
@@ -243,7 +245,11 @@ def outcome_of_run(
         systems[routing] = SystemAnswers.of(run.evaluate(items, host, routing, progress=progress))
         if should_stop():
             raise Stopped
-    state = run.pool.state
+    state, reader = run.pool.state, general_reader(run.config, run.pool, host)
+    general = {}
+    if reader is not None:
+        general = {name: reader.of_routing(run.pool, routings.build(name)) for name in main}
+        general |= general_of_servers(reader, run.pool)
     # Not beyond the checkpoint: what a killed run did after it will be done again.
     events = list(islice(read_events(run.folder / runs.EVENTS_FILE), state.next_seq))
     practice = (event for event in events if isinstance(event, Acted))
@@ -256,6 +262,7 @@ def outcome_of_run(
         solved=sum(sum(event.verdicts) for event in practice if event.purpose == "practice"),
         train=state.spent,
         selection_flops=run.selection.flops,
+        **({"general": general} if general else {}),
     )
 
 

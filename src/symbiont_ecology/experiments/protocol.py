@@ -26,20 +26,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from symbiont_ecology.config import (
-    Flip,
-    RunConfig,
-    compose,
-    config_folder,
-    merge,
-    parse_override,
-    read_layers,
-)
+from symbiont_ecology.config import Flip, RunConfig, compose, merge, parse_override, read_layers
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.engine.build import components
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.registry import did_you_mean, validate
 from symbiont_ecology.rng import Draw
+from symbiont_ecology.shipped import config_folder
 
 PositiveCount = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]

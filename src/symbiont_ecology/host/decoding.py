@@ -105,9 +105,10 @@ class _Writer:
         """All that was written."""
         batch = self._batch
         answers = zip(self._ids.tolist(), self._lengths, strict=True)
-        texts = self._codec.decode([ids[:length] for ids, length in answers])
+        written = self._codec.decode([ids[:length] for ids, length in answers])
+        texts = tuple(_cut(text, batch.decoding.stop) for text in written)
         return Completions(
-            tuple(_cut(text, batch.decoding.stop) for text in texts),
+            texts,
             self._ids,
             self._scores,
             self._lengths,
@@ -115,6 +116,7 @@ class _Writer:
             traces=None if batch.tracer is None else batch.tracer.traces(),
             read=self._read,
             fed=self._fed,
+            stopped=np.array([text != cut for text, cut in zip(written, texts, strict=True)]),
         )
 
     def write(self, rows: np.ndarray) -> None:

@@ -33,10 +33,10 @@ from symbiont_ecology.host.loading import (
     TextCodec,
     find_device,
     find_dtype,
-    find_folder,
     load_decoder,
     read_model_config,
 )
+from symbiont_ecology.host.locating import find_folder
 from symbiont_ecology.host.malloc import keep_freed_memory
 from symbiont_ecology.host.sketches import sketcher_of
 from symbiont_ecology.host.tracing import Tracer
@@ -185,8 +185,8 @@ class HostKernel:
     def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
         """Token ids of prompts, with the tokenizer's own special tokens or in the host's chat
         template."""
+        texts = self._codec.texts(prompts, is_chat=self._is_chat)
         # A chat template brings the special tokens.
-        texts = [self._codec.chat(prompt) for prompt in prompts] if self._is_chat else prompts
         encoded = self._codec.encode(texts, special=not self._is_chat)
         for prompt, ids in zip(prompts, encoded, strict=True):
             if not len(ids):

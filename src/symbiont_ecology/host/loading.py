@@ -25,13 +25,12 @@ from symbiont_ecology.host.architectures import ModelConfig, read_blueprint
 from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.llama import LlamaDecoder
+from symbiont_ecology.types import turns, without_turns
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
-EMBEDDED = "embedded"
-EMBEDDED_FOLDER = Path(__file__).parent / "embedded" / "model"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 _PLAIN_TOKENIZERS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
@@ -62,36 +61,6 @@ def find_device(name: str) -> torch.device:
     what = f"a device that torch can use here, got {name!r}: try cpu"
     with _expected(what, RuntimeError, AssertionError):
         return torch.zeros(1, device=name).device
-
-
-def find_folder(name_or_path: str | Path) -> Path:
-    """The local folder of a host: the shipped one, a folder, or a download from the Hugging Face
-    hub.
-
-    Raises:
-        HostError: there is no such folder and no such model on the hub (or the hub is out of
-            reach).
-    """
-    name = str(name_or_path)
-    folder = EMBEDDED_FOLDER if name == EMBEDDED else Path(name).expanduser()
-    if folder.is_dir():
-        return folder
-    _expect(
-        name != EMBEDDED,
-        f"the embedded host in {folder}, found no such folder: reinstall the package",
-    )
-    _expect(
-        name.count("/") == 1 and not name.startswith((".", "/", "~")),
-        f"a host model folder, found no folder {name!r}: check the path",
-    )
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    errors = HfHubHTTPError, LocalEntryNotFoundError, HFValidationError
-    files = ["*.json", "*.safetensors", "*.txt", "*.model"]
-    advice = "check the name, or download it first and give its folder"
-    with _expected(f"a folder or a model of the Hugging Face hub, got {name!r}: {advice}", *errors):
-        return Path(snapshot_download(name, allow_patterns=files))
 
 
 def read_model_config(folder: Path) -> ModelConfig:
@@ -233,22 +202,34 @@ class TextCodec:
         return [known[text] for text in texts]
 
     def chat(self, prompt: str) -> str:
-        """The prompt as a user's only turn in the host's chat template, up to where the answer
-        begins.
+        """The turns of a prompt in the host's chat template, up to where the answer begins.
 
         Raises:
-            HostError: the host has no chat template.
+            HostError: the host has no chat template, or one that has no room for such turns.
         """
         _expect(
             self.tokenizer.chat_template,
             f"a chat template in {self._folder}, found none: set tasks.style.is_chat=false",
         )
-        turns = [{"role": "user", "content": prompt}]
-        # Hosts that can think aloud are asked not to: the reply limits leave no room for it.
-        text = self.tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True, enable_thinking=False
-        )
+        said = turns(prompt)
+        roles = ["user", "assistant"] * ((len(said) - 1) // 2) + ["user"]
+        if len(said) % 2 == 0:
+            roles = ["system", *roles]
+        messages = [{"role": role, "content": text} for role, text in zip(roles, said, strict=True)]
+        from jinja2 import TemplateError
+
+        what = f"a chat template in {self._folder} for turns of {', '.join(dict.fromkeys(roles))}"
+        with _expected(f"{what}: leave tasks.style.system out", TemplateError):
+            # Hosts that can think aloud are asked not to: the reply limits leave no room for it.
+            text = self.tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+            )
         return str(text)
+
+    def texts(self, prompts: Sequence[str], *, is_chat: bool) -> list[str]:
+        """What the host reads of prompts: their turns in its chat template, or one after the
+        other."""
+        return list(map(self.chat if is_chat else without_turns, prompts))
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Text of each row of token ids, special tokens and the end of the answer left out."""

@@ -25,13 +25,16 @@ class Supervised(LearningRule):
     Practice adds nothing to it, so a strategy for it asks for no rollouts (``samples: 0``).
     """
 
+    replay: NonNegativeFloat = 0.0  # remembered answers for each question of a generation
     sees_gold: ClassVar[bool] = True
 
     def targets(self, experience: Experience) -> Targets:
-        """The reference answers of all items."""
+        """The reference answers of all items, and those that are replayed."""
         items = [item for outcome in experience.outcomes for item in outcome.assignment.items]
-        ids = experience.reference_ids
-        return [WeightedTarget(item, ids[item.answer], 1.0) for item in items], experience.notes
+        ids, known = experience.reference_ids, experience.remembered
+        targets = [WeightedTarget(item, ids[item.answer], 1.0) for item in items]
+        targets += [WeightedTarget(one.item, one.token_ids, 1.0) for one in known]
+        return targets, experience.notes
 
 
 @learning_rules.register("none")
@@ -66,7 +69,9 @@ class ExpertIteration(LearningRule):
             cell = cell_name(outcome.assignment.cell)
             rate, due = notes.get(f"right:{cell}", 0.0), notes.get(f"due:{cell}", 0.0)
             for item, rollouts in outcome.by_item():
-                accepted = {answer.token_ids for answer in rollouts if answer.reward >= self.accept}
+                accepted = {
+                    answer.answer_ids for answer in rollouts if answer.reward >= self.accept
+                }
                 for token_ids in sorted(accepted):
                     due += 1 - self.skip * rate
                     if due >= 1:

@@ -48,7 +48,7 @@ class Strategy(ABC):
     answers that habitats remember. ``keeps_memories`` lets servers remember what habitats accepted
     before they changed. ``scored_answers`` asks for the losses of everyone alive, after each
     question of a habitat, on so many answers that it accepted. ``watches_losses`` keeps the last
-    losses of everyone.
+    losses of everyone. ``keeps_ranges`` keeps which prompts everyone has met (``ecology.ranges``).
     ``questions`` are per cell and generation, on average; ``samples`` are rollouts per question,
     and with 0 learning only reads. ``warm`` are gold examples per cell that founders have learned
     (``engine.warm``), with a step size of its own.
@@ -58,6 +58,7 @@ class Strategy(ABC):
     needs_sketches: ClassVar[bool] = False
     keeps_memories: ClassVar[bool] = False
     watches_losses: ClassVar[bool] = False
+    keeps_ranges: ClassVar[bool] = False
     scored_answers: int = 0
     fits_habitats: ClassVar[bool] = False
     needs_habitats: ClassVar[bool] = False

@@ -15,17 +15,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import PositiveInt
 
-from symbiont_ecology.errors import DataError, EcologyWarning
+from symbiont_ecology.errors import ConfigError, DataError, EcologyWarning
 from symbiont_ecology.registry import Spec, did_you_mean
 from symbiont_ecology.tasks import Task, judge, task_sources
 from symbiont_ecology.tasks.grading import Grader, ReferenceVerifier, graders
 from symbiont_ecology.tasks.splits import Split, split_of
 from symbiont_ecology.tasks.synthetic.family import DEPTHS
-from symbiont_ecology.tasks.synthetic.styles import PromptStyle
+from symbiont_ecology.tasks.synthetic.styles import FewShot, PromptStyle
 from symbiont_ecology.tasks.tables import (
     MOST_LINES,
     Row,
@@ -36,7 +37,7 @@ from symbiont_ecology.tasks.tables import (
     rows_of_file,
     too_many,
 )
-from symbiont_ecology.types import Item
+from symbiont_ecology.types import Item, in_turns
 
 LEAST_REPLY_TOKENS = 64
 """Room for a reply, if the data do not say otherwise: a model may answer in a sentence."""
@@ -70,7 +71,7 @@ class DataTask(Task):
     """Prompts as they stand, judged by a grader. The hash of the prompt decides the split.
 
     ``source`` says in messages where the lines come from. Two lines never have the same question.
-    Every prompt ends in ``line_end``.
+    A prompt has the line end of its ``style``, and stands behind what that puts in front of it.
     """
 
     name: str
@@ -78,7 +79,7 @@ class DataTask(Task):
     source: str
     grader: Grader
     tokens: int | None = None
-    line_end: str = ""
+    style: PromptStyle | None = None
 
     def __repr__(self) -> str:
         return f"<{self.source}: {len(self.lines)} lines>"
@@ -114,13 +115,22 @@ class DataTask(Task):
         return self._parts.get((depth, split), ())
 
     def in_style(self, style: PromptStyle) -> DataTask:
-        """The same lines for a host whose prompts have the line end of that style."""
-        return _with_line_end(self, style.line_end)
+        """The same lines for a host that is asked in that style.
+
+        Raises:
+            ConfigError: an answer would end before its end, or examples would tell users what
+                others want.
+        """
+        return _in_style(self, style)
 
     def prompt(self, question: str) -> str:
-        """The prompt as it stands, with the line end that the style's own prompts have."""
-        prompt = self._parted(question)[1]
-        return prompt if prompt.endswith(self.line_end) else prompt + self.line_end
+        """The prompt as it stands, with the line end that the style's own prompts have, behind
+        what the style puts in front of it."""
+        return in_turns(*self.turns_before(question), self._worded(question))
+
+    def turns_before(self, question: str) -> tuple[str, ...]:
+        """What the style puts in front of a question."""
+        return () if self.style is None else self.style.before(self, question, self._worded)
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
         """Any question of that depth."""
@@ -161,13 +171,24 @@ class DataTask(Task):
         chosen = generator.permutation(len(lines))[:count]
         return tuple(self.item(lines[index].question, depth) for index in chosen)
 
-    def _question(self, depth: str, generator: np.random.Generator, split: Split) -> str:
+    def valid_question(
+        self, depth: str, generator: np.random.Generator, split: Split = "train"
+    ) -> str:
+        """A random question of that depth and split that may be asked.
+
+        Raises:
+            DataError: there is none, as far as draws tell.
+        """
         lines = self.part(depth, split)
         if not lines:
             raise DataError(
                 f"{self.source}: no {depth} prompt falls into the split {split!r}: add lines"
             )
         return lines[int(generator.integers(len(lines)))].question
+
+    def _worded(self, question: str) -> str:
+        prompt, end = self._parted(question)[1], "" if self.style is None else self.style.line_end
+        return prompt if prompt.endswith(end) else prompt + end
 
     def _parted(self, question: str) -> tuple[str, str]:
         """Who asks, and the prompt."""
@@ -196,15 +217,27 @@ class DataTask(Task):
 
 
 @lru_cache(maxsize=16)
-def _with_line_end(task: DataTask, line_end: str) -> DataTask:
+def _in_style(task: DataTask, style: PromptStyle) -> DataTask:
     """The same object each time, so that what it knows of its lines is found out once."""
-    return task if line_end == task.line_end else replace(task, line_end=line_end)
+    if isinstance(style, FewShot) and task.habitats:
+        raise ConfigError(
+            f"tasks.style: solved examples would tell the users of {task.source} what others "
+            "want: choose another style"
+        )
+    for stop in style.stops:
+        cut = next((one for line in task.lines for one in line.answers if stop in one), None)
+        if cut is not None:
+            raise ConfigError(
+                f"tasks.style: answers end at {stop!r}, and {task.source} has it in the answer "
+                f"{cut!r:.40}: set tasks.style.stop"
+            )
+    return replace(task, style=style)
 
 
 @task_sources.register("file")
 @dataclass(frozen=True)
 class FileTasks:
-    """Lines of a JSONL or Parquet file, or of a data set, each with a prompt and its answer.
+    """Lines of a JSON, JSONL or Parquet file, or of a data set, each with a prompt and its answer.
 
     The prompt is asked as it stands, with the line end of the prompt style. The answer is a text, a
     number, or a list of these, any of which is right. Of reasoning that ends in ``#### answer``, as
@@ -214,7 +247,7 @@ class FileTasks:
     """
 
     name: str  # of the task: letters, digits, dots, dashes
-    path: str | None = None  # .jsonl or .parquet file, from where the command is typed
+    path: str | None = None  # .jsonl, .json or .parquet file, from where the command is typed
     dataset: str | None = None  # instead of a file: folder or hub name for the package datasets
     config: str | None = None  # configuration of the data set
     split: str | None = None  # the data set's own split, which ours are made from; None is train
@@ -267,14 +300,7 @@ def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
         if isinstance(row, Mapping):
             columns |= dict.fromkeys(map(str, row))
             used.add(_target_column(row, source))
-        before, known = lines.setdefault(line.question.rstrip("\r\n"), (where, line))
-        if known.answers != line.answers:
-            raise DataError(
-                f"{source} {where}: the prompt of {before} with another target, "
-                f"{line.answers[0]!r:.40} and not {known.answers[0]!r:.40}: keep one of them"
-            )
-        if len(lines) > MOST_LINES:
-            raise DataError(too_many(str(source)))
+        add_line(lines, line, str(source), where)
     if not lines:
         raise DataError(
             f"{source}: no lines; expected one object per line, with a prompt and a target"
@@ -296,6 +322,25 @@ def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
         )
     )
     return task
+
+
+def add_line(
+    lines: dict[str, tuple[str, DataLine]], line: DataLine, about: str, where: str
+) -> None:
+    """Adds a line to others, which are known by their questions and come with where they stand; one
+    that is there already is left out.
+
+    Raises:
+        DataError: the prompt is there with another target, or there are too many lines.
+    """
+    before, known = lines.setdefault(line.question.rstrip("\r\n"), (where, line))
+    if known.answers != line.answers:
+        raise DataError(
+            f"{about} {where}: the prompt of {before} with another target, "
+            f"{line.answers[0]!r:.40} and not {known.answers[0]!r:.40}: keep one of them"
+        )
+    if len(lines) > MOST_LINES:
+        raise DataError(too_many(about))
 
 
 def check_gradable(items: Iterable[tuple[str, Item]]) -> None:
@@ -331,9 +376,13 @@ def _line(row: object, source: FileTasks, where: str) -> DataLine:
         raise DataError(_no_text(source, where, row, "target"))
     habitat = habitat_of(row, source.habitat, f"{source} {where}") if source.habitat else ""
     check_whole((prompt, habitat, *answers), f"{source} {where}")
+    return DataLine(depth_of(row), prompt, answers, habitat)
+
+
+def depth_of(row: Mapping[Any, object]) -> str:
+    """How hard a row says that it is."""
     depth = row.get("depth")
-    depth = depth if isinstance(depth, str) and depth else "short"
-    return DataLine(depth, prompt, answers, habitat)
+    return depth if isinstance(depth, str) and depth else "short"
 
 
 def habitat_of(row: Mapping[object, object], column: str, where: str) -> str:

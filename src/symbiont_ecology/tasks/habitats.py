@@ -24,7 +24,7 @@ from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import CONVENTIONS, SyntheticTask
-from symbiont_ecology.types import Cell, Item
+from symbiont_ecology.types import Cell, Item, in_last_turn
 
 Kind = int
 """Number of a kind, from 0."""
@@ -251,7 +251,9 @@ class SyntheticHabitats(Habitats):
 
 def shown_prompt(prompt: str, habitat: str, config: HabitatsConfig) -> str:
     """How a habitat's question is put to the host: with its id, if that is shown."""
-    return f"{habitat} {prompt}" if config.shown and habitat else prompt
+    if not (config.shown and habitat):
+        return prompt
+    return in_last_turn(lambda question: f"{habitat} {question}", prompt)
 
 
 def _contrary(verifier: Callable[[str], object], reply: str) -> bool:

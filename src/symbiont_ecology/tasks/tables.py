@@ -1,16 +1,17 @@
-"""Tables that somebody wrote, row by row: JSONL by hand, Parquet by pyarrow, data sets by
+"""Tables that somebody wrote, row by row: JSON by hand, Parquet by pyarrow, data sets by
 ``datasets`` from version 4, which runs no code of theirs. Nothing is unpickled.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.config import find_data
 from symbiont_ecology.errors import DataError, MissingExtraError
+from symbiont_ecology.shipped import find_data
+from symbiont_ecology.types import TURN_END
 
 LARGEST_MB = 256
 """Of a file, unpacked; a larger one would be held in memory several times over."""
@@ -39,7 +40,7 @@ def locate(path: str, about: str) -> tuple[Path, Stamp]:
 
 
 def rows_of_file(path: Path, about: str, columns: Sequence[str] | None = None) -> Iterable[Row]:
-    """The rows of a JSONL or Parquet file; of Parquet only these columns, if some are named.
+    """The rows of a JSON, JSONL or Parquet file; of Parquet only these columns, if some are named.
 
     Raises:
         DataError: it is too large, or cannot be read; ``about`` begins the message.
@@ -55,9 +56,11 @@ def rows_of_file(path: Path, about: str, columns: Sequence[str] | None = None) -
     ending = path.suffix.lower()
     if ending in (".jsonl", ".ndjson"):
         return _rows_of_jsonl(path, about)
+    if ending == ".json":
+        return _rows_of_json(path, about)
     if ending == ".parquet":
         return _rows_of_parquet(path, about, columns)
-    raise DataError(f"{about}: expected a file that ends in .jsonl, .ndjson or .parquet")
+    raise DataError(f"{about}: expected a file that ends in .jsonl, .ndjson, .json or .parquet")
 
 
 def rows_of_dataset(name: str, config: str | None, split: str, about: str) -> Iterator[Row]:
@@ -87,12 +90,16 @@ def too_many(about: str, count: int | None = None) -> str:
     return f"{about}: expected at most {MOST_LINES} lines, got {count or 'more'}: take a part of it"
 
 
-def check_whole(texts: Iterable[str], where: str) -> None:
-    """Refuses half a character, which cannot be written down.
+def check_whole(texts: Collection[str], where: str) -> None:
+    """Refuses half a character, which cannot be written down, and a separator of turns.
 
     Raises:
         DataError: a text holds one.
     """
+    if any(TURN_END in text for text in texts):
+        raise DataError(
+            f"{where}: the control character U+001D, which parts the turns of a prompt: take it out"
+        )
     try:
         "".join(texts).encode()
     except UnicodeEncodeError as error:
@@ -111,6 +118,16 @@ def _rows_of_jsonl(path: Path, about: str) -> Iterator[Row]:
                 yield f"line {number}", json.loads(text)
             except (ValueError, RecursionError) as error:
                 raise DataError(f"{about} line {number}: not JSON ({error})") from error
+
+
+def _rows_of_json(path: Path, about: str) -> Iterator[Row]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{about}: not JSON that can be read ({error!s:.200})") from error
+    if not isinstance(rows, list):
+        raise DataError(f"{about}: expected a list of objects, got {rows!r:.40}")
+    yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
 
 
 def _rows_of_parquet(path: Path, about: str, columns: Sequence[str] | None) -> Iterator[Row]:

@@ -1,0 +1,82 @@
+"""Where a host is on this machine: shipped, from a package, a folder, a GGUF file, of the hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from symbiont_ecology.errors import HostError
+from symbiont_ecology.host.packaged import FACTS_FILE, PACKAGED, Tell, packaged_folder
+
+EMBEDDED = "embedded"
+EMBEDDED_FOLDER = Path(__file__).parent / "embedded" / "model"
+GGUF_ENDING = ".gguf"
+
+
+def check_is_here(name_or_path: str | Path) -> None:
+    """Looks whether a host can be found, without reading it and without the network; a name on the
+    hub may be anywhere.
+
+    Raises:
+        HostError: it is not here.
+    """
+    name, path = str(name_or_path), Path(name_or_path).expanduser()
+    if name in PACKAGED:
+        host = PACKAGED[name]
+        _expect(
+            (packaged_folder(name) / FACTS_FILE).is_file(),
+            f"the host {name} on this machine, found none: symbiont host get {name} "
+            f"({host.megabytes} MB, {host.licence})",
+        )
+    elif name == EMBEDDED:
+        _expect(
+            EMBEDDED_FOLDER.is_dir(),
+            f"the embedded host in {EMBEDDED_FOLDER}, found no such folder: reinstall the package",
+        )
+    elif path.suffix == GGUF_ENDING:
+        _expect(path.is_file(), f"a GGUF file, found none in {name!r}: check the path")
+    elif not path.is_dir():
+        _expect(
+            name.count("/") == 1 and not name.startswith((".", "/", "~")),
+            f"a host model folder, found no folder {name!r}: check the path, or choose one of "
+            f"{EMBEDDED}, {', '.join(PACKAGED)}",
+        )
+
+
+def find_folder(name_or_path: str | Path, tell: Tell = lambda line: None) -> Path:
+    """The local folder of a host. A GGUF file is converted once, a model of the hub is downloaded
+    once; ``tell`` hears of the first.
+
+    Raises:
+        HostError: there is no such host (or the hub is out of reach).
+    """
+    check_is_here(name_or_path)
+    name, path = str(name_or_path), Path(name_or_path).expanduser()
+    if name == EMBEDDED:
+        return EMBEDDED_FOLDER
+    if name in PACKAGED:
+        return packaged_folder(name)
+    if path.suffix == GGUF_ENDING:
+        from symbiont_ecology.host.gguf_files import converted
+
+        return converted(path, tell)
+    return path if path.is_dir() else _from_hub(name)
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        files = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+        return Path(snapshot_download(name, allow_patterns=files))
+    except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError) as error:
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise HostError(
+            f"expected a folder or a model of the Hugging Face hub, got {name!r}: check the name, "
+            f"or download it first and give its folder ({line})"
+        ) from error
+
+
+def _expect(is_so: object, what: str) -> None:
+    if not is_so:
+        raise HostError(f"expected {what}")

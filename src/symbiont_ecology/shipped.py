@@ -1,0 +1,52 @@
+"""Files that come with the package: presets, protocols and data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.registry import did_you_mean
+
+
+def presets() -> dict[str, Path]:
+    """Every preset by name, such as ``strategy/ecology``: the ``config`` folder of a source
+    checkout, or the copy of it inside the wheel."""
+    folder = config_folder()
+    paths = sorted(folder.rglob("*.yaml"))
+    named = {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
+    others = ("protocols/", "ablations/")
+    return {name: path for name, path in named.items() if not name.startswith(others)}
+
+
+def config_folder() -> Path:
+    """Where presets, protocols and data files are: beside the source, or inside the wheel."""
+    package = Path(__file__).parent
+    checkout = package.parents[1]
+    return checkout / "config" if (checkout / "pyproject.toml").is_file() else package / "presets"
+
+
+def find_data(path: Path) -> Path:
+    """A data file from here; else the one of that name that comes with the package, such as
+    ``evaluation/paper_holdout.jsonl``; else the path itself, for whoever opens it to say."""
+    shipped = config_folder() / path
+    return shipped if not path.exists() and shipped.is_file() else path
+
+
+def find_preset(name: str) -> Path:
+    """The file of a preset, by its name or by the last part of it where only one preset has that.
+
+    Raises:
+        ConfigError: no such preset, or more than one.
+    """
+    known = presets()
+    if name in known:
+        return known[name]
+    matches = [full for full in known if full.rpartition("/")[2] == name]
+    if len(matches) > 1:
+        raise ConfigError(f"preset {name!r} may be any of {', '.join(matches)}: write one of these")
+    if not matches:
+        hint = did_you_mean(name, [*known, *(full.rpartition("/")[2] for full in known)])
+        raise ConfigError(
+            f"no preset or file {name!r};{hint} known presets: {', '.join(known) or 'none'}"
+        )
+    return known[matches[0]]
