@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from symbiont_ecology.host.kernel import HostKernel
@@ -110,6 +112,11 @@ def make_host(
     model.save_pretrained(folder)
     return folder
 
+
+SMOLLM2 = os.environ.get("SYMBIONT_SMOLLM2", "")
+"""Folder of SmolLM2-135M-Instruct; empty where there is none."""
+smollm2 = pytest.mark.skipif(not SMOLLM2, reason="SYMBIONT_SMOLLM2 names no folder")
+"""Marks tests that need a real model."""
 
 TEMPLATE = (
     "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}"

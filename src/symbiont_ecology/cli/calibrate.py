@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.cli.console import percent, tell_facts, tell_loading, typed, write_json
+from symbiont_ecology.cli.look import warn_if_silent
 from symbiont_ecology.cli.options import ConfigName, Overrides, Quiet, option, resumable_folder
 from symbiont_ecology.cli.run import checked_config, evaluate_at_end, live, tell_next
 from symbiont_ecology.errors import ConfigError, SickError
@@ -58,6 +59,8 @@ def calibrate(
     words = ["calibrate", config, *(overrides or ()), "--generations", str(generations)]
     again = f"{typed()} {shlex.join([*words, '--full', str(full), '--out', str(folder)])}"
     lived = Run(folder, _ended(written, generations))
+    if not (quiet or lived.is_started):
+        warn_if_silent(lived)
     if not lived.is_complete:
         live(lived, quiet, again, goes_on=generations < full)
     health = _examine(lived)
