@@ -49,7 +49,8 @@ class Arm(BaseModel):
     model_config = _Schema
 
     about: str  # what it is, in a few words
-    sees: str = "verdicts"  # what it learned from: nothing, verdicts, or gold answers
+    sees: str = "verdicts"  # what it learned from: nothing, verdicts, gold answers, or
+    # "verdicts, 4 gold examples per cell" after a warm start, which tables say then
     set: tuple[str, ...] = ()  # overrides of the base
     tune: tuple[tuple[str, ...], ...] = (
         (),
@@ -155,6 +156,16 @@ class Protocol(BaseModel):
     def own_arms(self) -> tuple[str, ...]:
         """The arms that have runs of their own."""
         return tuple(name for name, arm in self.arms.items() if arm.of is None)
+
+    @property
+    def warm_arms(self) -> str:
+        """The arms that began with some gold examples, and what they saw; empty if there are
+        none."""
+        alike: dict[str, list[str]] = {}
+        for name, arm in self.arms.items():
+            if "gold examples" in arm.sees:
+                alike.setdefault(arm.sees, []).append(name)
+        return "; ".join(f"{', '.join(names)} saw {sees}" for sees, names in alike.items())
 
     def runs_of(self, arm: str) -> str:
         """The arm whose runs an arm answers with: itself, unless only its routing is another."""

@@ -51,7 +51,7 @@ class Single(CurriculumStrategy):
     fits_habitats: ClassVar[bool] = True
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """The one organelle, which starts as the host itself (B = 0)."""
+        """The one organelle, which starts as the host itself (B = 0), or warm."""
         return [Found(self.traits, context.rank)]
 
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
@@ -96,7 +96,7 @@ class Independent(CurriculumStrategy):
         return self.reset > 0
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """Every niche without a learner gets one, which starts as the host itself (B = 0)."""
+        """Every niche without a learner gets one. It starts as the host itself (B = 0), or warm."""
         held = self._owners(context)
         return [
             Found({**self.traits, NICHE: float(niche)}, context.rank)

@@ -89,7 +89,7 @@ class Ecology(CurriculumStrategy):
             )
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """Founders start as the host itself (B = 0) and differ in A."""
+        """Founders start as the host itself (B = 0) and differ in A, or all start warm."""
         return [Found(self.traits, context.rank) for _ in range(self.founders)]
 
     def ask(self, context: StrategyContext) -> list[Assignment]:

@@ -28,7 +28,7 @@ class Serving(LearningStrategy):
     needs_habitats: ClassVar[bool] = True
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """The founder, if nobody lives; it starts as the host itself (B = 0)."""
+        """The founder, if nobody lives; it starts as the host itself (B = 0), or warm."""
         return [] if context.state.population else [Found(self.traits, context.rank)]
 
     def servers(
