@@ -62,6 +62,7 @@ class SyntheticTask(Task):
     depths = DEPTHS
     trained_depths = DEPTHS[:2]
     role = "trained"
+    variants = CONVENTIONS
     convention_group = ""
     conventions: ClassVar[tuple[str, ...]] = ()
     target = 0
