@@ -17,11 +17,11 @@ from symbiont_ecology.config import RunConfig, compose
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import PROVENANCE_FILE, resume, start
 from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError, RunError
-from symbiont_ecology.tasks import judge, task_sources, verification
+from symbiont_ecology.tasks import judge, reasoning, task_sources, verification
 from symbiont_ecology.tasks.reasoning import LEFT_OUT, GymTask, offered, offers
 from toy import ToyHost
 
-pytest.importorskip("reasoning_gym")
+factory = pytest.importorskip("reasoning_gym.factory")
 
 OFFERED = offered()
 SLOW = ("futoshiki", "sokoban", "zebra_puzzles")
@@ -88,8 +88,6 @@ def test_no_reply_runs_takes_long_or_is_right(dataset: str, tmp_path: Path) -> N
 
 
 def test_every_data_set_is_offered_or_left_out_by_name_with_a_reason() -> None:
-    from reasoning_gym import factory
-
     assert set(OFFERED) | set(LEFT_OUT) == set(factory.DATASETS)
     assert set(LEFT_OUT) <= set(factory.DATASETS)
     for name, reason in LEFT_OUT.items():
@@ -100,15 +98,18 @@ def test_every_data_set_is_offered_or_left_out_by_name_with_a_reason() -> None:
 
 
 def test_no_scorer_that_is_offered_evaluates_a_reply() -> None:
-    """A new version may bring other scorers: then somebody must read them again."""
-    from reasoning_gym import factory
-
     words = ("eval(", "exec(", "parse_expr(", "sympify(", "literal_eval", "pickle", "Fraction(")
     for name in OFFERED:
         source = inspect.getsource(factory.DATASETS[name][0].score_answer)
         found = [word for word in words if word in source]
         # This one evaluates the reference answer where that is no JSON.
         assert found == (["eval("] if name == "number_sorting" else []), name
+
+
+def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasoning, "READ_VERSION", "0.1.24")
+    with pytest.raises(ConfigError, match=r"expected reasoning-gym 0\.1\.24, whose scorers were"):
+        gym("chain_sum", seed=98)
 
 
 def test_questions_are_the_same_in_every_process() -> None:
