@@ -43,6 +43,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+LONGEST_MESSAGE = 4000
+"""Characters of an error or a warning."""
 _COMMANDS = (
     *(
         demo,
@@ -77,14 +79,14 @@ def main() -> None:
     def one_line(message: Warning | str, category: type[Warning], *where: Any) -> str:
         """A warning of ours without the place in the code."""
         if issubclass(category, EcologyWarning):
-            return f"warning: {message}\n"
+            return f"warning: {_one_line(message)}\n"
         return usual(message, category, *where)
 
     warnings.formatwarning = one_line  # type: ignore[assignment]
     try:
         app()
     except EcologyError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"error: {_one_line(error)}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("stopped at once; what was checkpointed is safe", file=sys.stderr)
@@ -92,3 +94,11 @@ def main() -> None:
     except BrokenPipeError:  # the reader has what it wanted, as in: symbiont list | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _one_line(said: object) -> str:
+    """A message in one line. It may quote data, whose control characters must not reach the
+    terminal."""
+    from symbiont_ecology.transcripts import plain
+
+    return plain(" ".join(str(said).split()), LONGEST_MESSAGE)
