@@ -19,6 +19,7 @@ from symbiont_ecology.cli.calibrate import calibrate
 from symbiont_ecology.cli.compare import compare, pack
 from symbiont_ecology.cli.data import data
 from symbiont_ecology.cli.demo import demo
+from symbiont_ecology.cli.demo_real import demo_real
 from symbiont_ecology.cli.deploy import export, infer, phylogeny
 from symbiont_ecology.cli.evaluate import evaluate, transfer
 from symbiont_ecology.cli.evoscope import evoscope
