@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo calibrate-resume test check docs-check all host bench evidence paper ablate notebooks clean
+.PHONY: help setup demo demo-real calibrate-resume test check docs-check all host bench evidence paper ablate notebooks clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -41,6 +41,9 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/build_native.py src/symbion
 
 demo: setup ## watch an ecology learn on the embedded host, at most 5 minutes; run it again to go on
 	$(BIN)/symbiont demo
+
+demo-real: setup ## the same on a real language model, SmolLM2 (93 MB are downloaded), at most 15 minutes
+	$(BIN)/symbiont demo-real
 
 calibrate-resume: setup ## a short run of CONFIG, a verdict on its health, and on to FULL_GENS if it is well; again: goes on
 	$(BIN)/symbiont calibrate '$(CONFIG)' --generations $(CALIB_GENS) --full $(FULL_GENS) $(strip \

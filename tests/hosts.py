@@ -113,12 +113,12 @@ def make_host(
     return folder
 
 
-def smollm2() -> Path:
-    """The folder of SmolLM2; the test is skipped where nobody fetched it."""
-    folder = packaged_folder("smollm2")
-    if not folder.is_dir():
-        pytest.skip("needs SmolLM2: symbiont host get smollm2")
-    return folder
+SMOLLM2 = packaged_folder("smollm2")
+"""Folder of SmolLM2-135M-Instruct, whether it was fetched or not."""
+smollm2 = pytest.mark.skipif(
+    not SMOLLM2.is_dir(), reason="needs SmolLM2: symbiont host get smollm2"
+)
+"""Marks tests that need a real model."""
 
 
 TEMPLATE = (

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lines import Row, jsonl
+from symbiont_ecology.cli import main
 from symbiont_ecology.config import compose
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import start
@@ -271,6 +274,23 @@ def test_files_must_be_here(tmp_path: Path) -> None:
         harness(tmp_path, text + "dataset_kwargs: {data_files: {train: x.jsonl}}\n")
     with pytest.raises(DataError, match="no lines"):
         harness(tmp_path, text, [])
+
+
+def test_what_a_task_file_says_does_not_reach_the_terminal_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "task.yaml").write_text('doc_to_text: q\ndoc_to_target: a\n"\\e[31mred": 3\n')
+    jsonl(tmp_path / "data.jsonl", [{"q": "q", "a": "a"}])
+    monkeypatch.chdir(tmp_path)
+    family = "{kind: lm_eval, name: own, path: task.yaml, data: data.jsonl}"
+    words = ["symbiont", "run", "base", f"tasks.families=[{family}]", "--dry-run"]
+    monkeypatch.setattr(sys, "argv", words)
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # main sets its own
+    with pytest.raises(SystemExit):
+        main()
+    said = capsys.readouterr().err
+    assert "keys that are not supported: \\u001b[31mred" in said
+    assert "\x1b" not in said
 
 
 def test_filters_of_replies_are_named_in_a_warning(tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from symbiont_ecology.config import RunConfig, compose
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import PROVENANCE_FILE, resume, start
 from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError, RunError
-from symbiont_ecology.tasks import judge, task_sources, verification
+from symbiont_ecology.tasks import judge, reasoning, task_sources, verification
 from symbiont_ecology.tasks.reasoning import LEFT_OUT, GymTask, offered, offers
 from toy import ToyHost
 
-pytest.importorskip("reasoning_gym")
+factory = pytest.importorskip("reasoning_gym.factory")
 
 OFFERED = offered()
 SLOW = ("futoshiki", "sokoban", "zebra_puzzles")
@@ -88,8 +88,6 @@ def test_no_reply_runs_takes_long_or_is_right(dataset: str, tmp_path: Path) -> N
 
 
 def test_every_data_set_is_offered_or_left_out_by_name_with_a_reason() -> None:
-    from reasoning_gym import factory
-
     assert set(OFFERED) | set(LEFT_OUT) == set(factory.DATASETS)
     assert set(LEFT_OUT) <= set(factory.DATASETS)
     for name, reason in LEFT_OUT.items():
@@ -100,15 +98,18 @@ def test_every_data_set_is_offered_or_left_out_by_name_with_a_reason() -> None:
 
 
 def test_no_scorer_that_is_offered_evaluates_a_reply() -> None:
-    """A new version may bring other scorers: then somebody must read them again."""
-    from reasoning_gym import factory
-
     words = ("eval(", "exec(", "parse_expr(", "sympify(", "literal_eval", "pickle", "Fraction(")
     for name in OFFERED:
         source = inspect.getsource(factory.DATASETS[name][0].score_answer)
         found = [word for word in words if word in source]
         # This one evaluates the reference answer where that is no JSON.
         assert found == (["eval("] if name == "number_sorting" else []), name
+
+
+def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasoning, "READ_VERSION", "0.1.24")
+    with pytest.raises(ConfigError, match=r"expected reasoning-gym 0\.1\.24, whose scorers were"):
+        gym("chain_sum", seed=98)
 
 
 def test_questions_are_the_same_in_every_process() -> None:
@@ -266,3 +267,11 @@ def test_a_run_lives_on_them_and_goes_on_with_the_same_alone(tmp_path: Path) -> 
 def test_too_few_questions_are_refused_with_their_counts() -> None:
     with pytest.raises(DataError, match="is too small: of its 3 short lines"):
         mixture(config(size=3))
+
+
+def test_the_page_names_every_data_set_that_is_left_out() -> None:
+    page = (Path(__file__).parents[2] / "docs/running.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("## Questions of reasoning-gym")
+    table = section.partition("| left out | because |")[2].partition("##")[0]
+    named = {name for row in table.splitlines()[2:] for name in row.split("|")[1:2]}
+    assert {name.strip() for names in named for name in names.split(",")} == set(LEFT_OUT)

@@ -19,12 +19,14 @@ from symbiont_ecology.cli.calibrate import calibrate
 from symbiont_ecology.cli.compare import compare, pack
 from symbiont_ecology.cli.data import data
 from symbiont_ecology.cli.demo import demo
+from symbiont_ecology.cli.demo_real import demo_real
 from symbiont_ecology.cli.deploy import export, infer, phylogeny
 from symbiont_ecology.cli.evaluate import evaluate, transfer
 from symbiont_ecology.cli.evoscope import evoscope
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.host import host
 from symbiont_ecology.cli.learn_from import learn_from
+from symbiont_ecology.cli.look import look
 from symbiont_ecology.cli.machine import bench, doctor
 from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
@@ -42,9 +44,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+LONGEST_MESSAGE = 4000
+"""Characters of an error or a warning."""
 _COMMANDS = (
     *(
         demo,
+        look,
         run,
         learn_from,
         calibrate,
@@ -75,14 +80,14 @@ def main() -> None:
     def one_line(message: Warning | str, category: type[Warning], *where: Any) -> str:
         """A warning of ours without the place in the code."""
         if issubclass(category, EcologyWarning):
-            return f"warning: {message}\n"
+            return f"warning: {_one_line(message)}\n"
         return usual(message, category, *where)
 
     warnings.formatwarning = one_line  # type: ignore[assignment]
     try:
         app()
     except EcologyError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"error: {_one_line(error)}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("stopped at once; what was checkpointed is safe", file=sys.stderr)
@@ -90,3 +95,11 @@ def main() -> None:
     except BrokenPipeError:  # the reader has what it wanted, as in: symbiont list | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _one_line(said: object) -> str:
+    """A message in one line. It may quote data, whose control characters must not reach the
+    terminal."""
+    from symbiont_ecology.transcripts import plain
+
+    return plain(" ".join(str(said).split()), LONGEST_MESSAGE)

@@ -22,6 +22,7 @@ from symbiont_ecology.cli.console import (
     typed,
     write_json,
 )
+from symbiont_ecology.cli.look import warn_if_silent
 from symbiont_ecology.cli.options import ConfigName, Overrides, Quiet, option, resumable_folder
 from symbiont_ecology.cli.run import checked_config, evaluate_at_end, live, tell_next
 from symbiont_ecology.errors import ConfigError, SickError
@@ -84,6 +85,8 @@ def calibrate(
     words += ["--generations", str(generations)]
     again = f"{typed()} {shlex.join([*words, '--full', str(full), '--out', str(folder)])}"
     lived = Run(folder, _ended(written, generations), host)
+    if not (quiet or lived.is_started):
+        warn_if_silent(lived)
     if not lived.is_complete:
         live(lived, quiet, again, goes_on=generations < full)
     health = _examine(lived)

@@ -190,22 +190,21 @@ def _habitats(config: RunConfig, habitats: HabitatsConfig, mix: TaskMixture) -> 
     data = tuple(task for task in mix.tasks if isinstance(task, DataTask))
     if len(data) == len(mix.tasks):
         return habitats_of(data, habitats, config.seed)
-    synthetic = tuple(task for task in mix.tasks if isinstance(task, SyntheticTask))
-    others = [task.name for task in mix.tasks if not isinstance(task, SyntheticTask)]
-    if others:
+    if others := [task.name for task in mix.tasks if task.variants == 1]:
         raise ConfigError(
             f"tasks.habitats: {others[0]!r} has one way to be right only, and habitats of several "
-            "kinds need synthetic tasks, or data that say who asks: leave it out"
+            "kinds need tasks of several variants, or data that say who asks: leave it out"
         )
     if config.tasks.flip or config.tasks.arrivals:
         key = "flip" if config.tasks.flip else "arrivals"
         raise ConfigError(f"tasks.{key}: habitats change by tasks.habitats.drift_at: leave it out")
-    if prompt_styles.build(config.tasks.style).tells_convention:
+    has_style = any(isinstance(task, SyntheticTask) for task in mix.tasks)
+    if has_style and prompt_styles.build(config.tasks.style).tells_convention:
         raise ConfigError(
             f"tasks.habitats: style {config.tasks.style!r} says in the prompt which convention is "
             "wanted, so kinds would be told: choose another one"
         )
-    return SyntheticHabitats(habitats, synthetic, mix.cells, config.seed)
+    return SyntheticHabitats(habitats, mix.tasks, mix.cells, config.seed)
 
 
 def _check_flip(config: RunConfig, chosen: tuple[Task, ...]) -> None:

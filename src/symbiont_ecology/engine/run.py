@@ -38,7 +38,7 @@ from symbiont_ecology.engine.budget import budget_flops, budget_phase, milestone
 from symbiont_ecology.engine.build import build_host, build_runtime, check, mixture
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.runtime import Host, Runtime
-from symbiont_ecology.errors import ConfigError, HostError, LockedError, RunError
+from symbiont_ecology.errors import ConfigError, EcologyError, HostError, LockedError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
 from symbiont_ecology.files import append_line, content_hash, read_lines, write_whole
 from symbiont_ecology.tasks.data import DataTask
@@ -413,7 +413,7 @@ def _without_remains(folder: Path) -> Iterator[None]:
     was_empty = [path.name for path in folder.iterdir()] == [LOCK_FILE]
     try:
         yield
-    except Exception:
+    except EcologyError:
         if was_empty and not (folder / checkpoint.STATE_FILE).exists():
             shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -120,13 +120,13 @@ class Runtime:
     def practice(self) -> Decoding:
         """How answers are found in practice, which must differ for there to be anything to learn.
 
-        They are sampled from the organelle's own distribution, the policy that learning improves;
-        or, under a rule that perturbs, the best ones in the midst of noise: of other chance its
-        traces know nothing.
+        They are sampled from the organelle's own distribution, the policy that learning improves,
+        or from a cooler one if the rule says so; or, under a rule that perturbs, the best ones in
+        the midst of noise: of other chance its traces know nothing.
         """
-        perturbation = self.learning_rule.perturbation
-        temperature = 0.0 if perturbation else 1.0
-        return Decoding(temperature=temperature, stop=self.stops, perturbation=perturbation)
+        rule = self.learning_rule
+        temperature = 0.0 if rule.perturbation else rule.temperature
+        return Decoding(temperature, stop=self.stops, perturbation=rule.perturbation)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -157,9 +157,10 @@ def _own_item(row: Mapping[str, object], answer: str, where: str) -> Item | None
     if not is_ours or family not in tasks.names():
         return None
     task = tasks.build(family)
-    if depth not in task.depths or variant not in (0, 1, 2):
+    if depth not in task.depths or variant not in range(task.variants):
         raise DataError(
-            f"{where}: expected a depth of {tuple(task.depths)} and a convention of 0, 1 or 2"
+            f"{where}: expected a depth of {tuple(task.depths)} and a convention from 0 to "
+            f"{task.variants - 1}"
         )
     try:
         item = task.item(str(question), depth, int(str(variant)))

@@ -135,6 +135,10 @@ class RunOutcome(JobOutcome):
     general: dict[str, GeneralAbility] = {}
     """What plain English is to each routing, and to each adapter that serves; nothing on a host
     that knows none."""
+    stages: list[Leg] = []
+    """What was right of all families at the end of the time of each, in a world of arrivals."""
+    arrived: list[str] = []
+    """The families in the order of their coming."""
 
     @property
     def legs(self) -> list[Leg]:

@@ -124,6 +124,7 @@ class Protocol(BaseModel):
     )
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05  # false discovery rate of a family of tests
     flip: FlipPlan | None = None
+    stage_per_cell: Annotated[int, Field(ge=0)] = 0  # questions per cell whenever a family came
 
     @model_validator(mode="after")
     def _is_fair(self) -> Protocol:
@@ -205,6 +206,10 @@ class Protocol(BaseModel):
             *tuned,
         )
         return compose(self.base, overrides, f"protocol {self.name!r}, arm {arm!r}")
+
+    def arrivals(self, budget: float) -> tuple[float, ...]:
+        """The training FLOPs at which families come in the main arm's world."""
+        return self.config(self.main, budget, 0).tasks.arrivals
 
     def flipped(self, config: RunConfig) -> RunConfig:
         """The config with the protocol's flip; the seed draws which half of the families

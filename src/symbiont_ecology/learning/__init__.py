@@ -20,6 +20,8 @@ class LearningRule(ABC):
         sees_gold: it uses reference answers, not verdicts alone.
         needs_host_log_probabilities: rollouts come with the bare host's log-probabilities of their
             tokens. They cost one forward pass without adapters.
+        temperature: of sampling in practice. Log-probabilities are those of temperature 1, so
+            another one is only for rules that do not compare them.
         perturbation: standard deviation of noise on what A makes of its inputs in practice. Above
             0, rollouts carry eligibility traces, which take the place of the backward pass.
         replay: remembered answers, which habitats accepted, for each rollout of a generation.
@@ -29,6 +31,7 @@ class LearningRule(ABC):
 
     sees_gold: ClassVar[bool] = False
     needs_host_log_probabilities: ClassVar[bool] = False
+    temperature: float = 1.0
     perturbation: float = 0.0
     replay: float = 0.0
     least_samples: ClassVar[int] = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import NonNegativeFloat
+from pydantic import NonNegativeFloat, PositiveFloat
 
 from symbiont_ecology.ecology import cell_name
 from symbiont_ecology.learning import LearningRule, learning_rules
@@ -56,11 +56,15 @@ class ExpertIteration(LearningRule):
     An answer that is always right teaches little, and costs a lesson. With ``skip`` above 0, a cell
     with success rate p teaches only the share 1 − skip · p of its accepted answers. In a world with
     habitats, ``replay`` above 0 adds their remembered answers, so nothing is forgotten.
+
+    What is accepted is imitated, wherever it came from. So practice may be cooler than the policy
+    is: a general model says sensible things at 0.7 and nonsense at 1.
     """
 
     accept: PositiveShare = 1.0  # reward from which a rollout counts as an expert's, in (0, 1]
     skip: Share = 0.8  # part of the lessons that is left out where everything is right
     replay: NonNegativeFloat = 0.0  # remembered answers for each rollout of a generation
+    temperature: PositiveFloat = 1.0  # of sampling in practice, > 0
 
     def targets(self, experience: Experience) -> Targets:
         """One target per different accepted answer, or per so many of them."""

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from importlib import metadata
 from typing import Any
 
 from pydantic import NonNegativeInt, PositiveInt
@@ -30,6 +31,8 @@ from symbiont_ecology.tasks.synthetic.family import DEPTHS
 from symbiont_ecology.tasks.tables import check_whole
 from symbiont_ecology.types import Item
 
+READ_VERSION = "0.1.25"
+"""The version of reasoning-gym whose scorers were read; others may treat a reply otherwise."""
 _RUNS_PYTHON = "its scorer runs a reply as Python (eval)"
 _RUNS_SYMPY = "its scorer gives a reply to the parser of sympy, which runs it as Python"
 _NO_ANSWER = "it has no reference answer to learn from or to check the scorer with"
@@ -61,7 +64,7 @@ LEFT_OUT: Mapping[str, str] = {
     "composite": "it mixes other data sets: name each of them as a family",
     "pool_matrix": "it seeds the random numbers of the whole process",
 }
-"""Data sets of reasoning-gym 0.1.25 that are not offered, each with its reason."""
+"""Data sets of this version that are not offered, each with its reason."""
 _TEXT = re.compile(r"[\w .-]*|[-+*/]")
 """Texts in a data set's config: words and signs. Some become Python that is run."""
 FAULTS = (
@@ -114,12 +117,12 @@ class GymTask(DataTask):
     """Questions of a data set of reasoning-gym, each with its entry."""
 
     entries: Mapping[str, Entry] = field(default_factory=dict, kw_only=True)
-    version: str = field(default="", kw_only=True)
 
     @cached_property
     def digest(self) -> str:
-        """The version of reasoning-gym, whose scorers judge, and SHA-256 of all lines."""
-        return f"reasoning-gym {self.version}: {super().digest}"
+        """The version of reasoning-gym, whose scorers judge, and SHA-256 of all lines in their
+        order."""
+        return f"reasoning-gym {READ_VERSION}: {super().digest}"
 
     def verify(self, question: str, reply: str) -> bool:
         """Whether a reply is the reference answer, or has full marks."""
@@ -176,6 +179,7 @@ def offered() -> tuple[str, ...]:
 
     Raises:
         MissingExtraError: reasoning-gym is not installed.
+        ConfigError: it is another version than was read.
     """
     return tuple(sorted(set(_factory().DATASETS) - set(LEFT_OUT)))
 
@@ -191,12 +195,22 @@ def offers(reply: str) -> tuple[str, ...]:
 
 
 def _factory() -> Any:
+    """The module that lists and makes data sets.
+
+    Raises:
+        MissingExtraError: reasoning-gym is not installed.
+        ConfigError: it is another version than was read.
+    """
     try:
         from reasoning_gym import factory
     except ImportError as error:
-        raise MissingExtraError(
-            "a task of reasoning-gym", "reasoning-gym", "reasoning-gym"
-        ) from error
+        extra = "reasoning-gym"
+        raise MissingExtraError("a task of reasoning-gym", "reasoning-gym", extra) from error
+    if (installed := metadata.version("reasoning-gym")) != READ_VERSION:
+        raise ConfigError(
+            f"expected reasoning-gym {READ_VERSION}, whose scorers were read, got {installed}: "
+            f"pip install reasoning-gym=={READ_VERSION}"
+        )
     return factory
 
 
@@ -204,9 +218,7 @@ def _factory() -> Any:
 def _drawn(knobs: str) -> GymTask:
     """The questions of a source, which is given as JSON: texts have a hash, mappings have none."""
     source = GymTasks(**json.loads(knobs))
-    factory = _factory()  # first, since it says what to install
-    from importlib.metadata import version
-
+    factory = _factory()
     if source.dataset not in factory.DATASETS:
         hint = did_you_mean(source.dataset, offered()) or f" choose among {', '.join(offered())}"
         raise ConfigError(f"{source}: dataset: reasoning-gym has no such data set;{hint}")
@@ -228,7 +240,6 @@ def _drawn(knobs: str) -> GymTask:
         graders.build("exact"),
         tokens=source.reply_tokens,
         entries=entries,
-        version=version("reasoning-gym"),
     )
 
 

@@ -44,6 +44,7 @@ class Task(ABC):
     ``name`` is the name that it is registered under. ``depths`` are its levels of difficulty, the
     easiest first. ``trained_depths`` are those that a run takes if its config names none. Adapters
     train on tasks of the role ``trained`` alone; any other role is kept for evaluation.
+    ``variants`` is how many ways to be right there are: habitats of as many kinds can ask it.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Task(ABC):
     trained_depths: Sequence[str] | None = None
     role: str = "trained"
     reply_tokens: int = 64
+    variants: int = 1
 
     @abstractmethod
     def draw(self, depth: str, generator: np.random.Generator) -> str:

@@ -62,6 +62,7 @@ class SyntheticTask(Task):
     depths = DEPTHS
     trained_depths = DEPTHS[:2]
     role = "trained"
+    variants = CONVENTIONS
     convention_group = ""
     conventions: ClassVar[tuple[str, ...]] = ()
     target = 0
@@ -141,10 +142,16 @@ class SyntheticTask(Task):
         in another case where no convention is about case.
         """
         lines = answer_lines(reply)
-        is_right = self._is_offered(question, lines)
-        if not is_right and self.style.is_tolerant:
-            is_right = self._is_offered(question, self._tolerated(question, reply))
-        return float(is_right)
+        if self._is_offered(question, lines):
+            return 1.0
+        return float(self.style.is_tolerant and self.is_tolerated(question, reply))
+
+    def is_tolerated(self, question: str, reply: str) -> bool:
+        """Whether a tolerant style accepts a reply."""
+        return any(
+            self._is_offered(question, lines)
+            for lines in (answer_lines(reply), self._tolerated(question, reply))
+        )
 
     def _is_offered(self, question: str, lines: Sequence[str]) -> bool:
         """Whether the last of some lines is right, and no other one offers anything else."""
