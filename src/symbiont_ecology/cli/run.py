@@ -173,6 +173,7 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
     """What a run would do, from its config alone."""
     from symbiont_ecology.ecology.state import STATE_FILE
     from symbiont_ecology.engine.build import mixture
+    from symbiont_ecology.engine.warm import PASSES
     from symbiont_ecology.registry import kind_of, knobs
     from symbiont_ecology.strategies import strategies
     from symbiont_ecology.tasks.logs import learns_from_log
@@ -190,6 +191,8 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
     world = config.tasks.habitats
     questions = world.questions if world else strategy.questions * len(cells)
     rows = questions * strategy.samples
+    examples = strategy.warm * len(cells)
+    warm = f"at most {examples} gold examples, {examples * PASSES} lessons"
     unit = "rows of the log" if learns_from_log(config) else "practice rollouts"
     is_taken = (folder / STATE_FILE).exists()
     depths = " ".join(dict.fromkeys(depth for _, depth in cells))
@@ -199,6 +202,7 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
         "tasks": f"{len(cells)} cells: {' '.join(mix.names)}, each {depths}",
         "strategy": f"{kind_of(config.strategy)}: {settings}",
         **({"mechanisms": mechanisms} if mechanisms else {}),
+        **({"warm start": warm} if examples else {}),
         "work": f"at most {rows:.0f} {unit} per generation",
         "length": length,
         "checkpoint": f"every {loop.checkpoint_every} generations",
