@@ -49,6 +49,7 @@ LONGEST_MESSAGE = 4000
 _COMMANDS = (
     *(
         demo,
+        demo_real,
         look,
         run,
         learn_from,
