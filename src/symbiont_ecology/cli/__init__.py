@@ -24,7 +24,7 @@ from symbiont_ecology.cli.evaluate import evaluate, transfer
 from symbiont_ecology.cli.evoscope import evoscope
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.learn_from import learn_from
-from symbiont_ecology.cli.look import look
+from symbiont_ecology.cli.look import look_command
 from symbiont_ecology.cli.machine import bench, doctor
 from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
@@ -45,7 +45,6 @@ app = typer.Typer(
 _COMMANDS = (
     *(
         demo,
-        look,
         run,
         learn_from,
         calibrate,
@@ -63,6 +62,7 @@ _COMMANDS = (
 for _command in _COMMANDS:
     app.command()(_command)
 app.command("list")(list_names)
+app.command("look")(look_command)
 app.command("resume")(resume_command)
 app.command("report")(report_command)
 
