@@ -36,6 +36,8 @@ OWN = "the config's"
 TRAINED = "tasks/trained"
 REPLIES_SHOWN, CHARACTERS_SHOWN = 8, 48
 """Replies that are shown, and characters of each."""
+ENOUGH = 15
+"""Answers in every cell from which on a family is left out in what is said to be typed."""
 WARNING_PLAN = {"per_cell": 2, "seconds": 30.0}
 """How much ``calibrate`` asks."""
 
@@ -247,15 +249,18 @@ def _tell_next(looks: Sequence[StyleLook], config: RunConfig, name: str | None) 
         print("nothing was right in any style: verdicts alone teach nothing on this host and tasks")
         print("next: gold answers teach where nothing is right: learning_rule=supervised, or sft")
         return
+    fewest = min(cell.answers for cell in best.cells.values())
     if best.silent:
         print(f"nothing right in: {', '.join(best.silent)}; verdicts alone teach nothing there")
     if best.full:
         print(f"nothing to learn in: {', '.join(best.full)}")
+    if fewest < ENOUGH:
+        print(f"that is from {fewest} answers in a cell; a larger --seconds asks more")
     print(f"take the style {best.name}")
     words = [name or "steady", f"tasks.style={_typed_style(looks, best, config)}"]
     if name is None:
         words.append(f"host.model={config.host.model}")
-    if len(heard) < len(families):
+    if len(heard) < len(families) and fewest >= ENOUGH:
         words.append(f"tasks.families=[{','.join(heard)}]")
     print(f"next: {console.typed()} run {shlex.join(words)}")
 
