@@ -26,7 +26,7 @@ from symbiont_ecology.cli.evoscope import evoscope
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.host import host
 from symbiont_ecology.cli.learn_from import learn_from
-from symbiont_ecology.cli.look import look
+from symbiont_ecology.cli.look import look_command
 from symbiont_ecology.cli.machine import bench, doctor
 from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
@@ -50,7 +50,6 @@ _COMMANDS = (
     *(
         demo,
         demo_real,
-        look,
         run,
         learn_from,
         calibrate,
@@ -69,6 +68,7 @@ for _command in _COMMANDS:
     app.command()(_command)
 app.add_typer(host, name="host")
 app.command("list")(list_names)
+app.command("look")(look_command)
 app.command("resume")(resume_command)
 app.command("report")(report_command)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from symbiont_ecology.tasks.mixture import TaskMixture
     from symbiont_ecology.tasks.synthetic.styles import PromptStyle
 
-USUAL: Mapping[str, Spec] = {
+LOOKED_AT: Mapping[str, Spec] = {
     "terse": "terse",
     "natural": "natural",
     "few_shot": "few_shot",
@@ -34,13 +34,15 @@ USUAL: Mapping[str, Spec] = {
 """Styles that are looked at, by what the table calls them."""
 OWN = "the config's"
 TRAINED = "tasks/trained"
-MOST_REPLIES, WIDEST = 8, 48
+REPLIES_SHOWN, CHARACTERS_SHOWN = 8, 48
 """Replies that are shown, and characters of each."""
+ENOUGH = 15
+"""Answers in every cell from which on a family is left out in what is said to be typed."""
 WARNING_PLAN = {"per_cell": 2, "seconds": 30.0}
 """How much ``calibrate`` asks."""
 
 
-def look(
+def look_command(
     config: Annotated[
         str | None, argument("A preset or YAML file.", default="all trained families")
     ] = None,
@@ -131,7 +133,7 @@ def _styles(config: RunConfig, wanted: Sequence[str], *, is_own: bool) -> dict[s
     from symbiont_ecology.host.chat_template import has_chat_template
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
-    specs = dict(USUAL) if not wanted else {text: _spec(text) for text in wanted}
+    specs = dict(LOOKED_AT) if not wanted else {text: _spec(text) for text in wanted}
     if is_own and not wanted and config.tasks.style not in specs.values():
         specs = {OWN: config.tasks.style, **specs}
     has_chat, styles = has_chat_template(config.host.model) is not False, {}
@@ -217,15 +219,17 @@ def _tell_replies(best: StyleLook) -> None:
     from symbiont_ecology.types import last_turn
 
     names = list(best.cells)
-    step = max(len(names) // MOST_REPLIES, 1)
+    step = max(len(names) // REPLIES_SHOWN, 1)
     print(f"\nreplies in the style {best.name}:")
-    for name in names[::step][:MOST_REPLIES]:
+    for name in names[::step][:REPLIES_SHOWN]:
         rollout = best.cells[name].greedy[0]
         asked, reply = (
-            plain(text, WIDEST) for text in (last_turn(rollout.item.prompt), rollout.text)
+            plain(text, CHARACTERS_SHOWN) for text in (last_turn(rollout.item.prompt), rollout.text)
         )
         mark = "yes" if rollout.verdict >= 0.5 else "no"
-        wanted = "" if mark == "yes" else f" (wanted: {plain(rollout.item.answer, WIDEST)})"
+        wanted = (
+            "" if mark == "yes" else f" (wanted: {plain(rollout.item.answer, CHARACTERS_SHOWN)})"
+        )
         print(f"{mark:3s}  {asked} → {reply}{wanted}")
 
 
@@ -245,22 +249,25 @@ def _tell_next(looks: Sequence[StyleLook], config: RunConfig, name: str | None) 
         print("nothing was right in any style: verdicts alone teach nothing on this host and tasks")
         print("next: gold answers teach where nothing is right: learning_rule=supervised, or sft")
         return
+    fewest = min(cell.answers for cell in best.cells.values())
     if best.silent:
         print(f"nothing right in: {', '.join(best.silent)}; verdicts alone teach nothing there")
     if best.full:
         print(f"nothing to learn in: {', '.join(best.full)}")
+    if fewest < ENOUGH:
+        print(f"that is from {fewest} answers in a cell; a larger --seconds asks more")
     print(f"take the style {best.name}")
     words = [name or "steady", f"tasks.style={_typed_style(looks, best, config)}"]
     if name is None:
         words.append(f"host.model={config.host.model}")
-    if len(heard) < len(families):
+    if len(heard) < len(families) and fewest >= ENOUGH:
         words.append(f"tasks.families=[{','.join(heard)}]")
     print(f"next: {console.typed()} run {shlex.join(words)}")
 
 
 def _typed_style(looks: Sequence[StyleLook], best: StyleLook, config: RunConfig) -> str:
     """A style as it is typed."""
-    specs = {**USUAL, OWN: config.tasks.style}
+    specs = {**LOOKED_AT, OWN: config.tasks.style}
     spec = specs.get(best.name) or _spec(best.name)
     if isinstance(spec, str):
         return spec
