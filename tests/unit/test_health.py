@@ -18,6 +18,7 @@ from symbiont_ecology.events import (
     Quarantined,
     Retired,
     Settled,
+    WarmStarted,
 )
 from symbiont_ecology.types import BlobRef
 
@@ -146,6 +147,26 @@ def test_who_is_founded_anew_has_learned_what_its_elite_had() -> None:
     assert before is not None
     assert after is not None
     assert (before.estimate, after.estimate) == (1, 0)
+
+
+def test_after_a_warm_start_the_bare_host_is_not_what_learning_began_with() -> None:
+    asked, traits = ("math.add/short", ("a",) * 20), {"learning_rate": 0.5}
+    right, wrong = (1.0,) * 20, (0.0,) * 20
+    events = [
+        Acted(0, "host", *asked, wrong, 1, 99, 50, 10**6, "probe"),
+        WarmStarted(0, 4, ("a",) * 4, 32, 10**6, 0.1, REF),
+        Born(0, "o1", "founder", (), REF, traits),
+        Acted(0, "o1", *asked, right, 1, 99, 50, 10**6, "practice"),
+        Learned(0, "o1", 5, 20, 10**6, 0.1, 0.05, BlobRef("1" * 64)),
+        Life().end(0),
+        Acted(1, "o1", *asked, wrong, 1, 99, 50, 10**6, "practice"),
+        Life().end(1),
+    ]
+    verdict = examine(events, Design())
+    assert names(verdict) == [("sick", "learning rate too high")]
+    before = verdict.measured.right_before_learning
+    assert before is not None
+    assert before.estimate == 1
 
 
 def test_a_collapse_hides_what_follows_from_it() -> None:

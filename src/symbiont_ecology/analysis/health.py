@@ -160,10 +160,13 @@ class _Log:
 _Acts = Sequence[kinds.Acted]
 
 
-def _by_learning(events: Iterable[kinds.Event]) -> tuple[_Acts, _Acts]:
+def _by_learning(events: Sequence[kinds.Event]) -> tuple[_Acts, _Acts]:
     """Answers of weights before their first update, and after it. A child that an operator made is
-    in neither until its first update; a copy has learned what its elite had."""
-    is_taught: dict[str, bool | None] = {"host": False}  # by organelle, and by weights
+    in neither until its first update; a copy has learned what its elite had. Nor is the bare host
+    after a warm start: learning did not begin with it."""
+    is_warm = any(isinstance(event, kinds.WarmStarted) for event in events)
+    # By organelle, and by weights.
+    is_taught: dict[str, bool | None] = {"host": None if is_warm else False}
     acts: dict[bool | None, list[kinds.Acted]] = defaultdict(list)
     for event in events:
         if isinstance(event, kinds.Born):
