@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.host.packaged import packaged_folder
 from symbiont_ecology.types import HOST_SLOT, Lesson
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
@@ -111,11 +113,23 @@ def make_host(
     return folder
 
 
-def add_chat_template(folder: Path) -> Path:
+SMOLLM2 = packaged_folder("smollm2")
+"""Folder of SmolLM2-135M-Instruct, whether it was fetched or not."""
+smollm2 = pytest.mark.skipif(
+    not SMOLLM2.is_dir(), reason="needs SmolLM2: symbiont host get smollm2"
+)
+"""Marks tests that need a real model."""
+
+
+TEMPLATE = (
+    "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}"
+    "{% if add_generation_prompt %}>{% endif %}"
+)
+
+
+def add_chat_template(folder: Path, template: str = TEMPLATE) -> Path:
     """Gives a host's tokenizer a chat template, such as models have that can be talked with."""
     path = folder / "tokenizer_config.json"
-    template = "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}"
-    template += "{% if add_generation_prompt %}>{% endif %}"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template}))
     return folder
 

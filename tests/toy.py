@@ -35,6 +35,7 @@ from symbiont_ecology.types import (
     LearningStatistics,
     Lesson,
     Request,
+    last_turn,
 )
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.traces import Traces
@@ -308,7 +309,7 @@ def toy_runtime(
 @lru_cache(maxsize=50_000)
 def _scene(prompt: str, seed: int) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
     """What could be replied to a prompt, how the habit leans, and what the adapter sees of it."""
-    name, _, payload = prompt.rstrip("\n").partition(": ")
+    name, _, payload = last_turn(prompt).rstrip("\n").partition(": ")
     draw = Draw(seed)
     habit = 1.5 * draw("habit", prompt).standard_normal(OPTIONS)
     features = draw("family", name).standard_normal(FEATURES)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -76,6 +77,15 @@ _Layer = str | Path | Mapping[str, object]
 DistinctNames = Annotated[tuple[str, ...], AfterValidator(_each_once)]
 
 
+def _rising(moments: tuple[float, ...]) -> tuple[float, ...]:
+    if any(after <= before for before, after in pairwise((0.0, *moments))):
+        raise ValueError(f"expected numbers above 0 that rise, got {list(moments)}")
+    return moments
+
+
+RisingFlops = Annotated[tuple[float, ...], AfterValidator(_rising)]
+
+
 class Flip(BaseModel):
     """A change of what counts as right: some families take another convention, or do for a while.
 
@@ -121,6 +131,7 @@ class TasksConfig(BaseModel):
     depths: DistinctNames | None = None  # how hard questions are; None is each task's own
     style: Spec = "terse"  # how a prompt is worded
     flip: Flip | None = None  # a hidden change of what counts as right
+    arrivals: RisingFlops = ()  # training FLOPs at which the next family takes the last one's place
     habitats: HabitatsConfig | None = None  # many places that ask, with hidden kinds
     sources: Sources = ()  # where loading puts the mappings among the families
 

@@ -63,6 +63,20 @@ class Born(Event):
 
 
 @dataclass(frozen=True)
+class WarmStarted(Event):
+    """One adapter learned a few reference answers, ``per_cell`` of each cell, before anybody was
+    founded. Founders without parents begin with its ``weights``; ``loss`` is that of the last pass,
+    in nats per token."""
+
+    per_cell: int
+    items: tuple[str, ...]
+    lessons: int
+    flops: int
+    loss: float
+    weights: BlobRef
+
+
+@dataclass(frozen=True)
 class Retired(Event):
     """An organelle left. ``age`` in generations; ``balance`` is what it left to the world, in
     mATP."""

@@ -13,7 +13,7 @@ Everything is in the run's folder; ``Run.open`` comes back to it at any time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -60,6 +60,8 @@ class Run:
 
     def __init__(self, folder: Path, config: RunConfig, host: Host | None = None) -> None:
         self.folder, self.config = folder, config
+        self.tell: Callable[[str], None] = lambda news: None
+        """Hears what is done before the first generation, such as a warm start."""
         self._host = host
 
     @classmethod
@@ -104,7 +106,8 @@ class Run:
     def __iter__(self) -> Generator[Generation, None, None]:
         engine.check_data(self.config, self.folder)
         is_new = not self.is_started  # before the host is loaded: another process may be faster
-        return engine.generations(self.config, self.folder, self.host, is_new=is_new)
+        config, folder, host = self.config, self.folder, self.host
+        return engine.generations(config, folder, host, is_new=is_new, tell=self.tell)
 
     def __repr__(self) -> str:
         if not self.is_started:

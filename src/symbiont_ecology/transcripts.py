@@ -46,6 +46,7 @@ class Transcript:
     ``confidence`` is the mean log-probability per token of the reply, in nats; None if it is not
     finite. ``item`` and ``generation`` are those of the event ``Acted``. ``target`` is the
     reference answer, where there is one: no organelle that learns from verdicts sees it.
+    ``prompt`` is the question alone; ``examples`` counts the solved ones that stood in front of it.
     """
 
     generation: int
@@ -60,6 +61,7 @@ class Transcript:
     confidence: float | None
     habitat: str = ""
     target: str = ""
+    examples: int = 0
 
     @property
     def is_right(self) -> bool:

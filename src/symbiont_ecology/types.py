@@ -21,6 +21,44 @@ Cell: TypeAlias = tuple[str, str]
 HOST_SLOT = -1
 """The slot number of the bare host, without any adapter."""
 
+TURN_END = "\x1d"
+"""Between the turns of a prompt (U+001D, the group separator of ASCII). Neither data nor typed
+prompts may bring it."""
+
+
+def turns(prompt: str) -> list[str]:
+    """What a prompt says turn by turn: user and assistant by turns, the question last.
+
+    An even number of them begins with what the system says.
+    """
+    return prompt.split(TURN_END)
+
+
+def last_turn(prompt: str) -> str:
+    """The question itself, without what stands in front of it: all that a user types."""
+    return prompt.rpartition(TURN_END)[2]
+
+
+def in_turns(*said: str) -> str:
+    """The prompt that says these turns."""
+    return TURN_END.join(said)
+
+
+def without_turns(text: str) -> str:
+    """A text without separators of turns: how a host without chat template reads a prompt."""
+    return text.replace(TURN_END, "")
+
+
+def in_last_turn(change: Callable[[str], str], prompt: str) -> str:
+    """The prompt with its question changed."""
+    before, end, question = prompt.rpartition(TURN_END)
+    return before + end + change(question)
+
+
+def examples_in(prompt: str) -> int:
+    """How many solved examples stand in front of the question."""
+    return prompt.count(TURN_END) // 2
+
 
 @dataclass(frozen=True, slots=True)
 class LoggedReply:
@@ -34,7 +72,8 @@ class LoggedReply:
 class Item:
     """One question, ready to be asked, with the verifier that judges every reply to it.
 
-    ``question`` is what the task drew, ``prompt`` how the host is asked it. ``answer`` is the
+    ``question`` is what the task drew, ``prompt`` how the host is asked it: one text, which may
+    have turns (``turns``). ``answer`` is the
     reference answer, or empty where the task has none. ``reply_limit`` is in new tokens.
     ``variant`` says which of several ways to be right is in force (a convention), so a change of
     what counts as right is data and not code. ``shift`` says how an evaluation item differs from
@@ -109,7 +148,7 @@ class Completions:
 
     What it took, ``(rows,)`` each: ``read`` are prompt tokens that went through the host for this
     row, ``fed`` new tokens that did, those after its end included; a host that does not count
-    leaves both None.
+    leaves both None. ``stopped`` says which texts a stop text cut; None is none of them.
     """
 
     texts: tuple[str, ...]
@@ -120,6 +159,7 @@ class Completions:
     traces: Traces | None = None
     read: np.ndarray | None = None
     fed: np.ndarray | None = None
+    stopped: np.ndarray | None = None
 
     def __repr__(self) -> str:
         return f"<{len(self)} completions, {int(self.lengths.sum())} tokens>"
@@ -139,6 +179,7 @@ class Completions:
             tokens_read=prompt_tokens if self.read is None else int(self.read[row]),
             steps=max(length - 1, 0) if self.fed is None else int(self.fed[row]),
             trace=None if self.traces is None else self.traces[row],
+            is_stopped=self.stopped is not None and bool(self.stopped[row]),
         )
 
 
@@ -149,6 +190,7 @@ class Completion:
     ``token_ids`` hold the end-of-answer token, if the answer ended by itself; ``log_probabilities``
     (tokens,) are the model's own, in nats. ``tokens_read`` are prompt tokens that went through the
     host for this row (a shared prompt is read once), ``steps`` the passes over one new token.
+    ``is_stopped`` says that a stop text ended it, which the ids hold and ``text`` does not.
     """
 
     text: str
@@ -158,6 +200,7 @@ class Completion:
     tokens_read: int
     steps: int
     trace: Trace | None = None
+    is_stopped: bool = False
 
     def __repr__(self) -> str:
         return f"<{self.text!r:.60}, {len(self.token_ids)} tokens>"

@@ -179,6 +179,7 @@ PRINTS = ("cli",)
 """Programs that talk to a terminal."""
 CATCHES = {
     ("tasks/verification.py", "_judge"),
+    ("host/gguf_files.py", "_read"),
     ("registry.py", "load_plugin"),
     ("trackers/reporting.py", "_attempt"),
 }

@@ -40,7 +40,7 @@ STYLES += [
 def test_styles_render_different_prompts_that_hold_the_payload(name: str) -> None:
     family = family_of(name)
     for item in items(name, "medium", 5):
-        prompts = [style.render(family, item.question) for style in STYLES]
+        prompts = [family.in_style(style).prompt(item.question) for style in STYLES]
         assert len(set(prompts)) == len(prompts)
         assert all(item.question in prompt for prompt in prompts)
 
@@ -65,8 +65,9 @@ def test_a_prompt_depends_on_the_convention_only_where_the_style_says_so(name: s
     asked = [family.in_variant(convention) for convention in range(3)]
     for style_name in prompt_styles.names():
         style = prompt_styles.build(style_name)
-        expected = 3 if style_name in ("cue", "natural") else 1
-        assert len({style.render(variant, payload) for variant in asked}) == expected, style_name
+        expected = 3 if style.tells_convention else 1
+        prompts = {variant.in_style(style).prompt(payload) for variant in asked}
+        assert len(prompts) == expected, style_name
 
 
 @every_family

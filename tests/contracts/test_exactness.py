@@ -48,6 +48,12 @@ def made_prompts(count: int) -> tuple[str, ...]:
 
 
 PROMPTS = made_prompts(24)
+BRANCHES = tuple(
+    f"{PROMPTS[8][:30]}{family}{question}"
+    for family in ("", PROMPTS[17], PROMPTS[6] + "=")
+    for question in PROMPTS[12:17]
+)
+"""Prompts that part at several places, or end where others go on."""
 
 
 def regular_rows() -> list[Request]:
@@ -78,6 +84,15 @@ def shared_rows() -> list[Request]:
     return [rows[index] for index in Draw(0)("shared").permutation(len(rows))]
 
 
+def branching_rows() -> list[Request]:
+    """Prompts with beginnings in common, under all owners, some of them twice."""
+    rows = [Request(prompt, owner, LIMIT) for prompt in BRANCHES for owner in OWNERS]
+    rows += rows[::5] + [
+        Request(prompt, owner, LIMIT) for prompt, owner in zip(PROMPTS, OWNERS, strict=False)
+    ]
+    return [rows[index] for index in Draw(0)("branching").permutation(len(rows))]
+
+
 @dataclass(frozen=True)
 class Way:
     """Settings of a kernel and the rows that it answers."""
@@ -93,6 +108,10 @@ PATHS = {
     "ragged": Way(ragged_rows()),
     "shared": Way(shared_rows()),
     "torch": Way(shared_rows() + ragged_rows()),
+    "branching": Way(branching_rows()),
+    "branching, chunked": Way(branching_rows(), {"memory_mb": 6.0}),
+    "branching, transformers": Way(branching_rows(), {"prefer_fused": False}),
+    "branching, torch": Way(branching_rows()),
     "transformers, torch": Way(ragged_rows(), {"prefer_fused": False}),
 }
 
@@ -134,10 +153,11 @@ class Reference:
         self.answers: dict[tuple[str, int], tuple[int, ...]] = {}
         self.log_probabilities: dict[tuple[str, int], torch.Tensor] = {}
         for owner in OWNERS:
-            answers = self.peft.generate(PROMPTS, owner, LIMIT)
+            asked = PROMPTS + BRANCHES
+            answers = self.peft.generate(asked, owner, LIMIT)
             with torch.no_grad():
-                found = self.peft.log_probabilities(PROMPTS, answers, owner)
-            for prompt, answer, one in zip(PROMPTS, answers, found, strict=True):
+                found = self.peft.log_probabilities(asked, answers, owner)
+            for prompt, answer, one in zip(asked, answers, found, strict=True):
                 self.answers[prompt, owner], self.log_probabilities[prompt, owner] = answer, one
 
     def answer(self, row: Request) -> tuple[int, ...]:
@@ -294,6 +314,7 @@ class DictatedSession:
 
     def __init__(self, dictation: Dictation, session: Any, keys: list[tuple[int, bytes]]) -> None:
         self.dictation, self.session, self.keys, self.place = dictation, session, keys, 0
+        self.tokens_read = session.tokens_read
 
     def step(self, tokens: torch.Tensor, *rest: Any) -> torch.Tensor:
         told = torch.tensor([self.dictation.told(*key, self.place) for key in self.keys])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from said import Symbiont
 from symbiont_ecology.engine import build, run
@@ -314,3 +315,51 @@ def test_make_types_the_command() -> None:
         *("seed=3", "run.checkpoint_every=2", "host.device=cuda"),
         *("strategy.questions=8", "run.final_holdout=q.jsonl"),
     ]
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_sweep_takes_the_best_step_size_and_goes_on_with_it(
+    symbiont: Symbiont, tmp_path: Path
+) -> None:
+    words = ["calibrate", "steady", *SMALL, "--sweep", "--full", 11, "--out", tmp_path / "run"]
+    said = symbiont(*words)
+    assert said.code == 0, said.err
+    folders = sorted((tmp_path / "run" / "step-sizes").iterdir())
+    assert [folder.name for folder in folders] == ["0.0001", "0.0003", "0.001", "0.003", "3e-05"]
+    scores = [json.loads((folder / "score.json").read_text()) for folder in folders]
+    best = min(scores, key=lambda score: (-score["right"], score["step_size"]))["step_size"]
+    assert f"taken: strategy.learning_rate={best:g}" in said.out
+    config = (tmp_path / "run" / "config.yaml").read_text()
+    assert yaml.safe_load(config)["strategy"]["learning_rate"] == best
+    # Typed again, nothing is tried anew, and the run is the one that it was.
+    before = books(tmp_path / "run")
+    again = symbiont(*words, "-q")
+    assert (again.code, again.out) == (0, "")
+    assert books(tmp_path / "run") == before
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_sweep_that_was_stopped_keeps_what_is_finished(
+    symbiont: Symbiont, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["calibrate", "steady", *SMALL, "--sweep", "--full", 11, "-q"]
+    assert symbiont(*words).code == 0
+    folder = Path("artifacts/steady-calibrated-1")
+    whole = books(folder)
+    finished = folder / "step-sizes" / "3e-05" / "score.json"
+    kept = finished.stat().st_mtime_ns
+    (folder / "step-sizes" / "0.001" / "score.json").unlink()
+    for name in ("state.json", "events.jsonl", "config.yaml"):
+        (folder / name).unlink()
+    assert symbiont(*words).code == 0
+    assert finished.stat().st_mtime_ns == kept
+    assert books(folder) == whole
+    assert symbiont(*words, "seed=1").code == 0  # another sweep needs another folder
+    assert Path("artifacts/steady-calibrated-2/step-sizes").is_dir()
+
+
+def test_a_sweep_of_those_who_do_not_learn_is_refused(symbiont: Symbiont, tmp_path: Path) -> None:
+    said = symbiont("calibrate", "steady_frozen", "--sweep", "--out", tmp_path / "run")
+    assert said.code == 2
+    assert "--sweep: expected a strategy whose organelles learn" in said.error

@@ -15,6 +15,7 @@ from said import Symbiont
     "opened",
     [
         pytest.param(["tasks.style={kind: natural, is_chat: true}"], id="chat template"),
+        pytest.param(["tasks.style={kind: few_shot, is_chat: true}"], id="chat with examples"),
         pytest.param(["host.dtype=bfloat16"], id="another dtype"),
     ],
 )
@@ -29,6 +30,8 @@ def test_a_run_is_exported_on_the_host_that_it_was_made_with(
     assert said.code == 0, said.err
     index = json.loads((run / "export" / "index.json").read_text())
     assert (run / "export" / index["best"] / "adapter_model.safetensors").is_file()
+    card = (run / "export" / index["best"] / "README.md").read_text()
+    assert ("through the model's chat template" in card) == ("is_chat" in opened[0])
     assert index["elites"] == []
     said = symbiont("export", run, "--elites", "--to", tmp_path / "all")
     assert said.code == 0, said.err

@@ -12,6 +12,7 @@ from said import Symbiont
 from seen import eventful_plan, lived_to_its_end, users_plan
 from symbiont_ecology import Run
 from symbiont_ecology.analysis.run_report import RunReport
+from symbiont_ecology.config import TasksConfig
 from symbiont_ecology.run import EventTables
 
 
@@ -31,6 +32,20 @@ def figures_of(page: str) -> list[tuple[str, str, str]]:
     """The rows of the table of figures: name, value and query."""
     rows = [line.strip("| ").split(" | ", 2) for line in page.splitlines() if line.endswith("` |")]
     return [(name, value, query.strip("`")) for name, value, query in rows]
+
+
+def test_a_report_of_a_run_that_asked_nothing_says_so(symbiont: Symbiont, tmp_path: Path) -> None:
+    plan = eventful_plan().model_copy(
+        update={
+            "strategy": {"kind": "single", "samples": 0},
+            "learning_rule": "supervised",
+            "tasks": TasksConfig(families=("math.add",)),
+        }
+    )
+    symbiont("report", lived_to_its_end(tmp_path / "run", plan))
+    page = (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
+    assert "Nobody was asked anything." in page
+    assert "% of all answers were right" not in page
 
 
 @pytest.mark.parametrize("name", ["eventful", "users", "single"])

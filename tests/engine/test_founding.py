@@ -17,7 +17,7 @@ from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.engine.run import check_start, resume, start
 from symbiont_ecology.errors import HostError, RunError
 from symbiont_ecology.types import Completions, Decoding, Request
-from toy import ToyHost, toy_config
+from toy import Crash, ToyHost, toy_config
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
 
@@ -52,6 +52,21 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
+def killed_while_founding(config: RunConfig, folder: Path) -> None:
+    with pytest.raises(Crash):
+        start(config, folder, host=ToyHost(crash_at=0))
+    assert (folder / "config.yaml").exists()
+
+
+def test_a_start_that_failed_leaves_alone_what_was_in_its_folder(tmp_path: Path) -> None:
+    note = tmp_path / "run" / "note.txt"
+    note.parent.mkdir()
+    note.write_text("mine")
+    with pytest.raises(HostError):
+        start(toy_config(), note.parent, host=ShortHost(most=1))
+    assert note.read_text() == "mine"
+
+
 @pytest.mark.parametrize("is_resumed", [False, True])
 def test_a_start_that_failed_can_be_mended_in_the_same_folder(
     is_resumed: bool, tmp_path: Path
@@ -63,9 +78,13 @@ def test_a_start_that_failed_can_be_mended_in_the_same_folder(
         with pytest.raises(HostError, match="at most 18 tokens"):
             start(long, folder, host=ShortHost())
         assert not (folder / "state.json").exists()
+        assert not folder.exists()
     if is_resumed:  # before it was ever founded
-        with pytest.raises(HostError, match="at most 18 tokens"):
-            resume(folder, host=ShortHost())
+        killed_while_founding(mended, folder)
+        check_start(mended, folder)
+        with pytest.raises(HostError, match="at most 3 tokens"):
+            resume(folder, host=ShortHost(most=3))
+        assert (folder / "config.yaml").exists()
     check_start(mended, folder)
     assert start(mended, folder, host=ShortHost()).is_complete
     start(mended, tmp_path / "other", host=ShortHost())

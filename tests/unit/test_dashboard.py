@@ -208,6 +208,14 @@ def test_a_line_counts_all_births_and_deaths_since_the_last_one(tmp_path: Path) 
     assert min(totals[0]) > 0
 
 
+def test_a_line_of_a_run_that_asks_nothing_says_so(tmp_path: Path) -> None:
+    reading: dict[str, Any] = {"strategy": {"kind": "single", "samples": 0}}
+    config = toy_config(generations=3, learning_rule="supervised", **reading)
+    for line in lines_of(config, tmp_path / "run", Clock(9.0)):
+        assert "  nothing asked  " in line
+        assert "right" not in line
+
+
 def state_at(generation: int, **spent: int) -> EcologyState:
     state = EcologyState(0)
     state.generation, state.spent, state.mean_rollout_flops = generation, Cost(**spent), 10

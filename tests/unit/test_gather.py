@@ -47,3 +47,14 @@ def test_who_answers_does_not_depend_on_the_order_nor_on_what_came_of_the_runs(
             "ecology": "learned",
             "single": "single",
         }
+
+
+def test_tables_say_how_many_gold_examples_a_warm_arm_saw(tmp_path: Path) -> None:
+    for name, warm in (("warm", 2), ("cold", 0)):
+        strategy = {"kind": "single", "learning_rate": 0.1, "warm": warm}
+        start(toy_config(0, 3, strategy=strategy), tmp_path / name, host=ToyHost())
+    folders = [tmp_path / "warm", tmp_path / "cold"]
+    protocol = gather.adhoc_comparison(folders, ("in-distribution",), 5, "any").protocol
+    seen = {arm.about.rpartition("/")[2]: arm.sees for arm in protocol.arms.values()}
+    assert seen == {"warm": "verdicts, 2 gold examples per cell", "cold": "verdicts"}
+    assert protocol.warm_arms == "single saw verdicts, 2 gold examples per cell"

@@ -52,6 +52,13 @@ CASES: tuple[tuple[Spec, str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("York New", "new", "Newark", "renew Yorkshire", "new yorker"),
     ),
     (
+        "stated",
+        "Paris",
+        ("Paris", "paris.", "It is Paris.", "The capital is **Paris**!", "Sure! The city: Paris"),
+        ("London", "Paris or London", "It is Paris. It is London.", "London\nParis", "Paris is"),
+    ),
+    ("stated", "The Beatles", ("Those are the Beatles.", "beatles"), ("the", "The Stones")),
+    (
         "number",
         "72",
         ("72", "72.0", "It is 36 + 36 = 72 apples.", "first 70, then 72", "7.2e1", "+72", "72."),
@@ -135,7 +142,7 @@ def test_a_right_reply_is_right_a_wrong_one_wrong_and_an_empty_one_wrong(
     assert verdicts(grader, answer, EMPTY) == dict.fromkeys(EMPTY, 0.0)
 
 
-@pytest.mark.parametrize("kind", ["exact", "normalised", "contains"])
+@pytest.mark.parametrize("kind", ["exact", "normalised", "contains", "stated"])
 @pytest.mark.parametrize("answer", ["", " ", "The", "?!"])
 def test_an_answer_that_says_nothing_makes_no_empty_reply_right(kind: str, answer: str) -> None:
     assert verdicts(graders.build(kind), answer, EMPTY) == dict.fromkeys(EMPTY, 0.0)

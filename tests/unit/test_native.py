@@ -20,7 +20,7 @@ from torch import Tensor
 
 from symbiont_ecology.host.backend import passes
 from symbiont_ecology.host.backend.compiled import Addresses
-from symbiont_ecology.host.backend.torch_backend import Norm, Sight, apply_rotary
+from symbiont_ecology.host.backend.sights import Norm, Sight, apply_rotary
 from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
@@ -131,15 +131,15 @@ def test_attention_of_prompts_answers_and_newest_tokens(
     )
     values = heads_of[:, heads + kv_heads :]
     spans = [
-        (starts[0], 19, 0, 0),
-        (starts[1], 30, 0, 0),
+        (starts[0], 19, -1, 0),
+        (starts[1], 30, -1, 0),
         (starts[2], 7, 0, 19),
         (starts[3], 1, 0, 19),
     ]
     stretches = np.array([(*span, 0, span[0]) for span in spans])
     seen = passes.look(turned, values, stretches, sight)
-    for (start, count, past, past_count), _ in zip(spans, lengths, strict=True):
-        line = [*range(past, past + past_count), *range(start, start + count)]
+    for (start, count, _, past_count), _ in zip(spans, lengths, strict=True):
+        line = [*range(past_count), *range(start, start + count)]
         expected = plain_attention(turned[line], values[line], heads, window, sight.scale)
         torch.testing.assert_close(
             seen[start : start + count], expected[past_count:], atol=2e-6, rtol=1e-5
@@ -153,7 +153,8 @@ def test_attention_of_prompts_answers_and_newest_tokens(
     # all.
     cache = torch.full((2, 3, kv_heads, 40, size), torch.nan)
     firsts, counts = starts[[0, 0, 1]], np.array([19, 19, 30])
-    passes.fill(cache, turned, values, firsts, counts)
+    pieces = np.stack([np.arange(3), np.zeros(3, int), firsts, counts], axis=1)
+    passes.fill(cache, turned, values, pieces)
     entries, newest = np.array([2, 0]), made(2, heads + 2 * kv_heads, size)
     found = passes.attend(newest, sight, cache, entries, counts[entries])
     for index, (entry, one) in enumerate(zip(entries, newest, strict=True)):
@@ -204,9 +205,9 @@ def test_what_does_not_fit_is_refused() -> None:
             heads.transpose(1, 2).contiguous().transpose(1, 2), sight, cache, *np.zeros((2, 1), int)
         )
     with pytest.raises(IndexError):
-        passes.fill(cache, heads[:, :2], heads[:, 2:], np.array([0]), np.array([2]))
+        passes.fill(cache, heads[:, :2], heads[:, 2:], np.array([[0, 0, 0, 2]]))
     with pytest.raises(IndexError):
-        passes.look(heads[:, :2], heads[:, 2:], np.array([[0, 2, 0, 0, 0, 0]]), sight)
+        passes.look(heads[:, :2], heads[:, 2:], np.array([[0, 2, -1, 0, 0, 0]]), sight)
     for position in (4, -1):
         with pytest.raises(IndexError):
             passes.rotate(heads, sight, torch.tensor([position]))

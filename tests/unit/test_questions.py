@@ -30,7 +30,7 @@ from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import split_of
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
-from symbiont_ecology.types import Item
+from symbiont_ecology.types import TURN_END, Item, last_turn
 
 # Drawing.
 
@@ -73,14 +73,18 @@ def test_drawn_questions_survive_a_round_trip_through_a_file(style: str, tmp_pat
     drawn = draw_items(tasks_of(*tasks.names()), 3)
     if style != "terse":
         mix = tasks_of(*tasks.names(), style=style)
-        drawn = [replace(question, prompt=mix.prompt(question.id)) for question in drawn]
+        prompts = [last_turn(mix.prompt(question.id)) for question in drawn]
+        drawn = [replace(one, prompt=said) for one, said in zip(drawn, prompts, strict=True)]
     write_items(drawn, tmp_path / "deep/holdout.jsonl")
     assert read_items(tmp_path / "deep/holdout.jsonl") == drawn
     assert judgements(read_items(tmp_path / "deep/holdout.jsonl")) == judgements(drawn)
 
 
 @example(prompt="a\u2028b\x85c\x0bd", target="x")
-@given(prompt=st.text(min_size=1), target=st.text().filter(str.strip))
+@given(
+    prompt=st.text(min_size=1).filter(lambda text: TURN_END not in text),
+    target=st.text().filter(lambda text: text.strip() and TURN_END not in text),
+)
 def test_any_text_survives_a_round_trip_through_a_file(
     tmp_path_factory: pytest.TempPathFactory, prompt: str, target: str
 ) -> None:

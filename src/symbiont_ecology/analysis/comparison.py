@@ -32,7 +32,7 @@ def summarise(results: Results) -> Summary:
     """All numbers of a comparison."""
     protocol, arms = results.protocol, results.protocol.arms
     peers = [arm for arm in arms if arm != protocol.second]
-    gold = [arm for arm, side in arms.items() if "gold" in side.sees]
+    gold = [arm for arm, side in arms.items() if "gold answers" in side.sees]
     return Summary(
         protocol=protocol,
         host=summary.Source(results.host.host, results.host.versions),

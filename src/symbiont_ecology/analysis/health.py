@@ -128,7 +128,8 @@ class _Log:
         self.ends, self.updates = self.of(kinds.GenerationEnded), self.of(kinds.Learned)
         rates = [birth.traits.get("learning_rate", 0.0) for birth in self.of(kinds.Born)]
         self.rate = next(filter(None, rates), 0.0) if design.learns else 0.0
-        self.practice = [act for act in self.of(kinds.Acted) if act.purpose == "practice"]
+        asked = [act for act in self.of(kinds.Acted) if act.verdicts]  # gold answers are only read
+        self.practice = [act for act in asked if act.purpose == "practice"]
         self.families = _grouped(self.practice, lambda act: act.cell.rpartition("/")[0])
         self.untaught, self.taught = _by_learning(self.events)
         self.measured = self._measures()
@@ -171,7 +172,7 @@ def _by_learning(events: Iterable[kinds.Event]) -> tuple[_Acts, _Acts]:
             is_taught[event.id] = is_taught.get(event.weights)
         elif isinstance(event, kinds.Learned):
             is_taught[event.id] = is_taught[event.weights] = True
-        elif isinstance(event, kinds.Acted):
+        elif isinstance(event, kinds.Acted) and event.verdicts:
             acts[is_taught.get(event.id)].append(event)
     return acts[False], acts[True]
 

@@ -87,10 +87,12 @@ class Narrator(RunView):
     def _line(self, state: EcologyState, summary: GenerationEnded) -> str:
         served = state.served
         kept = f"serving {len(served)}" if served else f"cells {summary.coverage}"
-        right = percent_of(next(iter(self._right.points(1))))
+        share = next(iter(self._right.points(1)))
+        label = self._accepted if state.habitats else "right"
+        right = "nothing asked" if share is None else f"{label} {percent_of(share)}"
         return (
             f"generation {summary.generation:4d}  {self._pace.done:4.0%}  left {self._pace.left}  "
-            f"{self._accepted if state.habitats else 'right'} {right}  {summary.population} alive "
+            f"{right}  {summary.population} alive "
             f"+{self._births} -{self._deaths}  {kept}  FLOPs {summary.train_flops:.2g}"
         )
 

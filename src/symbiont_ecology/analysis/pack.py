@@ -15,6 +15,7 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +25,7 @@ from symbiont_ecology.analysis.comparison import summarise
 from symbiont_ecology.analysis.figures import draw_all
 from symbiont_ecology.analysis.page import excerpt, render, render_pack
 from symbiont_ecology.analysis.results import Results
+from symbiont_ecology.analysis.stages import draw_stages, stages_of
 from symbiont_ecology.analysis.worlds import WorldResults
 from symbiont_ecology.analysis.worlds_figures import draw_worlds
 from symbiont_ecology.analysis.worlds_page import render_worlds
@@ -142,10 +144,12 @@ def _make_budgets(folder: Path) -> str:
     """Summary, page, excerpt and figures of a pack of budgets; the protocol's digest."""
     results, tuning = read_pack(folder)
     digest = _digest_of(folder, results.outcomes)
-    summary = summarise(results)
-    _write(folder / SUMMARY, summary.dump())
+    summary, stages = summarise(results), stages_of(results)
+    _write(folder / SUMMARY, summary.dump() | ({"stages": asdict(stages)} if stages else {}))
     figures = draw_all(results, summary, folder)
-    page = render_pack(summary, tuning, figures, digest)
+    if stages is not None:
+        figures.append(draw_stages(stages, results.protocol, folder))
+    page = render_pack(summary, tuning, figures, digest, stages)
     (folder / PAGE).write_text(page, encoding="utf-8")
     (folder / EXCERPT).write_text(excerpt(summary), encoding="utf-8")
     return digest
@@ -211,9 +215,13 @@ def write_index(folder: Path) -> None:
     page = folder / INDEX
     if page.exists() and not page.read_text(encoding="utf-8").startswith(TITLE):
         return
+    summaries = [
+        (path.parent, json.loads(path.read_bytes())) for path in sorted(folder.glob(f"*/{SUMMARY}"))
+    ]
     packs = {
-        path.parent.name: (json.loads(path.read_bytes()), read_manifest(path.parent))
-        for path in sorted(folder.glob(f"*/{SUMMARY}"))
+        place.name: (summary, read_manifest(place))
+        for place, summary in summaries
+        if (place / PROTOCOL).exists()
     }
     page.write_text(render("index.md.j2", title=TITLE, packs=packs), encoding="utf-8")
 

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from symbiont_ecology.analysis.comparison import SEEDS_NEEDED
 from symbiont_ecology.analysis.results import BARE_HOST
+from symbiont_ecology.analysis.stages import StageSummary
 from symbiont_ecology.analysis.summary import AdjustedDifference, Summary
 from symbiont_ecology.experiments.outcomes import Tuning, TuningScore
 from symbiont_ecology.statistics import Interval
@@ -18,9 +19,16 @@ NO_VALUE = "–"
 """A cell without a value."""
 
 
-def render_pack(summary: Summary, tuning: Tuning, figures: Collection[str], digest: str) -> str:
+def render_pack(
+    summary: Summary,
+    tuning: Tuning,
+    figures: Collection[str],
+    digest: str,
+    stages: StageSummary | None = None,
+) -> str:
     """The page of a paper pack; ``figures`` are the files that were drawn."""
-    return render("pack.md.j2", summary=summary, tuning=tuning, figures=figures, digest=digest)
+    parts = {"tuning": tuning, "figures": figures, "digest": digest, "stages": stages}
+    return render("pack.md.j2", summary=summary, **parts)
 
 
 def excerpt(summary: Summary) -> str:

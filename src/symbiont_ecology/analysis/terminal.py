@@ -33,6 +33,8 @@ def tell_comparison(summary: Summary, console: Console) -> None:
         apart.add_row(view, *(_difference(tests.get(arm)) for arm in others))
     for table in (did, right, apart):
         console.print(table)
+    if summary.protocol.warm_arms:
+        console.print(summary.protocol.warm_arms, soft_wrap=True, markup=False, highlight=False)
     if summary.unpaired:
         console.print(
             f"no seed in common with {main}: {', '.join(summary.unpaired)}; these differences are "

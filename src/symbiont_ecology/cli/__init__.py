@@ -25,6 +25,7 @@ from symbiont_ecology.cli.evoscope import evoscope
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.host import host
 from symbiont_ecology.cli.learn_from import learn_from
+from symbiont_ecology.cli.look import look
 from symbiont_ecology.cli.machine import bench, doctor
 from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
@@ -47,6 +48,7 @@ LONGEST_MESSAGE = 4000
 _COMMANDS = (
     *(
         demo,
+        look,
         run,
         learn_from,
         calibrate,

@@ -1,15 +1,28 @@
 """``calibrate``: a short run, a verdict on its health in words, then the rest of the run if it is
-well."""
+well. Before that, if asked to, a sweep for the step size that suits the rule and the host."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from symbiont_ecology.cli.console import percent, tell_facts, tell_loading, typed, write_json
+from rich.console import Console
+from rich.progress import Progress
+
+from symbiont_ecology.cli.console import (
+    percent,
+    print_table,
+    table,
+    tell_facts,
+    tell_loading,
+    typed,
+    write_json,
+)
+from symbiont_ecology.cli.look import warn_if_silent
 from symbiont_ecology.cli.options import ConfigName, Overrides, Quiet, option, resumable_folder
 from symbiont_ecology.cli.run import checked_config, evaluate_at_end, live, tell_next
 from symbiont_ecology.errors import ConfigError, SickError
@@ -18,6 +31,7 @@ if TYPE_CHECKING:
     from symbiont_ecology import Run
     from symbiont_ecology.analysis.health import Health
     from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.engine.runtime import Host
 
 HEALTH_FILE = "health.json"
 
@@ -27,6 +41,9 @@ def calibrate(
     overrides: Overrides = None,
     generations: Annotated[int, option("Generations of the calibration.", least=1)] = 30,
     full: Annotated[int, option("Generations of the whole run.", least=1)] = 50,
+    sweep: Annotated[
+        bool, option("First try a few step sizes, and take the best one.", "--sweep")
+    ] = False,
     out: Annotated[Path | None, resumable_folder("artifacts/<config>-calibrated-<n>")] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -48,16 +65,28 @@ def calibrate(
     name = Path(config).name.removesuffix(".yaml")
     whole = _ended(written, full)
     lengths = ("generations", "checkpoint_every")
+    kinds = _with_step_sizes(whole) if sweep else [whole]
     folder = folder_for(
-        f"{name}-calibrated", out, lambda place: is_free_for(place, whole, *lengths)
+        f"{name}-calibrated",
+        out,
+        lambda place: (
+            any(is_free_for(place, kind, *lengths) for kind in kinds)
+            and (not sweep or _is_free_for_sweep(place, whole))
+        ),
     )
+    host = None
+    if sweep:
+        written, host = _swept(written, folder, quiet)
     if not quiet:
         print(f"calibrating for {generations} generations, on to {full} if it is healthy: {folder}")
         for key in written.train_budgets:
             print(f"run.{key}={getattr(written.run, key):.3g} is lifted: generations count here")
-    words = ["calibrate", config, *(overrides or ()), "--generations", str(generations)]
+    words = ["calibrate", config, *(overrides or ()), *(["--sweep"] if sweep else [])]
+    words += ["--generations", str(generations)]
     again = f"{typed()} {shlex.join([*words, '--full', str(full), '--out', str(folder)])}"
-    lived = Run(folder, _ended(written, generations))
+    lived = Run(folder, _ended(written, generations), host)
+    if not (quiet or lived.is_started):
+        warn_if_silent(lived)
     if not lived.is_complete:
         live(lived, quiet, again, goes_on=generations < full)
     health = _examine(lived)
@@ -77,6 +106,62 @@ def calibrate(
         tell_next(lived)
     if not _is_answered(lived):
         evaluate_at_end(lived)
+
+
+def _with_step_sizes(config: RunConfig) -> list[RunConfig]:
+    """The config with every step size of the sweep."""
+    from symbiont_ecology.experiments.step_sizes import STEP_SIZES, with_step_size
+
+    return [with_step_size(config, step_size) for step_size in STEP_SIZES]
+
+
+def _is_free_for_sweep(folder: Path, config: RunConfig) -> bool:
+    """Whether a folder holds no sweep, or that of this config."""
+    from symbiont_ecology.experiments.step_sizes import swept_runs
+
+    return all(is_free_for(place, short) for place, short in swept_runs(config, folder).values())
+
+
+def _swept(config: RunConfig, folder: Path, quiet: bool) -> tuple[RunConfig, Host]:
+    """The config with the best step size, and the host, which is loaded. A table says what came of
+    each."""
+    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.experiments import step_sizes
+
+    tried = len(step_sizes.STEP_SIZES)
+    if not quiet:
+        print(
+            f"trying {tried} step sizes for {step_sizes.SWEPT_GENERATIONS} generations each: "
+            f"{folder / step_sizes.SWEEP_FOLDER}"
+        )
+    host = build_host(config)
+    with _progress(tried * step_sizes.SWEPT_GENERATIONS, quiet) as advance:
+        scores = list(step_sizes.sweep_step_sizes(config, folder, host, advance))
+    best = step_sizes.best_step_size(scores)
+    if not quiet:
+        made = table("step size", "right", "of", "FLOPs")
+        for score in scores:
+            style = "bold" if score is best else None
+            right = f"{score.share:.1%}"
+            made.add_row(
+                f"{score.step_size:g}", right, f"{score.asked}", f"{score.train_flops:.2g}",
+                style=style,
+            )  # fmt: skip
+        print_table(made)
+        print(f"taken: strategy.learning_rate={best.step_size:g}")
+        if best in (scores[0], scores[-1]):
+            print("it is at the end of those tried: one beyond it may be better")
+    return step_sizes.with_step_size(config, best.step_size), host
+
+
+@contextmanager
+def _progress(steps: int, quiet: bool) -> Iterator[Callable[[str, int], None]]:
+    """A bar with the time that is left on a terminal; nothing elsewhere, or when quiet."""
+    with Progress(
+        *Progress.get_default_columns(), console=Console(stderr=True), disable=quiet
+    ) as bar:
+        task = bar.add_task("founding", total=steps)
+        yield lambda news, steps: bar.update(task, advance=steps, description=news)
 
 
 def folder_for(name: str, out: Path | None, can_go_on: Callable[[Path], bool]) -> Path:

@@ -22,6 +22,7 @@ from symbiont_ecology.errors import RunError
 if TYPE_CHECKING:
     from symbiont_ecology import Run
     from symbiont_ecology.evaluation import evaluator
+    from symbiont_ecology.evaluation.general import GeneralAbility
     from symbiont_ecology.evaluation.measure import Evaluation, EvaluationDifference
     from symbiont_ecology.statistics import Interval
 
@@ -92,6 +93,29 @@ def tell_evaluation(evaluation: Evaluation) -> None:
     """A table of accuracies and one line on who answered."""
     print_table(accuracy_table({"right, with 95 % interval": evaluation}))
     tell_answerers(evaluation)
+    if evaluation.general:
+        tell_general({evaluation.routing: evaluation.general})
+
+
+def tell_general(abilities: Mapping[str, GeneralAbility]) -> None:
+    """What plain English and conversation are to each system or adapter, beside the bare host."""
+    columns = (
+        "left alone",
+        "English (perplexity)",
+        "− host",
+        "chat (perplexity)",
+        "− host",
+        "to host",
+    )
+    rows = table(*columns, title="nats a token")
+    for name, ability in abilities.items():
+        cells = []
+        for one in (ability.english, ability.chat):
+            low, high = one.change.low, one.change.high
+            cells.append(f"{one.nats:.2f} ({one.perplexity:.1f})")
+            cells.append(f"{one.change.estimate:+.2f} [{low:+.2f}, {high:+.2f}]")
+        rows.add_row(escape(name), *cells, f"{ability.left_to_host:.0%}")
+    print_table(rows)
 
 
 def tell_answerers(evaluation: Evaluation) -> None:

@@ -46,6 +46,7 @@ def data(
     seed."""
     from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.evaluation.items import draw_items, write_items
+    from symbiont_ecology.types import last_turn
 
     counts = _counts(per_cell)
     tasks = mixture(_config(words, depths))
@@ -64,7 +65,8 @@ def data(
             write_items(questions, out / f"{split}.jsonl")
         if sft:
             lessons = (
-                {"prompt": item.prompt, "completion": item.answer} for item in drawn["train"]
+                {"prompt": last_turn(item.prompt), "completion": item.answer}
+                for item in drawn["train"]
             )
             lines = (json.dumps(lesson, ensure_ascii=False) + "\n" for lesson in lessons)
             (out / SFT_FILE).write_text("".join(lines), encoding="utf-8")
@@ -79,10 +81,12 @@ def check_apart(drawn: Mapping[Split, Sequence[Item]]) -> None:
     Raises:
         DataError: one is.
     """
+    from symbiont_ecology.types import last_turn
+
     home: dict[str, tuple[Split, Item]] = {}
     for split, questions in drawn.items():
         for question in questions:
-            other, first = home.setdefault(question.prompt, (split, question))
+            other, first = home.setdefault(last_turn(question.prompt), (split, question))
             if other != split:
                 raise DataError(
                     f"the prompt {question.prompt!r:.60} is in {other} ({first.family}) and in "

@@ -3,23 +3,18 @@ controls."""
 
 from __future__ import annotations
 
-import os
 import shlex
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.cli import console
+from symbiont_ecology.cli.beside import RunBeside, running_beside
 from symbiont_ecology.cli.calibrate import folder_for, is_free_for
 from symbiont_ecology.cli.options import Overrides, Quiet, option, resumable_folder
 from symbiont_ecology.cli.run import checked_config, live
-from symbiont_ecology.errors import RunError
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
@@ -40,8 +35,6 @@ ROWS = {
 }
 """Measures that the table shows."""
 SUMMARY_FILE, PICTURE_FILE = "summary.json", "demo.png"
-LOW_PRIORITY = 5
-"""Niceness of the controls, so that the screen does not wait for them."""
 
 
 def demo(
@@ -64,7 +57,8 @@ def demo(
     configs = {arm: checked_config(preset, changes) for arm, preset in presets.items()}
     folder = folder_for("comparison", out, lambda place: _can_go_on(place, configs))
     is_new, seed = not (folder / WATCHED).exists(), configs[WATCHED].seed
-    with _beside(folder, changes) as wait_for_controls:
+    controls = {arm: RunBeside(presets[arm], about, changes) for arm, about in CONTROLS.items()}
+    with running_beside(folder, controls) as wait_for_controls:
         ecology = Run(folder / WATCHED, configs[WATCHED])
         words = ["demo", *changes, "--out", str(folder)]
         if not ecology.is_complete:
@@ -90,54 +84,6 @@ def _can_go_on(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
     """Whether the folder is free, or holds this very demo."""
     is_plain_run = (folder / "config.yaml").exists()
     return not is_plain_run and all(is_free_for(folder / arm, configs[arm]) for arm in configs)
-
-
-@contextmanager
-def _beside(folder: Path, changes: list[str]) -> Iterator[Callable[[bool], None]]:
-    """The controls in processes of their own, which are stopped when this one leaves early."""
-    children = {arm: _start(folder, arm, changes) for arm in CONTROLS}
-
-    def wait(quiet: bool) -> None:
-        """Returns when all controls are done."""
-        if any(child.poll() is None for child in children.values()) and not quiet:
-            print("waiting for the controls on the other cores …", flush=True)
-        for arm, child in children.items():
-            if child.wait() != 0:
-                log = _log_of(folder, arm)
-                lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-                last = lines[-1].removeprefix("error: ") if lines else "it said nothing"
-                raise RunError(f"the run of {CONTROLS[arm]!r} failed: {last} (see {log})")
-
-    try:
-        yield wait
-    finally:
-        running = [child for child in children.values() if child.poll() is None]
-        for child in running:
-            os.kill(child.pid, signal.SIGINT)  # it finishes its generation and checkpoints
-        for child in running:
-            child.wait()
-
-
-def _start(folder: Path, arm: str, changes: list[str]) -> subprocess.Popen[bytes]:
-    place = folder / arm
-    exists = (place / "config.yaml").exists()
-    new = ["run", f"{DEMO}_{arm}", *changes, "--out", str(place)]
-    words = ["resume", str(place)] if exists else new
-    log = _log_of(folder, arm)
-    console.prepare(log)
-    with log.open("a", encoding="utf-8") as file:
-        # A session of its own: Ctrl-C reaches it through us, so that it hears of it once.
-        return subprocess.Popen(
-            [sys.executable, "-m", "symbiont_ecology.cli", *words],
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=lambda: os.nice(LOW_PRIORITY),
-        )
-
-
-def _log_of(folder: Path, arm: str) -> Path:
-    return folder / f"{arm}.log"
 
 
 def _compare(folder: Path, seed: int) -> dict[str, object]:

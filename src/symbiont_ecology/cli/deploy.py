@@ -14,6 +14,7 @@ from symbiont_ecology.registry import did_you_mean
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
+    from symbiont_ecology.config import RunConfig
     from symbiont_ecology.ecology import EcologyState
     from symbiont_ecology.run import LivingOrganelle
     from symbiont_ecology.types import OrganelleId
@@ -31,6 +32,7 @@ A LoRA adapter of rank {organelle.genome.rank}, bred by symbiont-ecology on `{mo
 - run: `{run}`, seed {living.state.seed}, after {living.state.generation} generations
 - lineage: born in generation {organelle.born} by `{organelle.operator}`; parents: {parents}
 - serves: {serves}
+- asked: {asked}
 - balance: {living.balance:.1f} ATP
 
 ## Where it is good
@@ -46,7 +48,7 @@ ELITE_CARD = """\
 A LoRA adapter, bred by symbiont-ecology in the run `{run}`: an organelle as it was in that
 generation.
 
-It holds {cells} in the archive.
+It holds {cells} in the archive. It was asked {asked}.
 """
 """The model card of one elite."""
 
@@ -166,7 +168,9 @@ def _write_elites(run: Run, target: Path) -> dict[OrganelleId, list[str]]:
         held.setdefault(elite_id(elite), []).append(cell)
     for name, cells in held.items():
         run.kernel.place(0, weights[name])
-        card = ELITE_CARD.format(name=name, run=run.folder.name, cells=_as_code(cells))
+        card = ELITE_CARD.format(
+            name=name, run=run.folder.name, cells=_as_code(cells), asked=asked_how(run.config)
+        )
         run.kernel.export(0, target / name, model_card=card)
     return held
 
@@ -236,6 +240,21 @@ def _facts(living: LivingOrganelle) -> dict[str, object]:
     }
 
 
+def asked_how(config: RunConfig) -> str:
+    """In what form a run asks its questions, which is the form to ask its adapters in."""
+    from symbiont_ecology.registry import kind_of
+    from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+
+    style = prompt_styles.build(config.tasks.style)
+    chosen = config.tasks.style if isinstance(config.tasks.style, dict) else {}
+    knobs = ", ".join(f"{name} {value}" for name, value in chosen.items() if name != "kind")
+    said = f"in the style `{kind_of(config.tasks.style)}`{f' (`{knobs}`)' if knobs else ''}"
+    if style.is_chat:
+        said += ", through the model's chat template"
+    ends = ", ".join(map(repr, style.stops))
+    return f"{said}; an answer ends at {ends}" if ends else said
+
+
 def _as_code(names: Sequence[str]) -> str:
     """Names of users in Markdown, where nothing of them is markup; some of them, if they are
     many."""
@@ -254,6 +273,7 @@ def _card(living: LivingOrganelle) -> str:
         model=living.run.config.host.model,
         parents=", ".join(living.organelle.parents) or "none",
         serves=_as_code(living.habitats) or "nobody by name",
+        asked=asked_how(living.run.config),
         good="\n".join(good) or f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}.",
         source="Believed success is how often the logged replies were accepted, whoever wrote them"
         if learns_from_log(living.run.config)

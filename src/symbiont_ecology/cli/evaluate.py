@@ -3,7 +3,7 @@ met."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -214,6 +214,7 @@ def _evaluate_adapter(
     adapter: Path, spec: EvaluationSpec, host: str | None, is_chat: bool, dry_run: bool
 ) -> Record:
     """Asks an adapter, or says what it would be asked."""
+    from symbiont_ecology.evaluation.general import general_of_adapter
     from symbiont_ecology.evaluation.items import read_items
     from symbiont_ecology.evaluation.measure import evaluate_adapter
     from symbiont_ecology.weights.peft_files import stated_rank
@@ -235,6 +236,7 @@ def _evaluate_adapter(
 
     kernel = HostKernel.from_pretrained(name, slots=1, rank=rank, is_chat=is_chat)
     evaluation = evaluate_adapter(adapter, items, kernel, is_bare=spec.routing == "host")
+    evaluation = replace(evaluation, general=general_of_adapter(adapter, kernel, is_chat=is_chat))
     console.tell_evaluation(evaluation)
     return evaluation.record()
 
@@ -257,3 +259,6 @@ def _tell_systems(comparison: BaselineComparison) -> None:
         hint = "--selection FILE chooses on other questions"
         print(f"single is chosen by practice; {hint}")
     console.tell_answerers(main)
+    general = {name: one.general for name, one in comparison.systems.items() if one.general}
+    if general:
+        console.tell_general(general | dict(comparison.servers))

@@ -11,7 +11,13 @@ import typer
 from rich.console import Console
 
 from symbiont_ecology.cli import options
-from symbiont_ecology.cli.console import tell_evaluation, tell_facts, tell_loading, typed
+from symbiont_ecology.cli.console import (
+    tell_evaluation,
+    tell_facts,
+    tell_general,
+    tell_loading,
+    typed,
+)
 from symbiont_ecology.cli.controls import Brake, Controls
 from symbiont_ecology.cli.options import option
 from symbiont_ecology.files import free_folder
@@ -63,6 +69,8 @@ def _live_to_the_end(lived: Run, quiet: bool) -> None:
     if not quiet:
         tell_next(lived)
     evaluate_at_end(lived)
+    if not quiet:
+        tell_left_alone(lived)
 
 
 def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> None:
@@ -83,6 +91,7 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
         model = lived.config.host.model
         find_folder(model, view.tell)
         view.tell(f"loading the host {model} …")
+        lived.tell = view.tell
         with closing(iter(lived)) as generations:
             view.tell("going on …" if lived.is_started else "founding the population …")
             for generation in generations:
@@ -152,6 +161,14 @@ def evaluate_at_end(lived: Run) -> None:
         tell_evaluation(evaluation)
 
 
+def tell_left_alone(lived: Run) -> None:
+    """What the run did to plain English, on a host that knows some."""
+    from symbiont_ecology.evaluation.general import general_at_end
+
+    if general := general_at_end(lived.config, lived.loaded.pool, lived.host):
+        tell_general(general)
+
+
 def tell_run_plan(config: RunConfig, folder: Path) -> None:
     """What a run would do, from its config alone."""
     from symbiont_ecology.ecology.state import STATE_FILE
@@ -189,8 +206,35 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
         "seed": str(config.seed),
         "folder": f"{folder}{' (holds a run already)' if is_taken else ''}",
     }
+    if host.model != "embedded":  # which needs little, and this plan no torch
+        facts |= _forecast(config)
     tell_facts(facts)
     print("the config is fine; nothing was done")
+
+
+def _forecast(config: RunConfig) -> dict[str, str]:
+    """Memory and hours, from a few seconds on the host itself."""
+    import torch
+
+    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.engine.forecast import forecast
+
+    print(f"timing {config.host.model} for some seconds …", file=sys.stderr, flush=True)
+    itemsize = getattr(torch, config.host.dtype).itemsize
+    seen = forecast(config, build_host(config), itemsize)
+    total = f", the run about {_duration(seen.run)}" if seen.run is not None else ""
+    return {
+        "memory": f"host {seen.host:.0f} MB, slots {seen.slots:.0f} MB, a batch at most "
+        f"{seen.batch:.0f} MB (host.memory_mb)",
+        "time": f"{1 / seen.rollout:.1f} answers or {1 / max(seen.lesson, 1e-9):.1f} lessons a "
+        f"second here; a generation takes at most {_duration(seen.generation)}{total}",
+    }
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
 def _view(lived: Run, quiet: bool) -> RunView:

@@ -69,13 +69,14 @@ def line_of(transcript: Transcript) -> str:
     from symbiont_ecology.transcripts import plain
 
     prompt, reply = plain(transcript.prompt, WIDEST), plain(transcript.reply, WIDEST)
+    behind = f"({transcript.examples} examples) " if transcript.examples else ""
     mark = "yes" if transcript.is_right else "no"
     is_told = transcript.target and not transcript.is_right
     wanted = f" (wanted: {plain(transcript.target, WIDEST)})" if is_told else ""
     sure = "–" if transcript.confidence is None else f"{math.exp(transcript.confidence):.0%}"
     return (
         f"{transcript.generation:4d}  {transcript.id:5s} {transcript.habitat:5s} {mark:3s} "
-        f"{sure:>4s}  {prompt} → {reply}{wanted}"
+        f"{sure:>4s}  {behind}{prompt} → {reply}{wanted}"
     )
 
 

@@ -18,8 +18,8 @@ from symbiont_ecology.weights import AdapterWeights
 class Found(Decision):
     """A new organelle without living parents; the world pays its dowry.
 
-    It has weights of that rank from the store, or else they are drawn (A random, B normal with
-    ``b_std``).
+    It has weights of that rank from the store; or else those of the warm start, if there was one;
+    or else they are drawn (A random, B normal with ``b_std``, with which nobody starts warm).
     """
 
     traits: dict[str, float]
@@ -32,6 +32,8 @@ class Found(Decision):
         """Founds the organelle."""
         state, weights = materials.state, self.weights
         organelle_id = state.new_id()
+        if weights is None and not self.b_std:
+            weights = state.warm
         if weights is None:
             # Scaling 1 keeps ΔW = B·A at every rank, so weights mean the same whatever rank holds
             # them.
@@ -48,8 +50,8 @@ class Found(Decision):
 class Colonise(Decision):
     """A new organelle for habitats that nobody serves well; the world pays its dowry.
 
-    It starts as the host, or with weights from the store. It learns what these habitats accepted in
-    ``meals`` steps before it answers anything: who is born without food is never asked.
+    It starts as founders do, or with weights from the store. It learns what these habitats accepted
+    in ``meals`` steps before it answers anything: who is born without food is never asked.
     """
 
     habitats: tuple[str, ...]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS, RememberedAnswer
+from symbiont_ecology.ecology.ranges import PromptRange
 from symbiont_ecology.types import BlobRef, OrganelleId
 
 HOST: OrganelleId = "host"
@@ -86,7 +87,8 @@ def skill(posteriors: Mapping[str, SuccessPosterior]) -> float:
 class Organelle:
     """One living adapter. ``inborn`` are the weights that it was born with, ``overdrawn`` counts
     the generations in a row that it ended below zero, ``former`` is a self that it could come back
-    to. ``memories`` are answers that habitats had accepted before they changed."""
+    to. ``memories`` are answers that habitats had accepted before they changed. ``range`` is kept
+    only for strategies that want it."""
 
     id: OrganelleId
     genome: Genome
@@ -98,6 +100,7 @@ class Organelle:
     overdrawn: int = 0
     former: FormerSelf | None = None
     memories: tuple[RememberedAnswer, ...] = ()
+    range: PromptRange = field(default_factory=PromptRange)
 
     def remembering(self, answers: Sequence[RememberedAnswer]) -> Organelle:
         """With some more memories; the newest of each family are kept."""

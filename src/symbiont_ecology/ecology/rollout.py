@@ -25,7 +25,8 @@ class Rollout:
     ``log_probabilities`` (tokens,), in nats, are those of the weights that answered. ``verdict`` is
     the verifier's, in [0, 1]; ``fault`` says what was wrong with the verifier, if anything.
     ``reward`` is what the answer is worth to learning. ``host_log_probabilities`` (tokens,) are the
-    bare host's of the same tokens, if the learning rule needs them.
+    bare host's of the same tokens, if the learning rule needs them. ``ended_ids`` are the tokens of
+    an answer that a stop text cut, written as one that ends.
     """
 
     item: Item
@@ -39,9 +40,19 @@ class Rollout:
     fault: str = ""
     trace: Trace | None = None
     host_log_probabilities: np.ndarray | None = None
+    ended_ids: tuple[int, ...] | None = None
 
     def __repr__(self) -> str:
         return f"<{self.organelle_id}: {self.text!r:.60} to {self.item.id!r:.60}, {self.verdict:g}>"
+
+    @property
+    def answer_ids(self) -> tuple[int, ...]:
+        """What imitates the answer: its tokens, or those of the cut text and the end of answer.
+
+        So what is learned from a stopped answer ends by itself, as a reference answer does. A
+        policy gradient is about what was drawn, so it takes ``token_ids``.
+        """
+        return self.token_ids if self.ended_ids is None else self.ended_ids
 
     @property
     def confidence(self) -> float:

@@ -54,8 +54,13 @@ class EcologyState:
     dormant: dict[OrganelleId, Organelle] = field(default_factory=dict)
     """Bankrupts that remember what habitats wanted before they changed. They cost nothing, and may
     live again."""
+    memory: dict[str, tuple[RememberedAnswer, ...]] = field(default_factory=dict)
+    """Answers that were right, by cell name; only for learning rules that replay them, in a world
+    without habitats."""
     challengers: dict[OrganelleId, Challenger] = field(default_factory=dict)
     """Children on probation."""
+    warm: BlobRef | None = None
+    """What founders without parents begin with, if there was a warm start."""
     scored: int = 0
     """Answers of habitats that were sketched, or scored under somebody."""
     spent: Cost = field(default_factory=Cost)
@@ -94,14 +99,31 @@ class EcologyState:
 
     def accepted_answers(self) -> list[tuple[OrganelleId, RememberedAnswer]]:
         """What habitats accepted and remember, with the living organelle that serves each; and what
-        the living remember of habitats that changed."""
+        the living remember of habitats that changed. In a world without habitats, what was right,
+        with who knows the cell best."""
         memories = [(one.id, answer) for one in self.population.values() for answer in one.memories]
-        return memories + [
+        served = [
             (habitat.server, answer)
             for habitat in self.habitats.values()
             if habitat.server in self.population
             for answer in habitat.accepted
         ]
+        known = [
+            (self.best_in(cell), answer)
+            for cell, answers in self.memory.items()
+            if self.population
+            for answer in answers
+        ]
+        return memories + served + known
+
+    def best_in(self, cell: str) -> OrganelleId:
+        """The living organelle with the best record in a cell, the oldest of equals."""
+
+        def record(organelle_id: OrganelleId) -> float:
+            posterior = self.posteriors.get(organelle_id, {}).get(cell)
+            return posterior.mean if posterior else 0.0
+
+        return max(self.population, key=record)
 
     def reachable(self) -> set[BlobRef]:
         """Every blob that must be kept."""
@@ -116,7 +138,7 @@ class EcologyState:
             for ref in (being.inborn, being.optimizer_state)
         }
         gone = {ref for former in formers for ref in (former.weights, former.optimizer_state)}
-        return weights | of_living | gone
+        return weights | of_living | gone | ({self.warm} if self.warm else set())
 
 
 _schema = TypeAdapter(EcologyState)

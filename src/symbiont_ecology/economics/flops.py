@@ -120,11 +120,11 @@ class HostShape:
         self, lora_parameters: int, prompt_tokens: int, read_tokens: int, steps: int
     ) -> int:
         """What a row of a batch really took: as many of its prompt's tokens as were read for it
-        (none, where a neighbour had the same prompt), and ``steps`` passes over one token, those
+        (those that no neighbour's prompt began with), and ``steps`` passes over one token, those
         behind its end included.
         """
         # Keys of the passes: prompt + 1, prompt + 2, … prompt + steps.
-        pairs = read_tokens**2 + steps * prompt_tokens + steps * (steps + 1) // 2
+        pairs = read_tokens * prompt_tokens + steps * prompt_tokens + steps * (steps + 1) // 2
         return self._flops(lora_parameters, read_tokens + steps, pairs, steps + 1)
 
     def scoring_flops(

@@ -14,6 +14,7 @@ from symbiont_ecology.tasks import judge
 from symbiont_ecology.types import (
     HOST_SLOT,
     Completion,
+    Completions,
     Decoding,
     Item,
     LoggedReply,
@@ -55,6 +56,7 @@ def roll_out(
         completions = host.rollout(requests, generators, decoding)
         items = [question.item for _, question in wave]
         judgements = judge(zip(items, completions.texts, strict=True))
+        ended = _ended(completions, host)
         for row, (index, question) in enumerate(wave):
             completion, judgement = completions[row], judgements[row]
             rollouts[index] = Rollout(
@@ -68,6 +70,7 @@ def roll_out(
                 cost=completion_cost(completion, host, ranks[question.organelle_id]),
                 fault=judgement.fault,
                 trace=completion.trace,
+                ended_ids=ended.get(completion.text) if completion.is_stopped else None,
             )
     return [rollouts[index] for index in range(len(questions))], calls
 
@@ -134,6 +137,15 @@ def read_log(
                 cost=Cost(read, written, flops=flops, executed=flops),
             )
     return [rollouts[index] for index in range(len(questions))], calls
+
+
+def _ended(completions: Completions, host: Host) -> Mapping[str, tuple[int, ...]]:
+    """Token ids of the texts that a stop text cut, end of answer included."""
+    if completions.stopped is None or not completions.stopped.any():
+        return {}
+    cut = zip(completions.texts, completions.stopped, strict=True)
+    texts = list(dict.fromkeys(text for text, is_stopped in cut if is_stopped))
+    return dict(zip(texts, host.encode_answers(texts), strict=True))
 
 
 def _placed(

@@ -27,8 +27,8 @@ noise."""
 
 def milestones(config: RunConfig, mean_rollout_flops: int) -> tuple[float, ...]:
     """Training FLOPs at which the world changes or the run ends, rising."""
-    flip = config.tasks.flip
-    changes = (flip.at_flops, flip.back_flops) if flip else ()
+    flip, arrivals = config.tasks.flip, config.tasks.arrivals
+    changes = (*arrivals, *((flip.at_flops, flip.back_flops) if flip else ()))
     moments = {budget_flops(config, mean_rollout_flops), *changes} - {None, math.inf}
     return tuple(sorted(moments))
 

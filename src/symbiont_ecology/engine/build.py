@@ -7,10 +7,13 @@ from typing import get_args
 
 from symbiont_ecology.config import HabitatsConfig, RunConfig
 from symbiont_ecology.engine.runtime import Host, Runtime
+from symbiont_ecology.engine.warm import warm_examples
 from symbiont_ecology.errors import ConfigError, DataError
+from symbiont_ecology.host.chat_template import has_chat_template
 from symbiont_ecology.inference.routers import routers
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.registry import kind_of
+from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.strategies.mechanisms import mechanisms
@@ -54,8 +57,12 @@ def check(config: RunConfig) -> None:
     components(config)
     check_trackers(config.run.report_to)
     mix, rule = mixture(config), learning_rules.build(config.learning_rule)
-    strategies.build(config.strategy).check(config.host.rank, rule)
+    strategy = strategies.build(config.strategy)
+    strategy.check(config.host.rank, rule)
     _check_habitats(config, mix)
+    if strategy.warm:
+        warm_examples(mix, 1, Draw(config.seed))  # a task without answers shows here
+    _check_chat(config)
 
 
 def mixture(config: RunConfig) -> TaskMixture:
@@ -68,7 +75,7 @@ def mixture(config: RunConfig) -> TaskMixture:
     """
     chosen = _tasks(config)
     depths = config.tasks.depths
-    mix = TaskMixture(chosen, depths, config.tasks.flip)
+    mix = TaskMixture(chosen, depths, config.tasks.flip, arrivals=config.tasks.arrivals)
     known = list(dict.fromkeys(depth for task in chosen for depth in task.depths))
     if missing := [depth for depth in depths or () if depth not in known]:
         raise ConfigError(
@@ -80,6 +87,11 @@ def mixture(config: RunConfig) -> TaskMixture:
             f"out, or add one of {', '.join(empty[0].depths)}"
         )
     data = tuple(task for task in chosen if isinstance(task, DataTask))
+    if (arrivals := config.tasks.arrivals) and len(arrivals) != len(chosen) - 1:
+        raise ConfigError(
+            f"tasks.arrivals: expected a moment for each family after the first, {len(chosen) - 1} "
+            f"of them, got {len(arrivals)}"
+        )
     if config.tasks.habitats:
         mix = replace(mix, habitats=_habitats(config, config.tasks.habitats, mix))
     elif with_habitats := [task for task in data if task.habitats]:
@@ -112,6 +124,16 @@ def _tasks(config: RunConfig) -> tuple[Task, ...]:
             )
         chosen.append(task.in_style(style) if isinstance(task, SyntheticTask | DataTask) else task)
     return tuple(chosen)
+
+
+def _check_chat(config: RunConfig) -> None:
+    """Whether a host that is to be asked in a chat can be, as far as its files tell."""
+    style, model = prompt_styles.build(config.tasks.style), config.host.model
+    if style.is_chat and has_chat_template(model) is False:
+        raise ConfigError(
+            f"tasks.style: expected a host with a chat template, and {model!r} has none: set "
+            "tasks.style.is_chat=false, or choose another host"
+        )
 
 
 def _check_habitats(config: RunConfig, mix: TaskMixture) -> None:
@@ -147,7 +169,12 @@ def _check_log(config: RunConfig) -> None:
             f"learning_rule: {kind!r} learns from {source}, and a log has replies of others: "
             "choose another one, such as expert_iteration"
         )
-    if (samples := strategies.build(config.strategy).samples) != 1:
+    strategy = strategies.build(config.strategy)
+    if strategy.warm:
+        raise ConfigError(
+            f"strategy.warm: a log has no reference answers, got {strategy.warm}: leave it out"
+        )
+    if (samples := strategy.samples) != 1:
         raise ConfigError(
             f"strategy.samples: a logged question has one reply, got {samples}: leave it out"
         )
@@ -163,21 +190,21 @@ def _habitats(config: RunConfig, habitats: HabitatsConfig, mix: TaskMixture) -> 
     data = tuple(task for task in mix.tasks if isinstance(task, DataTask))
     if len(data) == len(mix.tasks):
         return habitats_of(data, habitats, config.seed)
-    synthetic = tuple(task for task in mix.tasks if isinstance(task, SyntheticTask))
-    others = [task.name for task in mix.tasks if not isinstance(task, SyntheticTask)]
-    if others:
+    if others := [task.name for task in mix.tasks if task.variants == 1]:
         raise ConfigError(
             f"tasks.habitats: {others[0]!r} has one way to be right only, and habitats of several "
-            "kinds need synthetic tasks, or data that say who asks: leave it out"
+            "kinds need tasks of several variants, or data that say who asks: leave it out"
         )
-    if config.tasks.flip:
-        raise ConfigError("tasks.flip: habitats change by tasks.habitats.drift_at: leave it out")
-    if prompt_styles.build(config.tasks.style).tells_convention:
+    if config.tasks.flip or config.tasks.arrivals:
+        key = "flip" if config.tasks.flip else "arrivals"
+        raise ConfigError(f"tasks.{key}: habitats change by tasks.habitats.drift_at: leave it out")
+    has_style = any(isinstance(task, SyntheticTask) for task in mix.tasks)
+    if has_style and prompt_styles.build(config.tasks.style).tells_convention:
         raise ConfigError(
             f"tasks.habitats: style {config.tasks.style!r} says in the prompt which convention is "
             "wanted, so kinds would be told: choose another one"
         )
-    return SyntheticHabitats(habitats, synthetic, mix.cells, config.seed)
+    return SyntheticHabitats(habitats, mix.tasks, mix.cells, config.seed)
 
 
 def _check_flip(config: RunConfig, chosen: tuple[Task, ...]) -> None:
@@ -247,4 +274,5 @@ def build_runtime(config: RunConfig, host: Host, folder: Path) -> Runtime:
         reward=reward_rules.build(config.reward),
         transcripts=TranscriptLog(folder / TRANSCRIPTS_FILE, config.run.transcripts),
         climate=config.climate,
+        stops=prompt_styles.build(config.tasks.style).stops,
     )

@@ -24,6 +24,7 @@ from symbiont_ecology.engine.remember import remember
 from symbiont_ecology.engine.runtime import Runtime, Turn
 from symbiont_ecology.engine.settle import install, settle, update_posteriors
 from symbiont_ecology.engine.transcribe import transcribe
+from symbiont_ecology.engine.warm import warm_start
 from symbiont_ecology.events import BatchShrunk, Born, Event, EventLog, GenerationEnded, Retired
 from symbiont_ecology.rng import Draw
 
@@ -86,7 +87,8 @@ def execute(decisions: Iterable[Decision], turn: Turn) -> list[Event]:
 
 
 def found_population(state: EcologyState, runtime: Runtime, log: EventLog) -> None:
-    """Generation 0 begins: measures the exchange rate on the bare host, founds the population."""
+    """Generation 0 begins: measures the exchange rate on the bare host, lets an adapter learn the
+    examples of a warm start, founds the population."""
     turn = Turn(**vars(runtime), state=state, draw=Draw(state.seed, -1))
     cells = turn.tasks.cells
     probes = [turn.tasks.draw(cell, 2, turn.draw("calibrate", *cell)) for cell in cells]
@@ -94,7 +96,8 @@ def found_population(state: EcologyState, runtime: Runtime, log: EventLog) -> No
     state.mean_rollout_flops = state.spent.flops // state.spent.rows
     success = sum(outcome.accuracy for outcome in outcomes) / len(outcomes)
     state.success = {cell_name(cell): success for cell in cells}
-    events = settle(outcomes, [], turn) + execute(turn.strategy.found(turn.context), turn)
+    events = settle(outcomes, [], turn) + warm_start(turn)
+    events += execute(turn.strategy.found(turn.context), turn)
     state.next_seq = log.emit(state.next_seq, *events)
 
 

@@ -11,15 +11,32 @@ from dataclasses import replace
 
 import numpy as np
 
-from symbiont_ecology.ecology import Habitat, Outcome, RememberedAnswer, Rollout
+from symbiont_ecology.ecology import (
+    Assignment,
+    Habitat,
+    Outcome,
+    RememberedAnswer,
+    Rollout,
+    cell_name,
+    practice_of,
+)
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.runtime import Turn
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.types import OrganelleId, last_turn
+
+MOST_OF_CELL = 64
+"""The newest right answers of a cell that are remembered."""
 
 
 def remember(outcomes: Sequence[Outcome], turn: Turn) -> None:
-    """Every habitat remembers what it was answered in practice, in the order of asking."""
+    """Every habitat remembers what it was answered in practice, in the order of asking. Without
+    habitats, cells remember what was right. Organelles remember which prompts they met."""
+    if turn.strategy.keeps_ranges:
+        _widen_ranges(outcomes, turn)
+    if turn.tasks.habitats is None:
+        _remember_cells(outcomes, turn)
+        return
     habitats = turn.state.habitats
     rollouts = [
         rollout
@@ -50,7 +67,8 @@ def replayed(
     There are ``learning_rule.replay`` of them for each rollout of practice.
     """
     practice = [outcome for outcome in outcomes if outcome.assignment.purpose == "practice"]
-    count = round(turn.learning_rule.replay * sum(len(outcome.rollouts) for outcome in practice))
+    rows = sum(len(outcome.rollouts or outcome.assignment.items) for outcome in practice)
+    count = round(turn.learning_rule.replay * rows)
     known = turn.state.accepted_answers()
     answers: dict[OrganelleId, list[RememberedAnswer]] = defaultdict(list)
     if known and count:
@@ -60,13 +78,51 @@ def replayed(
     return answers
 
 
+def _remember_cells(outcomes: Sequence[Outcome], turn: Turn) -> None:
+    """The newest right answers of each cell, one for a prompt; reference answers where the rule
+    sees them."""
+    if not turn.learning_rule.replay:
+        return
+    right: dict[str, list[RememberedAnswer]] = defaultdict(list)
+    for outcome in outcomes:
+        if outcome.assignment.purpose != "practice":
+            continue
+        cell = cell_name(outcome.assignment.cell)
+        right[cell] += [_remembered(one) for one in outcome.rollouts if one.verdict > 0.5]
+        if turn.learning_rule.sees_gold:
+            right[cell] += _references(outcome.assignment, turn)
+    for cell, answers in right.items():
+        known = {one.prompt: one for one in (*turn.state.memory.get(cell, ()), *answers)}
+        turn.state.memory[cell] = tuple(known.values())[-MOST_OF_CELL:]
+
+
+def _widen_ranges(outcomes: Sequence[Outcome], turn: Turn) -> None:
+    """Everyone has met the prompts of its practice."""
+    for organelle_id, practised in practice_of(outcomes).items():
+        organelle = turn.state.population[organelle_id]
+        items = [item for outcome in practised for item in outcome.assignment.items]
+        prompts = [last_turn(item.prompt) for item in items]
+        turn.state.population[organelle_id] = replace(
+            organelle, range=organelle.range.after(prompts)
+        )
+
+
+def _references(assignment: Assignment, turn: Turn) -> list[RememberedAnswer]:
+    """The reference answers of an assignment, as if they had been given."""
+    ids = turn.host.encode_answers([item.answer for item in assignment.items])
+    return [
+        RememberedAnswer(item.family, item.depth, item.prompt, tokens, is_accepted=True)
+        for item, tokens in zip(assignment.items, ids, strict=True)
+    ]
+
+
 def _remembered(rollout: Rollout) -> RememberedAnswer:
     item = rollout.item
     return RememberedAnswer(
         item.family,
         item.depth,
         item.prompt,
-        rollout.token_ids,
+        rollout.answer_ids,
         is_accepted=rollout.verdict > 0.5,
         organelle_id=rollout.organelle_id,
         confidence=math.exp(min(float(rollout.log_probabilities.sum()), 0.0)),

@@ -21,6 +21,7 @@ import hashlib
 import json
 import math
 import platform
+import shutil
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -37,14 +38,14 @@ from symbiont_ecology.engine.budget import budget_flops, budget_phase, milestone
 from symbiont_ecology.engine.build import build_host, build_runtime, check, mixture
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.runtime import Host, Runtime
-from symbiont_ecology.errors import ConfigError, HostError, LockedError, RunError
+from symbiont_ecology.errors import ConfigError, EcologyError, HostError, LockedError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
 from symbiont_ecology.files import append_line, content_hash, read_lines, write_whole
 from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.trackers.reporting import Reports
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
-PROVENANCE_FILE = "provenance.json"
+PROVENANCE_FILE, LOCK_FILE = "provenance.json", "lock"
 EXTENDABLE = tuple(f"run.{name}" for name in LoopConfig.model_fields if name != "final_holdout")
 """What may change when a run is resumed: when it ends, how often it is saved, what reports it."""
 LEAST_GENERATIONS = 10
@@ -141,17 +142,20 @@ def generations(
     *,
     is_new: bool = False,
     may_learn_nothing: bool = False,
+    tell: Callable[[str], None] = lambda news: None,
 ) -> Generator[Generation, None, None]:
-    """Lives a run, generation by generation, from its last checkpoint or from its founding.
+    """Lives a run, generation by generation, from its last checkpoint or from its founding, whose
+    longer parts are told.
 
     Whoever stops iterating leaves a checkpoint behind. One process at a time: the folder is locked
     until the iterator is closed. Every generation is reported to ``run.report_to``.
     """
-    with _locked(folder), Reports(config, folder) as reports:
+    with _locked(folder), _without_remains(folder), Reports(config, folder) as reports:
         if is_new:
             _check_free(folder)  # again: another process may have founded a run while this loaded
         write_whole(folder / CONFIG_FILE, dump_config(config))
         runtime, log = build_runtime(config, host, folder), EventLog(folder / EVENTS_FILE)
+        runtime = replace(runtime, tell=tell)
         run = _OpenRun(config, folder, runtime, log)
         state = run.restored() or run.founded(may_learn_nothing)
         runtime = replace(runtime, milestones=milestones(config, state.mean_rollout_flops))
@@ -403,11 +407,24 @@ def _version(package: str) -> str:
 
 
 @contextmanager
+def _without_remains(folder: Path) -> Iterator[None]:
+    """A run that fails before its first checkpoint leaves nothing behind, unless something was
+    there before it. One that was killed leaves what it needs to begin again."""
+    was_empty = [path.name for path in folder.iterdir()] == [LOCK_FILE]
+    try:
+        yield
+    except EcologyError:
+        if was_empty and not (folder / checkpoint.STATE_FILE).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+@contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One writer at a time. The lock goes with its process, however that ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / "lock").open("w")
+        file = (folder / LOCK_FILE).open("w")
     except OSError as error:
         raise RunError(f"cannot use {folder}: {error.strerror}") from error
     with file:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -100,6 +100,10 @@ class Runtime:
     """Training FLOPs at which the world changes or the run ends, rising (``engine.budget``)."""
     climate: Climate = field(default_factory=Climate)
     """Catastrophes and seasons."""
+    tell: Callable[[str], None] = lambda news: None
+    """Hears what is done before the first generation; for showing, never for deciding."""
+    stops: tuple[str, ...] = ()
+    """Texts that end an answer, beside the host's end token."""
 
     def __repr__(self) -> str:
         strategy, rule = type(self.strategy).__name__, type(self.learning_rule).__name__
@@ -116,12 +120,13 @@ class Runtime:
     def practice(self) -> Decoding:
         """How answers are found in practice, which must differ for there to be anything to learn.
 
-        They are sampled from the organelle's own distribution, the policy that learning improves;
-        or, under a rule that perturbs, the best ones in the midst of noise: of other chance its
-        traces know nothing.
+        They are sampled from the organelle's own distribution, the policy that learning improves,
+        or from a cooler one if the rule says so; or, under a rule that perturbs, the best ones in
+        the midst of noise: of other chance its traces know nothing.
         """
-        perturbation = self.learning_rule.perturbation
-        return Decoding(perturbation=perturbation) if perturbation else Decoding(temperature=1.0)
+        rule = self.learning_rule
+        temperature = 0.0 if rule.perturbation else rule.temperature
+        return Decoding(temperature, stop=self.stops, perturbation=rule.perturbation)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from symbiont_ecology.ecology import Outcome, cell_name
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.transcripts import Transcript
+from symbiont_ecology.types import examples_in, last_turn
 
 
 def transcribe(outcomes: Sequence[Outcome], turn: Turn) -> Iterator[Transcript]:
@@ -20,11 +21,12 @@ def transcribe(outcomes: Sequence[Outcome], turn: Turn) -> Iterator[Transcript]:
                 assignment.purpose,
                 cell_name(assignment.cell),
                 rollout.item.id,
-                rollout.item.prompt,
+                last_turn(rollout.item.prompt),
                 rollout.text,
                 verdict=rollout.verdict,
                 price=math.floor(price),
                 confidence=rollout.confidence if math.isfinite(rollout.confidence) else None,
                 habitat=rollout.item.habitat,
                 target=rollout.item.answer,
+                examples=examples_in(rollout.item.prompt),
             )

@@ -1,8 +1,8 @@
 """A cache of answers: what was asked of whom, so that nothing is asked twice.
 
-A greedy answer depends on the host, the adapter, the prompt and the limit of new tokens, and on
-nothing else. So an evaluation that was killed goes on where it stopped, and another routing costs
-only what is new. The cache is one SQLite file, and processes can share it.
+A greedy answer depends on the host, the adapter, the prompt, the limit of new tokens and the texts
+that end it, and on nothing else. So an evaluation that was killed goes on where it stopped, and
+another routing costs only what is new. The cache is one SQLite file, and processes can share it.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class AnswerCache:
             raise RunError(f"cannot keep answers in {path}: {error}") from error
 
     @staticmethod
-    def key(host: str, adapter: str, prompt: str, limit: int) -> bytes:
+    def key(host: str, adapter: str, prompt: str, limit: int, stops: Sequence[str] = ()) -> bytes:
         """What a greedy answer depends on, as one hash."""
-        text = "\x1f".join((host, adapter, str(limit), prompt))
+        text = "\x1f".join((host, adapter, str(limit), prompt, *stops))
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, CachedAnswer]:

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
+from symbiont_ecology.evaluation.general import (
+    GeneralAbility,
+    GeneralReader,
+    general_of_servers,
+    general_reader,
+)
 from symbiont_ecology.evaluation.measure import (
     Evaluation,
     EvaluationDifference,
@@ -26,6 +32,7 @@ from symbiont_ecology.evaluation.shifts import MARK, PERTURBATIONS, PLAIN
 from symbiont_ecology.evaluation.spec import EvaluationSpec
 from symbiont_ecology.statistics import Interval, wilson
 from symbiont_ecology.types import Item
+from symbiont_ecology.weights.peft_files import read_peft
 
 RESELECTED = "*"
 """Behind the name of a routing whose candidates were judged on selection items."""
@@ -45,12 +52,17 @@ class Robustness:
 
 @dataclass(frozen=True)
 class BaselineComparison:
-    """Evaluations by the name of what was asked; ``main`` is the one that was asked for."""
+    """Evaluations by the name of what was asked; ``main`` is the one that was asked for.
+
+    ``servers`` is what plain English is to each adapter that serves, by its id; nothing where the
+    host knows none.
+    """
 
     systems: Mapping[str, Evaluation]
     specs: Mapping[str, EvaluationSpec]
     main: str
     train_flops: int
+    servers: Mapping[str, GeneralAbility] = field(default_factory=dict)
 
     @property
     def differences(self) -> dict[str, EvaluationDifference]:
@@ -89,6 +101,7 @@ class BaselineComparison:
             "robustness": perturbed,
             "train_flops": self.train_flops,
             "break_even_solved": self.break_even,
+            "servers": {name: ability.summary() for name, ability in self.servers.items()},
         }
 
 
@@ -122,7 +135,22 @@ def compare_with_baselines(
         chosen = run.reselected(selection, host, progress)
         systems |= {name: one.evaluate(chosen, items, host, progress) for name, one in anew.items()}
         specs, main = specs | anew, main + RESELECTED
-    return BaselineComparison(systems, specs, main, run.pool.state.spent.flops)
+    spent, reader = run.pool.state.spent.flops, general_reader(run.config, run.pool, host)
+    if reader is None:
+        return BaselineComparison(systems, specs, main, spent)
+    systems = {
+        name: replace(one, general=_general(specs[name], run, reader))
+        for name, one in systems.items()
+    }
+    return BaselineComparison(systems, specs, main, spent, general_of_servers(reader, run.pool))
+
+
+def _general(spec: EvaluationSpec, run: LoadedRun, reader: GeneralReader) -> GeneralAbility:
+    """What plain English is to a system, its candidates judged by practice."""
+    if spec.adapter is None:
+        return reader.of_routing(run.pool, spec.find_routing(run))
+    adapter = read_peft(Path(spec.adapter), reader.host.layout)
+    return replace(reader, weights={"adapter": adapter}).of("adapter")
 
 
 def robustness(rollouts: Sequence[Rollout]) -> Robustness | None:

@@ -30,7 +30,7 @@ def no_progress(count: int) -> None:
 class Evaluator:
     """A host, those who can be asked, and a cache of what they answered before.
 
-    The cache knows a host by its ``fingerprint``.
+    The cache knows a host by its ``fingerprint``. ``stops`` are texts that end an answer.
     """
 
     host: Host
@@ -38,12 +38,15 @@ class Evaluator:
     cache: AnswerCache | None = None
     fingerprint: str = ""
     progress: Progress = no_progress
+    stops: tuple[str, ...] = ()
 
     def ask(self, items: Sequence[Item], choices: Sequence[OrganelleId]) -> list[Rollout]:
         """Greedy answers, judged, in the order of the items; ``choices`` says who answers which."""
         adapters = {one: _digest(self.weights.get(one)) for one in set(choices)}
         keys = [
-            AnswerCache.key(self.fingerprint, adapters[one], item.prompt, item.reply_limit)
+            AnswerCache.key(
+                self.fingerprint, adapters[one], item.prompt, item.reply_limit, self.stops
+            )
             for item, one in zip(items, choices, strict=True)
         ]
         known = self.cache.find(keys) if self.cache else {}
@@ -52,7 +55,8 @@ class Evaluator:
         for start in range(0, len(new), ITEMS_PER_WRITE):
             part = new[start : start + ITEMS_PER_WRITE]
             questions = [Question(items[index], choices[index]) for index in part]
-            rollouts, _ = roll_out(questions, self.host, self.weights.__getitem__, Decoding())
+            greedy = Decoding(stop=self.stops)
+            rollouts, _ = roll_out(questions, self.host, self.weights.__getitem__, greedy)
             fresh = {
                 keys[index]: CachedAnswer(
                     rollout.text,

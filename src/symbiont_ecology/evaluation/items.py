@@ -21,7 +21,8 @@ from symbiont_ecology.tasks.data import check_gradable, reference_answer
 from symbiont_ecology.tasks.grading import ReferenceVerifier, graders
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
-from symbiont_ecology.types import Item
+from symbiont_ecology.tasks.tables import check_whole
+from symbiont_ecology.types import Item, last_turn
 
 DEFAULT_REPLY_LIMIT = 64
 """New tokens for an item of a family that this package does not know."""
@@ -65,10 +66,10 @@ def read_items(path: Path) -> list[Item]:
 
 
 def write_items(items: Iterable[Item], path: Path) -> None:
-    """Writes items as JSONL that ``read_items`` reads back."""
+    """Writes items as JSONL that ``read_items`` reads back; of a prompt with turns the last one."""
     lines = []
     for item in items:
-        row: dict[str, object] = {"prompt": item.prompt, "target": item.answer}
+        row: dict[str, object] = {"prompt": last_turn(item.prompt), "target": item.answer}
         row |= {"family": item.family, "depth": item.depth, "task_id": item.id}
         if isinstance(item.verifier, ReferenceVerifier):
             row |= _references(item.verifier)
@@ -106,10 +107,7 @@ def _parse(line: str, where: str) -> Item:
             f"{where}: expected text, a number or a list of these under 'target', "
             f"got {target!r:.60}{hint}"
         )
-    try:
-        "".join((prompt, *answers)).encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"{where}: half a character, {error.object[error.start]!a}") from error
+    check_whole((prompt, *answers), where)
     limit = row.get("reply_limit", _usual_limit(family, depth))
     if type(limit) is not int or limit < 1:
         raise DataError(
@@ -159,9 +157,10 @@ def _own_item(row: Mapping[str, object], answer: str, where: str) -> Item | None
     if not is_ours or family not in tasks.names():
         return None
     task = tasks.build(family)
-    if depth not in task.depths or variant not in (0, 1, 2):
+    if depth not in task.depths or variant not in range(task.variants):
         raise DataError(
-            f"{where}: expected a depth of {tuple(task.depths)} and a convention of 0, 1 or 2"
+            f"{where}: expected a depth of {tuple(task.depths)} and a convention from 0 to "
+            f"{task.variants - 1}"
         )
     try:
         item = task.item(str(question), depth, int(str(variant)))

@@ -18,16 +18,17 @@ from symbiont_ecology.engine.run import check_host, read_config
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.answer_cache import AnswerCache
 from symbiont_ecology.evaluation.evaluator import Evaluator, Progress, no_progress
+from symbiont_ecology.evaluation.general import GeneralAbility
 from symbiont_ecology.evaluation.items import families_of
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.inference.pool import AdapterPool
 from symbiont_ecology.inference.routings import Routing, routings
 from symbiont_ecology.notebook import notebook_facts, notebook_table
-from symbiont_ecology.rng import Draw
 from symbiont_ecology.statistics import Interval, mcnemar, share_difference, wilson
 from symbiont_ecology.tasks.habitats import shown_prompt
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import Item
+from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+from symbiont_ecology.types import Item, without_turns
 from symbiont_ecology.weights.peft_files import read_peft
 
 ANSWERS_FILE = "answers.sqlite"
@@ -44,7 +45,8 @@ class Evaluation:
 
     ``source`` is the run or adapter folder, ``host`` the fingerprint of the host. ``judged_by``
     says where the records of the candidates come from: the run's own practice, or selection items;
-    ``selection`` is what it took to judge the candidates anew.
+    ``selection`` is what it took to judge the candidates anew. ``general`` is what plain English is
+    to the system, where it was measured.
     """
 
     source: str
@@ -54,6 +56,7 @@ class Evaluation:
     generation: int | None = None
     judged_by: str = "practice"
     selection: Cost = NO_COST
+    general: GeneralAbility | None = None
 
     def __repr__(self) -> str:
         share = self.accuracy()
@@ -136,6 +139,7 @@ class Evaluation:
             "selection_tokens": self.selection.tokens,
             "choices": dict(sorted(self.choices.items())),
             **({"verifier_faults": dict(faults)} if faults else {}),
+            **({"general": self.general.summary()} if self.general else {}),
         }
 
     @property
@@ -220,10 +224,10 @@ class LoadedRun:
 
     @property
     def tasks(self) -> TaskMixture:
-        """The run's task mix as it is judged where the run stands."""
+        """The run's task mix as it is judged where the run stands, with all its families."""
         state = self.pool.state
         budgets = milestones(self.config, state.mean_rollout_flops)
-        return mixture(self.config).at(budget_phase(state, budgets)[0])
+        return replace(mixture(self.config).at(budget_phase(state, budgets)[0]), stage=None)
 
     def items(
         self, per_cell: int, shifts: Sequence[str] = ("in-distribution",), seed: int = 0
@@ -231,17 +235,10 @@ class LoadedRun:
         """Holdout items of the run's own task mix."""
         return draw_shifts(self.tasks, tuple(dict.fromkeys(shifts)), per_cell, seed)
 
-    def with_line_end(self, item: Item) -> Item:
-        """An item from elsewhere, with the line end that the run's own prompts have."""
-        if item.prompt.endswith("\n") or not self._prompts_end_lines:
-            return item
-        return replace(item, prompt=f"{item.prompt}\n")
-
-    @property
-    def _prompts_end_lines(self) -> bool:
-        tasks = self.tasks
-        (item,) = tasks.draw(tasks.cells[0], 1, Draw(0)("prompt"))
-        return item.prompt.endswith("\n")
+    def as_asked(self, item: Item) -> Item:
+        """An item from elsewhere, asked in the form of the run's own: with their line end, and
+        behind what stands in front of them."""
+        return self.tasks.as_asked(item)
 
     def reselected(
         self,
@@ -299,6 +296,7 @@ class LoadedRun:
         habitat: str = "",
     ) -> Rollout:
         """One prompt as someone typed it, answered by a routing. It has no verdict."""
+        prompt = without_turns(prompt)
         if self.config.tasks.habitats:
             prompt = shown_prompt(prompt, habitat, self.config.tasks.habitats)
         item = Item(
@@ -311,12 +309,17 @@ class LoadedRun:
             verifier=lambda reply: 0.0,
             habitat=habitat,
         )
-        return self.evaluate([self.with_line_end(item)], host, routing).rollouts[0]
+        return self.evaluate([self.as_asked(item)], host, routing).rollouts[0]
 
     def _evaluator(self, host: Host, progress: Progress, is_fresh: bool) -> Evaluator:
         fingerprint = check_host(self.folder, host)
         cache = None if is_fresh else AnswerCache(self.cache)
-        return Evaluator(host, self.pool.weights, cache, fingerprint, progress)
+        return Evaluator(host, self.pool.weights, cache, fingerprint, progress, self.stops)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts that end an answer, beside the host's end token."""
+        return prompt_styles.build(self.config.tasks.style).stops
 
 
 def evaluate_adapter(
@@ -327,6 +330,7 @@ def evaluate_adapter(
     is_bare: bool = False,
     cache: Path | None = None,
     progress: Progress = no_progress,
+    stops: tuple[str, ...] = (),
 ) -> Evaluation:
     """Puts all items to one PEFT adapter, or to its host without it.
 
@@ -340,6 +344,7 @@ def evaluate_adapter(
         None if cache is None else AnswerCache(cache),
         fingerprint,
         progress,
+        stops,
     )
     rollouts = evaluator.ask(items, [name] * len(items))
     return Evaluation(str(folder), name, fingerprint, tuple(rollouts))

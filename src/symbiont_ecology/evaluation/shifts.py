@@ -18,7 +18,7 @@ from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import CONVENTIONS, SyntheticTask
-from symbiont_ecology.types import Item
+from symbiont_ecology.types import Item, in_last_turn
 
 
 class Shift(Protocol):
@@ -122,7 +122,7 @@ def habitats(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> li
 def perturbed(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
     """The in-distribution items, each as it is and written in other ways (``PERTURBATIONS``)."""
     return [
-        replace(item, id=f"{item.id}{MARK}{name}", prompt=change(item.prompt))
+        replace(item, id=f"{item.id}{MARK}{name}", prompt=in_last_turn(change, item.prompt))
         for item in draw_items(mixture, per_cell, seed, split)
         for name, change in PERTURBATIONS.items()
     ]

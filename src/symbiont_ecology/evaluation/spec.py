@@ -47,7 +47,7 @@ class EvaluationSpec(BaseModel):
             ConfigError: no such shift, or nothing in it that this run could be asked.
         """
         if self.holdout is not None:
-            return [run.with_line_end(item) for item in read_items(Path(self.holdout))]
+            return [run.as_asked(item) for item in read_items(Path(self.holdout))]
         if drawn := run.items(self.per_cell, self.shifts, self.seed):
             return drawn
         raise ConfigError(
@@ -59,7 +59,7 @@ class EvaluationSpec(BaseModel):
         """What candidates are judged by; nothing, if practice does."""
         if self.selection is None:
             return []
-        items = [run.with_line_end(item) for item in read_items(Path(self.selection))]
+        items = [run.as_asked(item) for item in read_items(Path(self.selection))]
         return some_of(items, self.most)
 
     def find_routing(self, run: LoadedRun) -> Routing:
@@ -100,7 +100,7 @@ class EvaluationSpec(BaseModel):
             return run.evaluate(items, host, routing, progress=progress, is_fresh=is_fresh)
         cache = None if is_fresh else run.cache
         evaluation = evaluate_adapter(
-            Path(self.adapter), items, host, cache=cache, progress=progress
+            Path(self.adapter), items, host, cache=cache, progress=progress, stops=run.stops
         )
         return replace(evaluation, generation=run.pool.state.generation)
 

@@ -17,19 +17,21 @@ def host_replies(folder: Path, prompts: Sequence[str]) -> dict[str, str]:
     """The bare host's greedy replies by prompt; the run's host is loaded for it."""
     run = LoadedRun.of_run(folder)
     items = [
-        Item(
-            id=f"beside/{prompt}",
-            family="",
-            depth="",
-            question=prompt,
-            prompt=prompt,
-            reply_limit=BESIDE_TOKENS,
-            verifier=_nothing,
+        run.as_asked(
+            Item(
+                id=f"beside/{prompt}",
+                family="",
+                depth="",
+                question=prompt,
+                prompt=prompt,
+                reply_limit=BESIDE_TOKENS,
+                verifier=_nothing,
+            )
         )
         for prompt in dict.fromkeys(prompts)
     ]
     rollouts = run.evaluate(items, build_host(run.config), "host").rollouts
-    return {rollout.item.prompt: rollout.text for rollout in rollouts}
+    return {rollout.item.question: rollout.text for rollout in rollouts}
 
 
 def _nothing(reply: str) -> float:

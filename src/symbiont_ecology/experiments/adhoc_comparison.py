@@ -22,6 +22,7 @@ from symbiont_ecology.experiments.outcomes import ReportedOutcome
 from symbiont_ecology.experiments.protocol import Arm, Protocol
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.registry import kind_of, validate
+from symbiont_ecology.strategies import strategies
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,10 @@ def _arms(runs: Mapping[Path, LoadedRun]) -> dict[str, list[Path]]:
 def _sees(config: RunConfig) -> str:
     """What learning is told."""
     parts = (learning_rules.build(config.learning_rule), reward_rules.build(config.reward))
-    return "gold answers" if any(part.sees_gold for part in parts) else "verdicts"
+    if any(part.sees_gold for part in parts):
+        return "gold answers"
+    warm = strategies.build(config.strategy).warm
+    return f"verdicts, {warm} gold examples per cell" if warm else "verdicts"
 
 
 def _protocol(

@@ -29,6 +29,7 @@ from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.evaluation.answer_cache import AnswerCache
 from symbiont_ecology.evaluation.evaluator import Evaluator, Progress, no_progress
+from symbiont_ecology.evaluation.general import general_of_servers, general_reader
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun
 from symbiont_ecology.evaluation.run_summary import run_summary, training_curve
 from symbiont_ecology.evaluation.shifts import draw_shifts
@@ -48,11 +49,14 @@ from symbiont_ecology.experiments.outcomes import (
 )
 from symbiont_ecology.experiments.protocol import Arm, Protocol
 from symbiont_ecology.files import write_whole
+from symbiont_ecology.inference.routings import routings
 from symbiont_ecology.types import Item
 
 OUTCOME_FILE, LEGS_FILE = "outcome.json", "legs.json"
 ROUTING_SHIFTS = ("in-distribution", "wording", "unrelated-families")
 """The shifts in which the other routings of an arm are compared, at the largest budget."""
+STAGES = 1
+"""Seed of the questions that are asked whenever a family came: others than in the end."""
 _Outcome = TypeVar("_Outcome", bound=JobOutcome)
 _legs = TypeAdapter(list[Leg])
 
@@ -207,8 +211,9 @@ def _tune(context: JobContext) -> TuneOutcome:
 def _main(context: JobContext) -> RunOutcome:
     """Every shift, and at the largest budget some of them by every other routing of the arm."""
     is_largest = context.job.budget == max(context.protocol.budgets)
+    stages = _stages(context)
     run = context.live(context.config)
-    return outcome_of_run(
+    outcome = outcome_of_run(
         context.job,
         context.protocol,
         run,
@@ -216,6 +221,36 @@ def _main(context: JobContext) -> RunOutcome:
         is_whole=is_largest,
         should_stop=context.should_stop,
     )
+    if not stages:
+        return outcome
+    families = list(context.config.tasks.families)
+    return outcome.model_copy(update={"stages": stages, "arrived": families})
+
+
+def _stages(context: JobContext) -> list[Leg]:
+    """Accuracy in all families whenever the time of one is over, if the protocol wants it.
+
+    Arms that know of no arrivals are measured at the same moments. What was measured is written
+    down at once, as in a flip.
+    """
+    plan, config = context.protocol, context.config
+    ends = (*plan.arrivals(context.job.budget), config.run.train_flops)
+    if not plan.stage_per_cell or len(ends) == 1:
+        return []
+    path = context.place / LEGS_FILE
+    legs = _legs.validate_json(path.read_bytes()) if path.exists() else []
+    for number, moment in enumerate(ends[len(legs) :], start=len(legs)):
+        loop = config.run.model_copy(update={"train_flops": moment})
+        run = context.live(config.model_copy(update={"run": loop}))
+        items = draw_shifts(run.tasks, ["in-distribution"], plan.stage_per_cell, seed=STAGES)
+        systems = {
+            routing: SystemAnswers.verdicts_of(run.evaluate(items, context.host, routing))
+            for routing in plan.routings(context.job.arm)
+        }
+        spent = run.pool.state.spent.flops
+        legs.append(Leg(extra=number, train_flops=spent, systems=systems))
+        write_whole(path, _legs.dump_json(legs, exclude_unset=True).decode() + "\n")
+    return legs
 
 
 def outcome_of_run(
@@ -243,7 +278,11 @@ def outcome_of_run(
         systems[routing] = SystemAnswers.of(run.evaluate(items, host, routing, progress=progress))
         if should_stop():
             raise Stopped
-    state = run.pool.state
+    state, reader = run.pool.state, general_reader(run.config, run.pool, host)
+    general = {}
+    if reader is not None:
+        general = {name: reader.of_routing(run.pool, routings.build(name)) for name in main}
+        general |= general_of_servers(reader, run.pool)
     # Not beyond the checkpoint: what a killed run did after it will be done again.
     events = list(islice(read_events(run.folder / runs.EVENTS_FILE), state.next_seq))
     practice = (event for event in events if isinstance(event, Acted))
@@ -256,6 +295,7 @@ def outcome_of_run(
         solved=sum(sum(event.verdicts) for event in practice if event.purpose == "practice"),
         train=state.spent,
         selection_flops=run.selection.flops,
+        **({"general": general} if general else {}),
     )
 
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from symbiont_ecology.ecology import HOST, cell_name
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.errors import DataError, RunError
+from symbiont_ecology.evaluation.general import GeneralAbility
 from symbiont_ecology.evaluation.measure import Evaluation
 from symbiont_ecology.evaluation.run_summary import RunSummary
 
@@ -131,6 +132,13 @@ class RunOutcome(JobOutcome):
     """Right answers in practice."""
     train: Cost
     selection_flops: int
+    general: dict[str, GeneralAbility] = {}
+    """What plain English is to each routing, and to each adapter that serves; nothing on a host
+    that knows none."""
+    stages: list[Leg] = []
+    """What was right of all families at the end of the time of each, in a world of arrivals."""
+    arrived: list[str] = []
+    """The families in the order of their coming."""
 
     @property
     def legs(self) -> list[Leg]:
@@ -163,6 +171,8 @@ class StreamOutcome(JobOutcome):
     train: Cost
     scored: int = 0
     """Answers that were scored or sketched to find out who wants what."""
+    general: dict[str, GeneralAbility] = {}
+    """What plain English is to each adapter that serves; nothing on a host that knows none."""
 
     @property
     def acceptance(self) -> float:

@@ -49,7 +49,8 @@ class Arm(BaseModel):
     model_config = _Schema
 
     about: str  # what it is, in a few words
-    sees: str = "verdicts"  # what it learned from: nothing, verdicts, or gold answers
+    sees: str = "verdicts"  # what it learned from: nothing, verdicts, gold answers, or
+    # "verdicts, 4 gold examples per cell" after a warm start, which tables say then
     set: tuple[str, ...] = ()  # overrides of the base
     tune: tuple[tuple[str, ...], ...] = (
         (),
@@ -123,6 +124,7 @@ class Protocol(BaseModel):
     )
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05  # false discovery rate of a family of tests
     flip: FlipPlan | None = None
+    stage_per_cell: Annotated[int, Field(ge=0)] = 0  # questions per cell whenever a family came
 
     @model_validator(mode="after")
     def _is_fair(self) -> Protocol:
@@ -154,6 +156,16 @@ class Protocol(BaseModel):
     def own_arms(self) -> tuple[str, ...]:
         """The arms that have runs of their own."""
         return tuple(name for name, arm in self.arms.items() if arm.of is None)
+
+    @property
+    def warm_arms(self) -> str:
+        """The arms that began with some gold examples, and what they saw; empty if there are
+        none."""
+        alike: dict[str, list[str]] = {}
+        for name, arm in self.arms.items():
+            if "gold examples" in arm.sees:
+                alike.setdefault(arm.sees, []).append(name)
+        return "; ".join(f"{', '.join(names)} saw {sees}" for sees, names in alike.items())
 
     def runs_of(self, arm: str) -> str:
         """The arm whose runs an arm answers with: itself, unless only its routing is another."""
@@ -194,6 +206,10 @@ class Protocol(BaseModel):
             *tuned,
         )
         return compose(self.base, overrides, f"protocol {self.name!r}, arm {arm!r}")
+
+    def arrivals(self, budget: float) -> tuple[float, ...]:
+        """The training FLOPs at which families come in the main arm's world."""
+        return self.config(self.main, budget, 0).tasks.arrivals
 
     def flipped(self, config: RunConfig) -> RunConfig:
         """The config with the protocol's flip; the seed draws which half of the families

@@ -95,7 +95,7 @@ def _check_alike(protocol: Protocol, alike: Sequence[str]) -> None:
     for name, option in tuned:
         config = protocol.config(name, protocol.budgets[0], 0, option)
         for part in alike:
-            if getattr(config, part) != getattr(first, part):
+            if _at_once(config, part) != _at_once(first, part):
                 raise ConfigError(
                     f"arms.{name}: expected the {part} of {protocol.own_arms[0]!r}, got others"
                 )
@@ -105,6 +105,13 @@ def _check_alike(protocol: Protocol, alike: Sequence[str]) -> None:
             )
         if protocol.flip is not None:
             check(protocol.flipped(config))
+
+
+def _at_once(config: RunConfig, part: str) -> object:
+    """A part of a config. Families that come one after another may come at once in another arm: it
+    is a control."""
+    value = getattr(config, part)
+    return value.model_copy(update={"arrivals": ()}) if part == "tasks" else value
 
 
 def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:

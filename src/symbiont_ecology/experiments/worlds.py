@@ -32,7 +32,10 @@ from symbiont_ecology.config import RunConfig, compose, merge, parse_override, r
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
 from symbiont_ecology.engine import run as runs
 from symbiont_ecology.engine.build import check, components, mixture
+from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.evaluation.general import general_of_servers, general_reader, knows_english
+from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.events import (
     Acted,
     Born,
@@ -214,7 +217,8 @@ class WorldJob:
             finished = runs.start(config, place, should_stop=should_stop, host=host)
         if not finished.is_complete:
             raise Stopped
-        outcome = stream_outcome(place, config, {**asdict(self), "protocol": plan.digest})
+        about = {**asdict(self), "protocol": plan.digest, **_general(place, host)}
+        outcome = stream_outcome(place, config, about)
         write_whole(place / OUTCOME_FILE, outcome.to_json())
         shutil.rmtree(place / "blobs", ignore_errors=True)  # a hundred runs fill a disk
         return outcome
@@ -232,6 +236,15 @@ class WorldJob:
             raise RunError(f"{self.name} repeats {job.name}, which is not done")
         births = [list(birth) for birth in outcome.births]
         return (f"strategy.births={births}", f"strategy.deaths={list(outcome.deaths)}")
+
+
+def _general(place: Path, host: Host) -> dict[str, object]:
+    """What plain English is to each adapter that serves in a run, if the host knows any."""
+    if not knows_english(host):
+        return {}
+    run = LoadedRun.of_run(place)
+    reader = general_reader(run.config, run.pool, host)
+    return {"general": general_of_servers(reader, run.pool)} if reader else {}
 
 
 def stream_outcome(folder: Path, config: RunConfig, about: Mapping[str, object]) -> StreamOutcome:

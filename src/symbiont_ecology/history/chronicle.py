@@ -28,6 +28,7 @@ from symbiont_ecology.events import (
     Settled,
     Upheaved,
     VerifierFailed,
+    WarmStarted,
 )
 from symbiont_ecology.types import OrganelleId
 
@@ -105,6 +106,9 @@ class Chronicle:
                 self._hear(event)
             case Born():
                 self._birth(event, ancestors)
+            case WarmStarted():
+                text = f"A warm start: founders have learned {len(event.items)} reference answers, "
+                self._say(event, "world", f"{text}{event.per_cell} of each cell.")
             case Retired():
                 self._death(event)
             case Proposed():

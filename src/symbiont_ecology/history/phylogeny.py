@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.events import Born, Event, Learned, Resized, Retired
+from symbiont_ecology.events import Born, Event, Learned, Resized, Retired, WarmStarted
 from symbiont_ecology.types import BlobRef, OrganelleId
 
 COLUMNS = ("id", "ancestor_list", "origin_time", "destruction_time", "operator", "cause", "weights")
@@ -38,7 +38,7 @@ class Phylogeny:
     """Everyone who ever lived, in the order of birth, as far as a log was read.
 
     Ancestors are the parents. Who was refounded has none that live, and descends from whoever had
-    its weights first: weights are named by their content.
+    its weights first: weights are named by their content. Those of a warm start had nobody.
     """
 
     def __init__(self) -> None:
@@ -49,10 +49,12 @@ class Phylogeny:
         """Reads one event; most say nothing of births and deaths."""
         if isinstance(event, Born):
             holder = self._holders.setdefault(event.weights, event.id)
-            ancestors = event.parents or ((holder,) if holder != event.id else ())
+            ancestors = event.parents or ((holder,) if holder not in ("", event.id) else ())
             self.taxa[event.id] = Taxon(
                 event.id, ancestors, event.generation, event.operator, event.weights
             )
+        elif isinstance(event, WarmStarted):
+            self._holders[event.weights] = ""
         elif isinstance(event, Learned | Resized):
             self._holders.setdefault(event.weights, event.id)
         elif isinstance(event, Retired):

@@ -24,7 +24,12 @@ from symbiont_ecology.weights.adapter import AdapterLayout
 
 
 class Session(Protocol):
-    """A batch of half-written rows with its key-value cache."""
+    """A batch of half-written rows with its key-value cache.
+
+    ``tokens_read (rows,)`` are the tokens of each prompt that no row before it had read.
+    """
+
+    tokens_read: np.ndarray
 
     def step(self, tokens: Tensor, adapters: Adapters, shares: Shares) -> Tensor:
         """Appends one token per row ``(rows,)``; returns the next logits ``(rows, vocab)``.

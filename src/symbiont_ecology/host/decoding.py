@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -105,9 +104,10 @@ class _Writer:
         """All that was written."""
         batch = self._batch
         answers = zip(self._ids.tolist(), self._lengths, strict=True)
-        texts = self._codec.decode([ids[:length] for ids, length in answers])
+        written = self._codec.decode([ids[:length] for ids, length in answers])
+        texts = tuple(_cut(text, batch.decoding.stop) for text in written)
         return Completions(
-            tuple(_cut(text, batch.decoding.stop) for text in texts),
+            texts,
             self._ids,
             self._scores,
             self._lengths,
@@ -115,6 +115,7 @@ class _Writer:
             traces=None if batch.tracer is None else batch.tracer.traces(),
             read=self._read,
             fed=self._fed,
+            stopped=np.array([text != cut for text, cut in zip(written, texts, strict=True)]),
         )
 
     def write(self, rows: np.ndarray) -> None:
@@ -150,14 +151,13 @@ class _Writer:
         """Reads the prompts; first logits ``(rows, vocab)``."""
         batch, prompts = self._batch, [self._batch.prompts[row] for row in rows]
         slots = [batch.rows[row].slot for row in rows]
-        keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
-        is_new = [True, *(key != before for before, key in pairwise(keys))]  # the others share it
-        self._read[rows] = np.where(is_new, [len(prompt) for prompt in prompts], 0)
         if batch.tracer is not None:
             room += 1
         read = [batch.read(row) for row in rows]
         logits, session = self._decoder.start(read, slots, self._bank, room, self._max_tokens)
+        self._read[rows] = session.tokens_read
         if batch.tracer is not None:
+            self._read[rows] += session.tokens_read > 0
             batch.tracer.move(rows, 0, shares)
             last = torch.tensor([prompt[-1] for prompt in prompts], device=self._decoder.device)
             logits = session.step(last, adapters, shares)

@@ -45,7 +45,8 @@ class Dropout:
         for row, (text, seed, name) in enumerate(zip(packing.texts, seeds, names, strict=True)):
             read, written = len(text.prompt), len(text.answer)
             start = seed & (1 << 64) - 1
-            prompt, answer = packing.prompt_starts[row], packing.answer_starts[row]
+            prompt = packing.starts[packing.prompt_of[row]]
+            answer = packing.answer_starts[row]
             marks[prompt : prompt + read] = _stream(
                 start, zlib.crc32(text.prompt.tobytes()), 0, read
             )

@@ -37,7 +37,9 @@ def converted(file: Path, tell: Tell) -> Path:
     target = hosts_folder() / f"{file.stem}-{found[:12]}"
     if not (target / FACTS_FILE).is_file():
         with building(target) as place:
-            convert(file, place, tell, {"name": target.name, "about": file.name, "sha256": found})
+            if place is not None:
+                facts = {"name": target.name, "about": file.name, "sha256": found}
+                convert(file, place, tell, facts)
     return target
 
 
@@ -47,33 +49,11 @@ def convert(file: Path, folder: Path, tell: Tell, facts: Mapping[str, object]) -
     Raises:
         HostError: the file is damaged, or of an architecture that transformers does not read.
     """
-    import gguf
-    import torch
-    import transformers
     from safetensors.torch import save_file
+    from transformers import __version__
 
     tell(f"converting {file.name} …")
-    where: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
-    with file.open("rb") as opened:
-        magic = opened.read(4)
-    if magic != b"GGUF":
-        raise HostError(f"expected a GGUF file in {file}, got another kind: check the file")
-    try:
-        with redirect_stderr(io.StringIO()):  # bars of other libraries
-            model = transformers.AutoModelForCausalLM.from_pretrained(
-                str(file.parent), dtype=torch.float32, **where
-            )
-            tokenizer = transformers.AutoTokenizer.from_pretrained(str(file.parent), **where)
-            fields = gguf.GGUFReader(file).fields
-    except Exception as error:  # three libraries read a file of anybody's
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise HostError(
-            f"expected a causal language model in {file} that transformers can read, got: "
-            f"{line:.200}"
-        ) from error
-    kind = fields.get("tokenizer.ggml.pre")
-    if kind is not None and kind.contents() in _LONE_DIGITS:
-        _part_digits(tokenizer)
+    model, tokenizer = _read(file)
     tell("writing weights in float32 …")
     tensors = {name: weight.contiguous() for name, weight in model.state_dict().items()}
     if model.config.tie_word_embeddings:
@@ -83,9 +63,36 @@ def convert(file: Path, folder: Path, tell: Tell, facts: Mapping[str, object]) -
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     _write_json(folder / "config.json", config)
     tokenizer.save_pretrained(folder)
-    _write_json(
-        folder / FACTS_FILE, {**facts, "made_by": f"transformers {transformers.__version__}"}
-    )
+    _write_json(folder / FACTS_FILE, {**facts, "made_by": f"transformers {__version__}"})
+
+
+def _read(file: Path) -> tuple[Any, Any]:
+    """The model in float32 and its tokenizer. Three libraries read a file from anywhere here."""
+    import gguf
+    import torch
+    import transformers
+
+    with file.open("rb") as opened:
+        magic = opened.read(4)
+    if magic != b"GGUF":
+        raise HostError(f"expected a GGUF file in {file}, got another kind: check the file")
+    where: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
+    try:
+        with redirect_stderr(io.StringIO()):  # their bars
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                str(file.parent), dtype=torch.float32, **where
+            )
+            tokenizer = transformers.AutoTokenizer.from_pretrained(str(file.parent), **where)
+            kind = gguf.GGUFReader(file).fields.get("tokenizer.ggml.pre")
+    except Exception as error:
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise HostError(
+            f"expected a causal language model in {file} that transformers can read, got: "
+            f"{line:.200}"
+        ) from error
+    if kind is not None and kind.contents() in _LONE_DIGITS:
+        _part_digits(tokenizer)
+    return model, tokenizer
 
 
 def _write_json(path: Path, values: Mapping[str, object]) -> None:

@@ -62,7 +62,7 @@ class HostKernel:
 
     Slot numbers run from 0; ``HOST_SLOT`` (-1) is the host without adapter. Make one with
     ``from_pretrained``. Every verb raises ``HostError`` for a slot that does not exist, a prompt
-    without tokens, or a row longer than the host's positions.
+    without tokens, or a row longer than the host's positions. ``is_chat`` may be set at any time.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class HostKernel:
     ) -> None:
         self.name_or_path, self.slots, self.rank = name_or_path, slots, rank
         self.layout = layout_of(decoder, targets)
-        self._decoder, self._codec, self._is_chat = decoder, codec, is_chat
+        self._decoder, self._codec, self.is_chat = decoder, codec, is_chat
         is_cpu = decoder.device.type == "cpu"
         self._budget = MemoryBudget(memory_mb, decoder.shape, decoder.dtype.itemsize, is_cpu)
         arrangement = Arrangement(decoder.sites, self.layout, rank)
@@ -174,7 +174,7 @@ class HostKernel:
 
         It never changes, and is the same on every path through a host.
         """
-        digest = hashlib.blake2b(self._codec.identity(is_chat=self._is_chat), digest_size=16)
+        digest = hashlib.blake2b(self._codec.identity(is_chat=self.is_chat), digest_size=16)
         for name, weight in sorted(self._decoder.weights().items()):
             digest.update(name.encode())
             digest.update(
@@ -185,9 +185,9 @@ class HostKernel:
     def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
         """Token ids of prompts, with the tokenizer's own special tokens or in the host's chat
         template."""
+        texts = self._codec.texts(prompts, is_chat=self.is_chat)
         # A chat template brings the special tokens.
-        texts = [self._codec.chat(prompt) for prompt in prompts] if self._is_chat else prompts
-        encoded = self._codec.encode(texts, special=not self._is_chat)
+        encoded = self._codec.encode(texts, special=not self.is_chat)
         for prompt, ids in zip(prompts, encoded, strict=True):
             if not len(ids):
                 raise HostError(

@@ -16,7 +16,7 @@ from torch import Tensor
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.host.architectures import ModelConfig, read_blueprint
 from symbiont_ecology.host.backend.lowrank import LowRankTerm, Shares, Site
-from symbiont_ecology.host.backend.torch_backend import Norm
+from symbiont_ecology.host.backend.sights import Norm
 
 SITES = (
     ("self_attn", ("q_proj", "k_proj", "v_proj")),

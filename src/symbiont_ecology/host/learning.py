@@ -204,7 +204,7 @@ def _gradients(
         low, high = owners[0], owners[-1] + 1
         return arrangement.factors(factors[low:high], gradients[low:high])
 
-    for rows in _pieces(examples, budget.learning_tokens):
+    for rows in _pieces(examples, budget.learning_tokens, is_branching=not dropout):
         piece = [examples[row] for row in rows]
         weights = np.concatenate([example.weights for example in piece])
         counts = [len(example.completion) for example in piece]
@@ -225,7 +225,9 @@ def _log_probabilities(
 ) -> Tensor:
     """Log-probability (nats) of every completion token, ``(tokens,)``, example after example."""
     owners = [example.owner for example in examples]
-    packing = pack_texts([example.text for example in examples], owners, decoder.device)
+    texts = [example.text for example in examples]
+    # A mask of dropout belongs to a whole prompt.
+    packing = pack_texts(texts, owners, decoder.device, is_branching=not dropout)
     targets = np.concatenate([example.completion for example in examples])
     adapters, dropped = adapters_of(packing.owners), _dropout(packing, examples, dropout)
     logits = decoder.logits(packing, adapters, dropped).float()
@@ -237,10 +239,12 @@ def _dropout(packing: Packing, examples: Sequence[Example], rate: float) -> Drop
     return Dropout.of(packing, rate, seeds, names) if rate else None
 
 
-def _pieces(examples: Sequence[Example], max_tokens: int) -> Iterator[np.ndarray]:
+def _pieces(
+    examples: Sequence[Example], max_tokens: int, *, is_branching: bool = True
+) -> Iterator[np.ndarray]:
     """Row numbers of examples in pieces that one forward pass takes."""
-    owners = [example.owner for example in examples]
-    return chunks([example.text for example in examples], owners, max_tokens)
+    texts, owners = [one.text for one in examples], [one.owner for one in examples]
+    return chunks(texts, owners, max_tokens, is_branching=is_branching)
 
 
 def _adam(

@@ -22,7 +22,8 @@ from torch.utils.checkpoint import checkpoint
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.compiled import backend_for
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares
-from symbiont_ecology.host.backend.torch_backend import Cache, Sight, TorchBackend
+from symbiont_ecology.host.backend.sights import Sight
+from symbiont_ecology.host.backend.torch_backend import Cache, TorchBackend
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.packing import Packing, Text, chunks, pack_texts, taken
@@ -75,14 +76,15 @@ class LlamaDecoder:
         size = shape.layers, 2, len(prompts), shape.kv_heads, end, shape.head_dim
         states = torch.empty(size, device=self.device, dtype=self.dtype)
         cache = self._backend.cache(self._sights(end), states, lengths)
-        last: list[Tensor] = []
+        last, read = list[Tensor](), list[np.ndarray]()
         texts = [Text(prompt) for prompt in prompts]
         for piece in chunks(texts, slots, max_tokens):
             rows = slice(piece[0], piece[-1] + 1)  # they come sorted, so pieces are consecutive
             packing = pack_texts(texts[rows], slots[rows], self.device)
             x = self._read(packing, bank.gather(packing.owners), cache.states[:, :, rows])
             last.append(x[packing.predicts])
-        return self._logits(torch.cat(last)), LlamaSession(self, cache)
+            read.append(packing.read)
+        return self._logits(torch.cat(last)), LlamaSession(self, cache, np.concatenate(read))
 
     def logits(
         self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
@@ -97,9 +99,10 @@ class LlamaDecoder:
         ``(rows, hidden)``."""
         states = self._read(packing, adapters, is_everywhere=True)
         states = self._current().normalize(states, self._host.norm)
+        places = torch.from_numpy(packing.places_of_prompts()).to(self.device)
         means = [
-            states[start : start + len(text.prompt)].mean(0)
-            for start, text in zip(packing.prompt_starts, packing.texts, strict=True)
+            states[row[: len(text.prompt)]].mean(0)
+            for row, text in zip(places, packing.texts, strict=True)
         ]
         return torch.stack(means)
 
@@ -184,8 +187,8 @@ class LlamaDecoder:
 class LlamaSession:
     """Half-written rows and the cache of what they have read."""
 
-    def __init__(self, decoder: LlamaDecoder, cache: Cache) -> None:
-        self._decoder, self.cache = decoder, cache
+    def __init__(self, decoder: LlamaDecoder, cache: Cache, tokens_read: np.ndarray) -> None:
+        self._decoder, self.cache, self.tokens_read = decoder, cache, tokens_read
 
     def step(self, tokens: Tensor, adapters: Adapters, shares: Shares) -> Tensor:
         """Appends one token per row and returns the next logits."""

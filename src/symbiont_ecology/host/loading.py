@@ -25,6 +25,7 @@ from symbiont_ecology.host.architectures import ModelConfig, read_blueprint
 from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.llama import LlamaDecoder
+from symbiont_ecology.types import turns, without_turns
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -201,22 +202,34 @@ class TextCodec:
         return [known[text] for text in texts]
 
     def chat(self, prompt: str) -> str:
-        """The prompt as a user's only turn in the host's chat template, up to where the answer
-        begins.
+        """The turns of a prompt in the host's chat template, up to where the answer begins.
 
         Raises:
-            HostError: the host has no chat template.
+            HostError: the host has no chat template, or one that has no room for such turns.
         """
         _expect(
             self.tokenizer.chat_template,
             f"a chat template in {self._folder}, found none: set tasks.style.is_chat=false",
         )
-        turns = [{"role": "user", "content": prompt}]
-        # Hosts that can think aloud are asked not to: the reply limits leave no room for it.
-        text = self.tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True, enable_thinking=False
-        )
+        said = turns(prompt)
+        roles = ["user", "assistant"] * ((len(said) - 1) // 2) + ["user"]
+        if len(said) % 2 == 0:
+            roles = ["system", *roles]
+        messages = [{"role": role, "content": text} for role, text in zip(roles, said, strict=True)]
+        from jinja2 import TemplateError
+
+        what = f"a chat template in {self._folder} for turns of {', '.join(dict.fromkeys(roles))}"
+        with _expected(f"{what}: leave tasks.style.system out", TemplateError):
+            # Hosts that can think aloud are asked not to: the reply limits leave no room for it.
+            text = self.tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+            )
         return str(text)
+
+    def texts(self, prompts: Sequence[str], *, is_chat: bool) -> list[str]:
+        """What the host reads of prompts: their turns in its chat template, or one after the
+        other."""
+        return list(map(self.chat if is_chat else without_turns, prompts))
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Text of each row of token ids, special tokens and the end of the answer left out."""

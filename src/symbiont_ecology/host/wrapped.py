@@ -13,6 +13,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,7 +93,9 @@ class WrappedDecoder:
             mask[place[key], longest - len(prompt) :] = 1
         counts = Counter(slot for slot, _ in place)
         adapters = _Hooked.of(bank.gather(tuple(counts)), counts.values(), longest)
-        session = WrappedSession(self, torch.from_numpy(mask).to(self.device))
+        is_new = [True, *(one != other for one, other in pairwise(keys))]
+        read = np.where(is_new, [len(prompt) for prompt in prompts], 0)
+        session = WrappedSession(self, torch.from_numpy(mask).to(self.device), read)
         logits = session.read(torch.from_numpy(ids).to(self.device), adapters)
         rows = torch.tensor([place[key] for key in keys], device=self.device)
         session.keep(rows)
@@ -193,8 +196,8 @@ class _Hooked:
 class WrappedSession:
     """Half-written rows in a cache of transformers."""
 
-    def __init__(self, decoder: WrappedDecoder, mask: Tensor) -> None:
-        self._decoder, self._mask = decoder, mask
+    def __init__(self, decoder: WrappedDecoder, mask: Tensor, tokens_read: np.ndarray) -> None:
+        self._decoder, self._mask, self.tokens_read = decoder, mask, tokens_read
         self._cache: Cache | None = None
 
     def read(self, ids: Tensor, adapters: _Hooked) -> Tensor:

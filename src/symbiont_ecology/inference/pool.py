@@ -22,7 +22,7 @@ from symbiont_ecology.ecology import HOST, EcologyState, Elite, Rollout, cell_na
 from symbiont_ecology.events import Acted, Upheaved, read_events
 from symbiont_ecology.inference.routers import Expectation, Observation, routers
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.types import OrganelleId, last_turn
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.blobs import BlobStore
 
@@ -122,7 +122,7 @@ class AdapterPool:
             cell: {name: sum(values) / len(values) for name, values in by_organelle.items()}
             for cell, by_organelle in verdicts.items()
         }
-        seen = [Observation(r.item.prompt, r.organelle_id, r.verdict) for r in rollouts]
+        seen = [Observation(last_turn(r.item.prompt), r.organelle_id, r.verdict) for r in rollouts]
         observations = (*self.observations, *seen)
         return replace(self, scores=scores, observations=observations, source="selection")
 
@@ -175,6 +175,6 @@ def _seen(
     observations = []
     for index, identity in enumerate(event.items):
         verdicts = event.verdicts[index * event.samples : (index + 1) * event.samples] or (1.0,)
-        prompt = tasks.prompt(identity)
+        prompt = last_turn(tasks.prompt(identity))
         observations += [Observation(prompt, candidate, verdict, weight) for verdict in verdicts]
     return observations

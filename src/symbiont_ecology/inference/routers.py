@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.registry import Registry
+from symbiont_ecology.registry import Registry, Share
 from symbiont_ecology.types import OrganelleId
 
 
@@ -28,8 +28,8 @@ class Observation:
 
 
 Expectation = Callable[[Sequence[str]], np.ndarray]
-"""Prompts in, what is expected of everyone out: ``(prompts, 1 + candidates)``, the bare host
-first."""
+"""Prompts in, what is expected of everyone out: ``(prompts, 1 + candidates)``, the bare host first.
+The host's is infinite where nobody else should be asked."""
 
 
 class Router(Protocol):
@@ -47,6 +47,9 @@ FEATURES, LONGEST, RIDGE = 4096, 6, 1.0
 """Hash buckets; longest n-gram, in characters; strength of the pull towards the host's mean."""
 PROMPTS_PER_BATCH = 1024
 """Prompts that are embedded at once: bounds memory."""
+STRANGEST, MOST_COMPARED = 0.01, 1024
+"""Share of practised prompts that may be less familiar than the measure of familiarity is; how many
+of them a prompt is compared with."""
 
 
 @routers.register("lexical")
@@ -59,9 +62,15 @@ class Lexical:
     differs from the bare host's mean. So a prompt unlike anything that an organelle met predicts no
     difference. It then loses to whoever has evidence, and to the host when nobody has. Label-free:
     neither family nor cell is looked at.
+
+    A few shared letters are evidence enough for the regression, so strangers find someone, too.
+    With ``familiar`` above 0, a prompt that is too unlike all practised ones goes to the bare host.
+    The measure is the practised prompts themselves: each one is left out and compared with the
+    others, and the strangest hundredth sets it (docs/running.md has the figures).
     """
 
     margin: float = 0.02  # promised gain in success below which the host answers
+    familiar: Share = 0.0  # likeness to practised prompts, of the least they have; 0: any will do
 
     def fit(
         self, observations: Sequence[Observation], candidates: Sequence[OrganelleId]
@@ -74,17 +83,32 @@ class Lexical:
         prior = sum(verdicts) / len(verdicts) if verdicts else 0.0
         known = np.array(sorted({code for o in observations for code in _ngrams(o.prompt)[0]}))
         heads = np.stack([_head(seen[name], prior, known) for name in (HOST, *candidates)])
+        practised = sorted({o.prompt for o in observations if o.organelle_id != HOST})
+        compared = practised[:: max(-(-len(practised) // MOST_COMPARED), 1)]
+        met = _embed(compared, known) if self.familiar and compared else None
+        least = 0.0 if met is None else self.familiar * _least_likeness(met)
 
         def expectation(prompts: Sequence[str]) -> np.ndarray:
             """Success beyond the host's mean."""
             promised = np.zeros((len(prompts), len(heads)))
             for start in range(0, len(prompts), PROMPTS_PER_BATCH):
                 batch = slice(start, start + PROMPTS_PER_BATCH)
-                promised[batch] = _embed(prompts[batch], known) @ heads.T
+                embedded = _embed(prompts[batch], known)
+                promised[batch] = embedded @ heads.T
+                if met is not None:
+                    is_strange = (embedded @ met.T).max(axis=1) < least
+                    promised[batch][is_strange, 0] = np.inf
             promised[:, 0] += self.margin
             return promised
 
         return expectation
+
+
+def _least_likeness(met: np.ndarray) -> float:
+    """Of practised prompts to the nearest other one, leaving out the strangest of them."""
+    likeness = met @ met.T
+    np.fill_diagonal(likeness, 0.0)
+    return float(np.quantile(likeness.max(axis=1), STRANGEST))
 
 
 def _head(observations: Sequence[Observation], prior: float, known: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from symbiont_ecology.errors import DataError
 from symbiont_ecology.inference.pool import AdapterPool, leaner_id
 from symbiont_ecology.registry import Registry, did_you_mean
 from symbiont_ecology.tasks.grading import final_answer
-from symbiont_ecology.types import Item, OrganelleId
+from symbiont_ecology.types import Item, OrganelleId, last_turn
 
 VOTERS = 3
 """How many are asked in a vote, and at most in a cascade."""
@@ -94,7 +94,7 @@ def ask_favourite(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Ro
 
 @routings.function("committed")
 def ask_favourite_organelle(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
-    """The router's favourite among the organelles, never the host."""
+    """The router's favourite among the organelles. The host answers only what is strange to all."""
     ranked = _favourites(pool, items, 2)
     return ask(items, [next((name for name in best if name != HOST), HOST) for best in ranked])
 
@@ -162,15 +162,18 @@ def mapped(path: Path, known: Sequence[OrganelleId]) -> Routing:
 
 
 def _favourites(pool: AdapterPool, items: Sequence[Item], most: int) -> list[list[OrganelleId]]:
-    """The router's favourites for each item, best first, the host among them."""
+    """The router's favourites for each item, best first, the host among them; the host alone where
+    nobody else should be asked."""
     everyone = (HOST, *pool.elites)
-    prompts = list(dict.fromkeys(item.prompt for item in items))
-    order = np.argsort(-pool.expectation(prompts), axis=1, kind="stable")[:, :most]
+    questions = [last_turn(item.prompt) for item in items]
+    prompts = list(dict.fromkeys(questions))
+    expected = pool.expectation(prompts)
+    order = np.argsort(-expected, axis=1, kind="stable")[:, :most]
     ranked = {
-        prompt: [everyone[place] for place in row]
-        for prompt, row in zip(prompts, order, strict=True)
+        prompt: [HOST] if is_strange else [everyone[place] for place in row]
+        for prompt, row, is_strange in zip(prompts, order, np.isinf(expected[:, 0]), strict=True)
     }
-    return [ranked[item.prompt] for item in items]
+    return [ranked[question] for question in questions]
 
 
 def _in_turn(

@@ -1,7 +1,6 @@
 """Learning within a life: rules that map rollouts to weighted targets, and what a rollout is worth.
 
-GRPO, a KL term to the host or PPO ratios are each such a file:
-``examples/grpo_kl.py`` is one.
+Each rule is such a file. ``examples/grpo_kl.py`` is one of one's own.
 """
 
 from abc import ABC, abstractmethod
@@ -21,16 +20,21 @@ class LearningRule(ABC):
         sees_gold: it uses reference answers, not verdicts alone.
         needs_host_log_probabilities: rollouts come with the bare host's log-probabilities of their
             tokens. They cost one forward pass without adapters.
+        temperature: of sampling in practice. Log-probabilities are those of temperature 1, so
+            another one is only for rules that do not compare them.
         perturbation: standard deviation of noise on what A makes of its inputs in practice. Above
             0, rollouts carry eligibility traces, which take the place of the backward pass.
         replay: remembered answers, which habitats accepted, for each rollout of a generation.
+        least_samples: rollouts per question without which there is nothing to compare.
         rule_count: among how many rules organelles differ by the trait ``ecology.RULE``.
     """
 
     sees_gold: ClassVar[bool] = False
     needs_host_log_probabilities: ClassVar[bool] = False
+    temperature: float = 1.0
     perturbation: float = 0.0
     replay: float = 0.0
+    least_samples: ClassVar[int] = 1
     rule_count: int = 1
 
     @abstractmethod

@@ -52,4 +52,4 @@ class Heritable(LearningRule):
 def _can_differ(rule: LearningRule) -> bool:
     """Whether organelles can differ in having this rule."""
     is_special = rule.sees_gold or rule.perturbation or rule.needs_host_log_probabilities
-    return not (is_special or isinstance(rule, Heritable))
+    return not (is_special or rule.least_samples > 1 or isinstance(rule, Heritable))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import NonNegativeFloat
+from pydantic import NonNegativeFloat, PositiveFloat
 
 from symbiont_ecology.ecology import cell_name
 from symbiont_ecology.learning import LearningRule, learning_rules
@@ -25,13 +25,16 @@ class Supervised(LearningRule):
     Practice adds nothing to it, so a strategy for it asks for no rollouts (``samples: 0``).
     """
 
+    replay: NonNegativeFloat = 0.0  # remembered answers for each question of a generation
     sees_gold: ClassVar[bool] = True
 
     def targets(self, experience: Experience) -> Targets:
-        """The reference answers of all items."""
+        """The reference answers of all items, and those that are replayed."""
         items = [item for outcome in experience.outcomes for item in outcome.assignment.items]
-        ids = experience.reference_ids
-        return [WeightedTarget(item, ids[item.answer], 1.0) for item in items], experience.notes
+        ids, known = experience.reference_ids, experience.remembered
+        targets = [WeightedTarget(item, ids[item.answer], 1.0) for item in items]
+        targets += [WeightedTarget(one.item, one.token_ids, 1.0) for one in known]
+        return targets, experience.notes
 
 
 @learning_rules.register("none")
@@ -53,11 +56,15 @@ class ExpertIteration(LearningRule):
     An answer that is always right teaches little, and costs a lesson. With ``skip`` above 0, a cell
     with success rate p teaches only the share 1 − skip · p of its accepted answers. In a world with
     habitats, ``replay`` above 0 adds their remembered answers, so nothing is forgotten.
+
+    What is accepted is imitated, wherever it came from. So practice may be cooler than the policy
+    is: a general model says sensible things at 0.7 and nonsense at 1.
     """
 
     accept: PositiveShare = 1.0  # reward from which a rollout counts as an expert's, in (0, 1]
     skip: Share = 0.8  # part of the lessons that is left out where everything is right
     replay: NonNegativeFloat = 0.0  # remembered answers for each rollout of a generation
+    temperature: PositiveFloat = 1.0  # of sampling in practice, > 0
 
     def targets(self, experience: Experience) -> Targets:
         """One target per different accepted answer, or per so many of them."""
@@ -66,7 +73,9 @@ class ExpertIteration(LearningRule):
             cell = cell_name(outcome.assignment.cell)
             rate, due = notes.get(f"right:{cell}", 0.0), notes.get(f"due:{cell}", 0.0)
             for item, rollouts in outcome.by_item():
-                accepted = {answer.token_ids for answer in rollouts if answer.reward >= self.accept}
+                accepted = {
+                    answer.answer_ids for answer in rollouts if answer.reward >= self.accept
+                }
                 for token_ids in sorted(accepted):
                     due += 1 - self.skip * rate
                     if due >= 1:

@@ -18,6 +18,7 @@ from symbiont_ecology.registry import Registry, Spec
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import Allocator
 from symbiont_ecology.routing.curricula import Curriculum, curricula
+from symbiont_ecology.routing.sampling import by_success
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Cell, Item, OrganelleId
 
@@ -47,21 +48,25 @@ class Strategy(ABC):
     answers that habitats remember. ``keeps_memories`` lets servers remember what habitats accepted
     before they changed. ``scored_answers`` asks for the losses of everyone alive, after each
     question of a habitat, on so many answers that it accepted. ``watches_losses`` keeps the last
-    losses of everyone.
+    losses of everyone. ``keeps_ranges`` keeps which prompts everyone has met (``ecology.ranges``).
     ``questions`` are per cell and generation, on average; ``samples`` are rollouts per question,
-    and with 0 learning only reads.
+    and with 0 learning only reads. ``warm`` are gold examples per cell that founders have learned
+    (``engine.warm``), with a step size of its own.
     """
 
     is_mortal: ClassVar[bool] = False
     needs_sketches: ClassVar[bool] = False
     keeps_memories: ClassVar[bool] = False
     watches_losses: ClassVar[bool] = False
+    keeps_ranges: ClassVar[bool] = False
     scored_answers: int = 0
     fits_habitats: ClassVar[bool] = False
     needs_habitats: ClassVar[bool] = False
     needs_kinds: ClassVar[bool] = False
     questions: float = 1
     samples: int = 1
+    warm: int = 0
+    warm_rate: float = 0.001
 
     @abstractmethod
     def found(self, context: StrategyContext) -> Sequence[Decision]:
@@ -86,6 +91,12 @@ class Strategy(ABC):
                 "strategy.samples: 0 asks for no rollouts, and the learning rule learns from "
                 "nothing else: set samples, or learning_rule=supervised"
             )
+        if 0 < self.samples < rule.least_samples:
+            raise ConfigError(
+                f"strategy.samples: the learning rule compares answers to one question, so "
+                f"expected {rule.least_samples} or more, got {self.samples}: set samples=4, or "
+                "learning_rule=policy_gradient"
+            )
 
     @property
     def mechanism_names(self) -> tuple[str, ...]:
@@ -98,13 +109,33 @@ class LearningStrategy(Strategy):
     """A strategy whose organelles learn."""
 
     samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised learning_rule
+    most_samples: NonNegativeInt = 0  # where success is rare, fewer elsewhere; 0: all alike
     learning_rate: PositiveFloat = 0.005  # founders' Adam step size, > 0
     aging: NonNegativeFloat = 100.0  # updates after which the step size falls; 0: never
+    warm: NonNegativeInt = 0  # gold examples per cell that founders have learned; 0: none
+    warm_rate: PositiveFloat = 0.001  # Adam's step size for them, > 0
 
     @property
     def traits(self) -> dict[str, float]:
         """Of newcomers without parents."""
         return {"learning_rate": self.learning_rate, "aging": self.aging}
+
+    def check(self, rank: int, rule: LearningRule) -> None:
+        """``most_samples`` needs something to share out."""
+        super().check(rank, rule)
+        if self.most_samples and not 1 < self.samples < self.most_samples:
+            raise ConfigError(
+                f"strategy.most_samples: expected 0, or more than strategy.samples and that at "
+                f"least 2, got {self.most_samples} and samples {self.samples}"
+            )
+
+    def sampled(
+        self, assigned: Sequence[Assignment], context: StrategyContext
+    ) -> Sequence[Assignment]:
+        """The same questions, answered more often where success is rare if that is wanted."""
+        if not self.most_samples:
+            return assigned
+        return by_success(assigned, self.samples, self.most_samples, context.state)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Clusters(Serving):
         """
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """All organelles, which start as the host itself (B = 0)."""
+        """All organelles, which start as the host itself (B = 0), or warm."""
         missing = self.organelles - len(context.state.population)
         return [Found(self.traits, context.rank) for _ in range(missing)]
 

@@ -51,13 +51,14 @@ class Single(CurriculumStrategy):
     fits_habitats: ClassVar[bool] = True
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """The one organelle, which starts as the host itself (B = 0)."""
+        """The one organelle, which starts as the host itself (B = 0), or warm."""
         return [Found(self.traits, context.rank)]
 
-    def ask(self, context: StrategyContext) -> list[Assignment]:
+    def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         """All questions."""
         items, everyone = self.items(context), context.state.population
-        return assignments(((name, item) for name in everyone for item in items), self.samples)
+        takers = ((name, item) for name in everyone for item in items)
+        return self.sampled(assignments(takers, self.samples), context)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """Nothing, unless it is gone (a NaN, a catastrophe) or the world changed: it is then
@@ -95,7 +96,7 @@ class Independent(CurriculumStrategy):
         return self.reset > 0
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """Every niche without a learner gets one, which starts as the host itself (B = 0)."""
+        """Every niche without a learner gets one. It starts as the host itself (B = 0), or warm."""
         held = self._owners(context)
         return [
             Found({**self.traits, NICHE: float(niche)}, context.rank)
@@ -103,17 +104,18 @@ class Independent(CurriculumStrategy):
             if niche not in held
         ]
 
-    def ask(self, context: StrategyContext) -> list[Assignment]:
+    def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         """To everyone all questions of their own families."""
         owners, tasks = self._owners(context), context.tasks
         niches = {name: index % self._count(context) for index, name in enumerate(tasks.names)}
-        return [
+        assigned = [
             Assignment(
                 owners[niche], tasks.draw(cell, asked, context.draw("items", *cell)), self.samples
             )
             for cell, asked in Counter(self.demand(context)).items()
             if (niche := niches[cell[0]]) in owners
         ]
+        return self.sampled(assigned, context)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """Nothing follows, unless someone is gone (a NaN, a catastrophe) or its loss jumped: then

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -89,7 +89,7 @@ class Ecology(CurriculumStrategy):
             )
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """Founders start as the host itself (B = 0) and differ in A."""
+        """Founders start as the host itself (B = 0) and differ in A, or all start warm."""
         return [Found(self.traits, context.rank) for _ in range(self.founders)]
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
@@ -103,8 +103,11 @@ class Ecology(CurriculumStrategy):
             probes = [tasks.draw(cell, 1, generator) for cell in tasks.cells]
             return [Assignment(HOST, items, purpose="probe") for items in probes]
         takers = self._by_habitat(context) if tasks.habitats else self._by_cell(context)
+        left = assignments([taker for taker in takers if taker[0] == HOST], 1)
         asked = [assignment for part in self.built_mechanisms for assignment in part.ask(context)]
-        return assignments(takers, self.samples) + asked
+        practice = assignments([taker for taker in takers if taker[0] != HOST], self.samples)
+        strange = [replace(one, purpose="probe") for one in left]
+        return [*self.sampled(practice, context), *strange, *asked]
 
     @property
     def needs_sketches(self) -> bool:  # type: ignore[override]
@@ -117,6 +120,11 @@ class Ecology(CurriculumStrategy):
         return any(mechanism.keeps_memories for mechanism in self.built_mechanisms)
 
     @property
+    def keeps_ranges(self) -> bool:  # type: ignore[override]
+        """Whether a mechanism does."""
+        return any(mechanism.keeps_ranges for mechanism in self.built_mechanisms)
+
+    @property
     def fits_habitats(self) -> bool:  # type: ignore[override]
         """Whether every mechanism does."""
         return all(mechanism.fits_habitats for mechanism in self.built_mechanisms)
@@ -127,7 +135,8 @@ class Ecology(CurriculumStrategy):
         return any(mechanism.needs_habitats for mechanism in self.built_mechanisms)
 
     def _by_cell(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
-        """The allocator's choice for the questions that the curriculum demands."""
+        """The allocator's choice for the questions that the curriculum demands, unless a mechanism
+        knows better."""
         state, draw, demand = context.state, context.draw, self.demand(context)
         allowance = {o.id: self._affordable(o, context) for o in state.population.values()}
         names = [cell_name(cell) for cell in demand]
@@ -136,7 +145,8 @@ class Ecology(CurriculumStrategy):
             cell: iter(context.tasks.draw(cell, count, draw("items", *cell)))
             for cell, count in Counter(demand).items()
         }
-        return [(organelle_id, next(items[demand[place]])) for organelle_id, place in takers]
+        chosen = [(organelle_id, next(items[demand[place]])) for organelle_id, place in takers]
+        return [(self._wish(item, context) or organelle_id, item) for organelle_id, item in chosen]
 
     def _by_habitat(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
         """A mechanism's choice for what habitats ask, or else the allocator's; every question is
@@ -146,10 +156,14 @@ class Ecology(CurriculumStrategy):
         niches, generator = [item.niche for item in items], context.draw("allocate")
         takers = context.allocator.assign(niches, state.posteriors, allowance, generator)
         chosen = {place: organelle_id for organelle_id, place in takers}
-        for place, item in enumerate(items):
-            wishes = (mechanism.taker(item, context) for mechanism in self.built_mechanisms)
-            chosen[place] = next((wish for wish in wishes if wish), chosen[place])
-        return [(chosen[place], item) for place, item in enumerate(items)]
+        return [
+            (self._wish(item, context) or chosen[place], item) for place, item in enumerate(items)
+        ]
+
+    def _wish(self, item: Item, context: StrategyContext) -> OrganelleId | None:
+        """The first mechanism's choice that has one."""
+        wishes = (mechanism.taker(item, context) for mechanism in self.built_mechanisms)
+        return next((wish for wish in wishes if wish), None)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """Every mechanism decides in turn, on the room that those before it left."""

@@ -38,7 +38,7 @@ class Residents(LearningStrategy):
         """An organelle for every niche that asks in the first generation."""
         return self._founded(context, context.state.generation)
 
-    def ask(self, context: StrategyContext) -> list[Assignment]:
+    def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         """Each question to the resident of its niche, unless that is gone."""
         generation, residents = context.state.generation, _residents(context.state)
         items, niches = self._asked(context, generation)
@@ -47,7 +47,7 @@ class Residents(LearningStrategy):
             for niche, item in zip(niches, items, strict=True)
             if niche in residents
         ]
-        return assignments(takers, self.samples)
+        return self.sampled(assignments(takers, self.samples), context)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """Founds who is asked next and is not there yet, or is gone (a NaN, a catastrophe)."""

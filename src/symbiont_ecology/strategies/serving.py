@@ -28,7 +28,7 @@ class Serving(LearningStrategy):
     needs_habitats: ClassVar[bool] = True
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """The founder, if nobody lives; it starts as the host itself (B = 0)."""
+        """The founder, if nobody lives; it starts as the host itself (B = 0), or warm."""
         return [] if context.state.population else [Found(self.traits, context.rank)]
 
     def servers(
@@ -38,13 +38,14 @@ class Serving(LearningStrategy):
         state = context.state
         return [chosen(name, state) or by_draw(state, generator) for name in names]
 
-    def ask(self, context: StrategyContext) -> list[Assignment]:
+    def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         """Each question to the server of its habitat; none if nobody lives."""
         items, generator = context.tasks.questions(context.state.generation), context.draw("serve")
         if not context.state.population:
             return []
         servers = self.servers([item.habitat for item in items], context, generator)
-        return assignments(zip(servers, items, strict=True), self.samples)
+        asked_now = assignments(zip(servers, items, strict=True), self.samples)
+        return self.sampled(asked_now, context)
 
 
 def by_draw(state: EcologyState, generator: np.random.Generator) -> OrganelleId:

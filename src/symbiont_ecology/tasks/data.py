@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from pydantic import PositiveInt
 
-from symbiont_ecology.errors import DataError, EcologyWarning
+from symbiont_ecology.errors import ConfigError, DataError, EcologyWarning
 from symbiont_ecology.registry import Spec, did_you_mean
 from symbiont_ecology.tasks import Task, judge, task_sources
 from symbiont_ecology.tasks.grading import Grader, ReferenceVerifier, graders
 from symbiont_ecology.tasks.splits import Split, split_of
 from symbiont_ecology.tasks.synthetic.family import DEPTHS
-from symbiont_ecology.tasks.synthetic.styles import PromptStyle
+from symbiont_ecology.tasks.synthetic.styles import FewShot, PromptStyle
 from symbiont_ecology.tasks.tables import (
     MOST_LINES,
     Row,
@@ -37,7 +37,7 @@ from symbiont_ecology.tasks.tables import (
     rows_of_file,
     too_many,
 )
-from symbiont_ecology.types import Item
+from symbiont_ecology.types import Item, in_turns
 
 LEAST_REPLY_TOKENS = 64
 """Room for a reply, if the data do not say otherwise: a model may answer in a sentence."""
@@ -71,7 +71,7 @@ class DataTask(Task):
     """Prompts as they stand, judged by a grader. The hash of the prompt decides the split.
 
     ``source`` says in messages where the lines come from. Two lines never have the same question.
-    Every prompt ends in ``line_end``.
+    A prompt has the line end of its ``style``, and stands behind what that puts in front of it.
     """
 
     name: str
@@ -79,7 +79,7 @@ class DataTask(Task):
     source: str
     grader: Grader
     tokens: int | None = None
-    line_end: str = ""
+    style: PromptStyle | None = None
 
     def __repr__(self) -> str:
         return f"<{self.source}: {len(self.lines)} lines>"
@@ -115,13 +115,22 @@ class DataTask(Task):
         return self._parts.get((depth, split), ())
 
     def in_style(self, style: PromptStyle) -> DataTask:
-        """The same lines for a host whose prompts have the line end of that style."""
-        return _with_line_end(self, style.line_end)
+        """The same lines for a host that is asked in that style.
+
+        Raises:
+            ConfigError: an answer would end before its end, or examples would tell users what
+                others want.
+        """
+        return _in_style(self, style)
 
     def prompt(self, question: str) -> str:
-        """The prompt as it stands, with the line end that the style's own prompts have."""
-        prompt = self._parted(question)[1]
-        return prompt if prompt.endswith(self.line_end) else prompt + self.line_end
+        """The prompt as it stands, with the line end that the style's own prompts have, behind
+        what the style puts in front of it."""
+        return in_turns(*self.turns_before(question), self._worded(question))
+
+    def turns_before(self, question: str) -> tuple[str, ...]:
+        """What the style puts in front of a question."""
+        return () if self.style is None else self.style.before(self, question, self._worded)
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
         """Any question of that depth."""
@@ -162,13 +171,24 @@ class DataTask(Task):
         chosen = generator.permutation(len(lines))[:count]
         return tuple(self.item(lines[index].question, depth) for index in chosen)
 
-    def _question(self, depth: str, generator: np.random.Generator, split: Split) -> str:
+    def valid_question(
+        self, depth: str, generator: np.random.Generator, split: Split = "train"
+    ) -> str:
+        """A random question of that depth and split that may be asked.
+
+        Raises:
+            DataError: there is none, as far as draws tell.
+        """
         lines = self.part(depth, split)
         if not lines:
             raise DataError(
                 f"{self.source}: no {depth} prompt falls into the split {split!r}: add lines"
             )
         return lines[int(generator.integers(len(lines)))].question
+
+    def _worded(self, question: str) -> str:
+        prompt, end = self._parted(question)[1], "" if self.style is None else self.style.line_end
+        return prompt if prompt.endswith(end) else prompt + end
 
     def _parted(self, question: str) -> tuple[str, str]:
         """Who asks, and the prompt."""
@@ -197,9 +217,21 @@ class DataTask(Task):
 
 
 @lru_cache(maxsize=16)
-def _with_line_end(task: DataTask, line_end: str) -> DataTask:
+def _in_style(task: DataTask, style: PromptStyle) -> DataTask:
     """The same object each time, so that what it knows of its lines is found out once."""
-    return task if line_end == task.line_end else replace(task, line_end=line_end)
+    if isinstance(style, FewShot) and task.habitats:
+        raise ConfigError(
+            f"tasks.style: solved examples would tell the users of {task.source} what others "
+            "want: choose another style"
+        )
+    for stop in style.stops:
+        cut = next((one for line in task.lines for one in line.answers if stop in one), None)
+        if cut is not None:
+            raise ConfigError(
+                f"tasks.style: answers end at {stop!r}, and {task.source} has it in the answer "
+                f"{cut!r:.40}: set tasks.style.stop"
+            )
+    return replace(task, style=style)
 
 
 @task_sources.register("file")

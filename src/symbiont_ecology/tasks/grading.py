@@ -32,6 +32,11 @@ _LEAD_IN = re.compile(
 )
 _TICKED = re.compile(r"`([^`]+)`")
 _NUMBER = re.compile(r"[-+]?(?:\d[\d,]*)?\.?\d+(?:[eE][-+]?\d+)?")
+_SENTENCE_END = re.compile(r"[.!?;](?:\s+|$)|\s–\s")
+_STATED = re.compile(r"\b(?:is|are|was|be|equals|gives|makes)\s|:\s|\s=\s|[-=]>\s?|→")
+_SAYS_NOTHING = frozenset({"sure", "ok", "okay", "certainly", "of course", "here you go"})
+AROUND = " \t.,!?;:'\"`*_“”‘’«»"
+"""Punctuation that may stand around an answer."""
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -103,6 +108,23 @@ class Contains:
         return wanted != "" and f" {wanted} " in f" {normalised(reply)} "
 
 
+@graders.register("stated")
+@dataclass(frozen=True)
+class Stated:
+    """The reply states the reference answer, alone or in a sentence: ``It is Paris.`` Normalised.
+
+    What a sentence states stands behind its last ``is``, ``are``, ``equals`` or colon. Two
+    statements that differ are wrong, so listing answers does not help.
+    """
+
+    def __call__(self, reply: str, answer: str) -> bool:
+        """The last statement is the answer, and no earlier one of its length says otherwise."""
+        wanted = normalised(answer)
+        said = [normalised(text) for text in statements(reply)]
+        others = {text for text in said if text and len(text.split()) <= len(wanted.split())}
+        return wanted != "" and bool(said) and said[-1] == wanted and others <= {wanted}
+
+
 @graders.register("number")
 @dataclass(frozen=True)
 class NumericAnswer:
@@ -146,6 +168,18 @@ def normalised(text: str) -> str:
     """Lower case without punctuation, articles and extra spaces."""
     bare = text[:LONGEST_REPLY].lower().translate(_NO_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", bare).split())
+
+
+def statements(reply: str) -> list[str]:
+    """What each sentence of a reply states: what stands behind its last verb or colon, or all of
+    it, without punctuation and quotation marks around it."""
+    stated: list[str] = []
+    for line in answer_lines(reply):
+        for sentence in _SENTENCE_END.split(line):
+            said = _STATED.split(sentence)[-1].strip(AROUND)
+            if said and said.lower() not in _SAYS_NOTHING:
+                stated.append(said)
+    return stated
 
 
 def answer_lines(reply: str) -> list[str]:

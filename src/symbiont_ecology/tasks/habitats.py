@@ -2,8 +2,8 @@
 
 A habitat is where a question comes from: a user, a team, a site. Data of one's own may bring theirs
 (``tasks.own_habitats``). In synthetic worlds, the *kind* of a habitat is what counts as right
-there: one convention for each group of families. Kinds are hidden. They show in verdicts alone, and
-in the evaluation of an experiment.
+there: one variant for each group of tasks, such as a convention or a style. Kinds are hidden. They
+show in verdicts alone, and in the evaluation of an experiment.
 
 Who asks, what and when, is a pure function of the seed: every strategy meets the same stream of
 questions.
@@ -11,6 +11,7 @@ questions.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +24,8 @@ from symbiont_ecology.config import HabitatsConfig
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks.splits import Split
-from symbiont_ecology.tasks.synthetic.family import CONVENTIONS, SyntheticTask
-from symbiont_ecology.types import Cell, Item
+from symbiont_ecology.tasks.task import Task
+from symbiont_ecology.types import Cell, Item, in_last_turn
 
 Kind = int
 """Number of a kind, from 0."""
@@ -65,15 +66,15 @@ class Habitats(ABC):
 
 @dataclass(frozen=True)
 class SyntheticHabitats(Habitats):
-    """Habitats of hidden kinds, which ask synthetic tasks.
+    """Habitats of hidden kinds, which ask tasks that can be right in several ways.
 
     Attributes:
-        tasks: synthetic tasks, by name; a kind is a convention for each of their groups.
+        tasks: those that are asked; a kind is a variant for each of their groups.
         cells: what is asked about, all alike.
     """
 
     config: HabitatsConfig
-    tasks: tuple[SyntheticTask, ...]
+    tasks: tuple[Task, ...]
     cells: tuple[Cell, ...]
     seed: int
 
@@ -88,7 +89,7 @@ class SyntheticHabitats(Habitats):
                 f"tasks.habitats.regimes: expected numbers of kinds, below {kinds}, got "
                 f"{strange[0]}"
             )
-        most = CONVENTIONS ** len(self._groups)
+        most = math.prod(self._groups.values())
         if self.config.kinds > most:
             raise ConfigError(
                 f"tasks.habitats.kinds: {len(self._groups)} groups of families have {most} kinds "
@@ -164,7 +165,7 @@ class SyntheticHabitats(Habitats):
         family, depth = self._cell(habitat, generator)
         task = self._by_name[family]
         kind = self._vectors[int(self.kinds(generation)[habitat])]
-        judged = task.in_variant(kind[self._groups.index(task.group)])
+        judged = task.in_variant(kind[list(self._groups).index(task.group)])
         item = judged.sample(depth, generator, split=split)
         prompt = shown_prompt(item.prompt, self.names[habitat], self.config)
         return replace(item, prompt=prompt, habitat=self.names[habitat])
@@ -178,24 +179,25 @@ class SyntheticHabitats(Habitats):
         return cells[int(generator.integers(len(cells)))]
 
     @cached_property
-    def _by_name(self) -> dict[str, SyntheticTask]:
+    def _by_name(self) -> dict[str, Task]:
         return {task.name: task for task in self.tasks}
 
     @cached_property
-    def _groups(self) -> list[str]:
-        return list(dict.fromkeys(task.group for task in self.tasks))
+    def _groups(self) -> dict[str, int]:
+        """How many variants the tasks of each group have."""
+        return {task.group: task.variants for task in self.tasks}
 
     @cached_property
     def _vectors(self) -> list[tuple[int, ...]]:
-        """The convention of each group, by kind: first those that differ in as many groups as can
+        """The variant of each group, by kind: first those that differ in as many groups as can
         be."""
-        groups = range(len(self._groups))
+        variants = self._groups.values()
         shifted = [
-            tuple((first + step * group) % CONVENTIONS for group in groups)
-            for step in range(CONVENTIONS)
-            for first in range(CONVENTIONS)
+            tuple((first + step * group) % many for group, many in enumerate(variants))
+            for step in range(max(variants))
+            for first in range(max(variants))
         ]
-        return list(dict.fromkeys([*shifted, *product(range(CONVENTIONS), repeat=len(groups))]))
+        return list(dict.fromkeys([*shifted, *product(*map(range, variants))]))
 
     @cached_property
     def _kinds_before(self) -> np.ndarray:
@@ -251,7 +253,9 @@ class SyntheticHabitats(Habitats):
 
 def shown_prompt(prompt: str, habitat: str, config: HabitatsConfig) -> str:
     """How a habitat's question is put to the host: with its id, if that is shown."""
-    return f"{habitat} {prompt}" if config.shown and habitat else prompt
+    if not (config.shown and habitat):
+        return prompt
+    return in_last_turn(lambda question: f"{habitat} {question}", prompt)
 
 
 def _contrary(verifier: Callable[[str], object], reply: str) -> bool:

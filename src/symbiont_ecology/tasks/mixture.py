@@ -8,10 +8,17 @@ from functools import cached_property
 import numpy as np
 
 from symbiont_ecology.config import Flip
+from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import Task
+from symbiont_ecology.tasks.grading import ReferenceVerifier
 from symbiont_ecology.tasks.habitats import Habitats
 from symbiont_ecology.tasks.splits import Split
-from symbiont_ecology.types import Cell, Item
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask
+from symbiont_ecology.types import Cell, Item, in_turns
+
+LEAST_ALIKE = 0.4
+"""Part of a typed prompt's letter trigrams that a task's examples have, from which on it is taken
+for a question of that task."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +26,9 @@ class TaskMixture:
     """Tasks at some depths. Every combination that exists is a cell, all in demand alike.
 
     ``depths`` are those that the config names; None is the depths that each task is trained on.
-    With ``habitats``, questions come from them and not from the strategy's curriculum.
+    With ``habitats``, questions come from them and not from the strategy's curriculum. With
+    ``arrivals``, families come one after another, each at so many training FLOPs; ``stage`` is the
+    number of the one that is asked now, None where all of them are.
     """
 
     tasks: tuple[Task, ...]
@@ -27,6 +36,8 @@ class TaskMixture:
     flip: Flip | None = None
     is_flipped: bool = False
     habitats: Habitats | None = None
+    arrivals: tuple[float, ...] = ()
+    stage: int | None = None
 
     @cached_property
     def families(self) -> dict[str, Task]:
@@ -45,8 +56,9 @@ class TaskMixture:
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """All (family, depth), families outermost."""
-        return tuple((task.name, depth) for task in self.tasks for depth in self.depths_of(task))
+        """All (family, depth) that are asked now, families outermost."""
+        asked = self.tasks if self.stage is None else self.tasks[self.stage : self.stage + 1]
+        return tuple((task.name, depth) for task in asked for depth in self.depths_of(task))
 
     def draw(
         self, cell: Cell, count: int, generator: np.random.Generator, split: Split = "train"
@@ -68,13 +80,61 @@ class TaskMixture:
         family, _, variant, question = identity.split("/", 3)
         return self.families[family].in_variant(int(variant)).prompt(question)
 
+    def as_asked(self, item: Item) -> Item:
+        """An item from elsewhere in the form of the mixture's own: the line end of their prompts,
+        and what stands in front of questions of its family, or of the family whose questions it
+        resembles most.
+
+        A question of ours is judged and may be as long as in the mixture.
+        """
+        words = item.prompt
+        if self._ends_lines and not words.endswith("\n"):
+            words += "\n"
+        task = self.families.get(item.family) or self._most_alike(words)
+        if task is None:
+            return replace(item, prompt=in_turns(*self._before_everything, words))
+        asked = replace(item, prompt=in_turns(*task.turns_before(item.question), words))
+        is_ours = item.family == task.name and not isinstance(item.verifier, ReferenceVerifier)
+        if not (is_ours and isinstance(task, SyntheticTask)):
+            return asked
+        ours = task.item(item.question, item.depth, item.variant)
+        limit = max(item.reply_limit, ours.reply_limit)
+        return replace(asked, verifier=ours.verifier, reply_limit=limit)
+
+    @cached_property
+    def _ends_lines(self) -> bool:
+        (item,) = self.draw(self.cells[0], 1, Draw(0)("prompt"))
+        return item.prompt.endswith("\n")
+
+    @cached_property
+    def _before_everything(self) -> tuple[str, ...]:
+        """What the system says, if anything."""
+        before = next(iter(self.families.values())).turns_before("")
+        return before[: len(before) % 2]
+
+    def _most_alike(self, words: str) -> Task | None:
+        """The task whose examples have most of the words' letters in common, if that are many."""
+        wanted = _trigrams(words)
+        alike = {
+            name: len(wanted & _trigrams("\n".join(task.turns_before("")))) / max(len(wanted), 1)
+            for name, task in self.families.items()
+        }
+        best = max(alike, key=alike.__getitem__)
+        return self.families[best] if alike[best] >= LEAST_ALIKE else None
+
     def at(self, flops: float) -> TaskMixture:
         """The mixture as it is when so many training FLOPs are spent."""
-        if self.flip is None or self.flip.holds(flops) == self.is_flipped:
+        is_flipped = self.flip is not None and self.flip.holds(flops)
+        stage = sum(moment <= flops for moment in self.arrivals) if self.arrivals else None
+        if is_flipped == self.is_flipped and stage == self.stage:
             return self
-        return replace(self, is_flipped=self.flip.holds(flops))
+        return replace(self, is_flipped=is_flipped, stage=stage)
 
     def _in_force(self, task: Task) -> Task:
         if self.is_flipped and self.flip is not None and task.name in self.flip.families:
             return task.flipped() or task
         return task
+
+
+def _trigrams(text: str) -> set[str]:
+    return {text[start : start + 3] for start in range(len(text) - 2)}

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.errors import DataError, MissingExtraError
 from symbiont_ecology.shipped import find_data
+from symbiont_ecology.types import TURN_END
 
 LARGEST_MB = 256
 """Of a file, unpacked; a larger one would be held in memory several times over."""
@@ -89,12 +90,16 @@ def too_many(about: str, count: int | None = None) -> str:
     return f"{about}: expected at most {MOST_LINES} lines, got {count or 'more'}: take a part of it"
 
 
-def check_whole(texts: Iterable[str], where: str) -> None:
-    """Refuses half a character, which cannot be written down.
+def check_whole(texts: Collection[str], where: str) -> None:
+    """Refuses half a character, which cannot be written down, and a separator of turns.
 
     Raises:
         DataError: a text holds one.
     """
+    if any(TURN_END in text for text in texts):
+        raise DataError(
+            f"{where}: the control character U+001D, which parts the turns of a prompt: take it out"
+        )
     try:
         "".join(texts).encode()
     except UnicodeEncodeError as error:

@@ -44,6 +44,7 @@ class Task(ABC):
     ``name`` is the name that it is registered under. ``depths`` are its levels of difficulty, the
     easiest first. ``trained_depths`` are those that a run takes if its config names none. Adapters
     train on tasks of the role ``trained`` alone; any other role is kept for evaluation.
+    ``variants`` is how many ways to be right there are: habitats of as many kinds can ask it.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Task(ABC):
     trained_depths: Sequence[str] | None = None
     role: str = "trained"
     reply_tokens: int = 64
+    variants: int = 1
 
     @abstractmethod
     def draw(self, depth: str, generator: np.random.Generator) -> str:
@@ -63,6 +65,11 @@ class Task(ABC):
     def prompt(self, question: str) -> str:
         """How the host is asked the question: as it stands, unless a subclass says otherwise."""
         return question
+
+    def turns_before(self, question: str) -> tuple[str, ...]:
+        """What a prompt says in front of a question, turn by turn: nothing, unless there is a style
+        that says something."""
+        return ()
 
     def answer(self, question: str) -> str:
         """The reference answer; empty if there is none. Supervised learning needs one."""
@@ -113,7 +120,7 @@ class Task(ABC):
         Raises:
             DataError: no question of that split came in 10,000 draws.
         """
-        return self.item(self._question(depth, generator, split), depth)
+        return self.item(self.valid_question(depth, generator, split), depth)
 
     def distinct(
         self, depth: str, count: int, generator: np.random.Generator, *, split: Split = "train"
@@ -121,12 +128,19 @@ class Task(ABC):
         """Up to ``count`` different items; fewer if 30 draws for each find no more."""
         questions: dict[str, None] = {}
         for _ in range(DRAWS_PER_ITEM * count):
-            questions[self._question(depth, generator, split)] = None
+            questions[self.valid_question(depth, generator, split)] = None
             if len(questions) == count:
                 break
         return tuple(self.item(question, depth) for question in questions)
 
-    def _question(self, depth: str, generator: np.random.Generator, split: Split) -> str:
+    def valid_question(
+        self, depth: str, generator: np.random.Generator, split: Split = "train"
+    ) -> str:
+        """A random question of that depth and split that may be asked.
+
+        Raises:
+            DataError: there is none, as far as draws tell.
+        """
         for _ in range(MOST_DRAWS):
             question = self.draw(depth, generator)
             if split_of(self.name, self.split_key(question)) == split and self.is_valid(question):

@@ -189,7 +189,7 @@ class Panels {
     const sure = (one) => (one.confidence === null || one.confidence === undefined ? "–" : `${Math.round(100 * Math.exp(one.confidence))} %`);
     return el("table", {}, el("tr", {}, el("th", { class: "number" }, "gen."), el("th", {}, "who"), hasUser ? el("th", {}, "user") : null, el("th", {}, "question"), el("th", {}, "reply"), hasTarget ? el("th", {}, "wanted") : null, hasHost ? el("th", {}, "bare host") : null, el("th", { class: "number", title: "probability per token" }, "sure")),
       replies.map((one) => el("tr", {}, el("td", { class: "number" }, one.generation), el("td", {}, this.link("organelle", one.id)), hasUser ? el("td", {}, one.habitat ? this.link("habitat", one.habitat) : "") : null,
-        el("td", {}, text(one.prompt.trim())), el("td", { class: one.verdict >= 0.5 ? "right" : "wrong" }, one.verdict >= 0.5 ? "✓ " : "✗ ", text(one.reply)), hasTarget ? el("td", {}, text(one.target)) : null, hasHost ? el("td", {}, text(one.host ?? "–")) : null, el("td", { class: "number" }, sure(one)))));
+        el("td", {}, text(`${one.examples ? `(${one.examples} examples) ` : ""}${one.prompt.trim()}`)), el("td", { class: one.verdict >= 0.5 ? "right" : "wrong" }, one.verdict >= 0.5 ? "✓ " : "✗ ", text(one.reply)), hasTarget ? el("td", {}, text(one.target)) : null, hasHost ? el("td", {}, text(one.host ?? "–")) : null, el("td", { class: "number" }, sure(one)))));
   }
 
   newsList(news) {

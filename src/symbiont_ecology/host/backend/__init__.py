@@ -4,5 +4,6 @@
 - ``compiled``: the back end of ``cpu_kernels.c``, and ``backend_for``, which chooses one.
 - ``passes``: the compiled functions themselves, called with tensors.
 - ``bank``: the adapters in the slots; ``lowrank``: what they add to a product.
-- ``slot_tiles``, ``rectangles``, ``sliding_window``: the shapes that torch wants.
+- ``sights``: how attention looks at keys and values.
+- ``slot_tiles``, ``rectangles``, ``branches``, ``sliding_window``: the shapes that torch wants.
 """

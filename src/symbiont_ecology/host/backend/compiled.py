@@ -19,14 +19,9 @@ from symbiont_ecology.host.backend import passes
 from symbiont_ecology.host.backend.bank import Arrangement, SlotBank
 from symbiont_ecology.host.backend.lowrank import Adapters, LowRankTerm, Shares, Site, bare
 from symbiont_ecology.host.backend.passes import Pointers
-from symbiont_ecology.host.backend.torch_backend import (
-    Activation,
-    Cache,
-    Line,
-    Norm,
-    Sight,
-    TorchBackend,
-)
+from symbiont_ecology.host.backend.sights import Line, Norm, Sight
+from symbiont_ecology.host.backend.torch_backend import Activation, Cache, TorchBackend
+from symbiont_ecology.host.packing import Packing
 from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
@@ -67,17 +62,12 @@ class RaggedLine(Line):
         sight, packing = self.sights[layer], self.packing
         both = heads.shape[1] - sight.kv_heads
         turned = passes.rotate(heads[:, :both], sight, packing.positions)
-        values = heads[:, both:]
+        turned, values = self.behind_kept(layer, turned, heads[:, both:])
         if self.states is not None:
-            starts, lengths = self._prompts
-            passes.fill(self.states[layer], turned, values, starts, lengths)
+            passes.fill(self.states[layer], turned, values, packing.pieces)
         is_last = self.is_narrow(layer)
         stretches = packing.stretches(is_ends=True) if is_last else self._stretches
         return passes.look(turned, values, stretches, sight)
-
-    @cached_property
-    def _prompts(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.packing.prompt_starts, self.packing.prompt_lengths
 
     @cached_property
     def _stretches(self) -> np.ndarray:
@@ -173,7 +163,18 @@ class Addresses:
 class CompiledBackend(TorchBackend):
     """What the compiled passes do instead of torch (see ``TorchBackend``)."""
 
-    bank, cache, line = AddressBank, RaggedCache, RaggedLine
+    bank, cache = AddressBank, RaggedCache
+
+    def line(
+        self,
+        packing: Packing,
+        sights: Sequence[Sight],
+        states: Tensor | None,
+        is_everywhere: bool,
+        kept: Tensor | None = None,
+    ) -> Line:
+        """As ``TorchBackend``."""
+        return RaggedLine(packing, sights, states, is_everywhere, kept)
 
     def normalize(self, x: Tensor, norm: Norm) -> Tensor:
         """As ``TorchBackend``."""

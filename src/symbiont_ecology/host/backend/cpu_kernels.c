@@ -381,40 +381,57 @@ int attend(int64_t rows, int64_t heads, int64_t kv_heads, int64_t dim, const flo
     return failures > 0;
 }
 
-/* Prompts' keys and values into the cache, row after row: (rows, kv_heads, room, dim) each.
+/* A piece of a row's prompt: `count` tokens from `first` on, which stand on the line from `start` on. */
+typedef struct { int64_t row, first, start, count; } piece;
+
+/* Prompts' keys and values into the cache, piece after piece: (rows, kv_heads, room, dim) each.
  *
- * turned (tokens, heads + kv_heads, dim) and states (tokens, kv_heads, dim) are those of a line of tokens, in
- * which row i's prompt starts at `starts[i]` and has `lengths[i]` tokens.
+ * turned (tokens, heads + kv_heads, dim) and states (tokens, kv_heads, dim) are those of a line of tokens.
  */
-void fill(int64_t rows, const int64_t *starts, const int64_t *lengths, int64_t heads, int64_t kv_heads, int64_t dim,
-          int64_t room, const float *turned, int64_t ts, const float *states, int64_t ss, float *keys, float *values,
-          int64_t threads)
+void fill(int64_t pieces, const piece *all, int64_t heads, int64_t kv_heads, int64_t dim, int64_t room,
+          const float *turned, int64_t ts, const float *states, int64_t ss, float *keys, float *values, int64_t threads)
 {
     #pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int64_t i = 0; i < rows; i++)
+    for (int64_t i = 0; i < pieces; i++)
         for (int64_t h = 0; h < kv_heads; h++)
-            for (int64_t t = 0; t < lengths[i]; t++) {
-                const int64_t token = starts[i] + t, place = ((i * kv_heads + h) * room + t) * dim;
+            for (int64_t t = 0; t < all[i].count; t++) {
+                const int64_t token = all[i].start + t, place = ((all[i].row * kv_heads + h) * room + all[i].first + t) * dim;
                 memcpy(keys + place, turned + token * ts + (heads + h) * dim, sizeof(float) * dim);
                 memcpy(values + place, states + token * ss + h * dim, sizeof(float) * dim);
             }
 }
 
-/* Some tokens of a line: `count` from `start` on, behind `past_count` others that they see, from `past` on. Those
- * from number `first` on look around; what they see goes to the rows of the output from `to` on. */
-typedef struct { int64_t start, count, past, past_count, first, to; } stretch;
+/* Some tokens of a line: `count` from `start` on, behind `before` others that they see, the last of which are those
+ * of stretch `parent` (-1: there are none). Those from number `first` on look around; what they see goes to the rows
+ * of the output from `to` on. */
+typedef struct { int64_t start, count, parent, before, first, to; } stretch;
 
-/* scale · K of a stretch and its past as columns, (dim, width): `mixes` makes scores of them. */
-INLINE void stand(const stretch s, const float *keys, int64_t ts, int64_t dim, float scale, float *columns, int64_t width)
+/* Those stretches that tokens of the last one see, and what of it is theirs, in the order of the text: `number` of
+ * them in `path`, which has room for all. */
+INLINE int64_t trace(const stretch *all, int64_t last, int64_t *path)
 {
-    for (int64_t j = 0; j < s.past_count + s.count; j++) {
-        const float *key = keys + (j < s.past_count ? s.past + j : s.start + j - s.past_count) * ts;
-        for (int64_t k = 0; k < dim; k++) columns[k * width + j] = scale * key[k];
+    int64_t number = 0;
+    for (int64_t n = last; n >= 0; n = all[n].parent) number++;
+    for (int64_t n = last, k = number; n >= 0; n = all[n].parent) path[--k] = n;
+    return number;
+}
+
+/* scale · K of what a stretch sees as columns, (dim, width): `mixes` makes scores of them. */
+INLINE void stand(const stretch *all, const int64_t *path, int64_t number, const float *keys, int64_t ts, int64_t dim,
+                  float scale, float *columns, int64_t width)
+{
+    for (int64_t n = 0, j = 0; n < number; n++) {
+        const stretch s = all[path[n]];
+        for (int64_t t = 0; t < s.count; t++, j++) {
+            const float *key = keys + (s.start + t) * ts;
+            for (int64_t k = 0; k < dim; k++) columns[k * width + j] = scale * key[k];
+        }
     }
 }
 
-/* What the tokens of stretches see, (…, heads, dim): all of their past and, of their own stretch, themselves and
- * what lies before. turned and states as in `fill`. A window of 0 sees all. */
+/* What the tokens of stretches see, (…, heads, dim): all of what is before their stretch and, of their own,
+ * themselves and what lies before. A stretch comes behind its parent. turned and states as in `fill`. A window of 0
+ * sees all. */
 int look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads, int64_t dim, const float *turned,
           int64_t ts, const float *states, int64_t ss, int64_t window, float scale, float *out, int64_t threads)
 {
@@ -424,32 +441,40 @@ int look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads,
     #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
     for (int64_t n = 0; n < stretches; n++) {
         const stretch s = all[n];
-        const int64_t width = (s.past_count + s.count + 15) / 8 * 8;
+        if (s.first >= s.count) continue;
+        const int64_t width = (s.before + s.count + 15) / 8 * 8;
         const int is_many = s.count - s.first >= QUERIES;
         float *scores = calloc(width * (QUERIES + is_many * dim), sizeof(float)), *columns = scores + QUERIES * width;
-        if (!scores) {
+        int64_t *path = malloc(sizeof(int64_t) * (n + 1));
+        if (!scores || !path) {
             #pragma omp atomic
             failures++;
+            free(scores);
+            free(path);
             continue;
         }
+        const int64_t number = trace(all, n, path);
         for (int64_t head = 0; head < heads; head++) {
             const int64_t h = head / groups;
             const float *keys = turned + (heads + h) * dim, *values = states + h * dim;
-            if (is_many && head % groups == 0) stand(s, keys, ts, dim, scale, columns, width);
+            if (is_many && head % groups == 0) stand(all, path, number, keys, ts, dim, scale, columns, width);
             for (int64_t q = s.first; q < s.count; q += QUERIES) {
                 const int64_t count = s.count - q < QUERIES ? s.count - q : QUERIES;
-                /* Seen by any of these queries: what stands from `low` on in the past, from `own` on here. */
-                const int64_t position = s.past_count + q, least = window && position >= window ? position - window + 1 : 0;
-                const int64_t low = least < s.past_count ? least : s.past_count, own = least - low;
-                const int64_t before = s.past_count - low, seen = before + q + count - own;
+                /* Seen by any of these queries: what stands from `least` on, up to the last of them. */
+                const int64_t position = s.before + q, least = window && position >= window ? position - window + 1 : 0;
+                const int64_t end = position + count, seen = end - least;
                 const float *queries = turned + (s.start + q) * ts + head * dim;
                 if (is_many) {
                     memset(scores, 0, sizeof(float) * count * width);
                     mixes(queries, ts, count, columns + least, width, dim, scores, width, (seen + 7) / 8 * 8);
-                } else {
-                    const float *past = keys + (s.past + low) * ts, *here = keys + (s.start + own) * ts;
-                    dots(queries, ts, count, past, ts, before, dim, scale, scores, width);
-                    dots(queries, ts, count, here, ts, seen - before, dim, scale, scores + before, width);
+                }
+                for (int64_t p = 0; p < number && !is_many; p++) {
+                    const stretch past = all[path[p]];
+                    const int64_t low = past.before > least ? past.before : least;
+                    const int64_t high = past.before + past.count < end ? past.before + past.count : end;
+                    if (low < high)
+                        dots(queries, ts, count, keys + (past.start + low - past.before) * ts, ts, high - low, dim, scale,
+                             scores + low - least, width);
                 }
                 float *to = out + (s.to + q - s.first) * os + head * dim, shares[QUERIES];
                 for (int64_t i = 0; i < count; i++) {
@@ -460,13 +485,20 @@ int look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads,
                     for (int64_t k = visible; k < seen; k++) mine[k] = 0;
                     memset(to + i * os, 0, sizeof(float) * dim);
                 }
-                mixes(scores, width, count, values + (s.past + low) * ss, ss, before, to, os, dim);
-                mixes(scores + before, width, count, values + (s.start + own) * ss, ss, seen - before, to, os, dim);
+                for (int64_t p = 0; p < number; p++) {
+                    const stretch past = all[path[p]];
+                    const int64_t low = past.before > least ? past.before : least;
+                    const int64_t high = past.before + past.count < end ? past.before + past.count : end;
+                    if (low < high)
+                        mixes(scores + low - least, width, count, values + (past.start + low - past.before) * ss, ss,
+                              high - low, to, os, dim);
+                }
                 for (int64_t i = 0; i < count; i++)
                     for (int64_t k = 0; k < dim; k++) to[i * os + k] *= shares[i];
             }
         }
         free(scores);
+        free(path);
     }
     return failures > 0;
 }

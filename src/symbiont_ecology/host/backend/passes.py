@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from symbiont_ecology.host.backend.torch_backend import Norm, Sight
+from symbiont_ecology.host.backend.sights import Norm, Sight
 
 SOURCE = Path(__file__).with_name("cpu_kernels.c")
 BUILT = Path(__file__).with_name("libcpu_kernels.so")
@@ -28,7 +28,7 @@ _KINDS = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "f": ctypes.c_float}
 _SIGNATURES = {
     "add_low_rank": "pnpn nnpp nppp pp pnn",
     "attend": "nnnn pn pf pp ppn pp nf pn",
-    "fill": "npp nnnn pn pn pp n",
+    "fill": "np nnnn pn pn pp n",
     "gate": "nn pn pn",
     "look": "np nnn pn pn nf pn",
     "normalize": "nn pn pf pn",
@@ -136,7 +136,7 @@ def gate(x: Tensor) -> Tensor:
 
 def rotate(x: Tensor, sight: Sight, positions: Tensor) -> Tensor:
     """Heads ``(tokens, heads, head_dim)`` normed and turned (see
-    ``torch_backend.apply_rotary``)."""
+    ``sights.apply_rotary``)."""
     (tokens, heads, size), table = x.shape, sight.table
     low, high = (int(end) for end in positions.aminmax())
     if tokens != len(positions) or low < 0 or high >= table.shape[1] or x.stride(1) != size:
@@ -182,27 +182,30 @@ def attend(
     return seen
 
 
-def fill(
-    cache: Tensor, turned: Tensor, values: Tensor, starts: np.ndarray, lengths: np.ndarray
-) -> None:
+def fill(cache: Tensor, turned: Tensor, values: Tensor, pieces: np.ndarray) -> None:
     """Puts prompts' keys and values into a layer's ``cache (2, rows, kv_heads, room, head_dim)``.
 
     ``turned (tokens, heads + kv_heads, head_dim)`` and ``values (tokens, kv_heads, head_dim)`` are
-    those of a line of tokens, in which each row's prompt has a start and a length.
+    those of a line of tokens, ``pieces (…, 4)`` what of it belongs where: row, number of the first
+    token in the row, its place on the line, tokens.
     """
     _, rows, kv_heads, room, size = cache.shape
     tokens = len(turned)
+    row, first, start, count = pieces.T
     is_in = (
-        _below(lengths, room + 1)
-        and _below(starts, tokens)
-        and _below(starts + lengths, tokens + 1)
+        pieces.dtype == np.int64
+        and pieces.flags.c_contiguous
+        and pieces.min() >= 0
+        and row.max() < rows
+        and (first + count).max() <= room
+        and (start + count).max() <= tokens
     )
-    if not is_in or not len(starts) == len(lengths) == rows or turned.shape[2] != size:
+    if not is_in or len(values) != tokens or turned.shape[2] != size:
         raise IndexError(f"expected prompts of {rows} rows of at most {room} tokens among {tokens}")
     _check(turned, values, cache)
     _run(
         "fill",
-        *(rows, starts.ctypes.data, lengths.ctypes.data),
+        *(len(pieces), pieces.ctypes.data),
         *(turned.shape[1] - kv_heads, kv_heads, size, room),
         *(turned.data_ptr(), turned.stride(0), values.data_ptr(), values.stride(0)),
         *_table(cache),
@@ -213,15 +216,23 @@ def look(turned: Tensor, values: Tensor, stretches: np.ndarray, sight: Sight) ->
     """What the tokens of a line see, ``(looking tokens, heads · head_dim)``; the line as in
     ``fill``.
 
-    ``stretches (…, 6)`` are of int64: where a stretch starts and how many tokens it has, where the
-    past that it sees starts and how many tokens that has, which of its tokens is the first to look,
-    and where in the output belongs what that token sees.
+    ``stretches (…, 6)`` are of int64: where a stretch starts and how many tokens it has, the number
+    of the stretch behind which it stands (−1: none) and how many tokens come before it, which of
+    its tokens is the first to look, and where in the output belongs what that token sees.
     """
-    start, count, past, past_count, first, to = stretches.T
+    start, count, parent, before, first, to = stretches.T
     looking, tokens = int((count - first).sum()), len(turned)
-    ends = start + count, past + past_count
-    is_in = stretches.min() >= 0 and (first < count).all() and _below(np.maximum(*ends), tokens + 1)
-    if not is_in or not _below(to + count - first, looking + 1) or len(values) != tokens:
+    is_in = (
+        stretches.dtype == np.int64
+        and stretches.flags.c_contiguous
+        and bool((stretches >= [0, 0, -1, 0, 0, 0]).all() and (first <= count).all())
+        and int((start + count).max()) <= tokens
+        # Each one comes behind its parent, and behind as many tokens as that ends with.
+        and bool((parent < np.arange(len(stretches))).all())
+        and bool((before == np.where(parent < 0, 0, (before + count)[parent])).all())
+    )
+    is_out = (to + count - first > looking) & (first < count)
+    if not is_in or is_out.any() or len(values) != tokens:
         raise IndexError(f"expected stretches of a line of {tokens} tokens")
     _check(turned, values)
     kv_heads, size = values.shape[1:]

@@ -87,7 +87,7 @@ class Rectangles:
         # ends.
         back, end_back = np.zeros((2, tokens), dtype=np.int64)
         groups, size, end_size = [], 0, 0
-        for members in _alike(packing.lengths):
+        for members in alike(packing.lengths):
             number = np.full(len(packing.lengths), -1)
             number[members] = np.arange(len(members))
             rows = np.flatnonzero(number[packing.prompt_of] >= 0)
@@ -122,9 +122,9 @@ class Rectangles:
         return taken(_stacked(rectangles), self._ends_back)
 
 
-def _alike(lengths: np.ndarray) -> Iterator[np.ndarray]:
-    """Rows in groups of about one length, so that attention, whose work is its square, pads
-    little."""
+def alike(lengths: np.ndarray) -> Iterator[np.ndarray]:
+    """Numbers of rows in groups of about one length, so that attention, whose work is its square,
+    pads little."""
     order = np.argsort(-lengths, kind="stable")
     while len(order):
         longest = lengths[order[0]]

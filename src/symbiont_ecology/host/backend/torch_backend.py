@@ -10,62 +10,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from symbiont_ecology.host.backend.bank import SlotBank
+from symbiont_ecology.host.backend.branches import BranchLine
 from symbiont_ecology.host.backend.lowrank import LowRankTerm, Shares
 from symbiont_ecology.host.backend.rectangles import Rectangles
+from symbiont_ecology.host.backend.sights import Line, Norm, Sight, apply_rotary, attention
 from symbiont_ecology.host.backend.sliding_window import Masks, masks_of, windowed
 from symbiont_ecology.host.packing import Packing, taken
 
 Activation = Callable[[Tensor], Tensor]
-
-
-class Norm:
-    """Root mean square norm over the last dimension (arXiv:1910.07467), in few operations on a CPU.
-
-    It multiplies by ``offset`` + weight. It computes in the precision of its weight and returns
-    that of its input.
-    """
-
-    def __init__(self, weight: Tensor, eps: float, offset: float = 0.0) -> None:
-        if offset:  # in single precision: half precision would round 1 + weight
-            weight = weight.float() + offset
-        self.weight, self.eps = weight, eps
-        self._scaled = weight * weight.shape[-1] ** 0.5
-        self._floor = weight.new_tensor((weight.shape[-1] * eps) ** 0.5)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """``x (…, width)``, or ``(…, heads, width)`` with a weight for every head."""
-        if torch.is_grad_enabled() or x.dtype != torch.float32:
-            normed = F.rms_norm(x.to(self.weight.dtype), x.shape[-1:], None, self.eps)
-            return (normed * self.weight).to(x.dtype)
-        # x / sqrt(|x|² / n + eps), with the square root of n in the weight.
-        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floor)
-        return torch.div(x, size).mul_(self._scaled)
-
-
-@dataclass(frozen=True)
-class Sight:
-    """How the attention of one layer looks at keys and values.
-
-    ``norm`` is of queries and keys, if they are normed (Qwen3), ``window`` how many tokens are seen
-    (None: all). ``table (2, positions, head_dim)`` are cosines and sines of positions, the first
-    half of the latter negated. Scores are multiplied by ``scale``.
-    """
-
-    norm: Norm | None
-    window: int | None
-    table: Tensor
-    scale: float
-    kv_heads: int
 
 
 class Cache(ABC):
@@ -93,26 +53,6 @@ class Cache(ABC):
     @abstractmethod
     def keep(self, rows: Tensor) -> None:
         """Goes on with these rows only, in this order."""
-
-
-@dataclass(frozen=True)
-class Line(ABC):
-    """Attention on a packed line. Keys and values of the prompts go into ``states``, those of a
-    cache, if they are given. In the last layer the ends alone look, unless ``is_everywhere``."""
-
-    packing: Packing
-    sights: Sequence[Sight]
-    states: Tensor | None
-    is_everywhere: bool
-
-    def is_narrow(self, layer: int) -> bool:
-        """Whether the ends alone look in this layer."""
-        return layer == len(self.sights) - 1 and not self.is_everywhere
-
-    @abstractmethod
-    def attend(self, layer: int, heads: Tensor) -> Tensor:
-        """What tokens see in a layer, ``(tokens or ends, all query heads · head_dim)``; ``heads``
-        as in ``Cache``."""
 
 
 class PaddedCache(Cache):
@@ -191,14 +131,14 @@ class RectangleLine(Line):
             if is_last:
                 q = q[torch.arange(len(q), device=q.device), :, group.lengths - 1, None]
             mask = masks.ends if is_last else masks.prompts
-            seen.append(_attention(q, k, v, mask, sight.scale))
+            seen.append(attention(q, k, v, mask, sight.scale))
             if group.has_answers:
                 q, *newer = _rows(line, group.answers, sizes)
                 k, v = (
                     torch.cat([group.by_row(old), new], 2)
                     for old, new in zip((k, v), newer, strict=True)
                 )
-                seen.append(_attention(q, k, v, masks.answers, sight.scale))
+                seen.append(attention(q, k, v, masks.answers, sight.scale))
         return rectangles.packed_ends(seen) if is_last else rectangles.packed(seen)
 
     @cached_property
@@ -218,7 +158,18 @@ class TorchBackend:
 
     bank: ClassVar[type[SlotBank]] = SlotBank
     cache: ClassVar[type[Cache]] = PaddedCache
-    line: ClassVar[type[Line]] = RectangleLine
+
+    def line(
+        self,
+        packing: Packing,
+        sights: Sequence[Sight],
+        states: Tensor | None,
+        is_everywhere: bool,
+        kept: Tensor | None = None,
+    ) -> Line:
+        """The attention on a line (see ``Line``)."""
+        kind = BranchLine if packing.is_tree else RectangleLine
+        return kind(packing, sights, states, is_everywhere, kept)
 
     def normalize(self, x: Tensor, norm: Norm) -> Tensor:
         """``x (tokens, width)`` normed."""
@@ -239,16 +190,6 @@ class TorchBackend:
         return gate * up if torch.is_grad_enabled() else gate.mul_(up)
 
 
-def apply_rotary(x: Tensor, sight: Sight, positions: Tensor) -> Tensor:
-    """Heads ``(tokens, heads, head_dim)`` normed (Qwen3) and turned by their positions
-    ``(tokens,)`` (arXiv:2104.09864)."""
-    cosines, sines = sight.table.index_select(1, positions)[:, :, None]
-    if sight.norm is not None:
-        x = sight.norm(x)
-    half = x.shape[-1] // 2
-    return torch.addcmul(x * cosines, torch.cat((x[..., half:], x[..., :half]), -1), sines)
-
-
 def _rows(line: tuple[Tensor, Tensor], places: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:
     """Queries, keys, values ``(rows, heads, time, head_dim)`` at ``places (rows, time)``.
 
@@ -259,12 +200,3 @@ def _rows(line: tuple[Tensor, Tensor], places: Tensor, sizes: list[int]) -> tupl
     q, k = torch.split(turned.view(*places.shape, sum(sizes[:2]), -1), sizes[:2], 2)
     v = values.view(*places.shape, sizes[2], -1)
     return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-
-
-def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Causal, or under a mask: ``(rows, heads, time, head_dim)`` to
-    ``(rows, time, heads · head_dim)``."""
-    seen = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=True
-    )
-    return seen.transpose(1, 2).flatten(2)

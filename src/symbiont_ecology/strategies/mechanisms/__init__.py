@@ -39,11 +39,13 @@ class Mechanism:
     """Frozen. By default it neither asks anything nor decides anything.
 
     ``needs_sketches`` asks the engine for sketches of the answers that habitats remember.
-    ``keeps_memories``, ``fits_habitats`` and ``needs_habitats`` are as in a strategy.
+    ``keeps_memories``, ``keeps_ranges``, ``fits_habitats`` and ``needs_habitats`` are as in a
+    strategy.
     """
 
     needs_sketches: ClassVar[bool] = False
     keeps_memories: ClassVar[bool] = False
+    keeps_ranges: ClassVar[bool] = False
     fits_habitats: ClassVar[bool] = True
     needs_habitats: ClassVar[bool] = False
 
@@ -52,7 +54,8 @@ class Mechanism:
         return ()
 
     def taker(self, item: Item, context: StrategyContext) -> OrganelleId | None:
-        """Who takes the question of a habitat; None leaves it to others, and to the allocator."""
+        """Who takes a question, which may be the bare host; None leaves it to others, and to the
+        allocator."""
         return None
 
     def tell(self, context: StrategyContext, room: Room) -> Sequence[Decision]:

@@ -12,12 +12,13 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar, Literal, TypeVar
 
 from symbiont_ecology.tasks import Task, tasks
-from symbiont_ecology.tasks.grading import answer_lines
+from symbiont_ecology.tasks.grading import answer_lines, statements
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle, Terse
-from symbiont_ecology.types import Item
+from symbiont_ecology.types import Item, in_turns
 
 FamilyClass = TypeVar("FamilyClass")
 Option = TypeVar("Option")
@@ -52,6 +53,7 @@ class SyntheticTask(Task):
     longest replies by depth in characters, so in tokens at most, end of answer included.
     ``answer_shape`` is what a line looks like that offers an answer: two offers in one reply score
     0. ``convention_group`` is the family's own name if it has conventions of its own.
+    ``ignores_case`` says that none of them is about case.
     """
 
     style: PromptStyle = field(default_factory=Terse, repr=False)
@@ -60,6 +62,7 @@ class SyntheticTask(Task):
     depths = DEPTHS
     trained_depths = DEPTHS[:2]
     role = "trained"
+    variants = CONVENTIONS
     convention_group = ""
     conventions: ClassVar[tuple[str, ...]] = ()
     target = 0
@@ -69,6 +72,7 @@ class SyntheticTask(Task):
     reply_limits = (8, 8, 8)
     answer_shape = re.compile(r"\S+")
     unseen_frame = 4
+    ignores_case: ClassVar[bool] = False
 
     @property
     def convention(self) -> int:
@@ -97,6 +101,11 @@ class SyntheticTask(Task):
         """Replies that are wrong for certain: the answers under the other conventions."""
         return frozenset(answers) - {right}
 
+    def offers(self, question: str) -> frozenset[str]:
+        """All texts that offer an answer, right or wrong, as far as they can be listed."""
+        answers = self.answers(question)
+        return self.other_offers(answers[self.convention], answers) | {answers[self.convention]}
+
     def is_right(self, question: str, reply: str, right: str) -> bool:
         """Whether a final answer is accepted. Families with many right answers override this."""
         return reply == right
@@ -114,8 +123,12 @@ class SyntheticTask(Task):
         return self.in_variant(self.rarest)
 
     def prompt(self, question: str) -> str:
-        """The question in the style's words."""
-        return self.style.render(self, question)
+        """The question in the style's words, behind what the style puts in front of it."""
+        return in_turns(*self.turns_before(question), self.style.render(self, question))
+
+    def turns_before(self, question: str) -> tuple[str, ...]:
+        """What the style puts in front of a question."""
+        return self.style.before(self, question, partial(self.style.render, self))
 
     def answer(self, question: str) -> str:
         """The right answer in the convention in force."""
@@ -124,15 +137,39 @@ class SyntheticTask(Task):
     def verify(self, question: str, reply: str) -> float:
         """1.0 for the right final answer in the convention in force, else 0.0.
 
-        A reply that offers more than one answer (other conventions, other values) scores 0.
+        A reply that offers more than one answer (other conventions, other values) scores 0. In a
+        tolerant style an answer may stand in a sentence, with punctuation and quotation marks, and
+        in another case where no convention is about case.
         """
         lines = answer_lines(reply)
+        if self._is_offered(question, lines):
+            return 1.0
+        return float(self.style.is_tolerant and self.is_tolerated(question, reply))
+
+    def is_tolerated(self, question: str, reply: str) -> bool:
+        """Whether a tolerant style accepts a reply."""
+        return any(
+            self._is_offered(question, lines)
+            for lines in (answer_lines(reply), self._tolerated(question, reply))
+        )
+
+    def _is_offered(self, question: str, lines: Sequence[str]) -> bool:
+        """Whether the last of some lines is right, and no other one offers anything else."""
         final, answers = (lines[-1] if lines else ""), self.answers(question)
         right = answers[self.convention]
         if not final or not self.is_right(question, final, right):
-            return 0.0
+            return False
         others = {line for line in lines if line != final and self.answer_shape.fullmatch(line)}
-        return float(not others and self.other_offers(right, answers).isdisjoint(lines))
+        return not others and self.other_offers(right, answers).isdisjoint(lines)
+
+    def _tolerated(self, question: str, reply: str) -> list[str]:
+        """What the sentences of a reply state, the question that it repeats left out, and every
+        answer in its own case where case does not matter."""
+        known = {answer.lower(): answer for answer in self.offers(question)}
+        stated = [text.removeprefix(question).strip() or text for text in statements(reply)]
+        if self.ignores_case:
+            stated = [known.get(text.lower(), text) for text in stated]
+        return stated
 
     def is_valid(self, question: str) -> bool:
         """Whether the three answers differ and none is empty."""

@@ -1,38 +1,62 @@
-"""Prompt styles: how a synthetic question is put to a host.
+"""Prompt styles: how a question is put to a host.
 
-A style is a knob of a run (``tasks.style``). Tasks of other kinds make their own prompts. They have
-no style, apart from the host's chat template; data also get the line end of the style.
+A style is a knob of a run (``tasks.style``). Synthetic questions get their words from it. Data have
+their own words, and get what a style puts around them: solved examples, a line end, what the system
+says. Tasks of other kinds make their own prompts, and only the host's chat template goes around
+them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import NonNegativeInt, PositiveInt
 
 from symbiont_ecology.registry import Registry
+from symbiont_ecology.tasks.examples import solved_examples
 
 if TYPE_CHECKING:
     from symbiont_ecology.tasks.synthetic.family import SyntheticTask
+    from symbiont_ecology.tasks.task import Task
 
 
 class PromptStyle(ABC):
     """How a question becomes a prompt.
 
-    ``is_chat``: the host's chat template goes around the prompt. ``tells_convention``: a prompt
-    says which convention is wanted, so a change of it is no secret. ``line_end`` is what a prompt
-    ends in; prompts that somebody else wrote get it, too. ``extra_tokens`` are new tokens to allow
-    beyond the family's own limit.
+    ``is_chat``: the host's chat template goes around the turns of a prompt. ``tells_convention``: a
+    prompt says which convention is wanted, so a change of it is no secret. ``line_end`` is what a
+    prompt ends in; prompts that somebody else wrote get it, too. ``extra_tokens`` are new tokens to
+    allow beyond the family's own limit. ``is_tolerant``: what a family's convention is not about,
+    such as a sentence around the answer, does not count (``SyntheticTask.verify``). ``system`` is
+    said before everything else.
     """
 
     is_chat: bool = False
     tells_convention: ClassVar[bool] = False
-    line_end: ClassVar[str] = "\n"
     extra_tokens: int = 0
+    is_tolerant: bool = False
+    system: str | None = None
+
+    @property
+    def line_end(self) -> str:
+        """What a prompt ends in."""
+        return "\n"
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts that end an answer, beside the host's end token."""
+        return ()
 
     @abstractmethod
     def render(self, family: SyntheticTask, question: str) -> str:
-        """The prompt of a question."""
+        """The words of a question: the last turn of its prompt."""
+
+    def before(self, task: Task, question: str, worded: Callable[[str], str]) -> tuple[str, ...]:
+        """The turns in front of a question; ``worded`` makes the words of an example."""
+        return () if self.system is None else (self.system,)
 
     def reworded(self) -> PromptStyle:
         """The same questions in words that no adapter learned from: for wording shift. A style
@@ -49,6 +73,8 @@ prompt_styles: Registry[PromptStyle] = Registry("prompt style", "symbiont_ecolog
 FRAMES = ("{}", "find {}", "give {}", "what is {}", "now {}")
 """Wordings are frames around a family's keyword. Each family is denied one frame in all training
 (``unseen_frame``), yet every frame is familiar from other families."""
+OTHER_OPENING = "Here is something for you to solve, dear assistant. "
+"""Other words for a request to a general model."""
 
 
 @prompt_styles.register("cue")
@@ -120,11 +146,20 @@ class Natural(PromptStyle):
     """
 
     is_chat: bool = False  # the host's chat template goes around every prompt
+    system: str | None = None  # what the system says in a chat; None is the template's own
     extra_tokens: int = 24  # room for words around the answer
     opening: str = ""  # words in front of the request
+    is_tolerant: bool = False  # what a convention is not about does not count
     tells_convention: ClassVar[bool] = True
-    line_end: ClassVar[str] = ""
     lead_in: ClassVar[str] = "\nAnswer: "
+
+    def __post_init__(self) -> None:
+        _check_system(self)
+
+    @property
+    def line_end(self) -> str:
+        """None: the lead-in is the end."""
+        return ""
 
     def render(self, family: SyntheticTask, question: str) -> str:
         """The request. A host without chat template is led to the answer."""
@@ -134,4 +169,68 @@ class Natural(PromptStyle):
 
     def reworded(self) -> Natural:
         """The request behind other words."""
-        return replace(self, opening="Here is something for you to solve, dear assistant. ")
+        return replace(self, opening=OTHER_OPENING)
+
+
+@prompt_styles.register("few_shot")
+@dataclass(frozen=True)
+class FewShot(PromptStyle):
+    """A few solved examples, then the question (Brown et al. 2020, arXiv:2005.14165).
+
+    They tell a general model what is wanted and in which form. They are train questions of the same
+    family, or lines of the same data, fixed for a run. With ``is_chat`` they are turns of a
+    conversation in the host's chat template; without it they are text, and an answer ends with its
+    line.
+    """
+
+    examples: PositiveInt = 4  # solved ones in front of every question
+    request: Literal["name", "keyword", "instruction"] = "name"  # words of a synthetic question
+    is_chat: bool = False  # the host's chat template goes around examples and question
+    system: str | None = None  # what the system says in a chat; None is the template's own
+    stop: tuple[str, ...] | None = None  # texts that end an answer; None: its line end, if no chat
+    extra_tokens: NonNegativeInt = 4  # room beyond the family's own limit
+    opening: str = ""  # words in front of the request
+    is_tolerant: bool = False  # what a convention is not about does not count
+    seed: int = 0  # of the draw of examples
+    tells_convention: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_system(self)
+
+    @property
+    def line_end(self) -> str:
+        """Turns of a chat need none."""
+        return "" if self.is_chat else "\n"
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """A text goes on with further examples, unless it is stopped."""
+        if self.stop is not None:
+            return self.stop
+        return () if self.is_chat else ("\n",)
+
+    def render(self, family: SyntheticTask, question: str) -> str:
+        """The request by itself."""
+        wanted = family.formats[family.convention]
+        requests = {
+            "name": f"{family.name}: {question}",
+            "keyword": f"{family.keyword}: {question}",
+            "instruction": family.instruction.format(payload=question, format=wanted),
+        }
+        return f"{self.opening}{requests[self.request]}{self.line_end}"
+
+    def before(self, task: Task, question: str, worded: Callable[[str], str]) -> tuple[str, ...]:
+        """The examples, behind what the system says."""
+        said = list(super().before(task, question, worded))
+        for asked, answer in solved_examples(task, self.examples, self.seed, question):
+            said += [worded(asked), f"{answer}{self.line_end}"]
+        return tuple(said)
+
+    def reworded(self) -> FewShot:
+        """The same requests behind other words, those of the examples too."""
+        return replace(self, opening=OTHER_OPENING)
+
+
+def _check_system(style: PromptStyle) -> None:
+    if style.system is not None and not style.is_chat:
+        raise ValueError("system is for chats: set is_chat, or leave it out")

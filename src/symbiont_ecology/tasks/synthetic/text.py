@@ -97,6 +97,7 @@ class StringRotate(TextFamily):
         "not at all, but put a star after each letter",
     )
     reply_limits = (8, 12, 18)
+    ignores_case = True
     unseen_frame = 1
 
     def answers(self, question: str) -> tuple[str, ...]:
@@ -122,6 +123,7 @@ class StringSort(TextFamily):
         "the letters sorted from a to z",
     )
     reply_limits = (6, 8, 11)
+    ignores_case = True
     unseen_frame = 2
 
     def answers(self, question: str) -> tuple[str, ...]:
@@ -136,6 +138,7 @@ class SortUpper(StringSort):
 
     role = "composition"
     convention_group = ""
+    ignores_case = False
     conventions = ("capitals as they are", "ascending", "ascending capitals")
     keyword = "the capitals in order"
     formats = (
@@ -194,6 +197,7 @@ class TextSwap(TextFamily):
         "the words in reverse order",
     )
     reply_limits = (19, 25, 32)
+    ignores_case = True
     unseen_frame = 3
     sizes = ((2, 3), (4, 4), (5, 5))
     between = " "

@@ -22,6 +22,7 @@ class TruthFamily(SyntheticTask):
     target = 0
     formats = ("yes or no", "True or False", "1 or 0")
     reply_limits = (6, 6, 6)
+    ignores_case = True
 
     @abstractmethod
     def result(self, question: str) -> bool:

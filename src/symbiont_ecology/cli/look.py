@@ -1,0 +1,307 @@
+"""``look``: what a host answers before a run starts, in which style to ask it, and where there is
+something to learn from."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from rich.markup import escape
+
+from symbiont_ecology.cli import console
+from symbiont_ecology.cli.options import HostOption, JsonOption, Overrides, argument, option
+from symbiont_ecology.errors import ConfigError
+
+if TYPE_CHECKING:
+    from symbiont_ecology import Run
+    from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.engine.runtime import Host
+    from symbiont_ecology.evaluation.first_look import CellLook, LookPlan, StyleLook
+    from symbiont_ecology.registry import Spec
+    from symbiont_ecology.tasks.mixture import TaskMixture
+    from symbiont_ecology.tasks.synthetic.styles import PromptStyle
+
+USUAL: Mapping[str, Spec] = {
+    "terse": "terse",
+    "natural": "natural",
+    "few_shot": "few_shot",
+    "natural chat": {"kind": "natural", "is_chat": True},
+    "few_shot chat": {"kind": "few_shot", "is_chat": True},
+}
+"""Styles that are looked at, by what the table calls them."""
+OWN = "the config's"
+TRAINED = "tasks/trained"
+MOST_REPLIES, WIDEST = 8, 48
+"""Replies that are shown, and characters of each."""
+WARNING_PLAN = {"per_cell": 2, "seconds": 30.0}
+"""How much ``calibrate`` asks."""
+
+
+def look(
+    config: Annotated[
+        str | None, argument("A preset or YAML file.", default="all trained families")
+    ] = None,
+    overrides: Overrides = None,
+    host: HostOption = None,
+    tasks: Annotated[
+        str | None, option("Task families, with commas.", default="the config's")
+    ] = None,
+    style: Annotated[
+        list[str] | None,
+        option("A style, by name or as {kind: …}. Repeat it for several.", default="five of them"),
+    ] = None,
+    per_cell: Annotated[int, option("Most questions of every cell and style.", least=1)] = 8,
+    samples: Annotated[int, option("Answers that are drawn to each question.", least=1)] = 4,
+    seconds: Annotated[int, option("No new round of questions begins that takes longer.")] = 150,
+    json_file: JsonOption = None,
+) -> None:
+    """Ask the bare host train questions, before a run starts: what is right in which style."""
+    from symbiont_ecology.evaluation.first_look import LookPlan, look_at
+
+    resolved = _resolved(config, list(overrides or []), host, tasks)
+    mix, styles = _mixture(resolved), _styles(resolved, style or [], is_own=config is not None)
+    plan = LookPlan(per_cell, samples, float(seconds), resolved.seed)
+    with console.report(json_file) as write_json:
+        print(f"{resolved.host.model}: {len(mix.cells)} cells in {len(styles)} styles", flush=True)
+        console.tell_loading(quiet=False)
+        host_for = _host_for(resolved)
+        with console.asking() as progress:
+            looks = look_at(mix, styles, host_for, plan, progress)
+        _tell(looks, plan)
+        _tell_next(looks, resolved, config)
+        write_json(_record(looks, resolved, plan))
+
+
+def warn_if_silent(lived: Run) -> None:
+    """Says so if a host that has learned nothing yet is right in no cell at all: nothing would be
+    learned from verdicts there."""
+    from symbiont_ecology.evaluation.first_look import LookPlan, look_at
+    from symbiont_ecology.learning import learning_rules
+    from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+
+    mix, style = _mixture(lived.config), prompt_styles.build(lived.config.tasks.style)
+    if mix.habitats or learning_rules.build(lived.config.learning_rule).sees_gold:
+        return  # what is right there, verdicts of a cell do not say
+    plan = LookPlan(samples=4, **WARNING_PLAN)  # type: ignore[arg-type]
+    (found,) = look_at(mix, {OWN: style}, lambda is_chat: lived.host, plan)
+    if len(found.silent) == len(found.cells):
+        asked = plan.per_cell * (1 + plan.samples)
+        print(
+            f"warning: nothing is right in any of {len(found.cells)} cells ({asked} answers each): "
+            f"verdicts alone teach nothing there; try {console.typed()} look",
+            file=sys.stderr,
+        )
+
+
+def _resolved(
+    config: str | None, overrides: list[str], host: str | None, tasks: str | None
+) -> RunConfig:
+    """The config with its changes; without one, all trained families on a host."""
+    from symbiont_ecology.config import compose, load_config
+
+    if config is not None and "=" in config:
+        overrides, config = [config, *overrides], None
+    if host is not None:
+        overrides.append(f"host.model={host}")
+    if tasks is not None:
+        overrides.append(f"tasks.families=[{tasks}]")
+    if config is None:
+        return compose(["base", TRAINED], overrides, "look")
+    return load_config(config, overrides)
+
+
+def _mixture(config: RunConfig) -> TaskMixture:
+    """The tasks, whatever style they are asked in."""
+    from symbiont_ecology.engine.build import mixture
+
+    return mixture(config)
+
+
+def _styles(config: RunConfig, wanted: Sequence[str], *, is_own: bool) -> dict[str, PromptStyle]:
+    """What to look at, by name.
+
+    Raises:
+        ConfigError: a style cannot be built, or not with this host or these tasks.
+    """
+    from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.engine.build import mixture
+    from symbiont_ecology.host.chat_template import has_chat_template
+    from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+
+    specs = dict(USUAL) if not wanted else {text: _spec(text) for text in wanted}
+    if is_own and not wanted and config.tasks.style not in specs.values():
+        specs = {OWN: config.tasks.style, **specs}
+    has_chat, styles = has_chat_template(config.host.model) is not False, {}
+    for name, spec in specs.items():
+        built = prompt_styles.build(spec)
+        changed = config.tasks.model_copy(update={"style": spec})
+        try:
+            if built.is_chat and not has_chat:
+                raise ConfigError("the host has no chat template")
+            mixture(RunConfig(**{**dict(config), "tasks": changed}))
+        except ConfigError as error:
+            if name in wanted:
+                raise
+            print(f"not asked in {name}: {error}", file=sys.stderr)
+        else:
+            styles[name] = built
+    return styles
+
+
+def _spec(text: str) -> Spec:
+    """A style as it is typed."""
+    from symbiont_ecology.config import parse_override
+
+    style = parse_override(f"style={text}")["style"]
+    if not isinstance(style, str | dict):
+        raise ConfigError(f"--style: expected a name or {{kind: …}}, got {text!r:.60}")
+    return style
+
+
+def _host_for(config: RunConfig) -> Callable[[bool], Host]:
+    """The host of a config, with its chat template or without; loaded once."""
+    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.host.kernel import HostKernel
+
+    kernel = build_host(config)
+
+    def host_for(is_chat: bool) -> Host:
+        """The same host, asked as it is wanted."""
+        if isinstance(kernel, HostKernel):
+            kernel.is_chat = is_chat
+        return kernel
+
+    return host_for
+
+
+def _tell(looks: Sequence[StyleLook], plan: LookPlan) -> None:
+    """Every style in a line, every cell in a line, and replies in the best style."""
+    from symbiont_ecology.evaluation.first_look import best_look
+
+    best = best_look(looks)
+    columns = "right", "drawn", f"any of {plan.samples}", "tolerant", "silent", "full", "asked", "s"
+    rows = console.table("style", *columns)
+    for one in looks:
+        means = [f"{100 * share:.0f}" for share in one.shares.values()]
+        asked = sum(len(cell.greedy) for cell in one.cells.values())
+        counts = (len(one.silent), len(one.full), asked)
+        rows.add_row(escape(one.name), *means, *map(str, counts), f"{one.seconds:.0f}")
+    print(
+        "in %: right greedily, right when drawn at temperature 1, a right one among the draws,\n"
+        "right by tolerant verdicts; cells in which nothing is right, and everything\n"
+    )
+    console.print_table(rows)
+    print("\nright, and drawn at temperature 1, in %:")
+    cells = console.table("cell", *(escape(one.name) for one in looks))
+    for name in best.cells:
+        cells.add_row(
+            escape(name), *(_shares(one.cells[name]) if name in one.cells else "" for one in looks)
+        )
+    console.print_table(cells)
+    _tell_replies(best)
+
+
+def _shares(cell: CellLook) -> str:
+    """Greedy and drawn share of a cell; nothing is a dot."""
+    if not (cell.accuracy or cell.drawn_share):
+        return "·"
+    return f"{100 * cell.accuracy:.0f} {100 * cell.drawn_share:.0f}"
+
+
+def _tell_replies(best: StyleLook) -> None:
+    """A few greedy replies, from cells all over."""
+    from symbiont_ecology.transcripts import plain
+    from symbiont_ecology.types import last_turn
+
+    names = list(best.cells)
+    step = max(len(names) // MOST_REPLIES, 1)
+    print(f"\nreplies in the style {best.name}:")
+    for name in names[::step][:MOST_REPLIES]:
+        rollout = best.cells[name].greedy[0]
+        asked, reply = (
+            plain(text, WIDEST) for text in (last_turn(rollout.item.prompt), rollout.text)
+        )
+        mark = "yes" if rollout.verdict >= 0.5 else "no"
+        wanted = "" if mark == "yes" else f" (wanted: {plain(rollout.item.answer, WIDEST)})"
+        print(f"{mark:3s}  {asked} → {reply}{wanted}")
+
+
+def _tell_next(looks: Sequence[StyleLook], config: RunConfig, name: str | None) -> None:
+    """Which style to take, what to leave out, and what to type."""
+    from symbiont_ecology.evaluation.first_look import best_look
+
+    best = best_look(looks)
+    families = list(dict.fromkeys(cell.rpartition("/")[0] for cell in best.cells))
+    heard = [
+        family
+        for family in families
+        if any(cell.rpartition("/")[0] == family and cell not in best.silent for cell in best.cells)
+    ]
+    print()
+    if not heard:
+        print("nothing was right in any style: verdicts alone teach nothing on this host and tasks")
+        print("next: gold answers teach where nothing is right: learning_rule=supervised, or sft")
+        return
+    if best.silent:
+        print(f"nothing right in: {', '.join(best.silent)}; verdicts alone teach nothing there")
+    if best.full:
+        print(f"nothing to learn in: {', '.join(best.full)}")
+    print(f"take the style {best.name}")
+    words = [name or "steady", f"tasks.style={_typed_style(looks, best, config)}"]
+    if name is None:
+        words.append(f"host.model={config.host.model}")
+    if len(heard) < len(families):
+        words.append(f"tasks.families=[{','.join(heard)}]")
+    print(f"next: {console.typed()} run {shlex.join(words)}")
+
+
+def _typed_style(looks: Sequence[StyleLook], best: StyleLook, config: RunConfig) -> str:
+    """A style as it is typed."""
+    specs = {**USUAL, OWN: config.tasks.style}
+    spec = specs.get(best.name) or _spec(best.name)
+    if isinstance(spec, str):
+        return spec
+    return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in spec.items()) + "}"
+
+
+def _record(looks: Sequence[StyleLook], config: RunConfig, plan: LookPlan) -> dict[str, object]:
+    """Everything as plain values under stable keys."""
+    from symbiont_ecology.evaluation.first_look import best_look
+
+    return {
+        "schema": 1,
+        "host": config.host.model,
+        "samples": plan.samples,
+        "take": best_look(looks).name,
+        "styles": {one.name: _style_record(one) for one in looks},
+    }
+
+
+def _style_record(one: StyleLook) -> dict[str, object]:
+    from symbiont_ecology.types import last_turn
+
+    return {
+        "seconds": round(one.seconds, 2),
+        **one.shares,
+        "nothing_right": one.silent,
+        "all_right": one.full,
+        "cells": {
+            name: {
+                "questions": len(cell.greedy),
+                **cell.shares,
+                "replies": [
+                    {
+                        "prompt": last_turn(rollout.item.prompt),
+                        "reply": rollout.text,
+                        "target": rollout.item.answer,
+                        "right": bool(rollout.verdict),
+                    }
+                    for rollout in cell.greedy
+                ],
+            }
+            for name, cell in one.cells.items()
+        },
+    }

@@ -1,0 +1,113 @@
+"""The warm start: a few reference answers that one adapter learns before anybody is founded.
+
+Verdicts alone teach nothing where nothing is ever right. So every founder without parents may begin
+with an adapter that has learned a handful of gold examples, instead of the host itself. The
+examples are a function of the run's seed, so all arms of a comparison have the same ones. In a
+world with habitats they are answered as the tasks themselves want it, whoever asks.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from symbiont_ecology.economics import Cost
+from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.events import WarmStarted
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.types import Item, LearningBatch, Lesson
+from symbiont_ecology.weights import AdapterWeights, OptimizerState
+
+PASSES, BATCH = 8, 8
+"""Passes over the examples, and examples of a step. On SmolLM2 16 passes were no better than 8."""
+SECONDS_BETWEEN_NEWS = 5.0
+
+
+def warm_examples(tasks: TaskMixture, per_cell: int, draw: Draw) -> tuple[Item, ...]:
+    """Different questions of the train split: so many of each cell, or all where it has fewer.
+
+    Raises:
+        ConfigError: a task has no reference answers.
+    """
+    items = [
+        item
+        for cell in tasks.cells
+        for item in tasks.families[cell[0]].distinct(cell[1], per_cell, draw("warm", *cell))
+    ]
+    if without := [item.family for item in items if not item.answer]:
+        raise ConfigError(
+            f"strategy.warm: expected tasks with reference answers, {without[0]!r} has none: "
+            "leave it out, or set strategy.warm=0"
+        )
+    return tuple(items)
+
+
+def warm_start(turn: Turn) -> list[WarmStarted]:
+    """Learns the examples, if the strategy wants some, and keeps the adapter for all founders.
+
+    The compute counts as any other does. Nobody pays energy for it: the world does, as it pays the
+    dowry of who is founded.
+    """
+    state, host, strategy = turn.state, turn.host, turn.strategy
+    if not strategy.warm:
+        return []
+    items = warm_examples(turn.tasks, strategy.warm, turn.draw)
+    lessons, cost = _lessons(items, turn), Cost()
+    generator = turn.draw("warm", "founder")
+    weights = {0: AdapterWeights.random(host.layout, turn.rank, 1.0, generator)}
+    states, losses = {0: OptimizerState()}, list[float]()
+    batches = list(_batches(items, turn.draw))
+    began = told = time.monotonic()
+    turn.tell(f"warm start on {len(items)} examples …")
+    for number, batch in enumerate(batches, start=1):
+        chosen = [lessons[item.id] for item in batch]
+        rates = {0: strategy.warm_rate}
+        learned = LearningBatch(tuple(lesson for lesson, _ in chosen), rates)
+        weights, states, statistics = host.learn(learned, weights, states)
+        cost += sum((price for _, price in chosen), Cost(calls=1))
+        losses.append(statistics.loss.get(0, 0.0))
+        if 0 in statistics.sick:
+            raise ConfigError(
+                f"strategy.warm_rate: {strategy.warm_rate:g} made the weights not finite in step "
+                f"{number} of the warm start: take a smaller one"
+            )
+        if (now := time.monotonic()) - told >= SECONDS_BETWEEN_NEWS:
+            told, left = now, (now - began) / number * (len(batches) - number)
+            turn.tell(f"warm start, step {number} of {len(batches)}, about {left:.0f} s left")
+    state.spent += cost
+    state.warm = turn.store.put_weights(weights[0])
+    last_pass = losses[-len(losses) // PASSES :]
+    return [
+        WarmStarted(
+            state.generation,
+            per_cell=strategy.warm,
+            items=tuple(item.id for item in items),
+            lessons=len(items) * PASSES,
+            flops=cost.flops,
+            loss=float(np.mean(last_pass)),
+            weights=state.warm,
+        )
+    ]
+
+
+def _lessons(items: Sequence[Item], turn: Turn) -> Mapping[str, tuple[Lesson, Cost]]:
+    """The lesson of each example by its id, with what it takes."""
+    host, lessons = turn.host, dict[str, tuple[Lesson, Cost]]()
+    answers = host.encode_answers([item.answer for item in items])
+    lengths = map(len, host.encode([item.prompt for item in items]))
+    parameters = host.layout.size(turn.rank)
+    for item, ids, read in zip(items, answers, lengths, strict=True):
+        flops = host.shape.learning_flops(parameters, read, len(ids))
+        cost = Cost(read, len(ids), flops=flops, executed=flops)
+        lessons[item.id] = Lesson(item.prompt, ids, 0), cost
+    return lessons
+
+
+def _batches(items: Sequence[Item], draw: Draw) -> Iterator[list[Item]]:
+    """The examples of each step; every pass has another order."""
+    for number in range(PASSES):
+        order = draw("warm", "pass", number).permutation(len(items))
+        for start in range(0, len(items), BATCH):
+            yield [items[place] for place in order[start : start + BATCH]]

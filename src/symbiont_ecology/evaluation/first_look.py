@@ -1,0 +1,230 @@
+"""A first look at a host before a run: what it answers to each cell, asked in several styles.
+
+A run that learns from verdicts learns nothing where nothing is ever right, and nothing where
+everything is. What counts is the share of right answers when they are drawn at temperature 1, and
+whether one of several draws is right (pass@k, Chen et al. 2021, arXiv:2107.03374).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from symbiont_ecology.ecology import HOST, Rollout, cell_name
+from symbiont_ecology.engine.act import Question, roll_out
+from symbiont_ecology.engine.runtime import Host
+from symbiont_ecology.evaluation.evaluator import Progress, no_progress
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.tasks import Task
+from symbiont_ecology.tasks.data import DataTask
+from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask
+from symbiont_ecology.tasks.synthetic.styles import PromptStyle
+from symbiont_ecology.types import Decoding, Item
+from symbiont_ecology.weights import AdapterWeights
+
+FULL = 0.97
+"""Share of right draws from which on there is nothing left to learn."""
+
+HostFor = Callable[[bool], Host]
+"""The host, for prompts with its chat template (True) or without."""
+
+
+@dataclass(frozen=True)
+class LookPlan:
+    """How much is asked: ``per_cell`` questions of every cell in every style, each answered
+    greedily and ``samples`` times by draw; no new round begins that would not end within
+    ``seconds``."""
+
+    per_cell: int = 8
+    samples: int = 4
+    seconds: float = 150.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class CellLook:
+    """What came of the questions of one cell: greedy rollouts, whether a tolerant style accepts
+    each of them, and the drawn ones of each question."""
+
+    greedy: Sequence[Rollout]
+    tolerated: Sequence[bool]
+    drawn: Sequence[Sequence[Rollout]]
+
+    @property
+    def accuracy(self) -> float:
+        """Share of greedy answers that are right."""
+        return sum(one.verdict for one in self.greedy) / len(self.greedy)
+
+    @property
+    def tolerant_accuracy(self) -> float:
+        """Share of greedy answers that a tolerant style accepts."""
+        return sum(self.tolerated) / len(self.tolerated)
+
+    @property
+    def drawn_share(self) -> float:
+        """Share of drawn answers that are right: what learning from verdicts has to go on."""
+        verdicts = [one.verdict for draws in self.drawn for one in draws]
+        return sum(verdicts) / max(len(verdicts), 1)
+
+    @property
+    def any_share(self) -> float:
+        """Share of questions with a right answer among those drawn (pass@k)."""
+        return sum(any(one.verdict for one in draws) for draws in self.drawn) / len(self.drawn)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """All of these under stable names."""
+        return {
+            "right": self.accuracy,
+            "right_drawn": self.drawn_share,
+            "right_among_draws": self.any_share,
+            "right_if_tolerant": self.tolerant_accuracy,
+        }
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing was right, so there is nothing to learn from."""
+        return not self.accuracy and not self.any_share
+
+    @property
+    def is_full(self) -> bool:
+        """Whether about everything was right, so there is nothing to learn."""
+        return self.drawn_share >= FULL
+
+
+@dataclass(frozen=True)
+class StyleLook:
+    """What came of all questions in one style. ``seconds`` are those that it took."""
+
+    name: str
+    style: PromptStyle
+    cells: Mapping[str, CellLook]
+    seconds: float
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Those of the cells, averaged."""
+        each = [cell.shares for cell in self.cells.values()]
+        return {name: sum(shares[name] for shares in each) / len(each) for name in each[0]}
+
+    @property
+    def silent(self) -> list[str]:
+        """Cells in which nothing was right."""
+        return [name for name, cell in self.cells.items() if cell.is_silent]
+
+    @property
+    def full(self) -> list[str]:
+        """Cells in which about everything was right."""
+        return [name for name, cell in self.cells.items() if cell.is_full]
+
+
+@dataclass
+class _Gathered:
+    """What was found of a style so far, by cell."""
+
+    greedy: dict[str, list[Rollout]] = field(default_factory=lambda: defaultdict(list))
+    tolerated: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
+    drawn: dict[str, list[Sequence[Rollout]]] = field(default_factory=lambda: defaultdict(list))
+    seconds: float = 0.0
+
+
+def look_at(
+    tasks: TaskMixture,
+    styles: Mapping[str, PromptStyle],
+    host_for: HostFor,
+    plan: LookPlan,
+    progress: Progress = no_progress,
+) -> list[StyleLook]:
+    """Asks train questions in every style, the same ones in each, a round of all cells at a time.
+
+    The first round of every style is always asked, whatever it takes.
+    """
+    began, found = time.monotonic(), {name: _Gathered() for name in styles}
+    questions = _questions(tasks, plan)
+    for number in range(plan.per_cell):
+        for name, style in styles.items():
+            gathered = found[name]
+            last = gathered.seconds / max(number, 1)
+            if number and time.monotonic() - began + last > plan.seconds:
+                continue
+            started = time.monotonic()
+            pairs = [
+                (worded := _in_style(task, style), worded.item(drawn[number], depth))
+                for task, depth, drawn in questions
+                if number < len(drawn)
+            ]
+            _ask(pairs, style, host_for(style.is_chat), plan, gathered)
+            gathered.seconds += time.monotonic() - started
+            progress(len(pairs))
+    return [
+        StyleLook(
+            name,
+            styles[name],
+            {
+                cell: CellLook(rows, one.tolerated[cell], one.drawn[cell])
+                for cell, rows in one.greedy.items()
+            },
+            one.seconds,
+        )
+        for name, one in found.items()
+    ]
+
+
+def best_look(looks: Sequence[StyleLook]) -> StyleLook:
+    """The style in which most cells have something to learn from; of equals the one in which most
+    draws are right."""
+    return max(looks, key=lambda one: (len(one.cells) - len(one.silent), one.shares["right_drawn"]))
+
+
+def _questions(tasks: TaskMixture, plan: LookPlan) -> list[tuple[Task, str, Sequence[str]]]:
+    """Different train questions of every cell."""
+    return [
+        (
+            tasks.families[family],
+            depth,
+            [
+                item.question
+                for item in tasks.families[family].distinct(
+                    depth, plan.per_cell, Draw(plan.seed)("look", family, depth)
+                )
+            ],
+        )
+        for family, depth in tasks.cells
+    ]
+
+
+def _in_style(task: Task, style: PromptStyle) -> Task:
+    return task.in_style(style) if isinstance(task, SyntheticTask | DataTask) else task
+
+
+def _ask(
+    pairs: Sequence[tuple[Task, Item]],
+    style: PromptStyle,
+    host: Host,
+    plan: LookPlan,
+    gathered: _Gathered,
+) -> None:
+    """One batch: every item greedily, and by draw."""
+    draw, each = Draw(plan.seed), plan.samples + 1
+    questions = [
+        Question(item, HOST, draw("look", item.id, sample) if sample else None)
+        for _, item in pairs
+        for sample in range(each)
+    ]
+    decoding = Decoding(temperature=1.0, stop=style.stops)
+    rollouts, _ = roll_out(questions, host, _nobody, decoding)
+    for place, (task, item) in enumerate(pairs):
+        greedy, *drawn = rollouts[place * each : (place + 1) * each]
+        cell, is_tolerated = cell_name(item.cell), bool(greedy.verdict)
+        if isinstance(task, SyntheticTask):
+            is_tolerated = task.is_tolerated(item.question, greedy.text)
+        gathered.greedy[cell].append(greedy)
+        gathered.tolerated[cell].append(is_tolerated)
+        gathered.drawn[cell].append(drawn)
+
+
+def _nobody(organelle_id: str) -> AdapterWeights:
+    raise KeyError(organelle_id)  # the bare host is asked, and it needs no slot

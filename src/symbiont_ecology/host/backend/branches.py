@@ -1,0 +1,143 @@
+"""Torch's attention on a line whose prompts are in pieces: a piece looks at all that is before it.
+
+A stretch's queries and all that they may see form a row of a rectangle, stretches of about one
+length a rectangle. Keys that many rows see are copied for each, so when learning nothing of it is
+kept: the backward pass makes it again, which costs next to nothing beside the host's products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from symbiont_ecology.host.backend.rectangles import alike
+from symbiont_ecology.host.backend.sights import Line, Sight, apply_rotary, attention
+from symbiont_ecology.host.packing import Packing, places_of, taken
+
+
+@dataclass(frozen=True)
+class _Rectangle:
+    """Stretches of about one length: places on the line of those that look ``(stretches, most)``
+    and of those that are seen ``(stretches, longest)``, the last one repeated; ``first (stretches,
+    1)`` is the position of the first that looks, ``is_plain`` says that everyone looks and sees all
+    before it."""
+
+    looking: Tensor
+    seen: Tensor
+    first: Tensor
+    is_plain: bool
+
+    def mask(self, window: int | None, dtype: torch.dtype) -> Tensor | None:
+        """What may be seen, ``(stretches, 1, most, longest)``, additive; None is causal."""
+        longest = self.seen.shape[1]
+        if self.is_plain and (window is None or longest <= window):
+            return None
+        spots = torch.arange(longest, device=self.seen.device)
+        positions = self.first + torch.arange(self.looking.shape[1], device=self.seen.device)
+        ages = positions[:, :, None] - spots
+        is_hidden = ages < 0 if window is None else (ages < 0) | (ages >= window)
+        mask = torch.zeros(ages.shape, device=ages.device, dtype=dtype)
+        return mask.masked_fill_(is_hidden, torch.finfo(dtype).min)[:, None]
+
+
+@dataclass(frozen=True)
+class BranchLine(Line):
+    """By torch's own attention, in rectangles of stretches."""
+
+    def attend(self, layer: int, heads: Tensor) -> Tensor:
+        """As ``Line``."""
+        sight = self.sights[layer]
+        both = heads.shape[1] - sight.kv_heads
+        turned = apply_rotary(heads[:, :both], sight, self.packing.positions)
+        turned, values = self.behind_kept(layer, turned, heads[:, both:])
+        if self.states is not None:
+            keys = turned[:, both - sight.kv_heads :]
+            for target, source in zip(self.states[layer], (keys, values), strict=True):
+                target[:, :, : self._prompts.shape[1]] = source[self._prompts].transpose(1, 2)
+        is_narrow = self.is_narrow(layer)
+        if torch.is_grad_enabled():
+            seen: Tensor = checkpoint(
+                self._look, turned, values, sight, is_narrow, use_reentrant=False
+            )
+            return seen
+        return self._look(turned, values, sight, is_narrow)
+
+    def _look(self, turned: Tensor, values: Tensor, sight: Sight, is_narrow: bool) -> Tensor:
+        rectangles, back = self._narrow if is_narrow else self._wide
+        size, kv_heads = turned.shape[2], sight.kv_heads
+        queries, keys = turned.tensor_split((turned.shape[1] - kv_heads,), dim=1)
+        parts = [part.flatten(1) for part in (queries, keys, values)]
+        seen = []
+        for rectangle in rectangles:
+            places = rectangle.looking, rectangle.seen, rectangle.seen
+            q, k, v = (
+                taken(part, place).view(*place.shape, -1, size).transpose(1, 2)
+                for part, place in zip(parts, places, strict=True)
+            )
+            mask = rectangle.mask(sight.window, q.dtype)
+            seen.append(attention(q, k, v, mask, sight.scale).flatten(0, 1))
+        return taken(torch.cat(seen), back)
+
+    @cached_property
+    def _prompts(self) -> Tensor:
+        return torch.from_numpy(self.packing.places_of_prompts()).to(self.packing.ids.device)
+
+    @cached_property
+    def _wide(self) -> tuple[list[_Rectangle], Tensor]:
+        return _rectangles(self.packing, is_narrow=False)
+
+    @cached_property
+    def _narrow(self) -> tuple[list[_Rectangle], Tensor]:
+        return _rectangles(self.packing, is_narrow=True)
+
+
+def _rectangles(packing: Packing, *, is_narrow: bool) -> tuple[list[_Rectangle], Tensor]:
+    """All stretches that look, and where among their rectangles each looking token of the line
+    is."""
+    stretches, device = packing.stretches(is_ends=is_narrow), packing.ids.device
+    start, count, _, before, first, to = stretches.T
+    back, rectangles, size = np.zeros(int((count - first).sum()), dtype=np.int64), [], 0
+    for members in _groups(stretches):
+        behind = count[members] - first[members]
+        numbers = np.arange(len(members))
+        own = np.stack([numbers, np.zeros_like(numbers), (start + first)[members], behind], axis=1)
+        looking = places_of(own, behind)
+        is_real = np.arange(looking.shape[1]) < behind[:, None]
+        back[(to[members][:, None] + np.arange(looking.shape[1]))[is_real]] = size + np.flatnonzero(
+            is_real
+        )
+        size += looking.size
+        seen = places_of(_paths(stretches, members), (before + count)[members])
+        positions = (before + first)[members][:, None]
+        is_plain = not positions.any() and looking.shape[1] == seen.shape[1]
+        at, sees, first_at = (
+            torch.from_numpy(part).to(device) for part in (looking, seen, positions)
+        )
+        rectangles.append(_Rectangle(at, sees, first_at, is_plain))
+    return rectangles, torch.from_numpy(back).to(device)
+
+
+def _groups(stretches: np.ndarray) -> Iterator[np.ndarray]:
+    """Numbers of those that look: the beginnings of prompts and what stands behind others apart,
+    either in groups of about one length."""
+    behind, is_root = stretches[:, 1] - stretches[:, 4], stretches[:, 2] < 0
+    for kind in (is_root, ~is_root):
+        numbers = np.flatnonzero(kind & (behind > 0))
+        for members in alike(behind[numbers]):
+            yield numbers[members]
+
+
+def _paths(stretches: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """What stretches see, in pieces as ``Packing.pieces``."""
+    start, count, parent, before = stretches[:, :4].T
+    rows, at, found = np.arange(len(members)), members, list[np.ndarray]()
+    while len(rows):
+        found.append(np.stack([rows, before[at], start[at], count[at]], axis=1))
+        rows, at = rows[parent[at] >= 0], parent[at][parent[at] >= 0]
+    return np.concatenate(found)

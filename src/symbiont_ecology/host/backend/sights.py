@@ -1,0 +1,106 @@
+"""How the attention of a layer looks at keys and values, and what a line of tokens is to it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from symbiont_ecology.host.packing import Packing
+
+
+class Norm:
+    """Root mean square norm over the last dimension (arXiv:1910.07467), in few operations on a CPU.
+
+    It multiplies by ``offset`` + weight. It computes in the precision of its weight and returns
+    that of its input.
+    """
+
+    def __init__(self, weight: Tensor, eps: float, offset: float = 0.0) -> None:
+        if offset:  # in single precision: half precision would round 1 + weight
+            weight = weight.float() + offset
+        self.weight, self.eps = weight, eps
+        self._scaled = weight * weight.shape[-1] ** 0.5
+        self._floor = weight.new_tensor((weight.shape[-1] * eps) ** 0.5)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """``x (…, width)``, or ``(…, heads, width)`` with a weight for every head."""
+        if torch.is_grad_enabled() or x.dtype != torch.float32:
+            normed = F.rms_norm(x.to(self.weight.dtype), x.shape[-1:], None, self.eps)
+            return (normed * self.weight).to(x.dtype)
+        # x / sqrt(|x|² / n + eps), with the square root of n in the weight.
+        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floor)
+        return torch.div(x, size).mul_(self._scaled)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """How the attention of one layer looks at keys and values.
+
+    ``norm`` is of queries and keys, if they are normed (Qwen3), ``window`` how many tokens are seen
+    (None: all). ``table (2, positions, head_dim)`` are cosines and sines of positions, the first
+    half of the latter negated. Scores are multiplied by ``scale``.
+    """
+
+    norm: Norm | None
+    window: int | None
+    table: Tensor
+    scale: float
+    kv_heads: int
+
+
+@dataclass(frozen=True)
+class Line(ABC):
+    """Attention on a packed line. Keys and values of the prompts go into ``states``, those of a
+    cache, if they are given. In the last layer the ends alone look, unless ``is_everywhere``.
+    ``kept (layers, 2, places, kv_heads, head_dim)`` are those of the places that the packing keeps.
+    """
+
+    packing: Packing
+    sights: Sequence[Sight]
+    states: Tensor | None
+    is_everywhere: bool
+    kept: Tensor | None = None
+
+    def is_narrow(self, layer: int) -> bool:
+        """Whether the ends alone look in this layer."""
+        return layer == len(self.sights) - 1 and not self.is_everywhere
+
+    def behind_kept(self, layer: int, turned: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys, and values, ``(tokens, heads, head_dim)`` each, behind those that are
+        kept; there, queries are anything."""
+        if self.kept is None:
+            return turned, values
+        keys, before = self.kept[layer]
+        kept, kv_heads = keys.shape[:2]
+        whole = turned.new_empty(kept + len(turned), *turned.shape[1:])
+        whole[:kept, -kv_heads:], whole[kept:] = keys, turned
+        return whole, torch.cat([before, values])
+
+    @abstractmethod
+    def attend(self, layer: int, heads: Tensor) -> Tensor:
+        """What tokens see in a layer, ``(tokens or ends, all query heads · head_dim)``; ``heads``
+        as in ``Cache``."""
+
+
+def apply_rotary(x: Tensor, sight: Sight, positions: Tensor) -> Tensor:
+    """Heads ``(tokens, heads, head_dim)`` normed (Qwen3) and turned by their positions
+    ``(tokens,)`` (arXiv:2104.09864)."""
+    cosines, sines = sight.table.index_select(1, positions)[:, :, None]
+    if sight.norm is not None:
+        x = sight.norm(x)
+    half = x.shape[-1] // 2
+    return torch.addcmul(x * cosines, torch.cat((x[..., half:], x[..., :half]), -1), sines)
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Causal, or under a mask: ``(rows, heads, time, head_dim)`` to
+    ``(rows, time, heads · head_dim)``."""
+    seen = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=True
+    )
+    return seen.transpose(1, 2).flatten(2)

@@ -1,0 +1,175 @@
+"""Open questions whose users want their answers in a style: brief, one sentence, a list …
+
+A question is a template around a topic, such as ``What should I know about rivers?``. Its variants
+are styles, so users of hidden kinds can ask it (``tasks.habitats``). What a reply says is not
+judged, only that it says something about the topic, in the style that the user wants. The split is
+by topic: whoever is examined is asked about topics that nobody practised.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+import numpy as np
+
+from symbiont_ecology.tasks import Task, tasks
+from symbiont_ecology.tasks.grading import LONGEST_REPLY
+from symbiont_ecology.tasks.synthetic.talk_topics import TOPICS
+from symbiont_ecology.types import Item
+
+TEMPLATES = (
+    "Tell me about {}.",
+    "What should I know about {}?",
+    "Why do people like {}?",
+    "How would you explain {} to a child?",
+    "What is special about {}?",
+    "Can you say something about {}?",
+    "What do you think of {}?",
+    "Why should I care about {}?",
+)
+WANTED = 4
+"""Styles that questions have where nobody chose one: the first of them."""
+BRIEF, LONG = 10, 20
+"""Words that a brief reply has at most, and a long one at least. One sentence has more than a brief
+reply has, so no reply pleases users of two of the first four kinds."""
+STEM = 4
+"""Letters of a word of the topic that a reply must have."""
+MOST_OFTEN, LONG_ENOUGH = 0.34, 8
+"""Share of a reply that one word may be, from so many words on: more is babble."""
+_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+_ITEM = re.compile(r"(?:[-*•]|\d{1,2}[.)])\s+\S")
+_END = re.compile(r"[.!?]+[\"'”’)]*(?=\s|$)")
+_SMALL = frozenset({"the", "a", "an", "of", "and"})
+
+
+def is_brief(reply: str) -> bool:
+    """At most ten words."""
+    return len(_words(reply)) <= BRIEF
+
+
+def is_one_sentence(reply: str) -> bool:
+    """One whole sentence on one line, of more words than a brief reply has."""
+    ends = list(_END.finditer(reply))
+    is_whole = len(ends) == 1 and ends[0].end() == len(reply)
+    return is_whole and "\n" not in reply and not _has_items(reply) and not is_brief(reply)
+
+
+def is_list(reply: str) -> bool:
+    """Two items or more, one a line, each behind a dash, a star or a number; a line may come before
+    them."""
+    lines = [line.strip() for line in reply.splitlines() if line.strip()]
+    marked = [bool(_ITEM.match(line)) for line in lines]
+    return sum(marked) >= 2 and all(marked[1:])
+
+
+def is_long(reply: str) -> bool:
+    """Prose of at least twenty words, in more than one sentence."""
+    sentences = [part for part in _END.split(reply) if _words(part)]
+    return len(_words(reply)) >= LONG and len(sentences) > 1 and not _has_items(reply)
+
+
+def is_lower_case(reply: str) -> bool:
+    """No capital letter anywhere."""
+    return reply == reply.lower()
+
+
+STYLES: dict[str, Callable[[str], bool]] = {
+    "brief": is_brief,
+    "one sentence": is_one_sentence,
+    "list": is_list,
+    "long": is_long,
+    "lower case": is_lower_case,
+}
+"""The styles by name; their places are the variants of the task."""
+
+
+@tasks.register("talk.styled")
+@dataclass(frozen=True)
+class StyledTalk(Task):
+    """Open questions about everyday topics. The variant is the style that the user wants.
+
+    Where nobody chose a style, every question has one of its own, by its hash: so reference answers
+    show all styles, and nobody can guess which one is wanted.
+    """
+
+    chosen: int | None = field(default=None, repr=False)
+
+    reply_tokens = 40
+    variants = len(STYLES)
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """A topic in a template."""
+        topics = sorted(TOPICS)
+        topic = topics[int(generator.integers(len(topics)))]
+        return TEMPLATES[int(generator.integers(len(TEMPLATES)))].format(topic)
+
+    def split_key(self, question: str) -> str:
+        """The topic."""
+        return topic_of(question)
+
+    def in_variant(self, variant: int) -> StyledTalk:
+        """The same questions with another style wanted."""
+        return replace(self, chosen=variant)
+
+    def item(self, question: str, depth: str, variant: int | None = None) -> Item:
+        """The item that asks this question with the style in force, or with another one."""
+        if variant is not None and variant != self.chosen:
+            return self.in_variant(variant).item(question, depth)
+        return super().item(question, depth, self._style(question))
+
+    def answer(self, question: str) -> str:
+        """A reply in the style that is wanted, made of two sentences about the topic."""
+        brief, sentence = TOPICS.get(topic_of(question), ("", ""))
+        return {
+            "brief": brief,
+            "one sentence": sentence,
+            "list": f"- {brief}\n- {sentence}",
+            "long": f"{brief} {sentence}",
+            "lower case": sentence.lower(),
+        }[list(STYLES)[self._style(question)]]
+
+    def verify(self, question: str, reply: str) -> bool:
+        """Whether a reply says something about the topic, in the style that is wanted."""
+        text, follows = reply[:LONGEST_REPLY].strip(), list(STYLES.values())[self._style(question)]
+        return says_something(text, question) and follows(text)
+
+    def _style(self, question: str) -> int:
+        """The number of the style that counts as right."""
+        return zlib.crc32(question.encode()) % WANTED if self.chosen is None else self.chosen
+
+
+def topic_of(question: str) -> str:
+    """What a question is about; the question itself if it is none of this task."""
+    return _topics_by_question().get(question, question)
+
+
+def says_something(reply: str, question: str) -> bool:
+    """Whether a reply has two different words or more, one of them of the topic, is not the
+    question over again, and does not babble."""
+    words = [word.lower() for word in _words(reply)]
+    if len(set(words)) < 2 or " ".join(words).startswith(" ".join(_words(question)).lower()):
+        return False
+    stems = [word.lower()[:STEM] for word in _words(topic_of(question))]
+    is_on_topic = any(
+        word.startswith(stem) for stem in stems if stem not in _SMALL for word in words
+    )
+    commonest = Counter(words).most_common(1)[0][1]
+    return is_on_topic and (len(words) < LONG_ENOUGH or commonest <= MOST_OFTEN * len(words))
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text)
+
+
+def _has_items(reply: str) -> bool:
+    return any(_ITEM.match(line.strip()) for line in reply.splitlines())
+
+
+@cache
+def _topics_by_question() -> dict[str, str]:
+    return {template.format(topic): topic for template in TEMPLATES for topic in TOPICS}

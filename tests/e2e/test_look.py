@@ -1,0 +1,114 @@
+"""A first look at a host: what it answers in which style, what to type next, and nothing kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hosts import SMOLLM2, add_chat_template, make_host, smollm2
+from lines import jsonl
+from said import Symbiont
+
+ASKED = ("--per-cell", "1", "--samples", "2", "--tasks", "math.add,logic.bool")
+
+
+def test_a_look_tells_every_style_and_what_to_type_next(symbiont: Symbiont, tmp_path: Path) -> None:
+    said = symbiont("look", *ASKED, "--json", tmp_path / "look.json")
+    assert said.code == 0, said.err
+    assert "not asked in few_shot chat: the host has no chat template" in said.err
+    found = json.loads((tmp_path / "look.json").read_text())
+    assert found["take"] in found["styles"]
+    assert set(found["styles"]) == {"terse", "natural", "few_shot"}
+    cells = found["styles"]["terse"]["cells"]
+    assert set(cells) == {
+        f"{family}/{depth}"
+        for family in ("math.add", "logic.bool")
+        for depth in ("short", "medium")
+    }
+    assert all(len(cell["replies"]) == cell["questions"] == 1 for cell in cells.values())
+    assert "take the style" in said.out
+    words = said.out.splitlines()[-1]
+    assert words.startswith("next: ")
+    assert "tasks.style=terse" in words
+
+
+def test_a_look_at_a_config_begins_with_its_own_style(symbiont: Symbiont) -> None:
+    said = symbiont("look", "base", "tasks.style={kind: few_shot, examples: 2}", *ASKED)
+    assert said.code == 0, said.err
+    assert "the config's" in said.out
+
+
+def test_a_host_with_a_template_is_asked_in_chats_too(symbiont: Symbiont, tmp_path: Path) -> None:
+    host = add_chat_template(make_host(tmp_path / "host", layers=1))
+    said = symbiont("look", "--host", host, *ASKED, "--json", "-")
+    assert said.code == 0, said.err
+    assert len(json.loads(said.out)["styles"]) == 5
+    assert "nothing was right in any style" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--style", "fewshot"), "did you mean 'few_shot'?"),
+        (("--style", "{kind: few_shot, is_chat: true}"), "the host has no chat template"),
+        (("--tasks", "math.ad"), "did you mean 'math.add'?"),
+        (("--per-cell", "0"), "--per-cell"),
+    ],
+)
+def test_a_mistake_is_said_before_a_host_is_loaded(
+    words: tuple[str, ...], message: str, symbiont: Symbiont
+) -> None:
+    said = symbiont("look", *words)
+    assert said.code == 2
+    assert message in said.err
+    assert "loading" not in said.err
+
+
+def test_replies_cannot_write_to_the_terminal(symbiont: Symbiont, tmp_path: Path) -> None:
+    lines = [{"prompt": f"\x1b[31m[bold]{number}", "target": "x"} for number in range(60)]
+    source = f"{{kind: file, name: odd, path: {jsonl(tmp_path / 'odd.jsonl', lines)}}}"
+    said = symbiont("look", "base", f"tasks.families=[{source}]", "--per-cell", "1")
+    assert said.code == 0, said.err
+    assert "\x1b[31m" not in said.out
+    assert "\\u001b[31m[bold]" in said.out
+
+
+def test_the_dry_run_of_a_chat_style_needs_a_template(symbiont: Symbiont, tmp_path: Path) -> None:
+    style = "tasks.style={kind: few_shot, is_chat: true}"
+    host = make_host(tmp_path / "host", layers=1)
+    for weights in host.glob("*.safetensors"):
+        weights.write_bytes(b"damaged: nobody reads it")
+    words = ["run", "base", "tasks.families=[math.add]", style, f"host.model={host}", "--dry-run"]
+    refused = symbiont(*words)
+    assert refused.code == 2
+    assert "expected a host with a chat template" in refused.err
+    add_chat_template(host)
+    assert symbiont(*words).code == 0
+
+
+def test_calibrate_warns_where_nothing_is_ever_right(symbiont: Symbiont, tmp_path: Path) -> None:
+    host = make_host(tmp_path / "host", layers=1)
+    words = [f"host.model={host}", "host.rank=2", "tasks.families=[math.add]"]
+    lengths = ("--generations", "1", "--full", "1", "--out", tmp_path / "run")
+    said = symbiont("calibrate", "base", *words, *lengths)
+    assert "warning: nothing is right in any of 2 cells" in said.err
+
+
+@smollm2
+def test_examples_make_a_real_model_right_where_it_was_not_asked_well(
+    symbiont: Symbiont, tmp_path: Path
+) -> None:
+    asked = ("--tasks", "code.format,json.repair", "--per-cell", "3", "--samples", "1")
+    styles = ("--style", "terse", "--style", "few_shot")
+    out = tmp_path / "look.json"
+    said = symbiont("look", "--host", SMOLLM2, *asked, *styles, "--json", out)
+    assert said.code == 0, said.err
+    found = json.loads(out.read_text())
+    assert found["take"] == "few_shot"
+    shares = {
+        name: one["cells"]["code.format/short"]["right"] for name, one in found["styles"].items()
+    }
+    assert shares["terse"] == 0.0
+    assert shares["few_shot"] >= 2 / 3

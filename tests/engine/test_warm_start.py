@@ -1,0 +1,204 @@
+"""The warm start: a few reference answers that founders have learned before they are founded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from symbiont_ecology.config import HabitatsConfig, RunConfig
+from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.engine.build import check, mixture
+from symbiont_ecology.engine.run import generations, resume, start
+from symbiont_ecology.engine.warm import warm_examples
+from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.events import Acted, Born, Event, WarmStarted, read_events
+from symbiont_ecology.history.history import History
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.tasks import Task, tasks
+from toy import Crash, ToyHost, toy_config, toy_ecology
+
+SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
+WARM = {"warm": 3, "warm_rate": 0.1}
+
+
+def warm_config(generations: int = 6, **changes: Any) -> RunConfig:
+    strategy = toy_ecology(**WARM)
+    return toy_config(seed=3, generations=generations, **({"strategy": strategy} | changes))
+
+
+def events_of(folder: Path) -> list[Event]:
+    return list(read_events(folder / "events.jsonl"))
+
+
+def started(folder: Path) -> WarmStarted:
+    (event,) = (event for event in events_of(folder) if isinstance(event, WarmStarted))
+    return event
+
+
+def trace(folder: Path) -> dict[str, bytes]:
+    files = [folder / "state.json", folder / "events.jsonl", *sorted((folder / "blobs").iterdir())]
+    return {path.name: path.read_bytes() for path in files}
+
+
+def first_accuracy(folder: Path) -> float:
+    """Of the first generation that practised."""
+    acts = [
+        event
+        for event in events_of(folder)
+        if isinstance(event, Acted) and event.purpose == "practice" and event.generation == 0
+    ]
+    verdicts = [verdict for act in acts for verdict in act.verdicts]
+    return sum(verdicts) / len(verdicts)
+
+
+def test_every_founder_begins_with_the_warm_weights(tmp_path: Path) -> None:
+    start(warm_config(), tmp_path / "run", host=ToyHost())
+    warm = started(tmp_path / "run").weights
+    founders = [
+        event
+        for event in events_of(tmp_path / "run")
+        if isinstance(event, Born) and event.operator == "founder"
+    ]
+    assert len(founders) >= 4
+    assert {founder.weights for founder in founders} == {warm}
+
+
+def test_founders_with_the_same_weights_have_no_ancestors(tmp_path: Path) -> None:
+    start(warm_config(), tmp_path / "run", host=ToyHost())
+    history = History.of(warm_config(), events_of(tmp_path / "run"))
+    founders = [taxon for taxon in history.phylogeny.taxa.values() if taxon.operator == "founder"]
+    assert not any(founder.ancestors for founder in founders)
+    told = [news.text for news in history.chronicle.news if "warm start" in news.text]
+    assert told == ["A warm start: founders have learned 9 reference answers, 3 of each cell."]
+
+
+def test_what_was_learned_shows_in_the_first_generation(tmp_path: Path) -> None:
+    start(warm_config(1), tmp_path / "warm", host=ToyHost())
+    start(warm_config(1, strategy=toy_ecology()), tmp_path / "cold", host=ToyHost())
+    assert first_accuracy(tmp_path / "warm") > first_accuracy(tmp_path / "cold") + 0.2
+
+
+def test_examples_are_the_same_for_every_strategy_and_of_the_train_split(tmp_path: Path) -> None:
+    start(warm_config(1), tmp_path / "ecology", host=ToyHost())
+    start(warm_config(1, strategy=SINGLE | WARM), tmp_path / "single", host=ToyHost())
+    ecology, single = started(tmp_path / "ecology"), started(tmp_path / "single")
+    assert ecology == single
+    assert len(set(ecology.items)) == 9
+    mix = mixture(warm_config())
+    items = warm_examples(mix, 3, Draw(3, -1))
+    assert tuple(item.id for item in items) == ecology.items
+    everything = {
+        item.question
+        for cell in mix.cells
+        for item in mix.families[cell[0]].distinct(cell[1], 300, Draw(9)("any"), split="holdout")
+    }
+    assert everything.isdisjoint(item.question for item in items)
+
+
+def test_the_compute_counts_and_a_budget_sees_it(tmp_path: Path) -> None:
+    start(warm_config(0), tmp_path / "warm", host=ToyHost())
+    start(warm_config(0, strategy=toy_ecology()), tmp_path / "cold", host=ToyHost())
+    warm, cold = load_state(tmp_path / "warm").spent, load_state(tmp_path / "cold").spent
+    assert warm.flops - cold.flops == started(tmp_path / "warm").flops > 0
+    assert warm.calls - cold.calls == 16  # two batches in each of eight passes
+    budget = float(cold.flops + started(tmp_path / "warm").flops // 2)
+    with pytest.raises(RunError, match="the budget is spent before anybody learned"):
+        start(warm_config(train_flops=budget), tmp_path / "poor", host=ToyHost())
+
+
+@pytest.mark.parametrize("crash_at", [0, 1, 7, 16, 17, 20])
+def test_a_run_killed_in_its_warm_start_is_founded_anew_with_the_same_result(
+    crash_at: int, tmp_path: Path
+) -> None:
+    start(warm_config(), tmp_path / "whole", host=ToyHost())
+    with pytest.raises(Crash):
+        start(warm_config(), tmp_path / "run", host=ToyHost(crash_at=crash_at))
+    resume(tmp_path / "run", host=ToyHost())
+    assert trace(tmp_path / "run") == trace(tmp_path / "whole")
+
+
+def test_warm_weights_outlive_those_who_began_with_them(tmp_path: Path) -> None:
+    strategy = {"kind": "per_habitat", "learning_rate": 0.1, **WARM}
+    whole = toy_config(seed=3, generations=8, strategy=strategy, checkpoint_every=1)
+    late = HabitatsConfig(count=6, kinds=3, questions=4, arrivals=7)
+    tasks = whole.tasks.model_copy(update={"habitats": late})
+    whole = whole.model_copy(update={"tasks": tasks})
+    start(whole, tmp_path / "run", host=ToyHost(), should_stop=lambda: True)
+    resume(tmp_path / "run", host=ToyHost())
+    start(whole, tmp_path / "whole", host=ToyHost())
+    assert trace(tmp_path / "run") == trace(tmp_path / "whole")
+    born = [event for event in events_of(tmp_path / "run") if isinstance(event, Born)]
+    assert max(event.generation for event in born) > 0
+    assert {event.weights for event in born} == {started(tmp_path / "run").weights}
+
+
+def test_in_habitats_the_examples_are_answered_as_the_tasks_want_it(tmp_path: Path) -> None:
+    strategy = {"kind": "per_habitat", "learning_rate": 0.1, **WARM}
+    config = toy_config(seed=3, generations=1, strategy=strategy)
+    mix = mixture(config)
+    for item in warm_examples(mix, 3, Draw(3, -1)):
+        assert item.answer == mix.families[item.family].answer(item.question)
+        assert not item.habitat
+
+
+def test_a_run_without_a_warm_start_says_nothing_of_it(tmp_path: Path) -> None:
+    start(toy_config(generations=2), tmp_path / "run", host=ToyHost())
+    assert not any(isinstance(event, WarmStarted) for event in events_of(tmp_path / "run"))
+    assert load_state(tmp_path / "run").warm is None
+
+
+def test_the_warm_start_is_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    for _ in generations(
+        warm_config(1), tmp_path / "run", ToyHost(), is_new=True, tell=said.append
+    ):
+        pass
+    assert said == ["warm start on 9 examples …"]
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"strategy\.warm_rate: 0\.1 made the weights not finite"):
+        start(warm_config(), tmp_path / "run", host=ToyHost(poison={5: 0}))
+
+
+@dataclass(frozen=True)
+class Opinions(Task):
+    """A task with a verifier and no reference answers."""
+
+    depths: ClassVar[tuple[str, ...]] = ("short",)
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """A number."""
+        return str(int(generator.integers(1000)))
+
+    def verify(self, question: str, reply: str) -> bool:
+        """Whatever is said at some length."""
+        return len(reply) > 3
+
+
+def test_tasks_without_reference_answers_are_refused(own_parts: None) -> None:
+    tasks.register("opinions")(Opinions)
+    with pytest.raises(ConfigError, match=r"strategy\.warm: expected tasks with reference answers"):
+        check(warm_config(families=("math.add", "opinions")))
+    check(warm_config(families=("math.add", "opinions"), strategy=toy_ecology()))
+
+
+def test_a_log_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    rows = [
+        {"habitat": f"u{n % 3}", "prompt": f"{n}+8", "reply": f"={n + 8}", "accepted": n % 2 == 0}
+        for n in range(300)
+    ]
+    log.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    config = warm_config(strategy={"kind": "per_habitat", **WARM}, learning_rule="expert_iteration")
+    source = {"kind": "log", "name": "log", "path": str(log)}
+    changes = {"families": ("log",), "depths": None, "sources": (source,)}
+    changes |= {"habitats": HabitatsConfig(questions=6)}
+    of_log = config.tasks.model_copy(update=changes)
+    with pytest.raises(ConfigError, match=r"strategy\.warm: a log has no reference answers"):
+        check(config.model_copy(update={"tasks": of_log}))

@@ -1,0 +1,112 @@
+"""GRPO: advantages among the samples of one question, and equal answers that are one lesson."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from symbiont_ecology.ecology import Assignment, Outcome, Rollout
+from symbiont_ecology.economics import Cost
+from symbiont_ecology.engine.build import check
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.learning import Experience, learning_rules
+from symbiont_ecology.tasks import tasks
+from toy import ToyHost, toy_config
+
+SINGLE = {"kind": "single", "questions": 3, "samples": 4, "learning_rate": 0.1}
+
+
+def practice(answers: Sequence[tuple[int, float]], samples: int) -> Outcome:
+    """So many samples of each question: what was said, and its reward."""
+    family, generator = tasks.build("math.add"), np.random.default_rng(0)
+    count = len(answers) // samples
+    items = tuple(family.sample("short", generator) for _ in range(count))
+    rollouts = tuple(
+        Rollout(
+            items[place // samples],
+            "o1",
+            token_ids=(said, 1),
+            log_probabilities=np.array([-1.0, -0.5]),
+            text="",
+            verdict=reward,
+            reward=reward,
+            cost=Cost(rows=1),
+            host_log_probabilities=np.array([-3.0, -0.5]),
+        )
+        for place, (said, reward) in enumerate(answers)
+    )
+    return Outcome(Assignment("o1", items, samples), rollouts)
+
+
+def weights_of(answers: Sequence[tuple[int, float]], samples: int, **knobs: object) -> list[object]:
+    rule = learning_rules.build({"kind": "grpo", **knobs})
+    targets, _ = rule.targets(Experience((practice(answers, samples),), {}))
+    return [target.weight for target in targets]
+
+
+def test_advantages_are_against_the_samples_of_the_same_question() -> None:
+    assert weights_of([(5, 1.0), (6, 0.0), (7, 0.0), (8, 0.0)], 4) == [0.75, -0.25, -0.25, -0.25]
+
+
+def test_equal_answers_are_one_lesson_with_the_sum_of_their_weights() -> None:
+    assert weights_of([(5, 1.0), (6, 0.0), (5, 1.0), (6, 0.0)], 4) == [1.0, -1.0]
+
+
+def test_equal_answers_whose_verdicts_cancel_are_no_lesson() -> None:
+    answers = [(5, 1.0), (5, 0.0), (6, 1.0), (7, 0.0)]
+    assert weights_of(answers, 4) == [0.5, -0.5]
+
+
+def test_a_group_without_a_spread_teaches_nothing_even_with_a_distance() -> None:
+    answers = [(5, 1.0), (6, 1.0), (7, 0.0), (8, 0.0)]
+    assert weights_of(answers, 2) == []
+    assert weights_of(answers, 2, kl=0.1) == []
+
+
+def test_without_blame_wrong_answers_teach_nothing() -> None:
+    assert weights_of([(5, 1.0), (6, 0.0)], 2, blame=0.0) == [0.5]
+
+
+def test_scaled_advantages_are_in_units_of_the_spread() -> None:
+    assert weights_of([(5, 1.0), (6, 0.0)], 2, is_scaled=True) == [1.0, -1.0]
+
+
+def test_the_distance_to_the_host_pulls_token_by_token() -> None:
+    right, wrong = weights_of([(5, 1.0), (6, 0.0)], 2, kl=0.1)
+    assert right == pytest.approx((0.5 - 0.2, 0.5))  # the first token is 2 nats from the host
+    assert wrong == pytest.approx((-0.5 - 0.2, -0.5))
+
+
+def test_a_single_sample_per_question_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"strategy\.samples: .* expected 2 or more, got 1"):
+        check(toy_config(strategy=SINGLE | {"samples": 1}, learning_rule="grpo"))
+
+
+def test_it_cannot_be_one_of_several_heritable_rules() -> None:
+    with pytest.raises(ConfigError, match="rules: expected"):
+        learning_rules.build({"kind": "heritable", "rules": ["grpo", "expert_iteration"]})
+
+
+@pytest.mark.parametrize("kl", [0.0, 0.02])
+def test_a_run_learns_by_it(kl: float, tmp_path: Path) -> None:
+    config = toy_config(
+        generations=30, strategy=SINGLE, learning_rule={"kind": "grpo", "kl": kl}, seed=901
+    )
+    start(config, tmp_path / "run", host=ToyHost())
+    acts = list(read_events(tmp_path / "run" / "events.jsonl"))
+    shares = [
+        [
+            v
+            for act in acts
+            if isinstance(act, Acted) and act.generation in span
+            for v in act.verdicts
+        ]
+        for span in (range(3), range(27, 30))
+    ]
+    first, last = (sum(verdicts) / len(verdicts) for verdicts in shares)
+    assert last > first + 0.2

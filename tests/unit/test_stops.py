@@ -1,0 +1,104 @@
+"""Stop texts: the style of a run ends its answers, and what is learned from them ends by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout
+from symbiont_ecology.engine.act import Question, roll_out
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.learning import Experience, learning_rules
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.tasks import tasks
+from symbiont_ecology.types import Completions, Decoding, Item, Request
+from toy import ToyHost, toy_config
+
+
+@dataclass
+class ListeningHost(ToyHost):
+    """A toy that remembers how it was asked to decode."""
+
+    heard: list[Decoding] = field(default_factory=list)
+
+    def rollout(self, rows, draws, decoding):  # type: ignore[no-untyped-def]
+        """As the toy does."""
+        self.heard.append(decoding)
+        return super().rollout(rows, draws, decoding)
+
+
+@pytest.mark.parametrize(
+    ("style", "stops"),
+    [
+        ("terse", ()),
+        ("natural", ()),
+        ("few_shot", ("\n",)),
+        ({"kind": "few_shot", "stop": ["\n\n", "Q:"]}, ("\n\n", "Q:")),
+        ({"kind": "few_shot", "stop": []}, ()),
+    ],
+)
+def test_practice_probes_and_evaluation_stop_where_the_style_says(
+    style: str | dict[str, object], stops: tuple[str, ...], tmp_path: Path
+) -> None:
+    host, folder = ListeningHost(), tmp_path / "run"
+    config = toy_config(generations=2, families=("math.add", "string.sort"))
+    config = config.model_copy(update={"tasks": config.tasks.model_copy(update={"style": style})})
+    start(config, folder, host=host)
+    loaded, trained = LoadedRun.of_run(folder), len(host.heard)
+    loaded.evaluate(loaded.items(2), host)
+    loaded.answer("math.add: 47+8", host)
+    assert trained
+    assert len(host.heard) > trained
+    assert {decoding.stop for decoding in host.heard} == {stops}
+
+
+@pytest.fixture(scope="module")
+def kernel() -> HostKernel:
+    return HostKernel.from_pretrained("embedded", slots=1)
+
+
+def stopped(kernel: HostKernel) -> tuple[Item, str, Rollout]:
+    """A question, all that the host says to it, and the rollout that ends in the middle of that."""
+    item = tasks.build("code.format").sample("medium", Draw(0)("question"))
+    whole = kernel.generate([item.prompt], -1, item.reply_limit)[0]
+    decoding = Decoding(stop=(whole[4:6],))
+    ((rollout,), _) = roll_out([Question(item, HOST)], kernel, lambda _: None, decoding)  # type: ignore[arg-type,return-value]
+    return item, whole, rollout
+
+
+def test_a_stopped_answer_is_imitated_as_one_that_ends(kernel: HostKernel) -> None:
+    item, whole, rollout = stopped(kernel)
+    assert rollout.text == whole[:4]
+    assert rollout.token_ids[-1] != kernel.end_token_id
+    (reference,) = kernel.encode_answers([rollout.text])
+    assert rollout.answer_ids == reference
+    assert rollout.answer_ids[-1] == kernel.end_token_id
+    accepted, refused = replace(rollout, reward=1.0), replace(rollout, reward=0.0)
+    outcome = Outcome(Assignment(HOST, (item,), samples=2), (accepted, refused))
+    experience = Experience((outcome,), {}, reference_ids={item.answer: reference})
+    learned = {
+        name: learning_rules.build(name).targets(experience)[0][0].token_ids
+        for name in ("expert_iteration", "supervised", "policy_gradient")
+    }
+    assert learned["expert_iteration"] == learned["supervised"] == reference
+    # A policy gradient is about what was drawn.
+    assert learned["policy_gradient"] == rollout.token_ids
+
+
+def test_an_answer_that_ended_by_itself_is_imitated_as_it_was(kernel: HostKernel) -> None:
+    item = tasks.build("math.add").sample("short", Draw(0)("question"))
+    decoding = Decoding(stop=("never said",))
+    ((rollout,), _) = roll_out([Question(item, HOST)], kernel, lambda _: None, decoding)  # type: ignore[arg-type,return-value]
+    assert rollout.answer_ids == rollout.token_ids
+    assert rollout.token_ids[-1] == kernel.end_token_id
+
+
+def test_completions_say_which_of_them_were_stopped(kernel: HostKernel) -> None:
+    item, whole, _ = stopped(kernel)
+    rows = [Request(item.prompt, -1, item.reply_limit), Request("math.add: 1+2\n", -1, 8)]
+    found: Completions = kernel.rollout(rows, None, Decoding(stop=(whole[4:6],)))
+    assert [found[row].is_stopped for row in range(2)] == [True, False]

@@ -1,0 +1,225 @@
+"""Prompts with turns: solved examples before the question, in text and in a chat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from asked import synthetic
+from hosts import add_chat_template, make_host
+from lines import jsonl, rows
+from symbiont_ecology.config import RunConfig, TasksConfig
+from symbiont_ecology.engine.build import check, mixture
+from symbiont_ecology.errors import ConfigError, DataError, HostError
+from symbiont_ecology.evaluation.items import draw_items, read_items, write_items
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.registry import Spec
+from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.data import DataTask, FileTasks
+from symbiont_ecology.tasks.splits import split_of
+from symbiont_ecology.tasks.synthetic.styles import FewShot, prompt_styles
+from symbiont_ecology.types import (
+    TURN_END,
+    examples_in,
+    in_last_turn,
+    in_turns,
+    last_turn,
+    turns,
+    without_turns,
+)
+
+CHAT: Spec = {"kind": "few_shot", "is_chat": True}
+TRAINED = [name for name in tasks.names() if tasks[name].role == "trained"]
+
+
+def run_config(families: list[object], **settings: object) -> RunConfig:
+    return RunConfig.model_validate({"tasks": {"families": families, **settings}})
+
+
+def test_turns_are_parts_of_one_text() -> None:
+    prompt = in_turns("1+1\n", "2\n", "3+4\n")
+    assert turns(prompt) == ["1+1\n", "2\n", "3+4\n"]
+    assert last_turn(prompt) == "3+4\n"
+    assert last_turn("3+4") == "3+4"
+    assert examples_in(prompt) == 1
+    assert examples_in(in_turns("be brief", "3+4")) == 0
+    assert without_turns(prompt) == "1+1\n2\n3+4\n"
+    assert in_last_turn(str.upper, in_turns("a", "b", "c")) == in_turns("a", "b", "C")
+
+
+def test_a_host_reads_turns_as_one_text_or_as_a_conversation(tmp_path: Path) -> None:
+    folder = add_chat_template(make_host(tmp_path / "host", layers=1))
+    plain = HostKernel.from_pretrained(folder)
+    chat = HostKernel.from_pretrained(folder, is_chat=True)
+    said = in_turns("1+1", "2", "3+4")
+    assert plain.encode([said])[0].tolist() == plain.encode(["1+123+4"])[0].tolist()
+    expected = plain.encode(["[1+1]<bos>[2]<bos>[3+4]>"])[0].tolist()
+    assert chat.encode([said])[0].tolist() == expected
+
+
+def test_roles_take_turns_and_the_system_speaks_first(tmp_path: Path) -> None:
+    template = "{% for m in messages %}{{ m.role }}={{ m.content }}.{% endfor %}"
+    folder = add_chat_template(make_host(tmp_path / "host", layers=1), template)
+    chat = HostKernel.from_pretrained(folder, is_chat=True)
+    plain = HostKernel.from_pretrained(folder)
+    for said, text in {
+        in_turns("a", "b", "c"): "user=a.assistant=b.user=c.",
+        in_turns("s", "a", "b", "c"): "system=s.user=a.assistant=b.user=c.",
+        in_turns("s", "c"): "system=s.user=c.",
+    }.items():
+        whole = plain.tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert chat.encode([said])[0].tolist() == whole
+
+
+def test_a_template_without_a_place_for_the_system_is_told_in_one_line(tmp_path: Path) -> None:
+    template = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}x"
+    folder = add_chat_template(make_host(tmp_path / "host", layers=1), template)
+    chat = HostKernel.from_pretrained(folder, is_chat=True)
+    assert len(chat.encode(["a"])[0])
+    with pytest.raises(HostError, match=r"turns of system, user: leave tasks\.style\.system out"):
+        chat.encode([in_turns("s", "a")])
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_examples_are_train_questions_the_same_for_every_question_but_never_itself(
+    name: str,
+) -> None:
+    family, style = synthetic(name, "few_shot"), FewShot()
+    drawn = draw_items(mixture(run_config([name], style="few_shot")), 20)
+    before = {item.prompt.rpartition(TURN_END)[0] for item in drawn}
+    assert len(before) == 1
+    said = turns(drawn[0].prompt)
+    assert len(said) == 2 * style.examples + 1
+    for asked, answer in zip(said[:-1:2], said[1::2], strict=True):
+        question = asked.removeprefix(f"{name}: ").rstrip("\n")
+        assert split_of(name, family.split_key(question)) == "train"
+        assert family.verify(question, answer) == 1.0
+        itself = turns(family.prompt(question))
+        assert len(itself) == len(said)
+        assert itself.count(asked) == 1
+        assert itself[-1] == asked
+    assert family.in_style(FewShot(seed=1)).prompt("x").split(TURN_END)[:-1] != said[:-1]
+
+
+def test_lines_of_data_get_examples_of_their_own(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "lines.jsonl", rows(60))
+    task = FileTasks("trivia", str(path)).task()
+    (line, *_) = task.part("short", "holdout")
+    said = turns(task.in_style(FewShot(examples=3)).prompt(line.question))
+    trained = {one.prompt: one.answers[0] for one in task.part("short", "train")}
+    assert [trained[asked.rstrip("\n")] for asked in said[:-1:2]] == [
+        answer.rstrip("\n") for answer in said[1::2]
+    ]
+    assert said[-1] == f"{line.prompt}\n"
+    chat = turns(task.in_style(FewShot(is_chat=True, system="Be brief.")).prompt(line.question))
+    assert chat[0] == "Be brief."
+    assert chat[-1] == line.prompt
+    assert len(chat) == 10
+
+
+def test_few_lines_give_few_examples(tmp_path: Path) -> None:
+    lines = [{"prompt": f"q{number}?", "target": str(number)} for number in range(9)]
+    task = FileTasks("few", str(jsonl(tmp_path / "lines.jsonl", lines))).task()
+    few: DataTask = task.in_style(FewShot(examples=20))
+    trained = task.part("short", "train")
+    for line in trained:
+        said = turns(few.prompt(line.question))
+        assert len(said) == 2 * (len(trained) - 1) + 1
+        assert f"{line.prompt}\n" not in said[:-1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"style": "few_shot", "habitats": {}}, "kinds would be told"),
+        ({"style": {"kind": "few_shot", "system": "Be brief."}}, "system is for chats: set is_cha"),
+        ({"style": {"kind": "natural", "system": "Be brief."}}, "system is for chats: set is_chat"),
+        ({"style": {"kind": "few_shot", "examples": 0}}, "examples: expected greater than 0"),
+        ({"style": CHAT}, "a host with a chat template, and 'embedded' has none"),
+    ],
+)
+def test_a_style_that_cannot_be_is_refused_before_a_host_is_loaded(
+    settings: dict[str, object], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        check(run_config(["math.add"], **settings))
+
+
+def test_answers_that_would_be_cut_are_told(tmp_path: Path) -> None:
+    lines = [{"prompt": f"q{number}?", "target": "one\ntwo"} for number in range(60)]
+    source = {"kind": "file", "name": "long", "path": str(jsonl(tmp_path / "lines.jsonl", lines))}
+    config = run_config(["long"], sources=[source], style="few_shot")
+    with pytest.raises(ConfigError, match=r"has it in the answer 'one.*set tasks\.style\.stop"):
+        check(config)
+    style = {"kind": "few_shot", "stop": ["\n\n"]}
+    check(run_config(["long"], sources=[source], style=style))
+
+
+def test_examples_would_tell_users_of_data_what_others_want(tmp_path: Path) -> None:
+    lines = [
+        {"prompt": f"q{number}?", "target": "x", "user": f"u{number % 3}"} for number in range(90)
+    ]
+    source = {
+        "kind": "file",
+        "name": "u",
+        "path": str(jsonl(tmp_path / "lines.jsonl", lines)),
+        "habitat": "user",
+    }
+    with pytest.raises(ConfigError, match=r"would tell the users of .* what others want"):
+        check(run_config(["u"], sources=[source], style="few_shot", habitats={"questions": 8}))
+
+
+def test_data_may_not_bring_turns(tmp_path: Path) -> None:
+    lines = [{"prompt": in_turns("a", "b", "c"), "target": "x"}]
+    with pytest.raises(DataError, match=r"line 1: the control character U\+001D"):
+        FileTasks("bad", str(jsonl(tmp_path / "lines.jsonl", lines))).task()
+    line = {"family": "f", "depth": "d", **lines[0]}
+    with pytest.raises(DataError, match=r"line 1: the control character U\+001D"):
+        read_items(jsonl(tmp_path / "questions.jsonl", [line]))
+
+
+def test_written_questions_are_asked_behind_the_examples_again(tmp_path: Path) -> None:
+    mix = mixture(run_config(["math.add", "string.sort"], style="few_shot"))
+    drawn = draw_items(mix, 3)
+    write_items(drawn, tmp_path / "items.jsonl")
+    read = read_items(tmp_path / "items.jsonl")
+    assert not any(TURN_END in item.prompt for item in read)
+    again = [mix.as_asked(item) for item in read]
+    assert [item.prompt for item in again] == [item.prompt for item in drawn]
+    assert [item.reply_limit for item in again] == [item.reply_limit for item in drawn]
+
+
+def test_a_typed_prompt_stands_behind_examples_of_the_family_that_it_resembles() -> None:
+    mix = mixture(run_config(["math.add", "string.sort", "code.format"], style="few_shot"))
+    (item,) = draw_items(mix, 1)[:1]
+
+    def typed(text: str) -> str:
+        """The prompt of somebody who knows no family."""
+        unknown = item.__class__("prompt", "", "", text, text, 8, verifier=len)
+        return mix.as_asked(unknown).prompt
+
+    assert typed("math.add: 47+8") == mix.families["math.add"].prompt("47+8")
+    assert typed("string.sort: kqa") == mix.families["string.sort"].prompt("kqa")
+    assert typed("What is the capital of France?") == "What is the capital of France?\n"
+
+
+def test_the_system_speaks_before_an_unfamiliar_prompt_too() -> None:
+    style = {"kind": "few_shot", "is_chat": True, "system": "Be brief."}
+    mix = mixture(run_config(["math.add"], style=style))
+    (item,) = draw_items(mix, 1)[:1]
+    asked = mix.as_asked(item.__class__("p", "", "", "Who?", "Who?", 8, verifier=len))
+    assert asked.prompt == in_turns("Be brief.", "Who?")
+
+
+@pytest.mark.parametrize("request_form", ["name", "keyword", "instruction"])
+def test_other_words_are_other_words_in_the_examples_too(request_form: str) -> None:
+    style = prompt_styles.build({"kind": "few_shot", "request": request_form})
+    family = synthetic("math.add")
+    plain, other = (family.in_style(one).prompt("47+8") for one in (style, style.reworded()))
+    assert len(turns(plain)) == len(turns(other)) == 9
+    assert not set(turns(plain)[::2]) & set(turns(other)[::2])
+
+
+def test_a_config_names_the_style_in_one_word() -> None:
+    assert TasksConfig(families=("math.add",), style="few_shot").style == "few_shot"
