@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from symbiont_ecology.engine.runtime import Host
     from symbiont_ecology.evaluation.first_look import CellLook, LookPlan, StyleLook
     from symbiont_ecology.registry import Spec
-    from symbiont_ecology.tasks.mixture import TaskMixture
     from symbiont_ecology.tasks.synthetic.styles import PromptStyle
 
 LOOKED_AT: Mapping[str, Spec] = {
@@ -38,8 +37,6 @@ REPLIES_SHOWN, CHARACTERS_SHOWN = 8, 48
 """Replies that are shown, and characters of each."""
 ENOUGH = 15
 """Answers in every cell from which on a family is left out in what is said to be typed."""
-WARNING_PLAN = {"per_cell": 2, "seconds": 30.0}
-"""How much ``calibrate`` asks."""
 
 
 def look_command(
@@ -61,10 +58,11 @@ def look_command(
     json_file: JsonOption = None,
 ) -> None:
     """Ask the bare host train questions, before a run starts: what is right in which style."""
+    from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.evaluation.first_look import LookPlan, look_at
 
     resolved = _resolved(config, list(overrides or []), host, tasks)
-    mix, styles = _mixture(resolved), _styles(resolved, style or [], is_own=config is not None)
+    mix, styles = mixture(resolved), _styles(resolved, style or [], is_own=config is not None)
     plan = LookPlan(per_cell, samples, float(seconds), resolved.seed)
     with console.report(json_file) as write_json:
         print(f"{resolved.host.model}: {len(mix.cells)} cells in {len(styles)} styles", flush=True)
@@ -80,14 +78,15 @@ def look_command(
 def warn_if_silent(lived: Run) -> None:
     """Says so if a host that has learned nothing yet is right in no cell at all: nothing would be
     learned from verdicts there."""
+    from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.evaluation.first_look import LookPlan, look_at
     from symbiont_ecology.learning import learning_rules
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
-    mix, style = _mixture(lived.config), prompt_styles.build(lived.config.tasks.style)
+    mix, style = mixture(lived.config), prompt_styles.build(lived.config.tasks.style)
     if mix.habitats or learning_rules.build(lived.config.learning_rule).sees_gold:
         return  # what is right there, verdicts of a cell do not say
-    plan = LookPlan(samples=4, **WARNING_PLAN)  # type: ignore[arg-type]
+    plan = LookPlan(per_cell=2, seconds=30.0)
     (found,) = look_at(mix, {OWN: style}, lambda is_chat: lived.host, plan)
     if len(found.silent) == len(found.cells):
         asked = plan.per_cell * (1 + plan.samples)
@@ -113,13 +112,6 @@ def _resolved(
     if config is None:
         return compose(["base", TRAINED], overrides, "look")
     return load_config(config, overrides)
-
-
-def _mixture(config: RunConfig) -> TaskMixture:
-    """The tasks, whatever style they are asked in."""
-    from symbiont_ecology.engine.build import mixture
-
-    return mixture(config)
 
 
 def _styles(config: RunConfig, wanted: Sequence[str], *, is_own: bool) -> dict[str, PromptStyle]:
