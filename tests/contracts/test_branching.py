@@ -11,7 +11,8 @@ import torch
 from hosts import make_host, random_weights
 from symbiont_ecology.host.backend import passes
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.packing import LEAST_SHARED, Text, chunks, pack_texts
+from symbiont_ecology.host.packing import LEAST_PREAMBLE, LEAST_SHARED, Text, chunks, pack_texts
+from symbiont_ecology.host.preambles import Preambles
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
 
@@ -150,3 +151,46 @@ def test_with_dropout_an_organelle_learns_in_company_what_it_learns_alone(
         return states[0].first
 
     np.testing.assert_allclose(learned({0, 1}), learned({0}), atol=1e-6)
+
+
+def test_what_is_kept_of_a_preamble_changes_no_bit(kernel: HostKernel) -> None:
+    stems = ["c" * 2 * LEAST_PREAMBLE, "c" * LEAST_PREAMBLE + "d" * LEAST_PREAMBLE]
+    rows = [
+        Request(f"{stem}{end}", slot, 8) for stem in stems for end in "pqr" for slot in (-1, 0, 1)
+    ]
+    first = kernel.rollout(rows, None, Decoding())
+    again = kernel.rollout(rows, None, Decoding())
+    for one, other in ((first.ids, again.ids), (first.read, again.read)):
+        np.testing.assert_array_equal(one, other)
+    assert first.log_probabilities.tobytes() == again.log_probabilities.tobytes()
+    assert first.read is not None
+    assert first.read.sum() == 3 * (2 * (1 + 2 * LEAST_PREAMBLE) + 6)
+    alone = [kernel.rollout([row], None, Decoding())[0] for row in rows]
+    for number, one in enumerate(alone):
+        assert one.token_ids == first[number].token_ids
+        np.testing.assert_allclose(
+            one.log_probabilities, first[number].log_probabilities, atol=2e-5
+        )
+
+
+def test_another_adapter_in_a_slot_reads_its_own_preamble(kernel: HostKernel) -> None:
+    rows = [Request("c" * 2 * LEAST_PREAMBLE + end, 0, 8) for end in "pqrs"]
+    before = kernel.rollout(rows, None, Decoding())
+    kernel.place(0, random_weights(kernel.layout, 77, rank=4))
+    after = kernel.rollout(rows, None, Decoding())
+    assert np.abs(after.log_probabilities - before.log_probabilities).max() > 1e-3
+    for row, one in enumerate(rows):
+        alone = kernel.rollout([one], None, Decoding())[0]
+        assert alone.token_ids == after[row].token_ids
+
+
+def test_no_more_is_kept_than_there_is_room_for() -> None:
+    preambles, read = Preambles(most_bytes=3000), list[bytes]()
+
+    def states(ids: bytes) -> torch.Tensor:
+        read.append(ids)
+        return torch.zeros(250)
+
+    for ids in (b"a", b"b", b"c", b"a", b"d", b"a", b"b"):
+        preambles.get(None, ids, lambda ids=ids: states(ids))
+    assert read == [b"a", b"b", b"c", b"d", b"b"]

@@ -127,6 +127,19 @@ def test_choices_are_listed_and_answered_by_their_letter(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    "question", ["this:", "this?\nAnswer", "this: Answer:\n", "a" + " " * 10**5]
+)
+def test_only_the_place_of_the_answer_moves_behind_the_choices(
+    question: str, tmp_path: Path
+) -> None:
+    rows = [{"q": question, "c": ["a b", "c d"], "k": 1}]
+    text = "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_target: k\ndoc_to_choice: c\n"
+    asked = question.removesuffix("Answer:\n").removesuffix("Answer").rstrip()
+    prompt = harness(tmp_path, text, rows).lines[0].prompt
+    assert prompt == f"{asked}\nA. a b\nB. c d\nAnswer:"
+
+
+@pytest.mark.parametrize(
     ("target", "choices", "answer"),
     [
         ("label", '["no", "yes"]', "yes"),

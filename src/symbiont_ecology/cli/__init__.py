@@ -26,7 +26,7 @@ from symbiont_ecology.cli.evoscope import evoscope
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.host import host
 from symbiont_ecology.cli.learn_from import learn_from
-from symbiont_ecology.cli.look import look
+from symbiont_ecology.cli.look import look_command
 from symbiont_ecology.cli.machine import bench, doctor
 from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
@@ -49,7 +49,7 @@ LONGEST_MESSAGE = 4000
 _COMMANDS = (
     *(
         demo,
-        look,
+        demo_real,
         run,
         learn_from,
         calibrate,
@@ -68,6 +68,7 @@ for _command in _COMMANDS:
     app.command()(_command)
 app.add_typer(host, name="host")
 app.command("list")(list_names)
+app.command("look")(look_command)
 app.command("resume")(resume_command)
 app.command("report")(report_command)
 

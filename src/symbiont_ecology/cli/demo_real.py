@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from symbiont_ecology.cli import console
 from symbiont_ecology.cli.beside import RunBeside, running_beside
 from symbiont_ecology.cli.calibrate import folder_for, is_free_for
+from symbiont_ecology.cli.demo import SUMMARY_FILE
 from symbiont_ecology.cli.options import Overrides, Quiet, option, resumable_folder
 from symbiont_ecology.cli.run import checked_config, live
 
@@ -25,14 +26,13 @@ MODEL, ECOLOGY, SINGLE = "smollm2", "ecology", "single"
 PRESETS = {ECOLOGY: "demo_real", SINGLE: "demo_real_single"}
 EXAMPLES = "tasks.style={kind: few_shot, is_chat: true, request: instruction}"
 """How the model alone is asked with solved examples."""
-STRANGE = (
+UNRELATED = (
     "What is the capital of France?",
     "Write one sentence about the sea.",
     "Why do cats sleep so much?",
 )
 """Prompts that no adapter should answer."""
-SUMMARY_FILE, PICTURE_FILE = "summary.json", "demo.png"
-WIDEST = 34
+REPLY_WIDTH = 34
 """Characters of a text in the table of replies."""
 
 
@@ -130,7 +130,7 @@ def _replies(ecology: LoadedRun, answered: Evaluation, host: Host) -> list[dict[
     firsts = {item.family: item for item in reversed(answered.items)}
     asked = [(last_turn(one.prompt), one.reply_limit) for one in firsts.values()]
     rows = []
-    for prompt, limit in [*asked, *((prompt, 24) for prompt in STRANGE)]:
+    for prompt, limit in [*asked, *((prompt, 24) for prompt in UNRELATED)]:
         alone = ecology.answer(prompt, host, "host", limit)
         together = ecology.answer(prompt, host, "learned", limit)
         rows.append(
@@ -147,6 +147,6 @@ def _replies(ecology: LoadedRun, answered: Evaluation, host: Host) -> list[dict[
     for column in made.columns:
         column.justify = "left"
     for row in rows:
-        made.add_row(*(escape(plain(row[key], WIDEST)) for key in row))
+        made.add_row(*(escape(plain(row[key], REPLY_WIDTH)) for key in row))
     console.print_table(made)
     return rows

@@ -79,17 +79,17 @@ def list_hosts() -> None:
 @host.command()
 def info(name: HostName) -> None:
     """Say where a host comes from, how large it is and where it lies."""
+    from symbiont_ecology.host.chat_template import has_chat_template
+
     place = _place(name)
     config = json.loads((place / "config.json").read_text(encoding="utf-8"))
-    facts, file = _facts(place), place / "tokenizer_config.json"
-    settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    has_template = (place / "chat_template.jinja").is_file() or "chat_template" in settings
+    facts = _facts(place)
     words = {key: str(value) for key, value in facts.items() if isinstance(value, str)}
     sizes = ("num_hidden_layers", "hidden_size", "vocab_size", "max_position_embeddings")
     numbers = (f"{key.removeprefix('num_')} {config[key]}" for key in sizes if key in config)
     words |= {
         "architecture": f"{config.get('model_type')}: {', '.join(numbers)}",
-        "chat template": "yes" if has_template else "no",
+        "chat template": "yes" if has_chat_template(str(place)) else "no",
         "on disk": f"{_megabytes(place):.0f} MB in {place}",
     }
     tell_facts({key.replace("_", " "): value for key, value in words.items()})

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from symbiont_ecology.engine.runtime import Host
     from symbiont_ecology.evaluation.first_look import CellLook, LookPlan, StyleLook
     from symbiont_ecology.registry import Spec
-    from symbiont_ecology.tasks.mixture import TaskMixture
     from symbiont_ecology.tasks.synthetic.styles import PromptStyle
 
-USUAL: Mapping[str, Spec] = {
+LOOKED_AT: Mapping[str, Spec] = {
     "terse": "terse",
     "natural": "natural",
     "few_shot": "few_shot",
@@ -34,13 +33,13 @@ USUAL: Mapping[str, Spec] = {
 """Styles that are looked at, by what the table calls them."""
 OWN = "the config's"
 TRAINED = "tasks/trained"
-MOST_REPLIES, WIDEST = 8, 48
+REPLIES_SHOWN, CHARACTERS_SHOWN = 8, 48
 """Replies that are shown, and characters of each."""
-WARNING_PLAN = {"per_cell": 2, "seconds": 30.0}
-"""How much ``calibrate`` asks."""
+ENOUGH = 15
+"""Answers in every cell from which on a family is left out in what is said to be typed."""
 
 
-def look(
+def look_command(
     config: Annotated[
         str | None, argument("A preset or YAML file.", default="all trained families")
     ] = None,
@@ -59,10 +58,11 @@ def look(
     json_file: JsonOption = None,
 ) -> None:
     """Ask the bare host train questions, before a run starts: what is right in which style."""
+    from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.evaluation.first_look import LookPlan, look_at
 
     resolved = _resolved(config, list(overrides or []), host, tasks)
-    mix, styles = _mixture(resolved), _styles(resolved, style or [], is_own=config is not None)
+    mix, styles = mixture(resolved), _styles(resolved, style or [], is_own=config is not None)
     plan = LookPlan(per_cell, samples, float(seconds), resolved.seed)
     with console.report(json_file) as write_json:
         print(f"{resolved.host.model}: {len(mix.cells)} cells in {len(styles)} styles", flush=True)
@@ -78,14 +78,15 @@ def look(
 def warn_if_silent(lived: Run) -> None:
     """Says so if a host that has learned nothing yet is right in no cell at all: nothing would be
     learned from verdicts there."""
+    from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.evaluation.first_look import LookPlan, look_at
     from symbiont_ecology.learning import learning_rules
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
-    mix, style = _mixture(lived.config), prompt_styles.build(lived.config.tasks.style)
+    mix, style = mixture(lived.config), prompt_styles.build(lived.config.tasks.style)
     if mix.habitats or learning_rules.build(lived.config.learning_rule).sees_gold:
         return  # what is right there, verdicts of a cell do not say
-    plan = LookPlan(samples=4, **WARNING_PLAN)  # type: ignore[arg-type]
+    plan = LookPlan(per_cell=2, seconds=30.0)
     (found,) = look_at(mix, {OWN: style}, lambda is_chat: lived.host, plan)
     if len(found.silent) == len(found.cells):
         asked = plan.per_cell * (1 + plan.samples)
@@ -113,13 +114,6 @@ def _resolved(
     return load_config(config, overrides)
 
 
-def _mixture(config: RunConfig) -> TaskMixture:
-    """The tasks, whatever style they are asked in."""
-    from symbiont_ecology.engine.build import mixture
-
-    return mixture(config)
-
-
 def _styles(config: RunConfig, wanted: Sequence[str], *, is_own: bool) -> dict[str, PromptStyle]:
     """What to look at, by name.
 
@@ -131,7 +125,7 @@ def _styles(config: RunConfig, wanted: Sequence[str], *, is_own: bool) -> dict[s
     from symbiont_ecology.host.chat_template import has_chat_template
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
-    specs = dict(USUAL) if not wanted else {text: _spec(text) for text in wanted}
+    specs = dict(LOOKED_AT) if not wanted else {text: _spec(text) for text in wanted}
     if is_own and not wanted and config.tasks.style not in specs.values():
         specs = {OWN: config.tasks.style, **specs}
     has_chat, styles = has_chat_template(config.host.model) is not False, {}
@@ -217,15 +211,17 @@ def _tell_replies(best: StyleLook) -> None:
     from symbiont_ecology.types import last_turn
 
     names = list(best.cells)
-    step = max(len(names) // MOST_REPLIES, 1)
+    step = max(len(names) // REPLIES_SHOWN, 1)
     print(f"\nreplies in the style {best.name}:")
-    for name in names[::step][:MOST_REPLIES]:
+    for name in names[::step][:REPLIES_SHOWN]:
         rollout = best.cells[name].greedy[0]
         asked, reply = (
-            plain(text, WIDEST) for text in (last_turn(rollout.item.prompt), rollout.text)
+            plain(text, CHARACTERS_SHOWN) for text in (last_turn(rollout.item.prompt), rollout.text)
         )
         mark = "yes" if rollout.verdict >= 0.5 else "no"
-        wanted = "" if mark == "yes" else f" (wanted: {plain(rollout.item.answer, WIDEST)})"
+        wanted = (
+            "" if mark == "yes" else f" (wanted: {plain(rollout.item.answer, CHARACTERS_SHOWN)})"
+        )
         print(f"{mark:3s}  {asked} → {reply}{wanted}")
 
 
@@ -245,22 +241,25 @@ def _tell_next(looks: Sequence[StyleLook], config: RunConfig, name: str | None) 
         print("nothing was right in any style: verdicts alone teach nothing on this host and tasks")
         print("next: gold answers teach where nothing is right: learning_rule=supervised, or sft")
         return
+    fewest = min(cell.answers for cell in best.cells.values())
     if best.silent:
         print(f"nothing right in: {', '.join(best.silent)}; verdicts alone teach nothing there")
     if best.full:
         print(f"nothing to learn in: {', '.join(best.full)}")
+    if fewest < ENOUGH:
+        print(f"that is from {fewest} answers in a cell; a larger --seconds asks more")
     print(f"take the style {best.name}")
     words = [name or "steady", f"tasks.style={_typed_style(looks, best, config)}"]
     if name is None:
         words.append(f"host.model={config.host.model}")
-    if len(heard) < len(families):
+    if len(heard) < len(families) and fewest >= ENOUGH:
         words.append(f"tasks.families=[{','.join(heard)}]")
     print(f"next: {console.typed()} run {shlex.join(words)}")
 
 
 def _typed_style(looks: Sequence[StyleLook], best: StyleLook, config: RunConfig) -> str:
     """A style as it is typed."""
-    specs = {**USUAL, OWN: config.tasks.style}
+    specs = {**LOOKED_AT, OWN: config.tasks.style}
     spec = specs.get(best.name) or _spec(best.name)
     if isinstance(spec, str):
         return spec

@@ -59,6 +59,11 @@ class CellLook:
         return sum(one.verdict for one in self.greedy) / len(self.greedy)
 
     @property
+    def answers(self) -> int:
+        """How many answers there are."""
+        return len(self.greedy) + sum(map(len, self.drawn))
+
+    @property
     def tolerant_accuracy(self) -> float:
         """Share of greedy answers that a tolerant style accepts."""
         return sum(self.tolerated) / len(self.tolerated)
@@ -130,6 +135,13 @@ class _Gathered:
     drawn: dict[str, list[Sequence[Rollout]]] = field(default_factory=lambda: defaultdict(list))
     seconds: float = 0.0
 
+    @property
+    def right(self) -> float:
+        """Right answers."""
+        drawn = (rollout for draws in self.drawn.values() for rows in draws for rollout in rows)
+        greedy = (rollout for rows in self.greedy.values() for rollout in rows)
+        return sum(rollout.verdict for rollout in (*greedy, *drawn))
+
 
 def look_at(
     tasks: TaskMixture,
@@ -140,15 +152,18 @@ def look_at(
 ) -> list[StyleLook]:
     """Asks train questions in every style, the same ones in each, a round of all cells at a time.
 
-    The first round of every style is always asked, whatever it takes.
+    The first round of every style is always asked, whatever it takes. A style in which nothing was
+    right so far is asked no further, if something is right in another.
     """
     began, found = time.monotonic(), {name: _Gathered() for name in styles}
     questions = _questions(tasks, plan)
     for number in range(plan.per_cell):
+        silent = {name for name, one in found.items() if not one.right}
+        hopeless = silent if len(silent) < len(found) else ()
         for name, style in styles.items():
             gathered = found[name]
             last = gathered.seconds / max(number, 1)
-            if number and time.monotonic() - began + last > plan.seconds:
+            if number and (time.monotonic() - began + last > plan.seconds or name in hopeless):
                 continue
             started = time.monotonic()
             pairs = [

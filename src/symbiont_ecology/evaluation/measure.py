@@ -235,10 +235,11 @@ class LoadedRun:
         """Holdout items of the run's own task mix."""
         return draw_shifts(self.tasks, tuple(dict.fromkeys(shifts)), per_cell, seed)
 
-    def as_asked(self, item: Item) -> Item:
-        """An item from elsewhere, asked in the form of the run's own: with their line end, and
+    def as_asked(self, items: Sequence[Item]) -> list[Item]:
+        """Items from elsewhere, asked in the form of the run's own: with their line end, and
         behind what stands in front of them."""
-        return self.tasks.as_asked(item)
+        tasks = self.tasks
+        return [tasks.as_asked(item) for item in items]
 
     def reselected(
         self,
@@ -309,7 +310,7 @@ class LoadedRun:
             verifier=lambda reply: 0.0,
             habitat=habitat,
         )
-        return self.evaluate([self.as_asked(item)], host, routing).rollouts[0]
+        return self.evaluate(self.as_asked([item]), host, routing).rollouts[0]
 
     def _evaluator(self, host: Host, progress: Progress, is_fresh: bool) -> Evaluator:
         fingerprint = check_host(self.folder, host)

@@ -47,7 +47,7 @@ class EvaluationSpec(BaseModel):
             ConfigError: no such shift, or nothing in it that this run could be asked.
         """
         if self.holdout is not None:
-            return [run.as_asked(item) for item in read_items(Path(self.holdout))]
+            return run.as_asked(read_items(Path(self.holdout)))
         if drawn := run.items(self.per_cell, self.shifts, self.seed):
             return drawn
         raise ConfigError(
@@ -59,8 +59,7 @@ class EvaluationSpec(BaseModel):
         """What candidates are judged by; nothing, if practice does."""
         if self.selection is None:
             return []
-        items = [run.as_asked(item) for item in read_items(Path(self.selection))]
-        return some_of(items, self.most)
+        return some_of(run.as_asked(read_items(Path(self.selection))), self.most)
 
     def find_routing(self, run: LoadedRun) -> Routing:
         """Who answers.

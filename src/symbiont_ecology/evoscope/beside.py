@@ -17,20 +17,18 @@ def host_replies(folder: Path, prompts: Sequence[str]) -> dict[str, str]:
     """The bare host's greedy replies by prompt; the run's host is loaded for it."""
     run = LoadedRun.of_run(folder)
     items = [
-        run.as_asked(
-            Item(
-                id=f"beside/{prompt}",
-                family="",
-                depth="",
-                question=prompt,
-                prompt=prompt,
-                reply_limit=BESIDE_TOKENS,
-                verifier=_nothing,
-            )
+        Item(
+            id=f"beside/{prompt}",
+            family="",
+            depth="",
+            question=prompt,
+            prompt=prompt,
+            reply_limit=BESIDE_TOKENS,
+            verifier=_nothing,
         )
         for prompt in dict.fromkeys(prompts)
     ]
-    rollouts = run.evaluate(items, build_host(run.config), "host").rollouts
+    rollouts = run.evaluate(run.as_asked(items), build_host(run.config), "host").rollouts
     return {rollout.item.question: rollout.text for rollout in rollouts}
 
 

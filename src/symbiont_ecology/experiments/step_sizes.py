@@ -25,7 +25,7 @@ from symbiont_ecology.strategies import strategies
 
 STEP_SIZES = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 """Adam's step sizes that are tried: half a decade apart."""
-SWEPT_GENERATIONS, SELECTION_PER_CELL = 20, 16
+SWEPT_GENERATIONS, SWEEP_PER_CELL = 20, 16
 """Generations that are lived with each, and selection items per cell (or habitat)."""
 SCORE_FILE, SWEEP_FOLDER = "score.json", "step-sizes"
 
@@ -113,7 +113,7 @@ def _score(step_size: float, run: LoadedRun, host: Host) -> StepSizeScore:
     is_world = run.config.tasks.habitats is not None
     shift, routing = ("habitats", "habitat") if is_world else ("in-distribution", "learned")
     items = draw_shifts(
-        mixture(run.config), [shift], SELECTION_PER_CELL, seed=run.config.seed, split="selection"
+        mixture(run.config), [shift], SWEEP_PER_CELL, seed=run.config.seed, split="selection"
     )
     verdicts = run.evaluate(items, host, routing).verdicts
     spent = run.pool.state.spent.flops

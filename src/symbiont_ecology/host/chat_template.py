@@ -6,7 +6,8 @@ So a run that would ask it in a chat can be refused before a model is loaded.
 from __future__ import annotations
 
 import json
-from pathlib import Path
+
+from symbiont_ecology.host.locating import local_folder
 
 TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 """Where transformers keeps a template that is not in the tokenizer's own config."""
@@ -15,10 +16,7 @@ TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 def has_chat_template(model: str) -> bool | None:
     """Whether the files of a local host hold a chat template; None where there are no such files,
     as for a name on the hub."""
-    folder = Path(model).expanduser()
-    if model == "embedded":
-        folder = Path(__file__).parent / "embedded" / "model"
-    if not folder.is_dir():
+    if (folder := local_folder(model)) is None:
         return None
     if any((folder / name).is_file() for name in TEMPLATE_FILES):
         return True

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -26,7 +27,9 @@ from symbiont_ecology.host.backend.sights import Sight
 from symbiont_ecology.host.backend.torch_backend import Cache, TorchBackend
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.layers import LlamaWeights
-from symbiont_ecology.host.packing import Packing, Text, chunks, pack_texts, taken
+from symbiont_ecology.host.packing import Packing, Text, chunks, pack_texts, preambles_of, taken
+from symbiont_ecology.host.preambles import Preambles
+from symbiont_ecology.types import HOST_SLOT
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class LlamaDecoder:
         self._embedding_scale = torch.tensor(plan.embedding_scale, dtype=host.dtype).item()
         self._attention_scale = (plan.query_scalar or self.shape.head_dim) ** -0.5
         self._views = tuple(dict.fromkeys(plan.views))
+        self._preambles = Preambles()
         self._tables: Tensor | None = None  # (views, 2, positions, head_dim)
 
     def weights(self) -> dict[str, Tensor]:
@@ -77,14 +81,17 @@ class LlamaDecoder:
         states = torch.empty(size, device=self.device, dtype=self.dtype)
         cache = self._backend.cache(self._sights(end), states, lengths)
         last, read = list[Tensor](), list[np.ndarray]()
-        texts = [Text(prompt) for prompt in prompts]
-        for piece in chunks(texts, slots, max_tokens):
+        texts, preambles = [Text(prompt) for prompt in prompts], preambles_of(prompts, slots)
+        for piece in chunks(texts, slots, max_tokens, preambles=preambles):
             rows = slice(piece[0], piece[-1] + 1)  # they come sorted, so pieces are consecutive
-            packing = pack_texts(texts[rows], slots[rows], self.device)
-            x = self._read(packing, bank.gather(packing.owners), cache.states[:, :, rows])
+            packing = pack_texts(texts[rows], slots[rows], self.device, preambles=preambles[rows])
+            kept = self._kept(packing, bank)
+            adapters = bank.gather(packing.owners)
+            x = self._read(packing, adapters, cache.states[:, :, rows], kept=kept)
             last.append(x[packing.predicts])
             read.append(packing.read)
-        return self._logits(torch.cat(last)), LlamaSession(self, cache, np.concatenate(read))
+        tokens_read = np.concatenate(read) + _first_of(preambles, prompts, slots)
+        return self._logits(torch.cat(last)), LlamaSession(self, cache, tokens_read)
 
     def logits(
         self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
@@ -114,6 +121,27 @@ class LlamaDecoder:
         cache.advance()
         return self._logits(x)
 
+    def _kept(self, packing: Packing, bank: SlotBank) -> Tensor | None:
+        """Keys and values of the places that a packing keeps, ``(layers, 2, places, kv_heads,
+        head_dim)``."""
+        if not packing.kept:
+            return None
+        found = []
+        for ids, owner in packing.preambles:
+            weights = None if owner == HOST_SLOT else bank.held(owner)
+            found.append(
+                self._preambles.get(weights, ids.tobytes(), partial(self._alone, ids, owner, bank))
+            )
+        return torch.cat(found, dim=2)
+
+    def _alone(self, ids: np.ndarray, owner: int, bank: SlotBank) -> Tensor:
+        """Keys and values of a preamble, ``(layers, 2, tokens, kv_heads, head_dim)``."""
+        shape, packing = self.shape, pack_texts([Text(ids)], [owner], self.device)
+        size = shape.layers, 2, 1, shape.kv_heads, len(ids), shape.head_dim
+        states = torch.empty(size, device=self.device, dtype=self.dtype)
+        self._read(packing, bank.gather((owner,)), states)
+        return states[:, :, 0].transpose(2, 3).contiguous()
+
     def _read(
         self,
         packing: Packing,
@@ -121,13 +149,14 @@ class LlamaDecoder:
         states: Tensor | None = None,
         *,
         is_everywhere: bool = False,
+        kept: Tensor | None = None,
     ) -> Tensor:
         """Hidden states before the final norm, ``(ends, hidden)`` or of all tokens.
 
         The last layer works for the ends alone: a sixth of all products in a host of five layers.
         """
         sights, backend = self._sights(packing.longest), self._current()
-        line = backend.line(packing, sights, states, is_everywhere)
+        line = backend.line(packing, sights, states, is_everywhere, kept)
         ends = None if is_everywhere else packing
         forward = _Forward(backend, adapters, packing.counts, line.attend, ends)
         x, is_learning = self._embedded(packing.ids), torch.is_grad_enabled()
@@ -197,3 +226,16 @@ class LlamaSession:
     def keep(self, rows: Tensor) -> None:
         """Goes on with fewer rows."""
         self.cache.keep(rows)
+
+
+def _first_of(
+    preambles: Sequence[int], prompts: Sequence[np.ndarray], slots: Sequence[int]
+) -> np.ndarray:
+    """The tokens of each preamble where it is met first, ``(rows,)``. One that was kept counts as
+    read: a run that was killed and goes on, with nothing kept, must count alike."""
+    first, seen = np.zeros(len(prompts), dtype=np.int64), set[tuple[int, bytes]]()
+    for row, (length, prompt, slot) in enumerate(zip(preambles, prompts, slots, strict=True)):
+        key = slot, prompt[:length].tobytes()
+        first[row] = length if key not in seen else 0
+        seen.add(key)
+    return first

@@ -42,6 +42,16 @@ def check_is_here(name_or_path: str | Path) -> None:
         )
 
 
+def local_folder(name_or_path: str | Path) -> Path | None:
+    """The folder of a host that is on this machine as a folder; None for all others, such as a name
+    on the hub or a GGUF file."""
+    name, path = str(name_or_path), Path(name_or_path).expanduser()
+    if name == EMBEDDED:
+        return EMBEDDED_FOLDER
+    folder = packaged_folder(name) if name in PACKAGED else path
+    return folder if folder.is_dir() else None
+
+
 def find_folder(name_or_path: str | Path, tell: Tell = lambda line: None) -> Path:
     """The local folder of a host. A GGUF file is converted once, a model of the hub is downloaded
     once; ``tell`` hears of the first.
@@ -50,16 +60,14 @@ def find_folder(name_or_path: str | Path, tell: Tell = lambda line: None) -> Pat
         HostError: there is no such host (or the hub is out of reach).
     """
     check_is_here(name_or_path)
-    name, path = str(name_or_path), Path(name_or_path).expanduser()
-    if name == EMBEDDED:
-        return EMBEDDED_FOLDER
-    if name in PACKAGED:
-        return packaged_folder(name)
+    if (folder := local_folder(name_or_path)) is not None:
+        return folder
+    path = Path(name_or_path).expanduser()
     if path.suffix == GGUF_ENDING:
         from symbiont_ecology.host.gguf_files import converted
 
         return converted(path, tell)
-    return path if path.is_dir() else _from_hub(name)
+    return _from_hub(str(name_or_path))
 
 
 def _from_hub(name: str) -> Path:

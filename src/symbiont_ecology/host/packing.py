@@ -25,6 +25,8 @@ from torch import Tensor
 LEAST_SHARED = 16
 """Tokens that different prompts have in common from which on they are read once; attention in
 pieces costs more than fewer save."""
+LEAST_PREAMBLE = 32
+"""Tokens of a preamble from which on it is read alone and kept: products of fewer are slow."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,20 @@ class Packing:
     def longest(self) -> int:
         """No row has more tokens."""
         return int((self.prompt_lengths + self.answer_lengths).max())
+
+    @property
+    def preambles(self) -> list[tuple[np.ndarray, int]]:
+        """Token ids and owner of what stands in the first ``kept`` places, in that order."""
+        first = dict[int, int]()  # the row that tells what a segment holds
+        for row, place, start, _ in self.pieces:
+            if not place and start < self.kept:
+                first.setdefault(int(start), int(row))
+        found = [
+            (first[start], size)
+            for start, size in zip(self.starts, self.lengths, strict=True)
+            if start in first
+        ]
+        return [(self.texts[row].prompt[:size], self.row_owners[row]) for row, size in found]
 
     @cached_property
     def pieces(self) -> np.ndarray:
@@ -211,28 +227,49 @@ def pack_texts(
 
 
 def chunks(
-    texts: Sequence[Text], owners: Sequence[int], max_tokens: int, *, is_branching: bool = True
+    texts: Sequence[Text],
+    owners: Sequence[int],
+    max_tokens: int,
+    *,
+    is_branching: bool = True,
+    preambles: Sequence[int] = (),
 ) -> Iterator[np.ndarray]:
     """Row numbers in pieces of about ``max_tokens`` packed tokens at most (or one row), alike rows
-    side by side."""
+    side by side; ``preambles`` as in ``pack_texts``."""
     order = sorted(range(len(texts)), key=lambda row: (owners[row], texts[row].prompt.tobytes()))
     piece: list[int] = []
     size, last = 0, (-2, b"")
     for row in order:
         key = (owners[row], texts[row].prompt.tobytes())
         prompt, answer = len(texts[row].prompt), len(texts[row].answer)
-        more = prompt + answer
+        known = preambles[row] if preambles else 0
+        more = prompt + answer - known
         if key == last:
             more = answer
         elif is_branching and key[0] == last[0]:
-            more -= shared(key[1], last[1])
+            more = min(more, prompt + answer - shared(key[1], last[1]))
         if piece and size + more > max_tokens:
             yield np.array(piece)
-            piece, size, more = [], 0, prompt + answer
+            piece, size, more = [], 0, prompt + answer - known
         piece.append(row)
         size, last = size + more, key
     if piece:
         yield np.array(piece)
+
+
+def preambles_of(prompts: Sequence[np.ndarray], owners: Sequence[int]) -> list[int]:
+    """How many tokens of each prompt are worth reading alone, since other prompts of its owner
+    begin with them too: a chat template, or examples. 0: none. It depends on these rows only."""
+    keys = [(owner, ids.tobytes()) for owner, ids in zip(owners, prompts, strict=True)]
+    whole, cuts = set(keys), _cuts_of(keys, {})
+    lengths = dict[tuple[int, bytes], int]()
+    for (owner, key), ends in cuts.items():
+        lengths[owner, key] = 0
+        for start, end in pairwise([0, *ends[:-1]]):
+            # After a prompt that is all preamble something is predicted, which nobody keeps.
+            if end - start >= LEAST_PREAMBLE and (owner, key[: end * _ID]) not in whole:
+                lengths[owner, key] = end
+    return [lengths.get(key, 0) for key in keys]
 
 
 def shared(one: bytes, other: bytes) -> int:

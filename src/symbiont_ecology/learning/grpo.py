@@ -15,7 +15,7 @@ from symbiont_ecology.learning import LearningRule, learning_rules
 from symbiont_ecology.learning.experience import Experience, Targets, WeightedTarget
 from symbiont_ecology.registry import Share
 
-LEAST_WEIGHT = 1e-6
+LEAST_LESSON = 1e-6
 """A smaller weight is no lesson: what is left of advantages that cancel."""
 
 
@@ -74,5 +74,5 @@ class Grpo(LearningRule):
                 drift = first.log_probabilities - first.host_log_probabilities
                 weights = weight - self.kl * len(places) * drift
                 yield WeightedTarget.of(first, tuple(weights.tolist()))
-            elif abs(weight) >= LEAST_WEIGHT:
+            elif abs(weight) >= LEAST_LESSON:
                 yield WeightedTarget.of(first, weight)

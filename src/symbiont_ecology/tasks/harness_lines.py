@@ -23,7 +23,6 @@ from symbiont_ecology.tasks.templates import RowTemplate, template
 
 CHOICE_LETTERS = string.ascii_uppercase
 """Of listed choices."""
-_ANSWER = re.compile(r"\s*Answer:?\s*\Z")
 _WORD = re.compile(r"\w+")
 
 
@@ -46,9 +45,8 @@ class HarnessMatch:
     def _bare(self, text: str) -> str:
         for pattern in self.patterns:
             text = re.sub(pattern, "", text)
-        ignored = string.punctuation * self.ignores_punctuation + string.digits * (
-            self.ignores_numbers
-        )
+        ignored = string.punctuation if self.ignores_punctuation else ""
+        ignored += string.digits if self.ignores_numbers else ""
         text = text.translate(str.maketrans("", "", ignored))
         return (text.lower() if self.ignores_case else text).strip()
 
@@ -190,10 +188,11 @@ def _template(source: str, where: str) -> RowTemplate:
 
 def _with_choices(text: str, choices: Sequence[str]) -> str:
     """The choices stand between the question and the place of the answer."""
+    asked = text.rstrip().removesuffix("Answer:").removesuffix("Answer").rstrip()
     listed = "\n".join(
         f"{letter}. {one}" for letter, one in zip(CHOICE_LETTERS, choices, strict=False)
     )
-    return f"{_ANSWER.sub('', text)}\n{listed}\nAnswer:"
+    return f"{asked}\n{listed}\nAnswer:"
 
 
 def _index(target: object, choices: Sequence[str], where: str) -> int:
