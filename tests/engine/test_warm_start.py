@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from hosts import SMOLLM2, smollm2
 from symbiont_ecology.config import HabitatsConfig, HostConfig, RunConfig
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.build import check, mixture
@@ -23,8 +23,6 @@ from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import Task, tasks
 from toy import Crash, ToyHost, toy_config, toy_ecology
 
-SMOLLM2 = os.environ.get("SYMBIONT_SMOLLM2", "")
-"""Folder of SmolLM2-135M-Instruct; empty where there is none."""
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
 WARM = {"warm": 3, "warm_rate": 0.1}
 
@@ -207,12 +205,12 @@ def test_a_log_is_refused(tmp_path: Path) -> None:
         check(config.model_copy(update={"tasks": of_log}))
 
 
-@pytest.mark.skipif(not SMOLLM2, reason="SYMBIONT_SMOLLM2 names no folder")
+@smollm2
 def test_a_real_model_that_knows_nothing_answers_after_a_warm_start(tmp_path: Path) -> None:
     strategy = {"kind": "single", "questions": 3, "samples": 4, "aging": 0, "warm": 4}
     families = ("code.format", "math.max")
     config = warm_config(1, families=families, strategy=strategy, learning_rule="grpo")
-    host = HostConfig(model=SMOLLM2, rank=8, slots=1)
+    host = HostConfig(model=str(SMOLLM2), rank=8, slots=1)
     start(config.model_copy(update={"host": host}), tmp_path / "run")
     probes = [
         verdict
