@@ -61,7 +61,7 @@ class HostConfig(BaseModel):
     rank: Positive = 4  # of a founder's adapter, and the most that any can have
     targets: tuple[str, ...] | None = None  # linear modules that carry LoRA; None is all
     device: str = "cpu"  # as torch names it, such as cuda
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"  # of weights and activations
+    dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"  # int8: weights alone
     threads: Positive = 1  # of the CPU; another number may move logits in the last bits
     memory_mb: PositiveFloat = 2048  # for one batch; larger batches go in pieces
     is_checkpointing: bool = False  # learn with half the memory in a third more time

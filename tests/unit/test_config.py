@@ -128,7 +128,10 @@ def test_a_file_extends_its_neighbours_before_presets(folder: Path, tmp_path: Pa
         ("tasks.depths=[]", "tasks.depths: expected one name or more, each of them once, got []"),
         ("tasks.depths=[long, long]", "tasks.depths: expected one name or more, each of them once"),
         ("tasks.families=[]", "tasks.families: expected"),
-        ("host.dtype=int8", "host.dtype: expected 'float32', 'bfloat16' or 'float16', got 'int8'"),
+        (
+            "host.dtype=int4",
+            "host.dtype: expected 'float32', 'bfloat16', 'float16' or 'int8', got 'int4'",
+        ),
         ("host.targets=q_proj", "host.targets: expected"),
         ("economy.rollout=0", "economy: rollout: expected a cost > 0 mATP, got 0"),
         ("seed", "override 'seed': expected key.subkey=value"),

@@ -53,7 +53,7 @@ def bench(
     turns: Annotated[int, option("Times that everything is timed.", least=1)] = 5,
     threads: Annotated[int, option("CPU threads.", least=1)] = 1,
     device: Annotated[str, option("A torch device.")] = "cpu",
-    dtype: Annotated[str, option("float32, bfloat16 or float16.")] = "float32",
+    dtype: Annotated[str, option("float32, bfloat16, float16 or int8.")] = "float32",
     json_file: JsonOption = None,
 ) -> None:
     """Time populations in one batch, one by one, and the bare host. Nothing is kept but the

@@ -18,6 +18,8 @@ LARGEST_FORWARD = 2048
 """Tokens per forward on a CPU: twice as many were no faster, and half as many 3 % slower."""
 LARGEST_CACHE = 65536
 """Tokens of cached rows per batch on a CPU: beyond it a row costs no less."""
+LARGEST_LESSON_MB = 1000
+"""Megabytes of one forward and backward pass on a CPU: 500 tokens of SmolLM2 fill the machine."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,11 @@ class MemoryBudget:
     def learning_tokens(self) -> int:
         """Tokens per forward and backward pass: every layer's activations wait for their
         gradients."""
-        return self._forward(self.shape.layers * self._activations + 12 * self.shape.vocab)
+        each = self.shape.layers * self._activations + 12 * self.shape.vocab
+        budget = self
+        if self.is_cpu:
+            budget = replace(self, megabytes=min(self.megabytes, LARGEST_LESSON_MB))
+        return budget._forward(each)
 
     def halved(self) -> MemoryBudget:
         """Half of it."""

@@ -110,7 +110,7 @@ class HostKernel:
             targets: endings of module names that carry adapters, such as ``["q_proj", "v_proj"]``;
                 all linear modules of the decoder layers when None.
             device: a torch device.
-            dtype: ``float32``, ``bfloat16`` or ``float16``; adapters learn in float32 all the same.
+            dtype: ``float32``, ``bfloat16``, ``float16``, ``int8``; adapters learn in float32.
             memory_mb: megabytes that a batch may take beside host and slots; larger batches go in
                 pieces.
             is_checkpointing: computes activations twice when learning instead of keeping them: half

@@ -17,6 +17,7 @@ from symbiont_ecology.economics import HostShape
 from symbiont_ecology.host.architectures import ModelConfig, read_blueprint
 from symbiont_ecology.host.backend.lowrank import LowRankTerm, Shares, Site
 from symbiont_ecology.host.backend.sights import Norm
+from symbiont_ecology.host.int8 import product, quantized
 
 SITES = (
     ("self_attn", ("q_proj", "k_proj", "v_proj")),
@@ -32,15 +33,20 @@ class FrozenLinear:
     """The base weights of one site, ``whole (d_in, Σ d_out)``; its members are known by name as
     views.
 
-    ``norm`` is of what is added to a residual (Gemma 3).
+    ``norm`` is of what is added to a residual (Gemma 3). With ``scales (Σ d_out,)`` the weights are
+    of eight bits (``host.int8``).
     """
 
     whole: Tensor
     bias: Tensor | None
     norm: Norm | None = None
+    scales: Tensor | None = None
 
     def base(self, x: Tensor) -> Tensor:
         """Tokens ``(tokens, d_in)`` to ``(tokens, Σ d_out)`` without adapters."""
+        if self.scales is not None:
+            y = product(x, self.whole, self.scales)
+            return y if self.bias is None else y + self.bias
         return (
             torch.mm(x, self.whole) if self.bias is None else torch.addmm(self.bias, x, self.whole)
         )
@@ -64,9 +70,12 @@ class FrozenLinear:
             return residual + normalize(self(x, term, shares), self.norm)
         if torch.is_grad_enabled():
             return residual + self(x, term, shares)
-        residual.addmm_(x, self.whole)
-        if self.bias is not None:
-            residual.add_(self.bias)
+        if self.scales is not None:
+            residual.add_(self.base(x))
+        else:
+            residual.addmm_(x, self.whole)
+            if self.bias is not None:
+                residual.add_(self.bias)
         return residual if term is None else term.add_to(residual, x, shares)
 
 
@@ -86,6 +95,8 @@ class Layer:
 class LlamaWeights:
     """A host's tensors, fused. ``named`` are all of them by Hugging Face name, tied ones once.
 
+    With the dtype int8, linear weights are of eight bits and the rest in float32.
+
     Raises:
         KeyError: a tensor that the config promises is missing.
         ValueError: the config is not one that ``architectures.read_blueprint`` understands.
@@ -104,7 +115,8 @@ class LlamaWeights:
                 "expected a config that is understood here, got another: use transformers"
             )
         self.plan, self.named = plan, dict[str, Tensor]()
-        self._source, self.device, self.dtype = tensors, device, dtype
+        self._source, self.device, self._is_int8 = tensors, device, dtype == torch.int8
+        self.dtype = torch.float32 if self._is_int8 else dtype
         names = [
             [f"model.layers.{index}.{block}.{name}" for name in members]
             for index in range(len(plan.views))
@@ -134,7 +146,10 @@ class LlamaWeights:
         is_tied = plan.is_tied and torch.equal(head, tensors["model.embed_tokens.weight"])
         self.head = self.embedding if is_tied else self._take("lm_head.weight")
         self.shape = replace(
-            shape, parameters=sum(weight.numel() for weight in self.named.values())
+            shape,
+            parameters=sum(
+                weight.numel() for name, weight in self.named.items() if name[-6:] != ".scale"
+            ),
         )
         self._source = {}
 
@@ -165,20 +180,25 @@ class LlamaWeights:
         """Fuses the members of a site."""
         weights = [self._source[f"{name}.weight"].to(self.device, self.dtype) for name in names]
         whole = torch.cat(weights).t().contiguous()
-        sizes = [weight.shape[0] for weight in weights]
+        sizes, scales = [weight.shape[0] for weight in weights], None
+        if self._is_int8:
+            whole, scales = quantized(whole)
+            for name, part in zip(names, torch.split(scales, sizes), strict=True):
+                self.named[f"{name}.scale"] = part
         for name, part in zip(names, torch.split(whole.t(), sizes), strict=True):
             self.named[f"{name}.weight"] = part
         if not has_bias:
-            return FrozenLinear(whole, None)
+            return FrozenLinear(whole, None, scales=scales)
         biases = [self._source[f"{name}.bias"] for name in names]
         bias = torch.cat(biases).to(self.device, self.dtype)
         for name, part in zip(names, torch.split(bias, sizes), strict=True):
             self.named[f"{name}.bias"] = part
-        return FrozenLinear(whole, bias)
+        return FrozenLinear(whole, bias, scales=scales)
 
     def _norm(self, name: str) -> Norm:
         return Norm(self._take(f"{name}.weight"), self.plan.eps, self.plan.architecture.norm_offset)
 
     def _take(self, name: str) -> Tensor:
-        self.named[name] = self._source[name].to(self.device, self.dtype)
+        # A copy, since a view would keep the whole file in memory.
+        self.named[name] = self._source[name].to(self.device, self.dtype, copy=True)
         return self.named[name]

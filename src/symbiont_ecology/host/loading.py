@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.architectures import ModelConfig, read_blueprint
 from symbiont_ecology.host.decoder import Decoder
+from symbiont_ecology.host.int8 import adds_exactly
 from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.llama import LlamaDecoder
 from symbiont_ecology.types import turns, without_turns
@@ -31,7 +32,12 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "int8": torch.int8,  # of the linear weights; the rest is in float32
+}
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 _PLAIN_TOKENIZERS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
 _INCIDENTAL = frozenset(
@@ -105,6 +111,11 @@ def load_decoder(
             them.
     """
     files = sorted(folder.glob("*.safetensors"))
+    if dtype == torch.int8:
+        is_fused = prefer_fused and files and read_blueprint(config) is not None
+        what = "a Llama-like host with safetensors on a CPU for dtype=int8, got another"
+        _expect(is_fused and device.type == "cpu", f"{what}: use float32 or bfloat16")
+        _expect(adds_exactly(), "exact integer products for dtype=int8, got others: use float32")
     if prefer_fused and files and read_blueprint(config) is not None:
         tensors: dict[str, torch.Tensor] = {}
         for path in files:
