@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hosts import add_chat_template, make_host, random_weights
+from hosts import SMOLLM2, add_chat_template, make_host, random_weights, smollm2
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluation.general import (
     GeneralReader,
@@ -95,3 +95,13 @@ def test_an_exported_adapter_is_read_through_the_chat_template(
     assert ability is not None
     assert ability.summary()["chat"] != ability.summary()["english"]
     assert (ability.chat.texts, ability.left_to_host) == (60, 0.0)
+
+
+@smollm2
+@pytest.mark.parametrize("is_chat", [False, True])
+def test_plain_english_is_likely_to_smollm2(is_chat: bool) -> None:
+    kernel = HostKernel.from_pretrained(SMOLLM2, slots=1, is_chat=is_chat)
+    assert knows_english(kernel)
+    ability = GeneralReader(kernel, {}, is_chat=is_chat, most=6).of(HOST)
+    assert -4.5 < ability.english.nats < -2.5
+    assert -4.0 < ability.chat.nats < -2.0

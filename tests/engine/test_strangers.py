@@ -1,0 +1,49 @@
+"""A run that learned tasks leaves what is none of them to the bare host."""
+
+from __future__ import annotations
+
+import pytest
+
+from symbiont_ecology import Run
+from symbiont_ecology.config import load_config
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.inference.routings import NEED_LABELS, routings
+from toy import ToyHost, toy_config
+
+STRANGE = "What is the capital of France?"
+OTHERS = ("single", "scaled", "surest", "host", *NEED_LABELS)
+"""Routings that ask no router."""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("strangers") / "run"
+    router = {"kind": "lexical", "familiar": 0.75}
+    start(toy_config(generations=30).model_copy(update={"router": router}), folder, host=ToyHost())
+    return Run.open(folder, host=ToyHost())
+
+
+@pytest.mark.parametrize("routing", [name for name in routings.names() if name not in OTHERS])
+def test_a_strange_prompt_goes_to_the_bare_host(run: Run, routing: str) -> None:
+    assert run.ask(STRANGE, routing).organelle_id == HOST
+
+
+def test_practised_questions_go_where_they_went_without_the_threshold(run: Run) -> None:
+    loaded = run.loaded
+    items = loaded.items(20)
+    before = loaded.config.model_copy(update={"router": {"kind": "lexical"}})
+    routed = loaded.evaluate(items, run.host, "learned").choices
+    assert routed.total() - routed[HOST] > len(items) / 2
+    pool = type(loaded.pool).of_run(run.folder, run.state, before, loaded.tasks)
+    assert (
+        pool.expectation([i.prompt for i in items]).argmax(axis=1)
+        == loaded.pool.expectation([i.prompt for i in items]).argmax(axis=1)
+    ).all()
+
+
+def test_presets_of_general_models_leave_strangers_alone() -> None:
+    for preset in ("smollm2", "qwen3_0.6b", "qwen2.5_0.5b"):
+        config = load_config("base", [f"host={preset}"])
+        assert config.router == {"kind": "lexical", "familiar": 0.75}, preset
+    assert load_config("base").router in ("lexical", {"kind": "lexical"})
