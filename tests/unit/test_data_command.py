@@ -129,16 +129,26 @@ def test_another_style_keeps_its_reply_limits(tmp_path: Path) -> None:
 
 # Data sets that are shipped.
 
-SHIPPED = {
+TERSE = {
     "evaluation/paper_holdout.jsonl": "holdout.jsonl",
     "evaluation/paper_selection.jsonl": "selection.jsonl",
     "training/paper_sft.jsonl": SFT_FILE,
 }
+IN_WORDS = {
+    "evaluation/words_holdout.jsonl": "holdout.jsonl",
+    "evaluation/words_selection.jsonl": "selection.jsonl",
+}
+SHIPPED = TERSE | IN_WORDS
 
 
-def test_shipped_data_are_what_the_command_writes(tmp_path: Path) -> None:
-    data(["tasks/trained"], tmp_path, "20,4,10", sft=True)
-    for name, written in SHIPPED.items():
+@pytest.mark.parametrize(
+    ("preset", "files"), [("tasks/trained", TERSE), ("experiments/qwen3_ecology", IN_WORDS)]
+)
+def test_shipped_data_are_what_the_command_writes(
+    preset: str, files: dict[str, str], tmp_path: Path
+) -> None:
+    data([preset], tmp_path, "20,4,10", sft=True)
+    for name, written in files.items():
         shipped = config_folder() / name
         assert shipped.read_bytes() == (tmp_path / written).read_bytes(), name
         assert shipped.stat().st_size < 200_000

@@ -99,23 +99,17 @@ def tell_evaluation(evaluation: Evaluation) -> None:
 
 def tell_general(abilities: Mapping[str, GeneralAbility]) -> None:
     """What plain English and conversation are to each system or adapter, beside the bare host."""
-    columns = (
-        "left alone",
-        "English (perplexity)",
-        "− host",
-        "chat (perplexity)",
-        "− host",
-        "to host",
-    )
-    rows = table(*columns, title="nats a token")
+    columns = "nats a token", "English", "− host", "chat", "− host", "to host"
+    rows = table(*columns)
     for name, ability in abilities.items():
         cells = []
         for one in (ability.english, ability.chat):
-            low, high = one.change.low, one.change.high
-            cells.append(f"{one.nats:.2f} ({one.perplexity:.1f})")
-            cells.append(f"{one.change.estimate:+.2f} [{low:+.2f}, {high:+.2f}]")
+            half = (one.change.high - one.change.low) / 2
+            cells.append(f"{one.nats:.2f} ({one.perplexity:.0f})")
+            cells.append(f"{one.change.estimate:+.2f} ± {half:.2f}")
         rows.add_row(escape(name), *cells, f"{ability.left_to_host:.0%}")
     print_table(rows)
+    print("what is left alone: plain English and conversation (perplexity), beside the bare host")
 
 
 def tell_answerers(evaluation: Evaluation) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MODEL, ECOLOGY, SINGLE = "smollm2", "ecology", "single"
 PRESETS = {ECOLOGY: "demo_real", SINGLE: "demo_real_single"}
-EXAMPLES = "tasks.style={kind: few_shot, is_chat: true, request: instruction}"
+EXAMPLES = "tasks.style=few_shot"
 """How the model alone is asked with solved examples."""
 UNRELATED = (
     "What is the capital of France?",

@@ -17,6 +17,8 @@ from symbiont_ecology.registry import Share
 
 LEAST_LESSON = 1e-6
 """A smaller weight is no lesson: what is left of advantages that cancel."""
+REPLAY_WEIGHT = 0.5
+"""Of a remembered answer: about what the advantages of right answers are."""
 
 
 @learning_rules.register("grpo")
@@ -33,14 +35,16 @@ class Grpo(LearningRule):
 
     One step is made of each generation's answers, so there is no ratio to clip.
 
-    With ``kl`` above 0 each token's weight falls by so much times log p(token) − log p_host(token),
-    which keeps an adapter near the bare host.
+    With ``replay`` above 0, remembered answers that were right are imitated, too, so that what is
+    not asked any more is not forgotten. With ``kl`` above 0 each token's weight falls by so much
+    times log p(token) − log p_host(token), which keeps an adapter near the bare host.
     """
 
     least_samples: ClassVar[int] = 2
     blame: Share = 1.0  # weight of answers below their group's mean, by that of those above it
     is_scaled: bool = False  # whether advantages are in units of their group's spread
     kl: NonNegativeFloat = 0.0  # weight of the distance to the bare host
+    replay: NonNegativeFloat = 0.0  # remembered answers for each rollout of a generation
 
     @property
     def needs_host_log_probabilities(self) -> bool:  # type: ignore[override]
@@ -54,6 +58,10 @@ class Grpo(LearningRule):
             for outcome in experience.outcomes
             for _, rollouts in outcome.by_item()
             for target in self._of_group(rollouts)
+        ]
+        targets += [
+            WeightedTarget(answer.item, answer.token_ids, REPLAY_WEIGHT)
+            for answer in experience.remembered
         ]
         return targets, experience.notes
 
