@@ -235,6 +235,7 @@ def test_evaluate_leaves_the_run_alone_and_a_line_behind(
         *("accuracy", "families", "shifts", "flops", "flops_per_solved", "judged_by"),
         *("selection_flops", "selection_tokens"),
         *("choices", "items", "systems", "differences", "train_flops", "break_even_solved"),
+        "servers",
     }
     assert set(record["systems"]) == {"host", "single", routing}
     assert set(record["accuracy"]) == {"estimate", "low", "high"}

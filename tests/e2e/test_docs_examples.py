@@ -109,7 +109,7 @@ def test_commands_in_pages_exist(page: Path) -> None:
         command.name or command.callback.__name__.replace("_", "-")
         for command in app.registered_commands
         if command.callback
-    }
+    } | {group.name for group in app.registered_groups}
     text = page.read_text(encoding="utf-8")
     shown = [line for block in blocks(page, "sh") for line in block.splitlines()]
     for line in [*shown, *re.findall(r"`(symbiont [^`]+)`", text)]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from items import FAMILIES
 from replay import replayed
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.economics import Prices
@@ -136,7 +137,7 @@ def test_a_poor_frozen_population_dies_and_others_are_founded(tmp_path: Path) ->
 
 
 def test_the_exchange_rate_makes_a_mean_rollout_cost_its_price(tmp_path: Path) -> None:
-    trained = [name for name in tasks.names() if tasks[name].role == "trained"]
+    trained = [name for name in FAMILIES if tasks[name].role == "trained"]
     strategy = {"kind": "single", "questions": 1, "samples": 2}
     events, economy = history(
         tmp_path / "run", generations=5, learning_rule="none", strategy=strategy, families=trained

@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from asked import FAMILIES, foreign, synthetic, tasks_of
+from items import FAMILIES as EVERY_FAMILY
 from lines import Row, jsonl
 from symbiont_ecology.config import Flip
 from symbiont_ecology.engine.build import mixture
@@ -70,9 +71,9 @@ def judgements(items: list[Item]) -> list[list[object]]:
 
 @pytest.mark.parametrize("style", prompt_styles.names())
 def test_drawn_questions_survive_a_round_trip_through_a_file(style: str, tmp_path: Path) -> None:
-    drawn = draw_items(tasks_of(*tasks.names()), 3)
+    drawn = draw_items(tasks_of(*EVERY_FAMILY), 3)
     if style != "terse":
-        mix = tasks_of(*tasks.names(), style=style)
+        mix = tasks_of(*EVERY_FAMILY, style=style)
         prompts = [last_turn(mix.prompt(question.id)) for question in drawn]
         drawn = [replace(one, prompt=said) for one, said in zip(drawn, prompts, strict=True)]
     write_items(drawn, tmp_path / "deep/holdout.jsonl")

@@ -8,6 +8,7 @@ import pytest
 
 from asked import synthetic
 from hosts import add_chat_template, make_host
+from items import FAMILIES
 from lines import jsonl, rows
 from symbiont_ecology.config import RunConfig, TasksConfig
 from symbiont_ecology.engine.build import check, mixture
@@ -30,7 +31,7 @@ from symbiont_ecology.types import (
 )
 
 CHAT: Spec = {"kind": "few_shot", "is_chat": True}
-TRAINED = [name for name in tasks.names() if tasks[name].role == "trained"]
+TRAINED = [name for name in FAMILIES if tasks[name].role == "trained"]
 
 
 def run_config(families: list[object], **settings: object) -> RunConfig:

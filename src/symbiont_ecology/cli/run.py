@@ -20,6 +20,7 @@ from symbiont_ecology.cli.console import (
 )
 from symbiont_ecology.cli.controls import Brake, Controls
 from symbiont_ecology.cli.options import option
+from symbiont_ecology.errors import HostError
 from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
@@ -222,10 +223,16 @@ def _forecast(config: RunConfig) -> dict[str, str]:
 
     from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.engine.forecast import forecast
+    from symbiont_ecology.host.locating import local_folder
 
+    if local_folder(config.host.model) is None:
+        return {"time": "not measured: the host would be converted or downloaded first"}
     print(f"timing {config.host.model} for some seconds …", file=sys.stderr, flush=True)
     itemsize = getattr(torch, config.host.dtype).itemsize
-    seen = forecast(config, build_host(config), itemsize)
+    try:
+        seen = forecast(config, build_host(config), itemsize)
+    except HostError as error:  # a plan may be made on another machine than the run
+        return {"time": f"not measured: {error}"}
     total = f", the run about {_duration(seen.run)}" if seen.run is not None else ""
     return {
         "memory": f"host {seen.host:.0f} MB, slots {seen.slots:.0f} MB, a batch at most "

@@ -19,7 +19,7 @@ from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import Completions, Item, LearningBatch, Lesson, Request
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 
-MOST_ROWS, WORTH_MORE = 16, 1.0
+TIMED_ROWS, WORTH_MORE = 16, 1.0
 """Answers that are timed; they are timed in full if the first few took at most so many seconds."""
 _FEW = 4
 
@@ -68,9 +68,9 @@ def forecast(config: RunConfig, host: Host, itemsize: int) -> Forecast:
 def _time_rollouts(runtime: Runtime) -> tuple[float, Completions, list[Item]]:
     """Seconds for one answer, the answers and what was asked."""
     cells, draw = runtime.tasks.cells, Draw(0)
-    count = -(-MOST_ROWS // len(cells))
+    count = -(-TIMED_ROWS // len(cells))
     drawn = [runtime.tasks.draw(cell, count, draw("forecast", *cell)) for cell in cells]
-    items = [item for group in zip(*drawn, strict=False) for item in group][:MOST_ROWS]
+    items = [item for group in zip(*drawn, strict=False) for item in group][:TIMED_ROWS]
 
     def timed(asked: list[Item]) -> tuple[float, Completions]:
         rows = [Request(item.prompt, 0, item.reply_limit) for item in asked]
