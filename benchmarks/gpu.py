@@ -1,7 +1,7 @@
 """A real model's shape on a GPU: against the bare host, against PEFT, against what the hardware can
 do.
 
-    python benchmarks/gpu.py [--folder docs/results] [--minutes 9]
+    python benchmarks/gpu.py [--shape Qwen3-0.6B] [--folder docs/results] [--minutes 9]
 
 Qwen3-0.6B's sizes with random weights in bf16, 64 organelles of rank 8 with 4 rows each: 256 rows
 of 40 to 56 prompt tokens and 16 new ones, greedy. Times are wall time, the device waited for before
@@ -31,6 +31,8 @@ from populations import RANK, PeftPopulation, Population, host_folder
 from sides import Ratio, Result, Side, all_hold, matmul_rate, save, settle, show, timed
 from symbiont_ecology.host.machine import describe
 
+PRESETS = ("Qwen3-0.6B", "Qwen2.5-0.5B", "Gemma3-1B")
+"""Hosts of the presets for a GPU; floors are meant for the first."""
 STEPS = 48
 """Decoding steps between a short answer and a long one: what one step takes is their difference."""
 
@@ -52,8 +54,8 @@ class Plan:
     has_bounds: bool
 
     @classmethod
-    def here(cls) -> Plan:
-        """The real thing on CUDA, a small subset elsewhere."""
+    def here(cls, shape: str = "Qwen3-0.6B") -> Plan:
+        """The real thing on CUDA, a small subset elsewhere; only the first shape has floors."""
         if not torch.cuda.is_available():
             return cls(
                 device="cpu",
@@ -71,14 +73,14 @@ class Plan:
         return cls(
             device="cuda",
             dtype="bfloat16",
-            host="Qwen3-0.6B shape",
+            host=f"{shape} shape",
             organelles=64,
             rows_each=4,
             peft_seconds=120,
             batch_mb=free / 1e6 / 3,
             matmul_size=8192,
             turns=4,
-            has_bounds=True,
+            has_bounds=shape == PRESETS[0],
         )
 
     def clock(self) -> float:
@@ -355,13 +357,16 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, default=9.0, help="parts that begin later are left out"
     )
+    parser.add_argument("--shape", choices=PRESETS, default=PRESETS[0], help="of the presets")
     options = parser.parse_args()
     settle()
-    plan, console, begun = Plan.here(), Console(), time.monotonic()
-    file = options.folder / f"kernel_gpu_{plan.device}_{datetime.date.today().isoformat()}.json"
+    plan, console, begun = Plan.here(options.shape), Console(), time.monotonic()
+    shape = "" if options.shape == PRESETS[0] else f"_{options.shape.lower()}"
+    day = datetime.date.today().isoformat()
+    file = options.folder / f"kernel_gpu_{plan.device}{shape}_{day}.json"
     results: dict[str, Result] = {}
     missing = (
-        {} if plan.has_bounds else {"Qwen3-0.6B shape in bf16, 256 rows": "there is no CUDA device"}
+        {} if plan.device == "cuda" else {f"{options.shape} in bf16, 256 rows": "no CUDA device"}
     )
     with tempfile.TemporaryDirectory() as workplace:
         bench = Bench(plan, Path(workplace))

@@ -51,9 +51,34 @@ SHAPES: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 4096,
         "initializer_range": 0.02,
     },
+    "Qwen2.5-0.5B shape": {
+        "kind": "qwen2",
+        "hidden_size": 896,
+        "layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "intermediate_size": 4864,
+        "vocab_size": 151936,
+        "max_position_embeddings": 4096,
+        "initializer_range": 0.02,
+    },
+    "Gemma3-1B shape": {
+        "kind": "gemma3",
+        "hidden_size": 1152,
+        "layers": 26,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 1,
+        "head_dim": 256,
+        "intermediate_size": 6912,
+        "vocab_size": 262144,
+        "max_position_embeddings": 4096,
+        "sliding_window": 512,
+        "query_pre_attn_scalar": 256,
+        "initializer_range": 0.02,
+    },
     "tiny": {},  # of about the embedded host's shape
 }
-"""Random Qwen3 hosts by name, made when they are needed; ``embedded`` is the one that ships."""
+"""Random hosts by name, made when they are needed; ``embedded`` is the one that ships."""
 
 
 def host_folder(name: str, workplace: Path) -> Path:
