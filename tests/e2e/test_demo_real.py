@@ -28,6 +28,7 @@ def test_the_demo_on_a_real_model_compares_and_goes_on(
     assert len(summary["replies"]) == 4 + 3
     for shown in ("right answers to held-out questions", "the same prompts", "evoscope"):
         assert shown in said.out
+    assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
     again = symbiont(*words, "--quiet")
     assert again.code == 0, again.err
     second = json.loads((folder / "summary.json").read_text())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from symbiont_ecology.cli import console
 from symbiont_ecology.cli.beside import RunBeside, running_beside
 from symbiont_ecology.cli.calibrate import folder_for, is_free_for
-from symbiont_ecology.cli.demo import SUMMARY_FILE
+from symbiont_ecology.cli.demo import PICTURE_FILE, SUMMARY_FILE
 from symbiont_ecology.cli.options import Overrides, Quiet, option, resumable_folder
 from symbiont_ecology.cli.run import checked_config, live
 
@@ -71,7 +71,8 @@ def demo_real(
     seconds = round(time.monotonic() - began, 1) if is_new else None
     console.write_json(folder / SUMMARY_FILE, {**summary, "seconds": seconds})
     took = f"{seconds:.0f} s, " if seconds is not None else ""
-    print(f"\nEverything is in {folder} ({took}seed {seed}). Next:")
+    print(f"\nEverything is in {folder} ({took}seed {seed}). Look at")
+    print(f"  {folder / PICTURE_FILE}\nNext:")
     for command in (
         f"evoscope {ecology.folder} --open",
         f'infer {ecology.folder} "What is the capital of France?"',
@@ -99,6 +100,7 @@ def _can_go_on(folder: Path, configs: dict[str, RunConfig]) -> bool:
 
 def _compare(folder: Path, changes: Sequence[str], host: Host, per_cell: int) -> dict[str, object]:
     """Asks everybody the same held-out questions, prints the tables, returns the numbers."""
+    from symbiont_ecology.analysis.bars import draw_accuracies
     from symbiont_ecology.evaluation.measure import LoadedRun
 
     ecology, single = (LoadedRun.of_run(folder / arm) for arm in (ECOLOGY, SINGLE))
@@ -114,6 +116,7 @@ def _compare(folder: Path, changes: Sequence[str], host: Host, per_cell: int) ->
     title = "\nright answers to held-out questions, with 95 % intervals"
     console.print_table(console.accuracy_table(systems, title))
     console.tell_answerers(systems[THE_ECOLOGY])
+    draw_accuracies(systems, folder / PICTURE_FILE)
     replies = _replies(ecology, systems[THE_ECOLOGY], host)
     return {
         "schema": 1,

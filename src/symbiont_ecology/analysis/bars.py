@@ -1,0 +1,37 @@
+"""Right answers of several systems by family, as bars with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from symbiont_ecology.evaluation.measure import Evaluation
+
+BAR_COLOURS = ("#c9c9c9", "#8c8c8c", "#1b6ca8", "#17805c")
+"""Of systems, the main one last."""
+
+
+def draw_accuracies(systems: Mapping[str, Evaluation], path: Path) -> None:
+    """Groups of bars: a group for every family, and one for all."""
+    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+    axis = figure.subplots()
+    families = list(next(iter(systems.values())).by_family())
+    places, width = np.arange(len(families) + 1), 0.8 / len(systems)
+    for number, (name, evaluation) in enumerate(systems.items()):
+        shares = [*evaluation.by_family().values(), evaluation.accuracy()]
+        heights = 100 * np.array([share.estimate for share in shares])
+        errors = 100 * np.array([[s.estimate - s.low, s.high - s.estimate] for s in shares]).T
+        colour = BAR_COLOURS[(number - len(systems)) % len(BAR_COLOURS)]
+        left = places + (number - (len(systems) - 1) / 2) * width
+        axis.bar(left, heights, 0.9 * width, color=colour, label=name)
+        axis.errorbar(left, heights, errors, fmt="none", ecolor="black", lw=0.8)
+    axis.set_xticks(places, [*families, "all"])
+    axis.set(ylabel="right, %", ylim=(0, 104))
+    axis.grid(axis="y", alpha=0.3)
+    axis.set_axisbelow(True)
+    figure.legend(fontsize=9, loc="outside upper center", ncols=len(systems), frameon=False)
+    # Without date and version, so that equal numbers give equal files.
+    figure.savefig(path, dpi=110, metadata={"Software": None})
