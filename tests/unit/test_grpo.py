@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from symbiont_ecology.ecology import Assignment, Outcome, Rollout
+from symbiont_ecology.ecology import Assignment, Outcome, RememberedAnswer, Rollout
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.events import Acted, read_events
 from symbiont_ecology.learning import Experience, learning_rules
+from symbiont_ecology.learning.grpo import REPLAY_WEIGHT
 from symbiont_ecology.tasks import tasks
 from toy import ToyHost, toy_config
 
@@ -110,3 +111,14 @@ def test_a_run_learns_by_it(kl: float, tmp_path: Path) -> None:
     ]
     first, last = (sum(verdicts) / len(verdicts) for verdicts in shares)
     assert last > first + 0.2
+
+
+def test_remembered_answers_are_imitated_beside_the_groups() -> None:
+    rule = learning_rules.build({"kind": "grpo", "replay": 1.0})
+    assert rule.replay == 1.0
+    known = RememberedAnswer("math.add", "short", "math.add: 1+1\n", (7, 1), is_accepted=True)
+    experience = Experience((practice([(5, 1.0), (6, 0.0)], 2),), {}, remembered=(known,))
+    targets, _ = rule.targets(experience)
+    assert [target.token_ids for target in targets] == [(5, 1), (6, 1), (7, 1)]
+    assert targets[-1].weight == REPLAY_WEIGHT
+    assert targets[-1].item.prompt == known.prompt
