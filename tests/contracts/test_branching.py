@@ -15,6 +15,7 @@ from symbiont_ecology.host.packing import LEAST_PREAMBLE, LEAST_SHARED, Text, ch
 from symbiont_ecology.host.preambles import Preambles
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights
 
 CPU = torch.device("cpu")
 
@@ -185,12 +186,36 @@ def test_another_adapter_in_a_slot_reads_its_own_preamble(kernel: HostKernel) ->
 
 
 def test_no_more_is_kept_than_there_is_room_for() -> None:
-    preambles, read = Preambles(most_bytes=3000), list[bytes]()
+    preambles, read = Preambles(), list[bytes]()
 
     def states(ids: bytes) -> torch.Tensor:
         read.append(ids)
         return torch.zeros(250)
 
     for ids in (b"a", b"b", b"c", b"a", b"d", b"a", b"b"):
-        preambles.get(None, ids, lambda ids=ids: states(ids))
+        preambles.get(None, ids, lambda ids=ids: states(ids), 3000)
     assert read == [b"a", b"b", b"c", b"d", b"b"]
+
+
+def test_an_adapter_with_several_preambles_is_counted_once() -> None:
+    layout = AdapterLayout((("q", 100, 100),))
+    one, other = (AdapterWeights(layout, 1, 1.0, np.zeros(200, np.float32)) for _ in "ab")
+    preambles, read = Preambles(), list[tuple[int, bytes]]()
+
+    def get(weights: AdapterWeights, ids: bytes) -> None:
+        def states() -> torch.Tensor:
+            read.append((id(weights), ids))
+            return torch.zeros(50)
+
+        preambles.get(weights, ids, states, 2000)  # room for both adapters and two preambles
+
+    for ids in (b"a", b"b", b"c", b"a", b"b", b"c"):
+        get(one, ids)
+    assert len(read) == 3
+    get(other, b"a")
+    get(other, b"a")
+    assert len(read) == 4
+    get(one, b"c")
+    assert len(read) == 4
+    get(one, b"a")
+    assert len(read) == 5

@@ -25,8 +25,9 @@ from torch import Tensor
 LEAST_SHARED = 16
 """Tokens that different prompts have in common from which on they are read once; attention in
 pieces costs more than fewer save."""
-LEAST_PREAMBLE = 32
-"""Tokens of a preamble from which on it is read alone and kept: products of fewer are slow."""
+LEAST_PREAMBLE = 24
+"""Tokens of a preamble from which on it is read alone and kept. Products of so few are slow: for
+the 24 of SmolLM2's system turn a batch takes 4 % longer at first and 9 % less from then on."""
 
 
 @dataclass(frozen=True)
