@@ -28,6 +28,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -81,12 +82,8 @@ def asked(style: PromptStyle, organelles: int) -> list[str]:
 @contextmanager
 def without_sharing() -> Iterator[None]:
     """Only equal prompts are read once."""
-    least = packing.LEAST_SHARED
-    packing.LEAST_SHARED = 1 << 40
-    try:
+    with patch.object(packing, "LEAST_SHARED_IF_WIDE", 1 << 40):
         yield
-    finally:
-        packing.LEAST_SHARED = least
 
 
 class Asked(Population):

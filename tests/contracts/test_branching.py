@@ -48,15 +48,16 @@ def kernel(
     return made
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_a_packing_holds_every_row_and_shares_what_is_long_enough(seed: int) -> None:
+@pytest.mark.parametrize("least", [4, LEAST_SHARED])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_packing_holds_every_row_and_shares_what_is_long_enough(seed: int, least: int) -> None:
     draw = Draw(seed)("texts")
     texts = [
         Text(np.frombuffer(f"!{text}".encode(), dtype=np.uint8).astype(np.int64), np.arange(count))
         for text, count in zip(grown(draw, 20), draw.integers(0, 4, size=21), strict=True)
     ]
     owners = draw.integers(-1, 2, size=len(texts)).tolist()
-    packing = pack_texts(texts, owners, CPU)
+    packing = pack_texts(texts, owners, CPU, least=least)
     ids, positions = packing.ids.numpy(), packing.positions.numpy()
     for row, (places, text) in enumerate(zip(packing.places_of_rows(), texts, strict=True)):
         here = places[: len(text.ids)]
@@ -66,7 +67,7 @@ def test_a_packing_holds_every_row_and_shares_what_is_long_enough(seed: int) -> 
         owner = packing.owners.index(owners[row])
         assert ((here >= borders[owner]) & (here < borders[owner + 1])).all()
     assert packing.read.sum() + sum(len(text.answer) for text in texts) == len(ids)
-    assert len(ids) <= len(pack_texts(texts, owners, CPU, is_branching=False).ids)
+    assert len(ids) <= len(pack_texts(texts, owners, CPU, least=None).ids)
     # No two prompts of one owner say the same for longer than the least that is shared.
     lengths = packing.lengths[packing.parents >= 0]
     assert packing.is_tree == bool(len(lengths))
@@ -79,11 +80,12 @@ def test_a_packing_holds_every_row_and_shares_what_is_long_enough(seed: int) -> 
             if owners[one] != owners[other]:
                 assert same == 0
             else:
-                assert alike - 2 * LEAST_SHARED < same <= alike
-    for piece in chunks(texts, owners, 100):
-        packed = pack_texts([texts[row] for row in piece], [owners[row] for row in piece], CPU)
+                assert alike - 2 * least < same <= alike
+    for piece in chunks(texts, owners, 100, least=least):
+        own = [owners[row] for row in piece]
+        packed = pack_texts([texts[row] for row in piece], own, CPU, least=least)
         # A beginning that parts again too soon is not shared, which the pieces do not foresee.
-        assert len(packed.ids) <= 100 + (LEAST_SHARED - 1) * (len(piece) - 1) or len(piece) == 1
+        assert len(packed.ids) <= 100 + (least - 1) * (len(piece) - 1) or len(piece) == 1
 
 
 @pytest.mark.parametrize("seed", range(3))

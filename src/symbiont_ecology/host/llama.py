@@ -28,7 +28,15 @@ from symbiont_ecology.host.backend.torch_backend import Cache, TorchBackend
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.layers import LlamaWeights
-from symbiont_ecology.host.packing import Packing, Text, chunks, pack_texts, preambles_of, taken
+from symbiont_ecology.host.packing import (
+    Packing,
+    Text,
+    chunks,
+    least_shared,
+    pack_texts,
+    preambles_of,
+    taken,
+)
 from symbiont_ecology.host.preambles import Preambles
 from symbiont_ecology.types import HOST_SLOT
 
@@ -82,10 +90,12 @@ class LlamaDecoder:
         states = torch.empty(size, device=self.device, dtype=self.dtype)
         cache = self._backend.cache(self._sights(end), states, lengths)
         last, read = list[Tensor](), list[np.ndarray]()
-        texts, preambles = [Text(prompt) for prompt in prompts], preambles_of(prompts, slots)
-        for piece in chunks(texts, slots, budget.forward_tokens, preambles=preambles):
+        texts, least = [Text(prompt) for prompt in prompts], least_shared(shape.hidden)
+        preambles = preambles_of(prompts, slots, least)
+        for piece in chunks(texts, slots, budget.forward_tokens, least=least, preambles=preambles):
             rows = slice(piece[0], piece[-1] + 1)  # they come sorted, so pieces are consecutive
-            packing = pack_texts(texts[rows], slots[rows], self.device, preambles=preambles[rows])
+            some, known = texts[rows], preambles[rows]
+            packing = pack_texts(some, slots[rows], self.device, least=least, preambles=known)
             kept = self._kept(packing, bank, budget.kept_bytes)
             adapters = bank.gather(packing.owners)
             x = self._read(packing, adapters, cache.states[:, :, rows], kept=kept)
