@@ -214,7 +214,7 @@ def test_impossible_calls_say_what_to_do(host_folders: dict[str, Path]) -> None:
     for wrong, says in (
         ({"targets": ["c_attn"]}, "targets among"),
         ({"device": "nowhere"}, "device"),
-        ({"dtype": "int8"}, "dtype"),
+        ({"dtype": "int4"}, "dtype"),
         ({"slots": 0}, "at least one slot"),
     ):
         with pytest.raises(HostError, match=says):
