@@ -1,13 +1,18 @@
 """SmolLM2 as host: what prompts that begin alike cost, against PEFT, HF generate and no sharing.
 
-    python benchmarks/real_host.py HOST [--quick] [--only CASE] [--json FILE]
+    python benchmarks/real_host.py [HOST] [--quick] [--only CASE] [--json FILE]
 
-HOST is the folder of SmolLM2-135M-Instruct. One process, one thread, sides in turn; a number is the
-median of process time. Eight organelles answer six questions each of two families, with examples
-before the question or in the chat template, eight new tokens. *Without sharing* is our kernel with
-the sharing of beginnings switched off, as it was before: equal prompts alone are read once. *Kept*
-is a second batch of organelles that have not learned since the first. PEFT and HF generate are run
-on one row of each organelle (one by one: on one organelle) and scaled.
+HOST is SmolLM2-135M-Instruct, ``smollm2`` unless it is given. One process, one thread, sides in
+turn; a number is the median of process time. Prompts are those of the package, of six families in
+the styles of a run, and eight new tokens are written to each. *Eight organelles* answer three
+questions of two families each; *one organelle* answers twelve questions of all six, four samples of
+each. They learn from the first sixteen rows.
+
+*Ours* has nothing kept, as organelles that have just learned; *kept* is a second batch of
+organelles that have not learned since. *Without sharing* is our kernel with the sharing of
+beginnings switched off, as it was before: equal prompts alone are read once. *Bare* are organelles
+without an adapter, which read as much. PEFT and HF generate are run on one row of each organelle
+(one by one: on three rows) and scaled.
 """
 
 from __future__ import annotations
@@ -22,6 +27,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -30,70 +37,84 @@ from rich.console import Console
 from populations import PeftPopulation, Population, generate
 from sides import Ratio, Result, Side, all_hold, arguments, matmul_rate, save, settle, show, timed
 from symbiont_ecology.host import packing
+from symbiont_ecology.host.locating import find_folder
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.synthetic.styles import FewShot, Natural, PromptStyle
 from symbiont_ecology.types import HOST_SLOT, Completions, Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.weights.adapter import AdapterWeights
 
-ORGANELLES, ROWS_EACH, NEW_TOKENS, LESSONS = 8, 6, 8, 16
-EXAMPLES = 9
-WORDS = "quick brown foxes jump over lazy dogs near old rivers while green ducks watch tall grass"
-ASKED = "Say nothing but the answer."
-
-
-def question(family: int, draw: np.random.Generator) -> tuple[str, str]:
-    """A question of one of two families, and its answer."""
-    if family:
-        words = draw.choice(WORDS.split(), size=6).tolist()
-        return f"Which of these words is the longest: {' '.join(words)}?", max(words, key=len)
-    left, right = draw.integers(10, 1000, size=2)
-    return f"What is {left} plus {right}?", str(left + right)
+ORGANELLES, ROWS, NEW_TOKENS, LESSONS = 8, 48, 8, 16
+FAMILIES = ("code.format", "math.max", "math.add", "json.repair", "word.count", "text.concise")
+STYLES: dict[str, PromptStyle] = {
+    "chat": Natural(is_chat=True),
+    "few-shot": FewShot(examples=4),
+    "few-shot chat": FewShot(examples=4, is_chat=True),
+}
+COMPARED = ("chat", "few-shot")
+"""Styles in which PEFT and HF generate are timed as well."""
 
 
-def asked(population: Population, *, is_chat: bool) -> None:
-    """Puts questions into a population in place of random letters, three of each family each."""
-    draw = np.random.default_rng(0)
-    shown = [
-        "".join(
-            f"Q: {q} {ASKED}\nA: {a}\n\n" for q, a in (question(f, draw) for _ in range(EXAMPLES))
-        )
-        for f in (0, 1)
-    ]
+def questions(style: PromptStyle, families: list[str], count: int, name: int) -> list[str]:
+    """Prompts, ``count`` of each family, its depths by turns."""
     prompts = []
-    for row in range(len(population.slots)):
-        family = row % ROWS_EACH * 2 // ROWS_EACH
-        text = f"{question(family, draw)[0]} {ASKED}"
-        prompts.append(text if is_chat else f"{shown[family]}Q: {text}\nA:")
-    population.prompts = prompts
+    for family in families:
+        make: Any = tasks[family]
+        task, draw = make(style=style), Draw(0)("questions", name, family)
+        for number in range(count):
+            depths = task.trained_depths or task.depths
+            depth = depths[number % len(depths)]
+            prompts.append(task.prompt(task.valid_question(depth, draw)))
+    return prompts
+
+
+def asked(style: PromptStyle, organelles: int) -> list[str]:
+    """The prompts of all rows, organelle after organelle."""
+    if organelles == 1:
+        return [one for one in questions(style, list(FAMILIES), 2, 0) for _ in range(4)]
+    prompts = []
+    for organelle in range(organelles):
+        own = [FAMILIES[(organelle + step) % len(FAMILIES)] for step in range(2)]
+        prompts += questions(style, own, ROWS // organelles // 2, organelle)
+    return prompts
 
 
 @contextmanager
 def without_sharing() -> Iterator[None]:
     """Only equal prompts are read once."""
-    least = packing.LEAST_SHARED
-    packing.LEAST_SHARED = 1 << 40
-    try:
+    with patch.object(packing, "LEAST_SHARED_IF_WIDE", 1 << 40):
         yield
-    finally:
-        packing.LEAST_SHARED = least
 
 
 class Asked(Population):
     """Organelles that are asked questions."""
 
-    def __init__(self, folder: Path, *, is_chat: bool, dtype: str = "float32") -> None:
-        super().__init__(
-            folder, ORGANELLES, ROWS_EACH, new_tokens=NEW_TOKENS, is_chat=is_chat, dtype=dtype
-        )
-        asked(self, is_chat=is_chat)
+    def __init__(
+        self, folder: Path, style: PromptStyle, organelles: int, dtype: str = "float32"
+    ) -> None:
+        rows_each = ROWS // organelles
+        options: dict[str, Any] = {"is_chat": style.is_chat, "dtype": dtype}
+        super().__init__(folder, organelles, rows_each, new_tokens=NEW_TOKENS, **options)
+        self.prompts = asked(style, organelles)
 
-    def fresh(self, slots: list[int] | None = None) -> Completions:
+    def fresh(self) -> Completions:
         """A batch for organelles of which nothing is kept."""
         for slot, weights in enumerate(self.adapters):
             self.kernel.place(slot, replace(weights))
-        return self._rollout(slots or self.slots, ())
+        return self.ours()
+
+    def empty(self) -> Completions:
+        """The same for organelles whose adapters are empty: they read each beginning for
+        themselves."""
+        for slot in range(self.organelles):
+            nothing = AdapterWeights(self.kernel.layout, 0, 1.0, np.zeros(0, dtype=np.float32))
+            self.kernel.place(slot, nothing)
+        return self.ours()
 
     def before(self) -> Completions:
         """The same without sharing."""
         with without_sharing():
-            return self._rollout(self.slots, ())
+            return self.ours()
 
     def lesson_step(self) -> None:
         """A step from the first lessons, which are of a few organelles."""
@@ -111,78 +132,65 @@ class Asked(Population):
             self.lesson_step()
 
 
-def case(folder: Path, turns: int, *, is_chat: bool) -> Result:
+def case(folder: Path, turns: int, *, name: str, organelles: int) -> Result:
     """Rollouts and lessons, one kind of prompt."""
-    ours, eight = Asked(folder, is_chat=is_chat), Asked(folder, is_chat=is_chat, dtype="int8")
+    style = STYLES[name]
+    ours, eight = Asked(folder, style, organelles), Asked(folder, style, organelles, "int8")
     sides = {
         "ours": Side(ours.fresh),
-        "ours, kept": Side(partial(ours._rollout, ours.slots, ())),
+        "ours, kept": Side(ours.ours),
         "without sharing": Side(ours.before),
-        "ours, one organelle": Side(partial(ours.fresh, [0] * len(ours.slots))),
-        "bare, nothing kept": Side(partial(bare_rows, ours)),
         "int8": Side(eight.fresh),
+        "bare": Side(ours.empty),
         "lessons": Side(ours.lesson_step),
         "lessons without sharing": Side(ours.lesson_step_before),
         "lessons, int8": Side(eight.lesson_step),
     }
+    is_compared = name in COMPARED and organelles > 1
     with tempfile.TemporaryDirectory() as workplace:
-        peft = PeftPopulation(ours, Path(workplace), 1)
-        texts = ours.prompts
-        if is_chat:
-            texts = [ours.kernel._codec.chat(text) for text in texts]
-        some = slice(0, None, ROWS_EACH)
-        sides |= {
-            "PEFT, one by one": Side(
-                lambda: [peft._generate([text]) for text in texts[:3]], len(texts) / 3
-            ),
-            "PEFT, mixed batch": Side(
-                lambda: peft._generate(
-                    texts[some], adapter_names=[str(slot) for slot in ours.slots[some]]
-                ),
-                ROWS_EACH,
-            ),
-            "HF generate, bare": Side(partial(generate_bare, peft, texts[some]), ROWS_EACH),
-        }
+        if is_compared:
+            sides |= others(ours, Path(workplace), style)
         timing = timed(sides, turns)
-    spent, (low, high) = timing.seconds, (1.8, 1.8) if is_chat else (2.5, 2.5)
+    spent, goal = timing.seconds, 1.8 if name == "chat" else 2.5
+    before, lessons = spent["without sharing"], spent["lessons"]
     ratios = [
+        Ratio("without sharing ÷ ours, rollouts", before / spent["ours"], None, goal),
+        Ratio("without sharing ÷ ours, kept", before / spent["ours, kept"], None, goal),
         Ratio(
-            "without sharing ÷ ours, rollouts", spent["without sharing"] / spent["ours"], low, high
+            "without sharing ÷ ours, lessons", spent["lessons without sharing"] / lessons, None, 1.5
         ),
-        Ratio("the same, kept", spent["without sharing"] / spent["ours, kept"], low, high),
-        Ratio(
-            "without sharing ÷ ours, lessons",
-            spent["lessons without sharing"] / spent["lessons"],
-            1.5,
-        ),
-        Ratio("float32 ÷ int8, rollouts", spent["ours"] / spent["int8"], 1.5),
-        Ratio("float32 ÷ int8, lessons", spent["lessons"] / spent["lessons, int8"]),
-        Ratio(
-            "8 organelles ÷ 8 bare hosts on the same rows",
-            spent["ours"] / spent["bare, nothing kept"],
-            1.1,
-            at_most=True,
-        ),
+        Ratio("float32 ÷ int8, rollouts", spent["ours"] / spent["int8"], None, 1.5),
+        Ratio("float32 ÷ int8, lessons", lessons / spent["lessons, int8"]),
+        Ratio("ours ÷ bare on the same rows", spent["ours"] / spent["bare"], None, 1.1, True),
         *(
-            Ratio(f"{name} ÷ ours", spent[name] / spent["ours"])
-            for name in ("PEFT, one by one", "PEFT, mixed batch", "HF generate, bare")
+            Ratio(f"{other} ÷ ours", spent[other] / spent["ours"])
+            for other in ("PEFT, one by one", "PEFT, mixed batch", "HF generate, bare")
+            if is_compared
         ),
-        *differences(ours, eight),
+        *(differences(ours, eight) if is_compared else ()),
     ]
     lengths = [len(ids) for ids in ours.kernel.encode(ours.prompts)]
-    read = timing.outputs["ours"].read
+    read, alone = timing.outputs["ours"].read.sum(), timing.outputs["without sharing"].read.sum()
     span = f"{min(lengths)} to {max(lengths)} tokens"
-    note = f"prompts of {span}, {sum(lengths)} in all, {read.sum()} read"
-    title = f"SmolLM2, {'chat' if is_chat else 'few-shot'} prompts, 8 organelles × 6 rows"
-    return Result(title, ratios, spent, [note], {"GFLOP/s": matmul_rate() / 1e9})
+    note = f"prompts of {span}, {sum(lengths)} in all, {read} read, {alone} without sharing"
+    who = "one organelle" if organelles == 1 else f"{organelles} organelles"
+    title = f"{name} prompts, {who} × {ROWS // organelles} rows"
+    return Result(title, ratios, spent, [note])
 
 
-def bare_rows(ours: Asked) -> Completions:
-    """The same rows and the same reading without adapters: every slot is empty."""
-    for slot in range(ORGANELLES):
-        ours.kernel.clear(slot)
-    ours.kernel._decoder._preambles = type(ours.kernel._decoder._preambles)()
-    return ours._rollout(ours.slots, ())
+def others(ours: Asked, workplace: Path, style: PromptStyle) -> dict[str, Side]:
+    """PEFT and Hugging Face's own loop on some of the rows."""
+    peft, texts = PeftPopulation(ours, workplace, 1), ours.prompts
+    texts = ours.kernel._codec.texts(texts, is_chat=style.is_chat)
+    each = ROWS // ours.organelles
+    some, names = texts[::each], [str(slot) for slot in ours.slots[::each]]
+    return {
+        "PEFT, one by one": Side(
+            lambda: [peft._generate([text]) for text in texts[:3]], len(texts) / 3
+        ),
+        "PEFT, mixed batch": Side(lambda: peft._generate(some, adapter_names=names), each),
+        "HF generate, bare": Side(partial(generate_bare, peft, some), each),
+    }
 
 
 def generate_bare(peft: PeftPopulation, texts: list[str]) -> object:
@@ -197,7 +205,10 @@ def differences(ours: Asked, eight: Asked) -> list[Ratio]:
     rows = [Request(text, HOST_SLOT, 12) for text in ours.prompts[::2]]
     said = ours.kernel.rollout(rows, None, Decoding(min_new_tokens=12))
     also = eight.kernel.rollout(rows, None, Decoding(min_new_tokens=12))
-    answers, prompts = [one.token_ids for one in said], [row.prompt for row in rows]
+    answers, prompts = (
+        [said[row].token_ids for row in range(len(rows))],
+        [row.prompt for row in rows],
+    )
     one, other = (
         torch.cat(side.kernel.score(prompts, answers, HOST_SLOT)) for side in (ours, eight)
     )
@@ -223,7 +234,7 @@ def memory(folder: Path) -> Result:
         )
         numbers[dtype] = float(told.stdout.split()[-1])
     ratios = [
-        Ratio(f"peak memory, {dtype}, GB", value, 2.2, at_most=True)
+        Ratio(f"peak memory, {dtype}, GB", value, 2.3, 2.2, at_most=True)
         for dtype, value in numbers.items()
     ]
     return Result(f"memory while learning from {LESSONS} chat lessons", ratios)
@@ -232,7 +243,7 @@ def memory(folder: Path) -> Result:
 def learn_once(folder: str, dtype: str) -> None:
     """Learns, and prints the peak of this process's memory in GB."""
     settle()
-    ours = Asked(Path(folder), is_chat=True, dtype=dtype)
+    ours = Asked(Path(folder), STYLES["chat"], ORGANELLES, dtype)
     ours.fresh()
     for _ in range(2):
         ours.lesson_step()
@@ -240,24 +251,24 @@ def learn_once(folder: str, dtype: str) -> None:
 
 
 CASES = {
-    "few-shot": partial(case, is_chat=False),
-    "chat": partial(case, is_chat=True),
-    "memory": lambda folder, turns: memory(folder),
-}
+    f"{name}{suffix}": partial(case, name=name, organelles=organelles)
+    for name in STYLES
+    for suffix, organelles in (("", ORGANELLES), (", one", 1))
+} | {"memory": lambda folder, turns: memory(folder)}
 
 
 def main() -> int:
     """Runs the cases; 1 when a floor does not hold."""
     parser = arguments(__doc__ or "", CASES)
-    parser.add_argument("host", type=Path, help="the folder of SmolLM2-135M-Instruct")
+    parser.add_argument("host", nargs="?", default="smollm2", help="SmolLM2-135M-Instruct")
     given = parser.parse_args()
     settle()
-    console, results = Console(), {}
+    console, results, folder = Console(), {}, find_folder(given.host)
     for name, run in CASES.items():
         if given.only in (None, name):
-            results[name] = run(given.host.absolute(), 1 if given.quick else 3)
+            results[name] = run(folder, 1 if given.quick else 3)
             show(results[name], console)
-            save(given.json, results, given.only)
+            save(given.json, results, given.only, gflops=matmul_rate() / 1e9)
     return 0 if all_hold(results.values()) else 1
 
 

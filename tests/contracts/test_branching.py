@@ -15,6 +15,7 @@ from symbiont_ecology.host.packing import LEAST_PREAMBLE, LEAST_SHARED, Text, ch
 from symbiont_ecology.host.preambles import Preambles
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights
 
 CPU = torch.device("cpu")
 
@@ -47,15 +48,16 @@ def kernel(
     return made
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_a_packing_holds_every_row_and_shares_what_is_long_enough(seed: int) -> None:
+@pytest.mark.parametrize("least", [4, LEAST_SHARED])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_packing_holds_every_row_and_shares_what_is_long_enough(seed: int, least: int) -> None:
     draw = Draw(seed)("texts")
     texts = [
         Text(np.frombuffer(f"!{text}".encode(), dtype=np.uint8).astype(np.int64), np.arange(count))
         for text, count in zip(grown(draw, 20), draw.integers(0, 4, size=21), strict=True)
     ]
     owners = draw.integers(-1, 2, size=len(texts)).tolist()
-    packing = pack_texts(texts, owners, CPU)
+    packing = pack_texts(texts, owners, CPU, least=least)
     ids, positions = packing.ids.numpy(), packing.positions.numpy()
     for row, (places, text) in enumerate(zip(packing.places_of_rows(), texts, strict=True)):
         here = places[: len(text.ids)]
@@ -65,7 +67,7 @@ def test_a_packing_holds_every_row_and_shares_what_is_long_enough(seed: int) -> 
         owner = packing.owners.index(owners[row])
         assert ((here >= borders[owner]) & (here < borders[owner + 1])).all()
     assert packing.read.sum() + sum(len(text.answer) for text in texts) == len(ids)
-    assert len(ids) <= len(pack_texts(texts, owners, CPU, is_branching=False).ids)
+    assert len(ids) <= len(pack_texts(texts, owners, CPU, least=None).ids)
     # No two prompts of one owner say the same for longer than the least that is shared.
     lengths = packing.lengths[packing.parents >= 0]
     assert packing.is_tree == bool(len(lengths))
@@ -78,11 +80,12 @@ def test_a_packing_holds_every_row_and_shares_what_is_long_enough(seed: int) -> 
             if owners[one] != owners[other]:
                 assert same == 0
             else:
-                assert alike - 2 * LEAST_SHARED < same <= alike
-    for piece in chunks(texts, owners, 100):
-        packed = pack_texts([texts[row] for row in piece], [owners[row] for row in piece], CPU)
+                assert alike - 2 * least < same <= alike
+    for piece in chunks(texts, owners, 100, least=least):
+        own = [owners[row] for row in piece]
+        packed = pack_texts([texts[row] for row in piece], own, CPU, least=least)
         # A beginning that parts again too soon is not shared, which the pieces do not foresee.
-        assert len(packed.ids) <= 100 + (LEAST_SHARED - 1) * (len(piece) - 1) or len(piece) == 1
+        assert len(packed.ids) <= 100 + (least - 1) * (len(piece) - 1) or len(piece) == 1
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -185,12 +188,36 @@ def test_another_adapter_in_a_slot_reads_its_own_preamble(kernel: HostKernel) ->
 
 
 def test_no_more_is_kept_than_there_is_room_for() -> None:
-    preambles, read = Preambles(most_bytes=3000), list[bytes]()
+    preambles, read = Preambles(), list[bytes]()
 
     def states(ids: bytes) -> torch.Tensor:
         read.append(ids)
         return torch.zeros(250)
 
     for ids in (b"a", b"b", b"c", b"a", b"d", b"a", b"b"):
-        preambles.get(None, ids, lambda ids=ids: states(ids))
+        preambles.get(None, ids, lambda ids=ids: states(ids), 3000)
     assert read == [b"a", b"b", b"c", b"d", b"b"]
+
+
+def test_an_adapter_with_several_preambles_is_counted_once() -> None:
+    layout = AdapterLayout((("q", 100, 100),))
+    one, other = (AdapterWeights(layout, 1, 1.0, np.zeros(200, np.float32)) for _ in "ab")
+    preambles, read = Preambles(), list[tuple[int, bytes]]()
+
+    def get(weights: AdapterWeights, ids: bytes) -> None:
+        def states() -> torch.Tensor:
+            read.append((id(weights), ids))
+            return torch.zeros(50)
+
+        preambles.get(weights, ids, states, 2000)  # room for both adapters and two preambles
+
+    for ids in (b"a", b"b", b"c", b"a", b"b", b"c"):
+        get(one, ids)
+    assert len(read) == 3
+    get(other, b"a")
+    get(other, b"a")
+    assert len(read) == 4
+    get(one, b"c")
+    assert len(read) == 4
+    get(one, b"a")
+    assert len(read) == 5

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.weights.adapter import MOST_EXACT
 from symbiont_ecology.weights.blobs import BlobStore
 
 quick = settings(
@@ -54,6 +56,38 @@ def test_what_is_put_comes_back_before_and_after_a_restart(
         assert BlobStore(store.folder).weights(ref).vector.dtype == np.float32
     assert same(store.weights(ref), weights)
     assert store.put_weights(adapter(seed, rank, scaling)) == ref
+
+
+def test_large_moments_are_rounded_and_take_half_the_room(store: BlobStore) -> None:
+    size = MOST_EXACT + 1
+    exact = Draw(0)("moments").normal(size=size).astype(np.float32)
+    state = OptimizerState(3, exact, exact**2)
+    assert state.first is not None
+    expected = torch.from_numpy(exact).bfloat16().float().numpy()  # to the nearest
+    np.testing.assert_array_equal(state.first, expected)
+    ref = store.put_optimizer_state(state)
+    store.flush()
+    assert (store.folder / f"{ref}.safetensors").stat().st_size < 2 * 2 * size + 1000
+    back = BlobStore(store.folder).optimizer_state(ref)
+    assert back.first is not None
+    assert back.second is not None
+    assert state.second is not None
+    assert back.first.tobytes() == state.first.tobytes()
+    assert back.second.tobytes() == state.second.tobytes()
+    assert store.put_optimizer_state(back) == ref
+    small = OptimizerState(3, exact[:-1].copy(), None)
+    assert small.first is not None
+    assert small.first.tobytes() == exact[:-1].tobytes()
+
+
+def test_an_adapter_that_somebody_holds_is_one_object(store: BlobStore) -> None:
+    ref = store.put_weights(adapter())
+    held = store.weights(ref)
+    assert store.weights(ref) is held
+    store.flush()
+    store.forget(())
+    assert store.weights(ref) is held
+    assert BlobStore(store.folder).weights(ref) is not held
 
 
 @quick

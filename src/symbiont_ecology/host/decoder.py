@@ -18,6 +18,7 @@ from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares, Site
+from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.packing import Packing
 from symbiont_ecology.weights.adapter import AdapterLayout
@@ -68,12 +69,12 @@ class Decoder(Protocol):
         slots: Sequence[int],
         bank: SlotBank,
         room: int,
-        max_tokens: int,
+        budget: MemoryBudget,
     ) -> tuple[Tensor, Session]:
         """Reads prompts (token ids) with ``room`` tokens to come; first logits ``(rows, vocab)``.
 
         ``slots`` has one entry per row; rows come sorted by slot and, within a slot, by prompt
-        bytes. At most ``max_tokens`` go through the host at a time.
+        bytes. The budget says how many tokens go through the host at a time.
         """
         ...
 

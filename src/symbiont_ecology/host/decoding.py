@@ -51,7 +51,7 @@ def write(
     decoder: Decoder, bank: SlotBank, codec: TextCodec, batch: DecodingBatch, budget: MemoryBudget
 ) -> Completions:
     """Answers in the order of the batch."""
-    writer = _Writer(decoder, bank, codec, batch, budget.forward_tokens)
+    writer = _Writer(decoder, bank, codec, batch, budget)
     with torch.inference_mode():
         for rows in _waves(batch, budget):
             writer.write(rows)
@@ -84,10 +84,10 @@ class _Writer:
         bank: SlotBank,
         codec: TextCodec,
         batch: DecodingBatch,
-        max_tokens: int,
+        budget: MemoryBudget,
     ) -> None:
         self._decoder, self._bank, self._codec, self._batch = decoder, bank, codec, batch
-        self._max_tokens = max_tokens
+        self._budget = budget
         self._limits = np.array([row.max_new_tokens for row in batch.rows], dtype=np.int64)
         size = len(batch.rows), int(self._limits.max(initial=0))
         self._ids, self._scores = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.float32)
@@ -154,7 +154,7 @@ class _Writer:
         if batch.tracer is not None:
             room += 1
         read = [batch.read(row) for row in rows]
-        logits, session = self._decoder.start(read, slots, self._bank, room, self._max_tokens)
+        logits, session = self._decoder.start(read, slots, self._bank, room, self._budget)
         self._read[rows] = session.tokens_read
         if batch.tracer is not None:
             self._read[rows] += session.tokens_read > 0

@@ -10,7 +10,7 @@ import torch
 from symbiont_ecology.host.backend.lowrank import bare
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder
-from symbiont_ecology.host.packing import Text, chunks, pack_texts
+from symbiont_ecology.host.packing import Text, chunks, least_shared, pack_texts
 from symbiont_ecology.types import HOST_SLOT
 
 
@@ -20,10 +20,11 @@ def features(
     """Last hidden states of each text, averaged over its tokens: ``(texts, hidden)``."""
     means = np.zeros((len(encoded), hidden), dtype=np.float32)
     texts, owners = [Text(ids) for ids in encoded], [HOST_SLOT] * len(encoded)
+    least = least_shared(hidden)
     with torch.inference_mode():
-        for rows in chunks(texts, owners, budget.forward_tokens):
+        for rows in chunks(texts, owners, budget.forward_tokens, least=least):
             piece = [texts[row] for row in rows]
-            packing = pack_texts(piece, owners[: len(rows)], decoder.device)
+            packing = pack_texts(piece, owners[: len(rows)], decoder.device, least=least)
             states = decoder.features(packing, bare(len(decoder.sites)))
             means[rows] = states.float().cpu().numpy()
     return means

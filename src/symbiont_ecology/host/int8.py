@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-MOST_ROWS = 256
+ROWS_PER_PRODUCT = 256
 """Tokens per product: what is scaled between two products stays in the processor's cache."""
 
 
@@ -46,7 +46,9 @@ def adds_exactly() -> bool:
 
 def _product(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
     found = x.new_empty(len(x), weights.shape[1])
-    for part, target in zip(torch.split(x, MOST_ROWS), torch.split(found, MOST_ROWS), strict=True):
+    for part, target in zip(
+        torch.split(x, ROWS_PER_PRODUCT), torch.split(found, ROWS_PER_PRODUCT), strict=True
+    ):
         units = part.abs().amax(1, keepdim=True).clamp_(min=1e-12).div_(127)
         whole = torch._int_mm(torch.round(part / units).to(torch.int8), weights)
         torch.mul(whole, units, out=target).mul_(scales)

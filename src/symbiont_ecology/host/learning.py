@@ -23,7 +23,7 @@ from symbiont_ecology.host.backend.lowrank import Adapters, Site
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.dropout import Dropout
-from symbiont_ecology.host.packing import Packing, Text, chunks, pack_texts
+from symbiont_ecology.host.packing import Packing, Text, chunks, least_shared, pack_texts
 from symbiont_ecology.host.sketches import Sketcher
 from symbiont_ecology.types import LearningBatch, LearningStatistics
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
@@ -61,7 +61,9 @@ def score(
     scores = [torch.zeros(0, device=decoder.device) for _ in examples]
     wanted = [row for row, example in enumerate(examples) if len(example.completion)]
     with torch.no_grad():
-        for piece in _pieces([examples[row] for row in wanted], budget.forward_tokens):
+        for piece in _pieces(
+            [examples[row] for row in wanted], budget.forward_tokens, _least(decoder)
+        ):
             rows = [wanted[index] for index in piece]
             batch = [examples[row] for row in rows]
             values = _log_probabilities(decoder, batch, bank.gather)
@@ -204,7 +206,7 @@ def _gradients(
         low, high = owners[0], owners[-1] + 1
         return arrangement.factors(factors[low:high], gradients[low:high])
 
-    for rows in _pieces(examples, budget.learning_tokens, is_branching=not dropout):
+    for rows in _pieces(examples, budget.learning_tokens, _least(decoder, dropout)):
         piece = [examples[row] for row in rows]
         weights = np.concatenate([example.weights for example in piece])
         counts = [len(example.completion) for example in piece]
@@ -226,8 +228,7 @@ def _log_probabilities(
     """Log-probability (nats) of every completion token, ``(tokens,)``, example after example."""
     owners = [example.owner for example in examples]
     texts = [example.text for example in examples]
-    # A mask of dropout belongs to a whole prompt.
-    packing = pack_texts(texts, owners, decoder.device, is_branching=not dropout)
+    packing = pack_texts(texts, owners, decoder.device, least=_least(decoder, dropout))
     targets = np.concatenate([example.completion for example in examples])
     adapters, dropped = adapters_of(packing.owners), _dropout(packing, examples, dropout)
     logits = decoder.logits(packing, adapters, dropped).float()
@@ -240,11 +241,16 @@ def _dropout(packing: Packing, examples: Sequence[Example], rate: float) -> Drop
 
 
 def _pieces(
-    examples: Sequence[Example], max_tokens: int, *, is_branching: bool = True
+    examples: Sequence[Example], max_tokens: int, least: int | None
 ) -> Iterator[np.ndarray]:
     """Row numbers of examples in pieces that one forward pass takes."""
     texts, owners = [one.text for one in examples], [one.owner for one in examples]
-    return chunks(texts, owners, max_tokens, is_branching=is_branching)
+    return chunks(texts, owners, max_tokens, least=least)
+
+
+def _least(decoder: Decoder, dropout: float = 0.0) -> int | None:
+    """Tokens that prompts must share; a mask of dropout belongs to a whole prompt."""
+    return None if dropout else least_shared(decoder.shape.hidden)
 
 
 def _adam(

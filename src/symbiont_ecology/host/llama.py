@@ -25,9 +25,18 @@ from symbiont_ecology.host.backend.compiled import backend_for
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares
 from symbiont_ecology.host.backend.sights import Sight
 from symbiont_ecology.host.backend.torch_backend import Cache, TorchBackend
+from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.layers import LlamaWeights
-from symbiont_ecology.host.packing import Packing, Text, chunks, pack_texts, preambles_of, taken
+from symbiont_ecology.host.packing import (
+    Packing,
+    Text,
+    chunks,
+    least_shared,
+    pack_texts,
+    preambles_of,
+    taken,
+)
 from symbiont_ecology.host.preambles import Preambles
 from symbiont_ecology.types import HOST_SLOT
 
@@ -72,7 +81,7 @@ class LlamaDecoder:
         slots: Sequence[int],
         bank: SlotBank,
         room: int,
-        max_tokens: int,
+        budget: MemoryBudget,
     ) -> tuple[Tensor, LlamaSession]:
         """Reads the prompts; what rows of one slot share is read once."""
         lengths, shape = np.array([len(prompt) for prompt in prompts]), self.shape
@@ -81,11 +90,13 @@ class LlamaDecoder:
         states = torch.empty(size, device=self.device, dtype=self.dtype)
         cache = self._backend.cache(self._sights(end), states, lengths)
         last, read = list[Tensor](), list[np.ndarray]()
-        texts, preambles = [Text(prompt) for prompt in prompts], preambles_of(prompts, slots)
-        for piece in chunks(texts, slots, max_tokens, preambles=preambles):
+        texts, least = [Text(prompt) for prompt in prompts], least_shared(shape.hidden)
+        preambles = preambles_of(prompts, slots, least)
+        for piece in chunks(texts, slots, budget.forward_tokens, least=least, preambles=preambles):
             rows = slice(piece[0], piece[-1] + 1)  # they come sorted, so pieces are consecutive
-            packing = pack_texts(texts[rows], slots[rows], self.device, preambles=preambles[rows])
-            kept = self._kept(packing, bank)
+            some, known = texts[rows], preambles[rows]
+            packing = pack_texts(some, slots[rows], self.device, least=least, preambles=known)
+            kept = self._kept(packing, bank, budget.kept_bytes)
             adapters = bank.gather(packing.owners)
             x = self._read(packing, adapters, cache.states[:, :, rows], kept=kept)
             last.append(x[packing.predicts])
@@ -121,7 +132,7 @@ class LlamaDecoder:
         cache.advance()
         return self._logits(x)
 
-    def _kept(self, packing: Packing, bank: SlotBank) -> Tensor | None:
+    def _kept(self, packing: Packing, bank: SlotBank, most_bytes: int) -> Tensor | None:
         """Keys and values of the places that a packing keeps, ``(layers, 2, places, kv_heads,
         head_dim)``."""
         if not packing.kept:
@@ -129,9 +140,8 @@ class LlamaDecoder:
         found = []
         for ids, owner in packing.preambles:
             weights = None if owner == HOST_SLOT else bank.held(owner)
-            found.append(
-                self._preambles.get(weights, ids.tobytes(), partial(self._alone, ids, owner, bank))
-            )
+            read = partial(self._alone, ids, owner, bank)
+            found.append(self._preambles.get(weights, ids.tobytes(), read, most_bytes))
         return torch.cat(found, dim=2)
 
     def _alone(self, ids: np.ndarray, owner: int, bank: SlotBank) -> Tensor:

@@ -8,47 +8,57 @@ after a kill says what it would have said.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from torch import Tensor
 
 from symbiont_ecology.weights.adapter import AdapterWeights
 
-MOST_BYTES = 128_000_000
-"""Of keys, values and the adapters that they were made with: 2,800 tokens of SmolLM2."""
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """Keys and values, and the adapter with which they were read (None: the bare host), which is
-    held so that no other one can be taken for it."""
-
-    states: Tensor
-    weights: AdapterWeights | None
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        weights = 0 if self.weights is None else self.weights.vector.nbytes
-        return self.states.nbytes + weights
-
 
 class Preambles:
-    """Keys and values by adapter and token ids, the latest of them."""
+    """Keys and values by adapter and token ids, the latest of them.
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._kept, self._most, self._size = OrderedDict[tuple[int, bytes], _Kept](), most_bytes, 0
+    Adapters are held for as long as something is kept that was read with them, so that no other one
+    can be taken for them.
+    """
 
-    def get(self, weights: AdapterWeights | None, ids: bytes, read: Callable[[], Tensor]) -> Tensor:
-        """What there is for an adapter that never changes, read now if there is nothing."""
+    def __init__(self) -> None:
+        self._kept = OrderedDict[tuple[int, bytes], Tensor]()
+        self._adapters = dict[int, AdapterWeights | None]()
+        self._entries = Counter[int]()  # of each adapter
+        self._size = 0  # bytes, each adapter counted once
+
+    def get(
+        self,
+        weights: AdapterWeights | None,
+        ids: bytes,
+        read: Callable[[], Tensor],
+        most_bytes: int,
+    ) -> Tensor:
+        """What there is for an adapter (None: the bare host), read now if there is nothing; no more
+        than so many bytes are kept afterwards."""
         key = id(weights), ids
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key].states
-        entry = self._kept[key] = _Kept(read(), weights)
-        self._size += entry.size
-        while self._size > self._most and self._kept:
-            self._size -= self._kept.popitem(last=False)[1].size
-        return entry.states
+        if key not in self._kept:
+            self._kept[key] = read()
+            self._size += self._kept[key].nbytes
+            if id(weights) not in self._adapters:
+                self._adapters[id(weights)] = weights
+                self._size += _bytes_of(weights)
+            self._entries[id(weights)] += 1
+        self._kept.move_to_end(key)
+        states = self._kept[key]
+        while self._kept and self._size > most_bytes:
+            self._forget_oldest()
+        return states
+
+    def _forget_oldest(self) -> None:
+        (owner, _), states = self._kept.popitem(last=False)
+        self._size -= states.nbytes
+        self._entries[owner] -= 1
+        if not self._entries[owner]:
+            self._size -= _bytes_of(self._adapters.pop(owner))
+
+
+def _bytes_of(weights: AdapterWeights | None) -> int:
+    return 0 if weights is None else weights.vector.nbytes

@@ -24,6 +24,7 @@ from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares, Site
+from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.packing import Packing
 
@@ -79,7 +80,7 @@ class WrappedDecoder:
         slots: Sequence[int],
         bank: SlotBank,
         room: int,
-        max_tokens: int,
+        budget: MemoryBudget,
     ) -> tuple[Tensor, WrappedSession]:
         """Reads every prompt of every slot once, padded on the left, then gives each row its
         copy."""

@@ -125,6 +125,10 @@ class AdapterWeights:
         return cls(layout, rank, scaling, vector)
 
 
+MOST_EXACT = 1_000_000
+"""Parameters up to which moments keep all their bits."""
+
+
 @dataclass(frozen=True, repr=False)
 class OptimizerState:
     """What learning needs beside the weights, and what goes with an organelle wherever it goes.
@@ -132,7 +136,8 @@ class OptimizerState:
     ``first`` and ``second`` are Adam's moments in the layout of the weights they belong to (None
     before the first step), ``step`` counts updates (Kingma & Ba 2014, arXiv:1412.6980). ``notes``
     are numbers that a learning rule keeps, such as reward baselines. The moments become
-    read-only.
+    read-only. With more than ``MOST_EXACT`` parameters they are rounded to bfloat16, always, so
+    that a blob holds half as many bytes and a resume is exact.
 
     It survives a resume as a blob: a file named by the hash of its content, to which
     ``Organelle.optimizer_state`` in ``state.json`` refers. A checkpoint writes the blob before the
@@ -148,6 +153,22 @@ class OptimizerState:
         return f"<optimiser state after {self.step} updates, {len(self.notes)} notes>"
 
     def __post_init__(self) -> None:
-        for moment in (self.first, self.second):
-            if moment is not None:
-                moment.setflags(write=False)
+        for name in ("first", "second"):
+            moment = getattr(self, name)
+            if moment is None:
+                continue
+            if moment.size > MOST_EXACT and not is_rounded(moment):
+                object.__setattr__(self, name, _rounded(moment))
+            getattr(self, name).setflags(write=False)
+
+
+def is_rounded(moment: np.ndarray) -> bool:
+    """Whether float32 numbers are bfloat16 numbers, whose last 16 bits are zero."""
+    return not bool(np.bitwise_or.reduce(moment.view(np.uint32)) & 0xFFFF)
+
+
+def _rounded(moment: np.ndarray) -> np.ndarray:
+    """To the nearest bfloat16, to the even one of two; NaN stays as it is."""
+    bits = moment.view(np.uint32)
+    nearest = (bits + 0x7FFF + (bits >> 16 & 1)) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(moment), moment, nearest.view(np.float32))

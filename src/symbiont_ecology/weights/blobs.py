@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import xxhash
@@ -24,7 +25,13 @@ from safetensors.numpy import load, save
 
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.types import BlobRef
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.weights.adapter import (
+    MOST_EXACT,
+    AdapterLayout,
+    AdapterWeights,
+    OptimizerState,
+    is_rounded,
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,9 @@ class BlobStore:
         self._new: dict[BlobRef, _Blob] = {}
         self._latest: dict[BlobRef, _Blob] = {}
         """Of the last flush: what the next generation begins with need not be read back."""
+        self._living = WeakValueDictionary[BlobRef, AdapterWeights]()
+        """Adapters that somebody holds. One content is one object, by which a host knows what it
+        has read with it."""
 
     def put_weights(self, weights: AdapterWeights) -> BlobRef:
         """Keeps an adapter and returns its reference."""
@@ -79,10 +89,16 @@ class BlobStore:
 
     def weights(self, ref: BlobRef) -> AdapterWeights:
         """The adapter of that reference; RunError when it is missing, damaged or no adapter."""
-        blob = self._get(ref)
-        if "vector" not in blob.arrays:
-            raise RunError(f"blob {ref} in {self.folder} holds a memory, expected adapter weights")
-        return AdapterWeights(*_facts(blob.header), blob.arrays["vector"])
+        weights = self._living.get(ref)
+        if weights is None:
+            blob = self._get(ref)
+            if "vector" not in blob.arrays:
+                raise RunError(
+                    f"blob {ref} in {self.folder} holds a memory, expected adapter weights"
+                )
+            weights = AdapterWeights(*_facts(blob.header), blob.arrays["vector"])
+            self._living[ref] = weights
+        return weights
 
     def put_optimizer_state(self, optimizer_state: OptimizerState) -> BlobRef:
         """Keeps a memory and returns its reference."""
@@ -90,7 +106,7 @@ class BlobStore:
         header = to_json(
             {"step": optimizer_state.step, "notes": dict(sorted(optimizer_state.notes.items()))}
         ).decode()
-        arrays = {name: array for name, array in moments.items() if array is not None}
+        arrays = {name: _halved(array) for name, array in moments.items() if array is not None}
         return self._put(_Blob(header, arrays))
 
     def optimizer_state(self, ref: BlobRef) -> OptimizerState:
@@ -99,9 +115,8 @@ class BlobStore:
         header = from_json(blob.header)
         if "step" not in header:
             raise RunError(f"blob {ref} in {self.folder} holds adapter weights, expected a memory")
-        return OptimizerState(
-            header["step"], blob.arrays.get("first"), blob.arrays.get("second"), header["notes"]
-        )
+        first, second = (_whole(blob.arrays.get(name)) for name in ("first", "second"))
+        return OptimizerState(header["step"], first, second, header["notes"])
 
     def flush(self, reachable: Iterable[BlobRef] | None = None) -> None:
         """Writes the new blobs, or those of them that are ``reachable``; then they survive a power
@@ -188,6 +203,19 @@ class BlobStore:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, self._path(ref))
+
+
+def _halved(moment: np.ndarray) -> np.ndarray:
+    """A large moment that is rounded to bfloat16, as the upper halves of its numbers."""
+    if moment.size <= MOST_EXACT or not is_rounded(moment):
+        return moment
+    return (moment.view(np.uint32) >> 16).astype(np.uint16)
+
+
+def _whole(stored: np.ndarray | None) -> np.ndarray | None:
+    if stored is None or stored.dtype != np.uint16:
+        return stored
+    return (stored.astype(np.uint32) << 16).view(np.float32)
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
