@@ -100,6 +100,13 @@ def ragged(report: dict[str, Any]) -> str:
     return "\n".join([*table(report["cases"]), "", *milliseconds(report["cases"])])
 
 
+def real(report: dict[str, Any]) -> str:
+    """The table of benchmarks/real_host.py."""
+    cases = report["cases"]
+    lines = [f"{place(report)}, {report['gflops']:.0f} GFLOP/s in float32.", "", *table(cases)]
+    return "\n".join([*lines, "", "Milliseconds:", "", *milliseconds(cases)])
+
+
 def growth(report: dict[str, Any]) -> str:
     """Floors of benchmarks/growth.py, and the curves of population and rank as numbers."""
     cases = report["cases"]
@@ -213,6 +220,7 @@ def main() -> None:
         "growth": ("kernel_growth", growth),
         "breakdown": ("kernel_breakdown", breakdown),
         "overhead": ("overhead", overhead),
+        "real": ("real_host", real),
     }.items():
         file = RESULTS / f"{name}.json"
         if file.exists():

@@ -36,6 +36,7 @@ from rich.console import Console
 
 from populations import PeftPopulation, Population, generate
 from sides import Ratio, Result, Side, all_hold, arguments, matmul_rate, save, settle, show, timed
+from symbiont_ecology.errors import HostError
 from symbiont_ecology.host import packing
 from symbiont_ecology.host.locating import find_folder
 from symbiont_ecology.rng import Draw
@@ -263,7 +264,12 @@ def main() -> int:
     parser.add_argument("host", nargs="?", default="smollm2", help="SmolLM2-135M-Instruct")
     given = parser.parse_args()
     settle()
-    console, results, folder = Console(), {}, find_folder(given.host)
+    console, results = Console(), {}
+    try:
+        folder = find_folder(given.host)
+    except HostError as error:
+        print(f"nothing measured: {error}")
+        return 0
     for name, run in CASES.items():
         if given.only in (None, name):
             results[name] = run(folder, 1 if given.quick else 3)
