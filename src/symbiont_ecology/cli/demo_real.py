@@ -34,7 +34,7 @@ UNRELATED = (
     "Why do cats sleep so much?",
 )
 """Prompts that no adapter should answer."""
-REPLY_WIDTH = 34
+REPLY_WIDTH = 21
 """Characters of a text in the table of replies."""
 
 
@@ -78,7 +78,7 @@ def demo_real(
         f'infer {ecology.folder} "What is the capital of France?"',
         f"evaluate {ecology.folder}",
         f"export {ecology.folder}",
-        "run habitats/styles",
+        "look --host smollm2",
     ):
         print(f"  {console.typed()} {command}")
 
@@ -147,12 +147,12 @@ def _replies(ecology: LoadedRun, answered: Evaluation, host: Host) -> list[dict[
                 "who": together.organelle_id,
             }
         )
-    made = console.table(
-        "asked", "the model says", "the ecology says", "who", title="\nthe same prompts"
-    )
+    made = console.table("asked", "the model says", "the ecology says", "who says it")
+    made.title = "\nthe same prompts, the first lines of the replies"
     for column in made.columns:
         column.justify = "left"
     for row in rows:
-        made.add_row(*(escape(plain(row[key], REPLY_WIDTH)) for key in row))
+        lines = (text.strip().partition("\n")[0] for text in row.values())
+        made.add_row(*(escape(plain(line, REPLY_WIDTH)) for line in lines))
     console.print_table(made)
     return rows
