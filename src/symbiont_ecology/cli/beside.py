@@ -10,9 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from symbiont_ecology.cli import console
+from symbiont_ecology.cli.calibrate import is_free_for
 from symbiont_ecology.errors import RunError
+
+if TYPE_CHECKING:
+    from symbiont_ecology.config import RunConfig
 
 LOW_PRIORITY = 5
 """Niceness of these runs, so that the screen does not wait for them."""
@@ -55,6 +60,12 @@ def running_beside(folder: Path, runs: Mapping[str, RunBeside]) -> Iterator[Call
             os.kill(child.pid, signal.SIGINT)  # it finishes its generation and checkpoints
         for child in running:
             child.wait()
+
+
+def can_go_on(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
+    """Whether a folder is free, or holds these very runs, each in a folder of its name."""
+    is_plain_run = (folder / "config.yaml").exists()
+    return not is_plain_run and all(is_free_for(folder / name, configs[name]) for name in configs)
 
 
 def _start(folder: Path, name: str, run: RunBeside) -> subprocess.Popen[bytes]:

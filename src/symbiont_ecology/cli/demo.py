@@ -6,20 +6,18 @@ from __future__ import annotations
 import shlex
 import time
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.cli import console
-from symbiont_ecology.cli.beside import RunBeside, running_beside
-from symbiont_ecology.cli.calibrate import folder_for, is_free_for
+from symbiont_ecology.cli.beside import RunBeside, can_go_on, running_beside
+from symbiont_ecology.cli.calibrate import folder_for
 from symbiont_ecology.cli.options import Overrides, Quiet, option, resumable_folder
 from symbiont_ecology.cli.run import checked_config, live
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
     from symbiont_ecology.analysis.streams import Stream
-    from symbiont_ecology.config import RunConfig
     from symbiont_ecology.types import OrganelleId
 
 WATCHED, DEMO = "ecology", "demo"
@@ -55,7 +53,7 @@ def demo(
     changes = [f"seed={seed}", *(overrides or [])]
     presets = {WATCHED: DEMO, **{arm: f"{DEMO}_{arm}" for arm in CONTROLS}}
     configs = {arm: checked_config(preset, changes) for arm, preset in presets.items()}
-    folder = folder_for("comparison", out, lambda place: _can_go_on(place, configs))
+    folder = folder_for("comparison", out, lambda place: can_go_on(place, configs))
     is_new, seed = not (folder / WATCHED).exists(), configs[WATCHED].seed
     controls = {arm: RunBeside(presets[arm], about, changes) for arm, about in CONTROLS.items()}
     with running_beside(folder, controls) as wait_for_controls:
@@ -78,12 +76,6 @@ def demo(
         "learn-from logs/thumbs.jsonl",
     ):
         print(f"  {console.typed()} {command}")
-
-
-def _can_go_on(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
-    """Whether the folder is free, or holds this very demo."""
-    is_plain_run = (folder / "config.yaml").exists()
-    return not is_plain_run and all(is_free_for(folder / arm, configs[arm]) for arm in configs)
 
 
 def _compare(folder: Path, seed: int) -> dict[str, object]:

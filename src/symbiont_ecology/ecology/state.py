@@ -118,12 +118,9 @@ class EcologyState:
 
     def best_in(self, cell: str) -> OrganelleId:
         """The living organelle with the best record in a cell, the oldest of equals."""
-
-        def record(organelle_id: OrganelleId) -> float:
-            posterior = self.posteriors.get(organelle_id, {}).get(cell)
-            return posterior.mean if posterior else 0.0
-
-        return max(self.population, key=record)
+        known = {name: self.posteriors.get(name, {}).get(cell) for name in self.population}
+        records = {name: one.mean if one else 0.0 for name, one in known.items()}
+        return max(records, key=records.__getitem__)
 
     def reachable(self) -> set[BlobRef]:
         """Every blob that must be kept."""

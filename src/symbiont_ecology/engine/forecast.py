@@ -73,6 +73,7 @@ def _time_rollouts(runtime: Runtime) -> tuple[float, Completions, list[Item]]:
     items = [item for group in zip(*drawn, strict=False) for item in group][:TIMED_ROWS]
 
     def timed(asked: list[Item]) -> tuple[float, Completions]:
+        """Seconds for all answers, and the answers."""
         rows = [Request(item.prompt, 0, item.reply_limit) for item in asked]
         draws = [draw("forecast", number) for number in range(len(rows))]
         began = time.perf_counter()

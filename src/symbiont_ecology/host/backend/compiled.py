@@ -165,16 +165,9 @@ class CompiledBackend(TorchBackend):
 
     bank, cache = AddressBank, RaggedCache
 
-    def line(
-        self,
-        packing: Packing,
-        sights: Sequence[Sight],
-        states: Tensor | None,
-        is_everywhere: bool,
-        kept: Tensor | None = None,
-    ) -> Line:
+    def kind_of_line(self, packing: Packing) -> type[Line]:
         """As ``TorchBackend``."""
-        return RaggedLine(packing, sights, states, is_everywhere, kept)
+        return RaggedLine
 
     def normalize(self, x: Tensor, norm: Norm) -> Tensor:
         """As ``TorchBackend``."""

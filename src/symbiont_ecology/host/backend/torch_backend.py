@@ -168,8 +168,12 @@ class TorchBackend:
         kept: Tensor | None = None,
     ) -> Line:
         """The attention on a line (see ``Line``)."""
-        kind = BranchLine if packing.is_tree else RectangleLine
+        kind = self.kind_of_line(packing)
         return kind(packing, sights, states, is_everywhere, kept)
+
+    def kind_of_line(self, packing: Packing) -> type[Line]:
+        """What computes the attention on such a line."""
+        return BranchLine if packing.is_tree else RectangleLine
 
     def normalize(self, x: Tensor, norm: Norm) -> Tensor:
         """``x (tokens, width)`` normed."""

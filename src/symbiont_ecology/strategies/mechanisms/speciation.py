@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from pydantic import PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import HOST, Decision, Found, Organelle
+from symbiont_ecology.ecology import HOST, Decision, Found
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.types import Item, OrganelleId, last_turn
@@ -31,8 +31,8 @@ class Speciation(Mechanism):
 
     def taker(self, item: Item, context: StrategyContext) -> OrganelleId | None:
         """Whoever knows such prompts best; a newcomer where nobody does, or else the host."""
-        everyone = context.state.population.values()
-        known = {one.id: self._familiarity(one, item) for one in everyone if not one.range.is_open}
+        everyone, prompt = context.state.population.values(), last_turn(item.prompt)
+        known = {one.id: one.range.familiarity(prompt) for one in everyone if not one.range.is_open}
         best = max(known, key=known.__getitem__, default=None)
         if best is not None and known[best] >= -self.strange:
             return best
@@ -48,6 +48,3 @@ class Speciation(Mechanism):
         if asked < self.least or not room.places or not context.state.population:
             return ()
         return [Found(dict(room.traits), context.rank, operator="newcomer")]
-
-    def _familiarity(self, organelle: Organelle, item: Item) -> float:
-        return organelle.range.familiarity(last_turn(item.prompt))
