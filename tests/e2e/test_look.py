@@ -112,3 +112,19 @@ def test_examples_make_a_real_model_right_where_it_was_not_asked_well(
     }
     assert shares["terse"] == 0.0
     assert shares["few_shot"] >= 2 / 3
+
+
+def test_a_look_keeps_to_its_time_and_says_what_it_left_out(
+    symbiont: Symbiont, tmp_path: Path
+) -> None:
+    out = tmp_path / "look.json"
+    said = symbiont(
+        "look", "--seconds", "0", "--style", "terse", "--style", "natural", "--json", out
+    )
+    assert said.code == 0, said.err
+    found = json.loads(out.read_text())["styles"]
+    asked = [set(one["cells"]) for one in found.values()]
+    assert asked[0] == asked[1]
+    assert 5 <= len(asked[0]) <= 12  # one batch, from families all over
+    assert len({cell.rpartition("/")[0] for cell in asked[0]}) >= 5
+    assert "cells were not asked in every style: a larger --seconds asks them" in said.out

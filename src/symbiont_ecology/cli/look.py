@@ -54,7 +54,7 @@ def look_command(
     ] = None,
     per_cell: Annotated[int, option("Most questions of every cell and style.", least=1)] = 8,
     samples: Annotated[int, option("Answers that are drawn to each question.", least=1)] = 4,
-    seconds: Annotated[int, option("No new round of questions begins that takes longer.")] = 150,
+    seconds: Annotated[int, option("No new batch of questions begins that takes longer.")] = 150,
     json_file: JsonOption = None,
 ) -> None:
     """Ask the bare host train questions, before a run starts: what is right in which style."""
@@ -71,6 +71,10 @@ def look_command(
         with console.asking() as progress:
             looks = look_at(mix, styles, host_for, plan, progress)
         _tell(looks, plan)
+        left = len(mix.cells) - min(len(one.cells) for one in looks)
+        if left:
+            which = f"{left} of {len(mix.cells)} cells were not asked in every style"
+            print(f"\n{which}: a larger --seconds asks them")
         _tell_next(looks, resolved, config)
         write_json(_record(looks, resolved, plan))
 

@@ -7,10 +7,12 @@ whether one of several draws is right (pass@k, Chen et al. 2021, arXiv:2107.0337
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from symbiont_ecology.ecology import HOST, Rollout, cell_name
 from symbiont_ecology.engine.act import Question, roll_out
@@ -27,6 +29,8 @@ from symbiont_ecology.weights import AdapterWeights
 
 FULL = 0.97
 """Share of right draws from which on there is nothing left to learn."""
+BATCH = 48
+"""Answers that are written at the same time."""
 
 HostFor = Callable[[bool], Host]
 """The host, for prompts with its chat template (True) or without."""
@@ -35,7 +39,7 @@ HostFor = Callable[[bool], Host]
 @dataclass(frozen=True)
 class LookPlan:
     """How much is asked: ``per_cell`` questions of every cell in every style, each answered
-    greedily and ``samples`` times by draw; no new round begins that would not end within
+    greedily and ``samples`` times by draw; no new batch begins that would not end within
     ``seconds``."""
 
     per_cell: int = 8
@@ -134,6 +138,7 @@ class _Gathered:
     tolerated: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
     drawn: dict[str, list[Sequence[Rollout]]] = field(default_factory=lambda: defaultdict(list))
     seconds: float = 0.0
+    slowest: float = 0.0  # seconds of the batch that took longest
 
     @property
     def right(self) -> float:
@@ -150,37 +155,39 @@ def look_at(
     plan: LookPlan,
     progress: Progress = no_progress,
 ) -> list[StyleLook]:
-    """Asks train questions in every style, the same ones in each, a round of all cells at a time.
+    """Asks train questions in every style, the same ones in each, some cells at a time.
 
-    The first round of every style is always asked, whatever it takes. A style in which nothing was
-    right so far is asked no further, if something is right in another.
+    The first batch of every style is always asked, whatever it takes. A style in which nothing was
+    right in a whole round of all cells is asked no further, if something is right in another.
     """
     began, found = time.monotonic(), {name: _Gathered() for name in styles}
-    questions = _questions(tasks, plan)
-    for number in range(plan.per_cell):
+    for number, batch in _batches(tasks, plan):
         silent = {name for name, one in found.items() if not one.right}
-        hopeless = silent if len(silent) < len(found) else ()
+        hopeless = silent if number and len(silent) < len(found) else ()
         for name, style in styles.items():
             gathered = found[name]
-            last = gathered.seconds / max(number, 1)
-            if number and (time.monotonic() - began + last > plan.seconds or name in hopeless):
+            is_late = time.monotonic() - began + gathered.slowest > plan.seconds
+            if (gathered.greedy and is_late) or name in hopeless:
                 continue
             started = time.monotonic()
             pairs = [
-                (worded := _in_style(task, style), worded.item(drawn[number], depth))
-                for task, depth, drawn in questions
-                if number < len(drawn)
+                (worded := _in_style(task, style), worded.item(question, depth))
+                for task, depth, question in batch
             ]
             _ask(pairs, style, host_for(style.is_chat), plan, gathered)
-            gathered.seconds += time.monotonic() - started
+            took = time.monotonic() - started
+            gathered.seconds += took
+            gathered.slowest = max(gathered.slowest, took)
             progress(len(pairs))
+    order = [cell_name(cell) for cell in tasks.cells]
     return [
         StyleLook(
             name,
             styles[name],
             {
-                cell: CellLook(rows, one.tolerated[cell], one.drawn[cell])
-                for cell, rows in one.greedy.items()
+                cell: CellLook(one.greedy[cell], one.tolerated[cell], one.drawn[cell])
+                for cell in order
+                if cell in one.greedy
             },
             one.seconds,
         )
@@ -194,21 +201,25 @@ def best_look(looks: Sequence[StyleLook]) -> StyleLook:
     return max(looks, key=lambda one: (len(one.cells) - len(one.silent), one.shares["right_drawn"]))
 
 
-def _questions(tasks: TaskMixture, plan: LookPlan) -> list[tuple[Task, str, Sequence[str]]]:
-    """Different train questions of every cell."""
-    return [
-        (
-            tasks.families[family],
-            depth,
-            [
-                item.question
-                for item in tasks.families[family].distinct(
-                    depth, plan.per_cell, Draw(plan.seed)("look", family, depth)
-                )
-            ],
-        )
-        for family, depth in tasks.cells
-    ]
+def _batches(
+    tasks: TaskMixture, plan: LookPlan
+) -> Iterator[tuple[int, list[tuple[Task, str, str]]]]:
+    """Train questions, a round of all cells after the other, and a few cells at a time: so many
+    that a batch is filled. What comes early is from cells all over."""
+    draw, drawn = Draw(plan.seed), []
+    for family, depth in tasks.cells:
+        task = tasks.families[family]
+        items = task.distinct(depth, plan.per_cell, draw("look", family, depth))
+        drawn.append((task, depth, [item.question for item in items]))
+    parts = math.ceil(len(drawn) * (plan.samples + 1) / BATCH)
+    for number, part in product(range(plan.per_cell), range(parts)):
+        batch = [
+            (task, depth, questions[number])
+            for task, depth, questions in drawn[part::parts]
+            if number < len(questions)
+        ]
+        if batch:
+            yield number, batch
 
 
 def _in_style(task: Task, style: PromptStyle) -> Task:
