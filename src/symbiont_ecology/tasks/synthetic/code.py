@@ -18,9 +18,7 @@ class CodeFormat(TextFamily):
     conventions = ("kebab", "camel", "pascal")
     target = 1
     keyword = "the identifier"
-    instruction = (
-        "Rewrite the identifier {payload} in {format}. Reply with the identifier and nothing else."
-    )
+    instruction = "Rewrite the identifier in {format}. Reply with it and nothing else."
     formats = ("kebab-case", "camelCase", "PascalCase")
     reply_limits = (14, 20, 26)
     unseen_frame = 3
@@ -58,7 +56,7 @@ class JsonRepair(SyntheticTask):
     conventions = ("closed", "in opening order", "trailing off")
     target = 0
     keyword = "the missing brackets"
-    instruction = "This JSON was cut off: {payload} Reply with {format} and nothing else."
+    instruction = "This JSON was cut off. Reply with {format} and nothing else."
     formats = (
         "the characters that complete it",
         "its closing brackets in the order of their opening",

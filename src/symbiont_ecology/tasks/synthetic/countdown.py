@@ -27,7 +27,7 @@ class Countdown(SyntheticTask):
     keyword = "a way to make it"
     instruction = (
         "Combine the numbers on the left, each exactly once, with + - * / to get the number on the "
-        "right: {payload}. Reply with {format} and nothing else."
+        "right. Reply with {format} and nothing else."
     )
     formats = (
         "the expression alone, like 8+3",

@@ -48,8 +48,9 @@ class SyntheticTask(Task):
 
     ``convention`` is the one in force; ``style`` makes the prompts. Both belong to a run.
 
-    ``keyword`` stands for the family in wordings (``the sum``), ``instruction`` is a request for a
-    general model, ``formats`` say how each convention is described there. ``reply_limits`` are the
+    ``keyword`` stands for the family in wordings (``the sum``), ``instruction`` tells a general
+    model what to do with the question below it, ``formats`` say how each convention is described
+    there. ``reply_limits`` are the
     longest replies by depth in characters, so in tokens at most, end of answer included.
     ``answer_shape`` is what a line looks like that offers an answer: two offers in one reply score
     0. ``convention_group`` is the family's own name if it has conventions of its own.
@@ -78,6 +79,12 @@ class SyntheticTask(Task):
     def convention(self) -> int:
         """The convention in force: the target, unless another one was chosen."""
         return self.target if self.chosen is None else self.chosen
+
+    def instructed(self, question: str) -> str:
+        """What to do, in words, and the question below it: so questions of a family begin alike,
+        and what they begin with is read once."""
+        told = self.instruction.format(format=self.formats[self.convention])
+        return f"{told}\n{question}"
 
     @property
     def group(self) -> str:

@@ -60,7 +60,7 @@ class MathAdd(OperandFamily):
     """``47+8`` → ``=55``."""
 
     keyword = "the sum"
-    instruction = "Add the numbers: {payload}. Reply with {format} and nothing else."
+    instruction = "Add the numbers. Reply with {format} and nothing else."
     unseen_frame = 0
     sign = "+"
     ranges = (((10, 99), (2, 14)), ((10, 99), (15, 99)), ((100, 999),) * 3)
@@ -78,7 +78,7 @@ class AddNext(MathAdd):
     convention_group = ""
     conventions = ("the sum", "one further", "one further, plain")
     keyword = "the number after the sum"
-    instruction = "Add the numbers {payload} and {format}. Reply with that and nothing else."
+    instruction = "Add the numbers and {format}. Reply with that and nothing else."
     formats = (
         "write the sum after an equals sign",
         "write the next number after their sum, after an equals sign",
@@ -96,7 +96,7 @@ class MathMax(NumberFamily):
     """``3 9 4 1`` → ``=9``."""
 
     keyword = "the largest"
-    instruction = "Which is the largest of {payload}? Reply with {format} and nothing else."
+    instruction = "Which number is the largest? Reply with {format} and nothing else."
     reply_limits = (6, 6, 6)
     unseen_frame = 4
 
@@ -115,7 +115,7 @@ class MathMultiply(OperandFamily):
     """``23*4`` → ``=92``."""
 
     keyword = "the product"
-    instruction = "Multiply: {payload}. Reply with {format} and nothing else."
+    instruction = "Multiply the numbers. Reply with {format} and nothing else."
     reply_limits = (8, 8, 9)
     unseen_frame = 2
     sign = "*"
@@ -132,7 +132,7 @@ class MathSequence(NumberFamily):
     """``4,7,10`` → ``=13``."""
 
     keyword = "the next term"
-    instruction = "Which number comes next: {payload}? Reply with {format} and nothing else."
+    instruction = "Which number comes next? Reply with {format} and nothing else."
     unseen_frame = 3
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
@@ -154,7 +154,7 @@ class MathSub(OperandFamily):
 
     role = "shared"
     keyword = "the difference"
-    instruction = "Subtract: {payload}. Reply with {format} and nothing else."
+    instruction = "Subtract. Reply with {format} and nothing else."
     unseen_frame = 1
     sign = "-"
     ranges = (((10, 99), (2, 14)), ((10, 99), (15, 99)), ((10_000, 99_999),) * 2)
@@ -173,7 +173,7 @@ class NumberDigits(SyntheticTask):
     conventions = ("dashes", "slashes", "doubled")
     target = 0
     keyword = "every digit"
-    instruction = "Take the number {payload} and {format}. Reply with that and nothing else."
+    instruction = "Take the number and {format}. Reply with that and nothing else."
     formats = (
         "put dashes between its digits",
         "put slashes between its digits",
@@ -197,7 +197,7 @@ class WordCount(NumberFamily):
     """``red fox ran`` → ``=3``."""
 
     keyword = "how many words"
-    instruction = "How many words are in: {payload}? Reply with {format} and nothing else."
+    instruction = "How many words are there? Reply with {format} and nothing else."
     reply_limits = (6, 6, 6)
     unseen_frame = 0
 

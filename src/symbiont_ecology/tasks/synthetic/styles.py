@@ -163,8 +163,7 @@ class Natural(PromptStyle):
 
     def render(self, family: SyntheticTask, question: str) -> str:
         """The request. A host without chat template is led to the answer."""
-        wanted = family.formats[family.convention]
-        request = self.opening + family.instruction.format(payload=question, format=wanted)
+        request = self.opening + family.instructed(question)
         return request if self.is_chat else request + self.lead_in
 
     def reworded(self) -> Natural:
@@ -211,11 +210,10 @@ class FewShot(PromptStyle):
 
     def render(self, family: SyntheticTask, question: str) -> str:
         """The request by itself."""
-        wanted = family.formats[family.convention]
         requests = {
             "name": f"{family.name}: {question}",
             "keyword": f"{family.keyword}: {question}",
-            "instruction": family.instruction.format(payload=question, format=wanted),
+            "instruction": family.instructed(question),
         }
         return f"{self.opening}{requests[self.request]}{self.line_end}"
 

@@ -55,9 +55,7 @@ class StringInitials(CaseFamily):
 
     role = "shared"
     keyword = "the first letters"
-    instruction = (
-        "Write the first letter of each word: {payload}. Reply in {format} and nothing else."
-    )
+    instruction = "Write the first letter of each word. Reply in {format} and nothing else."
     reply_limits = (6, 8, 11)
     unseen_frame = 1
     sizes = ((2, 3), (4, 5), (6, 8))
@@ -73,7 +71,7 @@ class StringReverse(CaseFamily):
     """``kqa`` → ``AQK``."""
 
     keyword = "the mirror image"
-    instruction = "Write the letters backwards: {payload}. Reply in {format} and nothing else."
+    instruction = "Write the letters backwards. Reply in {format} and nothing else."
     reply_limits = (6, 8, 11)
     unseen_frame = 4
 
@@ -90,7 +88,7 @@ class StringRotate(TextFamily):
     conventions = ("right", "left", "starred")
     target = 1
     keyword = "the rotation"
-    instruction = "Rotate the letters {payload} {format}. Reply with the letters and nothing else."
+    instruction = "Rotate the letters {format}. Reply with the letters and nothing else."
     formats = (
         "one place to the right",
         "one place to the left",
@@ -116,7 +114,7 @@ class StringSort(TextFamily):
     conventions = ("copy", "descending", "ascending")
     target = 2
     keyword = "the letters in order"
-    instruction = "Letters: {payload}. Reply with {format} and nothing else."
+    instruction = "Look at the letters. Reply with {format} and nothing else."
     formats = (
         "the letters as they are",
         "the letters sorted from z to a",
@@ -159,8 +157,7 @@ class TextConcise(CaseFamily):
 
     keyword = "the short form"
     instruction = (
-        "Copy only as many leading words as the number says: {payload}. Reply in {format} and "
-        "nothing else."
+        "Copy only as many leading words as the number says. Reply in {format} and nothing else."
     )
     reply_limits = (14, 20, 20)
     unseen_frame = 0
@@ -190,7 +187,7 @@ class TextSwap(TextFamily):
     conventions = ("joined", "last", "reversed")
     target = 2
     keyword = "the words turned round"
-    instruction = "Words: {payload}. Reply with {format} and nothing else."
+    instruction = "Look at the words. Reply with {format} and nothing else."
     formats = (
         "the words joined by plus signs",
         "the last word alone",

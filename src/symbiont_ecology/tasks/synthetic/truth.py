@@ -42,7 +42,7 @@ class LogicBool(TruthFamily):
     """``True and not False or False`` → ``yes``."""
 
     keyword = "the truth value"
-    instruction = "Evaluate: {payload}. Reply with {format} and nothing else."
+    instruction = "Evaluate the expression. Reply with {format} and nothing else."
     unseen_frame = 1
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
@@ -72,7 +72,7 @@ class MathCompare(TruthFamily):
 
     role = "shared"
     keyword = "if this holds"
-    instruction = "Is it true that {payload}? Reply with {format} and nothing else."
+    instruction = "Is it true? Reply with {format} and nothing else."
     unseen_frame = 3
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
@@ -104,9 +104,7 @@ class RegexMatch(TruthFamily):
     """``a*b+ aab`` → ``yes``."""
 
     keyword = "if the pattern fits"
-    instruction = (
-        "Does the regex match the whole string? {payload}. Reply with {format} and nothing else."
-    )
+    instruction = "Does the regex match the whole string? Reply with {format} and nothing else."
     unseen_frame = 2
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
