@@ -178,7 +178,7 @@ class ToyHost:
 
     def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
         """Of the gradient at the bare toy, as every host has it."""
-        sketcher, sketches = Sketcher(LAYOUT, 4), []
+        sketcher, sketches = Sketcher(LAYOUT, 4, self.shape), []
         for prompt, completion in zip(prompts, completions, strict=True):
             lesson = Lesson(prompt, tuple(completion), 0)
             _, gradient = self._gradient([lesson], sketcher.adapter, len(completion))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hosts import random_weights
-from symbiont_ecology.ecology.habitats import DIMENSIONS
+from hosts import SMOLLM2, random_weights, smollm2
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
-from symbiont_ecology.host.sketches import sketcher_of
+from symbiont_ecology.host.sketches import DIMENSIONS, DIMENSIONS_IF_WIDE, sketcher_of
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.types import LearningBatch, Lesson
@@ -36,7 +35,7 @@ def test_a_sketch_is_that_of_the_gradient_of_a_first_lesson(host: HostKernel) ->
     sketches = host.sketch(prompts, ids)
     assert sketches.shape == (6, DIMENSIONS)
     assert np.linalg.norm(sketches, axis=1) == pytest.approx(1.0)
-    sketcher = sketcher_of(host.layout, host.rank)
+    sketcher = sketcher_of(host.layout, host.rank, host.shape)
     for prompt, answer, sketch in zip(prompts, ids, sketches, strict=True):
         batch = LearningBatch((Lesson(prompt, answer, 0),), {0: 1e-3}, clip=1e9)
         _, after, _ = host.learn(batch, {0: sketcher.adapter}, {0: OptimizerState()})
@@ -72,3 +71,18 @@ def test_sketching_changes_no_weight(host: HostKernel) -> None:
     before = host.fingerprint()
     host.sketch(*answers_of(host, "math.add", 0, 4, 2))
     assert host.fingerprint() == before
+
+
+@smollm2
+def test_a_wide_host_learns_in_its_upper_layers_alone() -> None:
+    host = HostKernel.from_pretrained(SMOLLM2, slots=1, rank=2)
+    prompts, ids = answers_of(host, "math.add", 1, 3, 0)
+    sketches = host.sketch(prompts, ids)
+    assert sketches.shape == (3, DIMENSIONS_IF_WIDE)
+    sketcher = sketcher_of(host.layout, host.rank, host.shape)
+    for prompt, answer, sketch in zip(prompts, ids, sketches, strict=True):
+        batch = LearningBatch((Lesson(prompt, answer, 0),), {0: 1e-3}, clip=1e9)
+        _, after, _ = host.learn(batch, {0: sketcher.adapter}, {0: OptimizerState()})
+        whole = after[0].first
+        assert whole is not None
+        assert float(sketcher.sketch(whole) @ sketch) == pytest.approx(1.0, abs=1e-4)

@@ -15,7 +15,6 @@ from logs import ECOLOGY, FORAGING, RICH
 from symbiont_ecology.config import HabitatsConfig, RunConfig
 from symbiont_ecology.ecology import Genome, Organelle
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.ecology.diets import LIKENESS
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS, Habitat, RememberedAnswer
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.build import mixture
@@ -32,10 +31,12 @@ from symbiont_ecology.events import (
     Settled,
     read_events,
 )
+from symbiont_ecology.strategies.in_context import InContext
 from symbiont_ecology.strategies.mechanisms.foraging import Settlement
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
 from symbiont_ecology.tasks.splits import split_of
+from symbiont_ecology.types import turns
 from toy import Crash, ToyHost, toy_config, toy_prices
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "string.reverse")
@@ -101,6 +102,27 @@ def test_every_strategy_is_asked_the_same(
 ) -> None:
     _, events = lived(tmp_path / "run", config(strategy))
     assert asked(events) == asked(town[1])
+
+
+def test_examples_are_the_users_own_and_were_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, town: tuple[EcologyState, list[Event]]
+) -> None:
+    plan = config("in_context").model_copy(update={"learning_rule": "none"})
+    with pytest.raises(ConfigError, match=r"shows examples as turns of a chat: set tasks\.style"):
+        lived(tmp_path / "refused", plan)
+    monkeypatch.setattr(InContext, "needs_chat", False)  # the toy reads the last turn alone
+    state, events = lived(tmp_path / "run", plan)
+    assert asked(events) == asked(town[1])
+    shown = 0
+    for habitat in state.habitats.values():
+        for place, answer in enumerate(habitat.answers):
+            *examples, _ = turns(answer.prompt)
+            before = [one for one in habitat.answers[:place] if one.is_accepted]
+            if len(before) >= 3:
+                own = [part for one in before[-3:] for part in (turns(one.prompt)[-1], one.reply)]
+                assert examples == own
+                shown += 1
+    assert shown > 50
 
 
 def test_habitats_that_want_the_same_find_each_other(
@@ -345,7 +367,7 @@ def test_a_habitat_that_comes_back_finds_who_knew_it(is_dormant: bool) -> None:
     state = EcologyState(seed=0, habitats={"back": back, "other": other})
     state.population["o2"] = organelle("o2")
     (state.dormant if is_dormant else state.population)["o1"] = knows_old
-    settlement = Settlement.of(state, ("math.add",), LIKENESS, loyalty=2.0)
+    settlement = Settlement.of(state, ("math.add",), loyalty=2.0)
     settlement.move("back")
     assert settlement.servers == {"back": "o1", "other": "o2"}
 

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from hosts import SMOLLM2, smollm2
+from logs import ECOLOGY, RICH
 from symbiont_ecology.config import HabitatsConfig, HostConfig, RunConfig
+from symbiont_ecology.ecology.habitats import SCALE, read_sketch
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.build import check, mixture
 from symbiont_ecology.engine.run import generations, resume, start
@@ -24,6 +26,9 @@ from symbiont_ecology.tasks import Task, tasks
 from toy import Crash, ToyHost, toy_config, toy_ecology
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
+FAMILIES = ("math.add", "string.sort")
+MOST = 127 / SCALE  # of a number of a sketch
+REPLAYING = {"kind": "expert_iteration", "skip": 0.0, "replay": 1.0}
 WARM = {"warm": 3, "warm_rate": 0.1}
 
 
@@ -220,3 +225,31 @@ def test_a_real_model_that_knows_nothing_answers_after_a_warm_start(tmp_path: Pa
     ]
     assert not any(probes)  # of the bare host
     assert first_accuracy(tmp_path / "run") >= 0.15  # sampled, after sixteen steps
+
+
+def test_what_answers_have_in_common_is_taken_off_their_sketches(tmp_path: Path) -> None:
+    """The toy's answers of one family have a lot in common; what is left says who wants what."""
+    strategy = {**ECOLOGY, "warm": 6, "warm_rate": 0.1}
+    plan = toy_config(3, 8, FAMILIES, RICH, strategy=strategy, learning_rule=REPLAYING)
+    habitats = HabitatsConfig(count=6, kinds=2, questions=6)
+    tasks_of = plan.tasks.model_copy(update={"habitats": habitats})
+    state = start(
+        plan.model_copy(update={"tasks": tasks_of}), tmp_path / "run", host=ToyHost()
+    ).state
+    assert set(state.common) == set(FAMILIES)
+    items = warm_examples(mixture(plan), 6, Draw(plan.seed, -1))
+    host = ToyHost()
+    sketches = host.sketch(
+        [item.prompt for item in items], host.encode_answers([item.answer for item in items])
+    )
+    for family, common in state.common.items():
+        own = sketches[[item.family == family for item in items]]
+        np.testing.assert_allclose(
+            read_sketch(common), own.mean(0).clip(-MOST, MOST), atol=1 / SCALE
+        )
+    answers = [one for habitat in state.habitats.values() for one in habitat.answers]
+    for one in answers:
+        (whole,) = host.sketch([one.prompt], [one.token_ids])
+        assert one.vector is not None
+        left = whole - read_sketch(state.common[one.family])
+        np.testing.assert_allclose(one.vector, left.clip(-MOST, MOST), atol=1 / SCALE)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.ecology.habitats import DIMENSIONS, SHARED, RememberedAnswer
+from symbiont_ecology.ecology.habitats import SHARED, RememberedAnswer
+from symbiont_ecology.ecology.state import EcologyState
 
 REFUSED = 0.3
 """What the sketch of a refused answer counts, against the direction in which it points."""
@@ -23,7 +24,7 @@ REFUSED = 0.3
 @dataclass(frozen=True, eq=False)
 class Diet:
     """Sums of sketches by family ``(families, dimensions)``, and how many there are
-    ``(families,)``."""
+    ``(families,)``. Of nothing, there is one dimension."""
 
     sums: np.ndarray
     counts: np.ndarray
@@ -76,16 +77,24 @@ class Likeness:
 
 LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0, shared=SHARED)
 """Of answers of the shipped families (docs/log.md)."""
+FAINT = Likeness(sharpness=240.0, doubt=25.0, price=25.0, shared=SHARED)
+"""Of answers that have much in common, which is taken away first: open questions on a real model
+(docs/log.md)."""
+
+
+def likeness_in(state: EcologyState) -> Likeness:
+    """How alike answers of one kind are there."""
+    return FAINT if state.common else LIKENESS
 
 
 def diet_of(answers: Iterable[RememberedAnswer], families: Sequence[str]) -> Diet:
     """What was accepted among remembered answers, less what was refused."""
     place = {name: row for row, name in enumerate(families)}
-    sums, counts = np.zeros((len(families), DIMENSIONS)), np.zeros(len(families))
-    for answer in answers:
-        vector = answer.vector
-        if vector is not None:
-            row, weight = place[answer.family], 1.0 if answer.is_accepted else REFUSED
-            sums[row] += vector if answer.is_accepted else -weight * vector
-            counts[row] += weight
+    known = [(answer, vector) for answer in answers if (vector := answer.vector) is not None]
+    sums = np.zeros((len(families), len(known[0][1]) if known else 1))
+    counts = np.zeros(len(families))
+    for answer, vector in known:
+        row, weight = place[answer.family], 1.0 if answer.is_accepted else REFUSED
+        sums[row] += vector if answer.is_accepted else -weight * vector
+        counts[row] += weight
     return Diet(sums, counts)

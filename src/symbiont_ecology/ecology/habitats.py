@@ -13,8 +13,6 @@ import numpy as np
 
 from symbiont_ecology.types import Item, OrganelleId
 
-DIMENSIONS = 256
-"""Of a sketch."""
 MOST_ANSWERS = 24
 """The newest answers of a habitat that are remembered."""
 
@@ -36,9 +34,10 @@ counts."""
 class RememberedAnswer:
     """An answer that a habitat was given, and its verdict.
 
-    ``confidence`` is the probability that ``organelle_id`` gave to the answer. ``sketch`` stands
-    for the answer's gradient at the bare host (``host.sketches``): signed bytes in base64, or empty
-    if there is none. ``token_ids`` hold the end of answer.
+    ``reply`` is the answer as text; empty in a world without habitats. ``confidence`` is the
+    probability that ``organelle_id`` gave to it. ``sketch`` stands for the answer's gradient at the
+    bare host (``host.sketches``): signed bytes in base64, or empty if there is none. ``token_ids``
+    hold the end of answer.
     """
 
     family: str
@@ -49,6 +48,7 @@ class RememberedAnswer:
     organelle_id: OrganelleId = ""
     confidence: float = 1.0
     sketch: str = ""
+    reply: str = ""
 
     @property
     def item(self) -> Item:
@@ -57,15 +57,24 @@ class RememberedAnswer:
 
     @cached_property
     def vector(self) -> np.ndarray | None:
-        """The sketch as numbers, ``(dimensions,)`` of about unit length; None if there is none."""
-        if not self.sketch:
-            return None
-        return np.frombuffer(base64.b64decode(self.sketch), np.int8).astype(np.float64) / SCALE
+        """The sketch as numbers, ``(dimensions,)``; None if there is none."""
+        return read_sketch(self.sketch) if self.sketch else None
 
     def sketched(self, sketch: np.ndarray) -> RememberedAnswer:
-        """The same answer with the sketch of its gradient, a unit vector ``(dimensions,)``."""
-        whole = np.clip(np.rint(SCALE * sketch), -127, 127).astype(np.int8)
-        return replace(self, sketch=base64.b64encode(whole.tobytes()).decode())
+        """The same answer with the sketch of its gradient, ``(dimensions,)``: a unit vector, less
+        what answers of its family have in common if that is known."""
+        return replace(self, sketch=written_sketch(sketch))
+
+
+def written_sketch(sketch: np.ndarray) -> str:
+    """A sketch ``(dimensions,)`` as signed bytes in base64."""
+    whole = np.clip(np.rint(SCALE * sketch), -127, 127).astype(np.int8)
+    return base64.b64encode(whole.tobytes()).decode()
+
+
+def read_sketch(text: str) -> np.ndarray:
+    """The numbers of a written sketch, ``(dimensions,)``."""
+    return np.frombuffer(base64.b64decode(text), np.int8).astype(np.float64) / SCALE
 
 
 SCALE = 400.0

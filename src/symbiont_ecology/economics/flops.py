@@ -21,6 +21,8 @@ from symbiont_ecology.errors import HostError
 ROLLOUT_WITH_LESSON = 4
 """What a rollout and its lesson take together, in rollouts of the bare host, about: a lesson takes
 three."""
+WIDE_HIDDEN = 512
+"""Hidden size from which on a host is wide."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,16 @@ class HostShape:
     max_positions: int
     linear_parameters: int
     parameters: int
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether tokens cost so much that it pays to save some of them, and of their gradients."""
+        return self.hidden >= WIDE_HIDDEN
+
+    @property
+    def sketched_from(self) -> int:
+        """The first layer whose gradients a sketch is made of: the middle one of a wide host."""
+        return self.layers // 2 if self.is_wide else 0
 
     @classmethod
     def from_config(
@@ -146,11 +158,25 @@ class HostShape:
         adapter that leaves out the first layers, or some modules of the first, is charged for a
         little more than it takes.
         """
+        backward = self._backward_flops(lora_parameters, prompt_tokens, completion_tokens)
+        return self.scoring_flops(lora_parameters, prompt_tokens, completion_tokens) + backward
+
+    def sketching_flops(
+        self, lora_parameters: int, prompt_tokens: int, completion_tokens: int
+    ) -> int:
+        """A gradient sketch of one answer: as a lesson, but backward through the upper layers
+        alone where the host is wide."""
+        backward = self._backward_flops(lora_parameters, prompt_tokens, completion_tokens)
+        backward = backward * (self.layers - self.sketched_from) // self.layers
+        return self.scoring_flops(lora_parameters, prompt_tokens, completion_tokens) + backward
+
+    def _backward_flops(
+        self, lora_parameters: int, prompt_tokens: int, completion_tokens: int
+    ) -> int:
         tokens = prompt_tokens + completion_tokens
         first_inputs = self.hidden * self.head_dim * (self.heads + 2 * self.kv_heads)
         parameters = 2 * lora_parameters - first_inputs
-        backward = self._flops(parameters, tokens, 2 * tokens * tokens, completion_tokens)
-        return self.scoring_flops(lora_parameters, prompt_tokens, completion_tokens) + backward
+        return self._flops(parameters, tokens, 2 * tokens * tokens, completion_tokens)
 
     def _flops(self, lora_parameters: int, tokens: int, pairs: int, positions: int) -> int:
         """Tokens through all linear modules; scores and weighted values of (query, key) pairs in

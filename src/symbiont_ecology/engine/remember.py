@@ -20,6 +20,7 @@ from symbiont_ecology.ecology import (
     cell_name,
     practice_of,
 )
+from symbiont_ecology.ecology.habitats import read_sketch
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.runtime import Turn
@@ -126,6 +127,7 @@ def _remembered(rollout: Rollout) -> RememberedAnswer:
         is_accepted=rollout.verdict > 0.5,
         organelle_id=rollout.organelle_id,
         confidence=math.exp(min(float(rollout.log_probabilities.sum()), 0.0)),
+        reply=rollout.text if item.habitat else "",
     )
 
 
@@ -169,15 +171,27 @@ def _score(names: Iterable[str], turn: Turn) -> None:
 
 def _sketched(rollouts: Sequence[Rollout], turn: Turn) -> list[RememberedAnswer]:
     """The answers with their sketches, which cost a pass forward and one backward."""
-    state, answers = turn.state, [_remembered(rollout) for rollout in rollouts]
-    sketches = turn.host.sketch(
-        [answer.prompt for answer in answers], [answer.token_ids for answer in answers]
+    answers = [_remembered(rollout) for rollout in rollouts]
+    sketches = sketched(
+        [answer.prompt for answer in answers], [answer.token_ids for answer in answers], turn
     )
-    parameters = turn.host.layout.size(turn.rank)
-    for rollout in rollouts:
-        read, written = rollout.cost.tokens_in, rollout.cost.tokens_out
-        flops = turn.host.shape.learning_flops(parameters, read, written)
+    turn.state.scored += len(answers)
+    common = {name: read_sketch(text) for name, text in turn.state.common.items()}
+    return [
+        answer.sketched(sketch - common.get(answer.family, 0.0))
+        for answer, sketch in zip(answers, sketches, strict=True)
+    ]
+
+
+def sketched(
+    prompts: Sequence[str], completions: Sequence[Sequence[int]], turn: Turn
+) -> np.ndarray:
+    """The sketches of answers ``(answers, dimensions)``, charged to the budget."""
+    state, host = turn.state, turn.host
+    parameters = host.layout.size(turn.rank)
+    for prompt, completion in zip(host.encode(prompts), completions, strict=True):
+        read, written = len(prompt), len(completion)
+        flops = host.shape.sketching_flops(parameters, read, written)
         state.spent += Cost(read, written, flops=flops, executed=flops)
     state.spent += Cost(calls=1)
-    state.scored += len(answers)
-    return [answer.sketched(sketch) for answer, sketch in zip(answers, sketches, strict=True)]
+    return host.sketch(prompts, completions)

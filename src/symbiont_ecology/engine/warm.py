@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from symbiont_ecology.ecology.habitats import written_sketch
 from symbiont_ecology.economics import Cost
+from symbiont_ecology.engine.remember import sketched
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.events import WarmStarted
@@ -78,6 +80,8 @@ def warm_start(turn: Turn) -> list[WarmStarted]:
             turn.tell(f"warm start, step {number} of {len(batches)}, about {left:.0f} s left")
     state.spent += cost
     state.warm = turn.store.put_weights(weights[0])
+    if strategy.needs_sketches:
+        state.common = _common(items, lessons, turn)
     last_pass = losses[-len(losses) // PASSES :]
     return [
         WarmStarted(
@@ -90,6 +94,20 @@ def warm_start(turn: Turn) -> list[WarmStarted]:
             weights=state.warm,
         )
     ]
+
+
+def _common(
+    items: Sequence[Item], lessons: Mapping[str, tuple[Lesson, Cost]], turn: Turn
+) -> dict[str, str]:
+    """The mean sketch of the examples of each family: what its answers have in common, so what
+    says nothing of who wants what."""
+    completions = [lessons[item.id][0].completion for item in items]
+    sketches = sketched([item.prompt for item in items], completions, turn)
+    families = np.array([item.family for item in items])
+    return {
+        str(family): written_sketch(sketches[families == family].mean(0))
+        for family in dict.fromkeys(families)
+    }
 
 
 def _lessons(items: Sequence[Item], turn: Turn) -> Mapping[str, tuple[Lesson, Cost]]:

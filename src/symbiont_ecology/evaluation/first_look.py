@@ -29,7 +29,7 @@ from symbiont_ecology.weights import AdapterWeights
 
 FULL = 0.97
 """Share of right draws from which on there is nothing left to learn."""
-BATCH = 48
+ANSWERS_TOGETHER = 48
 """Answers that are written at the same time."""
 
 HostFor = Callable[[bool], Host]
@@ -211,7 +211,7 @@ def _batches(
         task = tasks.families[family]
         items = task.distinct(depth, plan.per_cell, draw("look", family, depth))
         drawn.append((task, depth, [item.question for item in items]))
-    parts = math.ceil(len(drawn) * (plan.samples + 1) / BATCH)
+    parts = math.ceil(len(drawn) * (plan.samples + 1) / ANSWERS_TOGETHER)
     for number, part in product(range(plan.per_cell), range(parts)):
         batch = [
             (task, depth, questions[number])

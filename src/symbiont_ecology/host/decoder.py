@@ -79,10 +79,18 @@ class Decoder(Protocol):
         ...
 
     def logits(
-        self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
+        self,
+        packing: Packing,
+        adapters: Adapters,
+        dropout: Dropout | None = None,
+        *,
+        learns_from: int = 0,
     ) -> Tensor:
         """Logits ``(targets, vocab)``, row by row, of the answer's tokens and the one after the
-        answer."""
+        answer.
+
+        Gradients of layers below ``learns_from`` are not wanted, and need not be right.
+        """
         ...
 
     def features(self, packing: Packing, adapters: Adapters) -> Tensor:

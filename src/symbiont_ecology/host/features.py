@@ -14,13 +14,11 @@ from symbiont_ecology.host.packing import Text, chunks, least_shared, pack_texts
 from symbiont_ecology.types import HOST_SLOT
 
 
-def features(
-    decoder: Decoder, encoded: Sequence[np.ndarray], hidden: int, budget: MemoryBudget
-) -> np.ndarray:
+def features(decoder: Decoder, encoded: Sequence[np.ndarray], budget: MemoryBudget) -> np.ndarray:
     """Last hidden states of each text, averaged over its tokens: ``(texts, hidden)``."""
-    means = np.zeros((len(encoded), hidden), dtype=np.float32)
+    means = np.zeros((len(encoded), decoder.shape.hidden), dtype=np.float32)
     texts, owners = [Text(ids) for ids in encoded], [HOST_SLOT] * len(encoded)
-    least = least_shared(hidden)
+    least = least_shared(decoder.shape)
     with torch.inference_mode():
         for rows in chunks(texts, owners, budget.forward_tokens, least=least):
             piece = [texts[row] for row in rows]

@@ -366,7 +366,7 @@ class HostKernel:
         ``(rows, hidden)``."""
         encoded = self.encode(prompts)
         self._check_positions([len(ids) for ids in encoded])
-        return features(self._decoder, encoded, self.shape.hidden, self._budget)
+        return features(self._decoder, encoded, self._budget)
 
     def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
         """What each answer would teach the bare host, as unit vectors ``(rows, dimensions)``.
@@ -375,7 +375,7 @@ class HostKernel:
         """
         answers = list(zip(self.encode(prompts), completions, strict=True))
         self._check_positions([len(prompt) + len(ids) for prompt, ids in answers])
-        sketcher = sketcher_of(self.layout, self.rank)
+        sketcher = sketcher_of(self.layout, self.rank, self.shape)
         return self._within_memory(partial(sketches, self._decoder, sketcher, answers))
 
     def learn(

@@ -144,7 +144,7 @@ def sketches(
     budget: MemoryBudget,
 ) -> np.ndarray:
     """Of the gradient of each answer's loss, ``(answers, dimensions)``; prompts are token ids."""
-    adapter = sketcher.adapter
+    adapter, learns_from = sketcher.adapter, decoder.shape.sketched_from
     arrangement = arrangement_of(decoder.sites, adapter.layout, adapter.rank)
     laid, rows = arrangement.laid(adapter), list[np.ndarray]()
     for start in range(0, len(answers), MOST_OWNERS):
@@ -158,7 +158,9 @@ def sketches(
             for owner, (prompt, ids) in enumerate(answers[start : start + MOST_OWNERS])
         ]
         arena = torch.from_numpy(np.repeat(laid[None], len(examples), axis=0)).to(decoder.device)
-        gradients, _ = _gradients(decoder, arrangement, arena, examples, budget, dropout=0.0)
+        gradients, _ = _gradients(
+            decoder, arrangement, arena, examples, budget, learns_from=learns_from
+        )
         rows += [
             sketcher.sketch(arrangement.collected(row, adapter).cpu().numpy()) for row in gradients
         ]
@@ -191,10 +193,11 @@ def _gradients(
     examples: Sequence[Example],
     budget: MemoryBudget,
     *,
-    dropout: float,
+    dropout: float = 0.0,
+    learns_from: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Gradients of each owner's loss as arena rows ``(owners, size)``, and the losses
-    ``(owners,)``."""
+    ``(owners,)``. Layers below ``learns_from`` need none."""
     losses = torch.zeros(len(arena), device=decoder.device)
     factors, gradients = arena.to(decoder.dtype), torch.zeros_like(arena)
 
@@ -212,7 +215,7 @@ def _gradients(
         counts = [len(example.completion) for example in piece]
         owners = np.repeat([example.owner for example in piece], counts)
         with torch.enable_grad():
-            values = _log_probabilities(decoder, piece, present, dropout)
+            values = _log_probabilities(decoder, piece, present, dropout, learns_from)
             terms = -torch.from_numpy(weights).to(decoder.device) * values
             terms.sum().backward()  # type: ignore[no-untyped-call]
         losses.index_add_(0, torch.from_numpy(owners).to(decoder.device), terms.detach())
@@ -224,6 +227,7 @@ def _log_probabilities(
     examples: Sequence[Example],
     adapters_of: Callable[[Sequence[int]], Adapters],
     dropout: float = 0.0,
+    learns_from: int = 0,
 ) -> Tensor:
     """Log-probability (nats) of every completion token, ``(tokens,)``, example after example."""
     owners = [example.owner for example in examples]
@@ -231,7 +235,7 @@ def _log_probabilities(
     packing = pack_texts(texts, owners, decoder.device, least=_least(decoder, dropout))
     targets = np.concatenate([example.completion for example in examples])
     adapters, dropped = adapters_of(packing.owners), _dropout(packing, examples, dropout)
-    logits = decoder.logits(packing, adapters, dropped).float()
+    logits = decoder.logits(packing, adapters, dropped, learns_from=learns_from).float()
     return -F.cross_entropy(logits, torch.from_numpy(targets).to(decoder.device), reduction="none")
 
 
@@ -250,7 +254,7 @@ def _pieces(
 
 def _least(decoder: Decoder, dropout: float = 0.0) -> int | None:
     """Tokens that prompts must share; a mask of dropout belongs to a whole prompt."""
-    return None if dropout else least_shared(decoder.shape.hidden)
+    return None if dropout else least_shared(decoder.shape)
 
 
 def _adam(

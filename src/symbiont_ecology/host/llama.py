@@ -90,7 +90,7 @@ class LlamaDecoder:
         states = torch.empty(size, device=self.device, dtype=self.dtype)
         cache = self._backend.cache(self._sights(end), states, lengths)
         last, read = list[Tensor](), list[np.ndarray]()
-        texts, least = [Text(prompt) for prompt in prompts], least_shared(shape.hidden)
+        texts, least = [Text(prompt) for prompt in prompts], least_shared(shape)
         preambles = preambles_of(prompts, slots, least)
         for piece in chunks(texts, slots, budget.forward_tokens, least=least, preambles=preambles):
             rows = slice(piece[0], piece[-1] + 1)  # they come sorted, so pieces are consecutive
@@ -105,11 +105,16 @@ class LlamaDecoder:
         return self._logits(torch.cat(last)), LlamaSession(self, cache, tokens_read)
 
     def logits(
-        self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
+        self,
+        packing: Packing,
+        adapters: Adapters,
+        dropout: Dropout | None = None,
+        *,
+        learns_from: int = 0,
     ) -> Tensor:
         """Logits ``(targets, vocab)`` where an answer's tokens, and what follows them, are
         predicted."""
-        states = self._read(packing, adapters.dropping(dropout))
+        states = self._read(packing, adapters.dropping(dropout), learns_from=learns_from)
         return self._logits(taken(states, packing.predicts))
 
     def features(self, packing: Packing, adapters: Adapters) -> Tensor:
@@ -160,19 +165,24 @@ class LlamaDecoder:
         *,
         is_everywhere: bool = False,
         kept: Tensor | None = None,
+        learns_from: int = 0,
     ) -> Tensor:
         """Hidden states before the final norm, ``(ends, hidden)`` or of all tokens.
 
         The last layer works for the ends alone: a sixth of all products in a host of five layers.
+        Layers below ``learns_from`` keep nothing for a backward pass.
         """
         sights, backend = self._sights(packing.longest), self._current()
         line = backend.line(packing, sights, states, is_everywhere, kept)
         ends = None if is_everywhere else packing
         forward = _Forward(backend, adapters, packing.counts, line.attend, ends)
         x, is_learning = self._embedded(packing.ids), torch.is_grad_enabled()
+        with torch.no_grad():
+            for index in range(learns_from):
+                x = self._layer(index, x, forward)
         if is_learning:
             x.requires_grad_()  # what adapters learn hangs on their inputs' gradients
-        for index in range(len(self._host.layers)):
+        for index in range(learns_from, len(self._host.layers)):
             if is_learning and self._is_checkpointing:
                 x = checkpoint(self._layer, index, x, forward, use_reentrant=False)
             else:

@@ -16,38 +16,43 @@ from functools import lru_cache
 
 import numpy as np
 
-from symbiont_ecology.ecology.habitats import DIMENSIONS
+from symbiont_ecology.economics import HostShape
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights
 
+DIMENSIONS, DIMENSIONS_IF_WIDE = 256, 2048
+"""Of a sketch; of one of a wide host, where what answers teach has more directions."""
 _SEED = 20_261_124
 
 
 class Sketcher:
-    """Makes sketches of gradients of one layout at one rank."""
+    """Makes sketches of gradients of one layout at one rank, ``(dimensions,)`` each."""
 
-    def __init__(self, layout: AdapterLayout, rank: int) -> None:
+    def __init__(self, layout: AdapterLayout, rank: int, shape: HostShape) -> None:
         generator = np.random.default_rng(_SEED)
         self.adapter = AdapterWeights.random(layout, rank, 1.0, generator)
-        slices = [b for _, _, b, _, _ in layout.blocks(rank)]
+        self.dimensions = DIMENSIONS_IF_WIDE if shape.is_wide else DIMENSIONS
+        blocks = list(layout.blocks(rank))
+        first = len(blocks) * shape.sketched_from // shape.layers
+        slices = [b for _, _, b, _, _ in blocks[first:]]
         self._places = np.concatenate([np.arange(b.start, b.stop) for b in slices])
         sizes = np.array([b.stop - b.start for b in slices])
         self._starts = np.cumsum(sizes) - sizes
         self._module = np.repeat(np.arange(len(sizes)), sizes)
         count = len(self._places)
-        self._bucket = generator.integers(0, DIMENSIONS, count)
+        self._bucket = generator.integers(0, self.dimensions, count)
         self._sign = generator.choice([-1.0, 1.0], count)
 
     def sketch(self, gradient: np.ndarray) -> np.ndarray:
-        """The sketch of one gradient in the layout's order: a unit vector ``(DIMENSIONS,)``."""
+        """The sketch of one gradient in the layout's order: a unit vector ``(dimensions,)``."""
         parts = gradient[self._places].astype(np.float64)
         parts = np.sign(parts) * np.sqrt(np.abs(parts))
         lengths = np.sqrt(np.add.reduceat(parts * parts, self._starts))
         parts *= self._sign / np.maximum(lengths, 1e-12)[self._module]
-        short = np.bincount(self._bucket, parts, DIMENSIONS)
+        short = np.bincount(self._bucket, parts, self.dimensions)
         return short / max(float(np.linalg.norm(short)), 1e-12)
 
 
 @lru_cache(maxsize=4)
-def sketcher_of(layout: AdapterLayout, rank: int) -> Sketcher:
+def sketcher_of(layout: AdapterLayout, rank: int, shape: HostShape) -> Sketcher:
     """The sketcher of a layout, which is made once."""
-    return Sketcher(layout, rank)
+    return Sketcher(layout, rank, shape)

@@ -103,9 +103,15 @@ class WrappedDecoder:
         return logits[rows], session
 
     def logits(
-        self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
+        self,
+        packing: Packing,
+        adapters: Adapters,
+        dropout: Dropout | None = None,
+        *,
+        learns_from: int = 0,
     ) -> Tensor:
-        """Logits of the answers; the model's own head runs on the span that holds them all."""
+        """Logits of the answers; the model's own head runs on the span that holds them all. All
+        layers learn."""
         order, ids, hooked = self._padded(packing, adapters, dropout)
         starts = np.array([len(packing.texts[row].prompt) - 1 for row in order])
         stops = np.array([len(packing.texts[row].ids) for row in order])

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import PositiveInt
 
 from symbiont_ecology.ecology import Colonise, Decision, EcologyState
-from symbiont_ecology.ecology.diets import LIKENESS, Diet, diet_of
+from symbiont_ecology.ecology.diets import Diet, diet_of, likeness_in
 from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.serving import MEALS, Serving, asked, by_draw, chosen
 from symbiont_ecology.types import OrganelleId
@@ -68,7 +68,7 @@ def _nearest(
     if name not in diets:
         return None, 0.0
     likeness = {
-        server: LIKENESS.agreement(diet, diets[name])
+        server: likeness_in(state).agreement(diet, diets[name])
         for other, diet in diets.items()
         if other != name and (server := chosen(other, state))
     }

@@ -18,7 +18,7 @@ from typing import ClassVar
 from pydantic import NonNegativeFloat, NonNegativeInt
 
 from symbiont_ecology.ecology import Awaken, Colonise, Decision, EcologyState, Habitat, Settle
-from symbiont_ecology.ecology.diets import LIKENESS, Diet, Likeness, diet_of
+from symbiont_ecology.ecology.diets import Diet, Likeness, diet_of, likeness_in
 from symbiont_ecology.ecology.habitats import SURE
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
@@ -66,7 +66,7 @@ class Foraging(Mechanism):
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Which habitats change their server, and who is born for those that find none."""
-        settlement = Settlement.of(context.state, context.tasks.names, LIKENESS, self.loyalty)
+        settlement = Settlement.of(context.state, context.tasks.names, self.loyalty)
         everyone = list(settlement.diets)
         asked = {
             outcome.assignment.items[0].habitat: None
@@ -125,9 +125,7 @@ class Settlement:
     colonies: int = 0
 
     @classmethod
-    def of(
-        cls, state: EcologyState, families: Sequence[str], likeness: Likeness, loyalty: float
-    ) -> Settlement:
+    def of(cls, state: EcologyState, families: Sequence[str], loyalty: float) -> Settlement:
         """As it is now. A habitat of which nothing is known stays out of it."""
         diets = {
             name: diet
@@ -139,7 +137,7 @@ class Settlement:
             for one in (*state.population.values(), *state.dormant.values())
             if one.memories
         }
-        settlement = cls(state, likeness, loyalty, diets, past, {}, dict(past))
+        settlement = cls(state, likeness_in(state), loyalty, diets, past, {}, dict(past))
         for name in diets:
             if (server := state.habitats[name].chosen) in state.population:
                 settlement._settle(name, server)
