@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.ecology.habitats import SHARED, RememberedAnswer
+from symbiont_ecology.ecology.habitats import RememberedAnswer, shared_among
 from symbiont_ecology.ecology.state import EcologyState
 
 REFUSED = 0.3
@@ -47,24 +47,25 @@ class Likeness:
 
     ``sharpness`` is 1 ÷ the variance of a sketch around the mean of its kind; ``doubt`` is that
     variance ÷ the variance of means, in answers; ``price`` is what another mean costs, half of the
-    directions that matter (docs/log.md has the measurement). ``shared`` is how often two kinds
-    agree about a family by chance: so agreement about one says little, and a conflict says a lot.
+    directions that matter (docs/log.md has the measurement).
     """
 
     sharpness: float
     doubt: float
     price: float
-    shared: float
 
     def agreement(self, diet: Diet, other: Diet) -> float:
         """Log-odds that two diets are of one kind, in nats, without what is known beforehand.
 
-        Of one kind, they have one mean in every family. Of two kinds, they have it in some of them.
+        Of one kind, they have one mean in every family. Of two kinds, they have it in some of them
+        by chance: so agreement about one says little, and a conflict says a lot.
         """
         together = self._evidence(diet + other)
         gains = together - self._evidence(diet) - self._evidence(other)
-        by_chance = np.logaddexp(np.log(self.shared) + gains, np.log1p(-self.shared))
-        return float((gains - by_chance).sum())
+        shared = shared_among(len(gains))
+        if shared:
+            gains = gains - np.logaddexp(np.log(shared) + gains, np.log1p(-shared))
+        return float(gains.sum())
 
     def _evidence(self, diet: Diet) -> np.ndarray:
         """Log marginal likelihood of each family's sketches around one mean, ``(families,)`` in
@@ -75,9 +76,9 @@ class Likeness:
         return evidence
 
 
-LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0, shared=SHARED)
+LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0)
 """Of answers of the shipped families (docs/log.md)."""
-FAINT = Likeness(sharpness=240.0, doubt=25.0, price=25.0, shared=SHARED)
+FAINT = Likeness(sharpness=240.0, doubt=25.0, price=25.0)
 """Of answers that have much in common, which is taken away first: open questions on a real model
 (docs/log.md)."""
 

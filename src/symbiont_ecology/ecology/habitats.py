@@ -18,7 +18,7 @@ MOST_ANSWERS = 24
 
 
 SHARED = 0.3
-"""How often two kinds agree about a family by chance."""
+"""How often two kinds agree about a family by chance, where there are several."""
 STRANGE, BEST = 0.1, 0.97
 """How often an answer is accepted where another kind is right; how often at most where the same
 is."""
@@ -106,28 +106,35 @@ class Habitat:
         """Those of its last answers that it accepted."""
         return tuple(answer for answer in self.answers if answer.is_accepted)
 
-    def trust(self, organelle_id: OrganelleId) -> float:
+    def trust(self, organelle_id: OrganelleId, shared: float = SHARED) -> float:
         """What its verdicts say for an organelle, in nats: 0 for who never answered it.
 
         Who is right in some families may still be wrong in others. So an accepted answer says
-        little, and a refused one a lot, the more the surer the organelle was.
+        little, and a refused one a lot, the more the surer the organelle was. ``shared`` is how
+        often two kinds agree about a family (``shared_among``).
         """
         given = [answer for answer in self.answers if answer.organelle_id == organelle_id]
-        return -_conflict(given, _reliability(self.answers))
+        return -_conflict(given, _reliability(self.answers), shared)
 
-    def after(self, answer: RememberedAnswer) -> Habitat:
+    def after(self, answer: RememberedAnswer, shared: float = SHARED) -> Habitat:
         """With one more answer. What is older than a change of the habitat is forgotten."""
         answers = (*self.answers, answer)[-MOST_ANSWERS:]
         return replace(
             self,
             last=answer.organelle_id,
             asked=self.asked + 1,
-            answers=answers[_change_in(answers) :],
+            answers=answers[_change_in(answers, shared) :],
         )
 
     def has_changed_from(self, before: Habitat) -> bool:
         """Whether the newest answer showed that the habitat wants something else than before."""
         return len(self.answers) < min(len(before.answers) + 1, MOST_ANSWERS)
+
+
+def shared_among(families: int) -> float:
+    """How often two kinds agree about a family, in a world of so many families: kinds that agree
+    about the only one are the same."""
+    return SHARED if families > 1 else 0.0
 
 
 def _reliability(answers: Sequence[RememberedAnswer]) -> float:
@@ -147,7 +154,7 @@ def _reliability(answers: Sequence[RememberedAnswer]) -> float:
     return min(right / sure, BEST)
 
 
-def _change_in(answers: Sequence[RememberedAnswer]) -> int:
+def _change_in(answers: Sequence[RememberedAnswer], shared: float) -> int:
     """The place of the first answer since the habitat wants something else; 0 if it does not.
 
     The moment that explains the verdicts on its server best (generalised likelihood ratio, Lorden
@@ -168,13 +175,13 @@ def _change_in(answers: Sequence[RememberedAnswer]) -> int:
     for place in range(start, len(answers)):
         before, since = answers[start:place], answers[place:]
         if sum(answer.is_accepted for answer in before) >= LEAST_KNOWN:
-            evidence = _conflict(since, _reliability(before))
+            evidence = _conflict(since, _reliability(before), shared)
             if evidence > best:
                 best, change = evidence, place
     return change
 
 
-def _conflict(answers: Sequence[RememberedAnswer], usual: float) -> float:
+def _conflict(answers: Sequence[RememberedAnswer], usual: float, shared: float) -> float:
     """How much more likely the verdicts are if another kind is right than if the same is, in nats.
 
     Another kind may be right in the same way, family by family.
@@ -187,7 +194,7 @@ def _conflict(answers: Sequence[RememberedAnswer], usual: float) -> float:
             if answer.is_accepted
             else math.log((1 - STRANGE) / (1 - expected))
         )
-    return sum(math.log(SHARED + (1 - SHARED) * math.exp(gain)) for gain in gains.values())
+    return sum(math.log(shared + (1 - shared) * math.exp(gain)) for gain in gains.values())
 
 
 def _no_verdict(reply: str) -> object:

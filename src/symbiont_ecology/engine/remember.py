@@ -13,14 +13,16 @@ import numpy as np
 
 from symbiont_ecology.ecology import (
     Assignment,
+    EcologyState,
     Habitat,
     Outcome,
     RememberedAnswer,
     Rollout,
+    SuccessPosterior,
     cell_name,
     practice_of,
 )
-from symbiont_ecology.ecology.habitats import read_sketch
+from symbiont_ecology.ecology.habitats import read_sketch, shared_among
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.runtime import Turn
@@ -38,7 +40,7 @@ def remember(outcomes: Sequence[Outcome], turn: Turn) -> None:
     if turn.tasks.habitats is None:
         _remember_cells(outcomes, turn)
         return
-    habitats = turn.state.habitats
+    habitats, shared = turn.state.habitats, shared_among(len(turn.tasks.names))
     rollouts = [
         rollout
         for outcome in outcomes
@@ -49,11 +51,11 @@ def remember(outcomes: Sequence[Outcome], turn: Turn) -> None:
     if rollouts and turn.strategy.needs_sketches:
         answers = _sketched(rollouts, turn)
     else:
-        answers = [_remembered(rollout) for rollout in rollouts]
+        answers = [_remembered(rollout, turn) for rollout in rollouts]
     for rollout, answer in zip(rollouts, answers, strict=True):
         name = rollout.item.habitat
         before = habitats.get(name, Habitat())
-        habitats[name] = before.after(answer)
+        habitats[name] = before.after(answer, shared)
         if turn.strategy.keeps_memories and habitats[name].has_changed_from(before):
             _keep_memories(before, turn)
     if turn.strategy.scored_answers:
@@ -89,7 +91,7 @@ def _remember_cells(outcomes: Sequence[Outcome], turn: Turn) -> None:
         if outcome.assignment.purpose != "practice":
             continue
         cell = cell_name(outcome.assignment.cell)
-        right[cell] += [_remembered(one) for one in outcome.rollouts if one.verdict > 0.5]
+        right[cell] += [_remembered(one, turn) for one in outcome.rollouts if one.verdict > 0.5]
         if turn.learning_rule.sees_gold:
             right[cell] += _references(outcome.assignment, turn)
     for cell, answers in right.items():
@@ -117,8 +119,12 @@ def _references(assignment: Assignment, turn: Turn) -> list[RememberedAnswer]:
     ]
 
 
-def _remembered(rollout: Rollout) -> RememberedAnswer:
+def _remembered(rollout: Rollout, turn: Turn) -> RememberedAnswer:
     item = rollout.item
+    if item.habitat and turn.tasks.families[item.family].is_open:
+        confidence = _record(rollout.organelle_id, item.habitat, turn.state)
+    else:
+        confidence = math.exp(min(float(rollout.log_probabilities.sum()), 0.0))
     return RememberedAnswer(
         item.family,
         item.depth,
@@ -126,9 +132,20 @@ def _remembered(rollout: Rollout) -> RememberedAnswer:
         rollout.answer_ids,
         is_accepted=rollout.verdict > 0.5,
         organelle_id=rollout.organelle_id,
-        confidence=math.exp(min(float(rollout.log_probabilities.sum()), 0.0)),
+        confidence=confidence,
         reply=rollout.text if item.habitat else "",
     )
+
+
+def _record(organelle_id: OrganelleId, asking: str, state: EcologyState) -> float:
+    """How often an organelle was right lately in the other habitats that it serves."""
+    known = [
+        posterior
+        for name, posterior in state.posteriors.get(organelle_id, {}).items()
+        if name != asking and state.habitats[name].server == organelle_id
+    ]
+    successes, failures = sum(one.successes for one in known), sum(one.failures for one in known)
+    return SuccessPosterior(successes, failures).mean
 
 
 def _keep_memories(habitat: Habitat, turn: Turn) -> None:
@@ -171,7 +188,7 @@ def _score(names: Iterable[str], turn: Turn) -> None:
 
 def _sketched(rollouts: Sequence[Rollout], turn: Turn) -> list[RememberedAnswer]:
     """The answers with their sketches, which cost a pass forward and one backward."""
-    answers = [_remembered(rollout) for rollout in rollouts]
+    answers = [_remembered(rollout, turn) for rollout in rollouts]
     sketches = sketched(
         [answer.prompt for answer in answers], [answer.token_ids for answer in answers], turn
     )

@@ -45,6 +45,8 @@ class Task(ABC):
     easiest first. ``trained_depths`` are those that a run takes if its config names none. Adapters
     train on tasks of the role ``trained`` alone; any other role is kept for evaluation.
     ``variants`` is how many ways to be right there are: habitats of as many kinds can ask it.
+    ``is_open`` says that so many replies are right that the probability of one of them tells
+    nothing.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Task(ABC):
     role: str = "trained"
     reply_tokens: int = 64
     variants: int = 1
+    is_open: bool = False
 
     @abstractmethod
     def draw(self, depth: str, generator: np.random.Generator) -> str:

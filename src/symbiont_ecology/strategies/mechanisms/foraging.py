@@ -19,7 +19,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from symbiont_ecology.ecology import Awaken, Colonise, Decision, EcologyState, Habitat, Settle
 from symbiont_ecology.ecology.diets import Diet, Likeness, diet_of, likeness_in
-from symbiont_ecology.ecology.habitats import SURE
+from symbiont_ecology.ecology.habitats import SURE, shared_among
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.types import Item, OrganelleId
@@ -61,8 +61,8 @@ class Foraging(Mechanism):
             return known.chosen
         if not servers:
             return None
-        known = known or Habitat()
-        return max(servers, key=lambda name: known.trust(name) + log(servers[name]))
+        known, shared = known or Habitat(), shared_among(len(context.tasks.names))
+        return max(servers, key=lambda name: known.trust(name, shared) + log(servers[name]))
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Which habitats change their server, and who is born for those that find none."""
@@ -110,13 +110,14 @@ class Foraging(Mechanism):
 class Settlement:
     """Who lives where, as it is being thought over.
 
-    ``servers`` are organelles by habitat, or names of colonies that nobody has founded yet.
-    ``diets`` are those of habitats, ``eaten`` those of servers; ``past`` is what the living and the
-    dormant remember of habitats that changed.
+    ``shared`` is how often two kinds agree about a family. ``servers`` are organelles by habitat,
+    or names of colonies that nobody has founded yet. ``diets`` are those of habitats, ``eaten``
+    those of servers; ``past`` is what the living and the dormant remember of habitats that changed.
     """
 
     state: EcologyState
     likeness: Likeness
+    shared: float
     loyalty: float
     diets: dict[str, Diet]
     past: dict[str, Diet]
@@ -137,7 +138,8 @@ class Settlement:
             for one in (*state.population.values(), *state.dormant.values())
             if one.memories
         }
-        settlement = cls(state, likeness_in(state), loyalty, diets, past, {}, dict(past))
+        how = likeness_in(state), shared_among(len(families)), loyalty
+        settlement = cls(state, *how, diets, past, {}, dict(past))
         for name in diets:
             if (server := state.habitats[name].chosen) in state.population:
                 settlement._settle(name, server)
@@ -153,14 +155,16 @@ class Settlement:
                 del self.eaten[before]
         scores = {
             server: self.likeness.agreement(eaten, self.diets[name])
-            + habitat.trust(server)
+            + habitat.trust(server, self.shared)
             + log(max(sizes[server], 1))
             for server, eaten in self.eaten.items()
         }
         if not scores or self.may_found(name):
             scores[NOBODY] = 0.0
         if before is not None:
-            alone = min(habitat.trust(before) + SURE, 0.0)  # with who serves nobody else
+            alone = min(
+                habitat.trust(before, self.shared) + SURE, 0.0
+            )  # with who serves nobody else
             scores[before] = scores.get(before, alone) + self.loyalty
         best = max(scores, key=scores.__getitem__)
         self._settle(name, best or self._colony())

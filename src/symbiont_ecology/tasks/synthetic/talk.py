@@ -34,7 +34,7 @@ TEMPLATES = (
 )
 WANTED = 4
 """Styles that questions have where nobody chose one: the first of them."""
-BRIEF, LONG = 10, 20
+BRIEF, LONG = 10, 15
 """Words that a brief reply has at most, and a long one at least. One sentence has more than a brief
 reply has, so no reply pleases users of two of the first four kinds."""
 STEM = 4
@@ -68,7 +68,7 @@ def is_list(reply: str) -> bool:
 
 
 def is_long(reply: str) -> bool:
-    """Prose of at least twenty words, in more than one sentence."""
+    """Prose of at least fifteen words, in more than one sentence."""
     sentences = [part for part in _END.split(reply) if _words(part)]
     return len(_words(reply)) >= LONG and len(sentences) > 1 and not _has_items(reply)
 
@@ -101,6 +101,7 @@ class StyledTalk(Task):
 
     reply_tokens = 40
     variants = len(STYLES)
+    is_open = True
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
         """A topic in a template."""
