@@ -1,6 +1,7 @@
 """Diets: who eats what, and whether two diets are of one kind.
 
-A diet is the sum of the sketches of accepted answers, for each family apart. Answers of one kind
+A diet is the sum of the sketches of accepted answers, for each family apart; a taste is a diet less
+what was refused. Answers of one kind
 have sketches that point the same way. So the sketches of one kind, in one family, are taken to lie
 around a mean (Gaussian, the same width everywhere), and how well a set of habitats is explained by
 one organelle is the marginal likelihood of that model. What a diet of one more organelle costs is
@@ -89,7 +90,15 @@ def likeness_in(state: EcologyState) -> Likeness:
 
 
 def diet_of(answers: Iterable[RememberedAnswer], families: Sequence[str]) -> Diet:
-    """What was accepted among remembered answers, less what was refused."""
+    """What was accepted among remembered answers."""
+    return taste_of((answer for answer in answers if answer.is_accepted), families)
+
+
+def taste_of(answers: Iterable[RememberedAnswer], families: Sequence[str]) -> Diet:
+    """What was accepted among remembered answers, less what was refused.
+
+    It is to be compared with diets alone: that two habitats refuse the same says nothing.
+    """
     place = {name: row for row, name in enumerate(families)}
     known = [(answer, vector) for answer in answers if (vector := answer.vector) is not None]
     sums = np.zeros((len(families), len(known[0][1]) if known else 1))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from pydantic import PositiveInt
 
-from symbiont_ecology.ecology import Colonise, Decision, EcologyState
-from symbiont_ecology.ecology.diets import Diet, diet_of, likeness_in
+from symbiont_ecology.ecology import Colonise, Decision, Habitat
+from symbiont_ecology.ecology.diets import diet_of, likeness_in, taste_of
 from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.serving import MEALS, Serving, asked, by_draw, chosen
 from symbiont_ecology.types import OrganelleId
@@ -33,44 +33,42 @@ class Nearest(Serving):
         self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
     ) -> list[OrganelleId]:
         """Of each its own adapter, or its nearest neighbour's, or anybody."""
-        state, diets = context.state, _diets(context)
-        return [
-            chosen(name, state) or _nearest(name, diets, state)[0] or by_draw(state, generator)
-            for name in names
-        ]
+        state, near = context.state, _nearest_of(names, context)
+        return [chosen(name, state) or near[name][0] or by_draw(state, generator) for name in names]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """An adapter for every habitat that accepted enough."""
-        state, diets, decisions = context.state, _diets(context), list[Decision]()
-        for name in asked(context):
-            if not chosen(name, state) and len(state.habitats[name].accepted) >= self.accepted:
-                neighbour, likeness = _nearest(name, diets, state)
-                weights = state.genome(neighbour).weights if neighbour and likeness > 0 else None
-                own = Colonise((name,), self.traits, context.rank, MEALS, weights)
-                decisions.append(own)
+        state, decisions = context.state, list[Decision]()
+        ready = [
+            name
+            for name in asked(context)
+            if not chosen(name, state) and len(state.habitats[name].accepted) >= self.accepted
+        ]
+        for name, (neighbour, likeness) in _nearest_of(ready, context).items():
+            weights = state.genome(neighbour).weights if neighbour and likeness > 0 else None
+            decisions.append(Colonise((name,), self.traits, context.rank, MEALS, weights))
         return [*decisions, *self.found(context)]
 
 
-def _diets(context: StrategyContext) -> dict[str, Diet]:
-    """Those of all habitats of which something is known."""
-    families = context.tasks.names
+def _nearest_of(
+    names: Sequence[str], context: StrategyContext
+) -> dict[str, tuple[OrganelleId | None, float]]:
+    """For each habitat without an adapter of its own: the adapter of the one that is most like it,
+    and by how much, in nats; None if nothing is known."""
+    state, families = context.state, context.tasks.names
     diets = {
-        name: diet_of(habitat.answers, families) for name, habitat in context.state.habitats.items()
+        server: diet
+        for name, habitat in state.habitats.items()
+        if (server := chosen(name, state))
+        and not (diet := diet_of(habitat.answers, families)).is_empty
     }
-    return {name: diet for name, diet in diets.items() if not diet.is_empty}
-
-
-def _nearest(
-    name: str, diets: Mapping[str, Diet], state: EcologyState
-) -> tuple[OrganelleId | None, float]:
-    """The adapter of the habitat that is most like it, and by how much, in nats; None if nothing
-    is known."""
-    if name not in diets:
-        return None, 0.0
-    likeness = {
-        server: likeness_in(state).agreement(diet, diets[name])
-        for other, diet in diets.items()
-        if other != name and (server := chosen(other, state))
-    }
-    best = max(likeness, key=likeness.__getitem__, default=None)
-    return best, likeness[best] if best else 0.0
+    likeness, found = likeness_in(state), dict[str, tuple[OrganelleId | None, float]]()
+    for name in dict.fromkeys(names):
+        taste = taste_of(state.habitats.get(name, Habitat()).answers, families)
+        if chosen(name, state) or taste.is_empty or not diets:
+            found[name] = None, 0.0
+            continue
+        agreements = {server: likeness.agreement(diet, taste) for server, diet in diets.items()}
+        best = max(agreements, key=agreements.__getitem__)
+        found[name] = best, agreements[best]
+    return found

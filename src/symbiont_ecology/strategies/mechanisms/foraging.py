@@ -18,7 +18,7 @@ from typing import ClassVar
 from pydantic import NonNegativeFloat, NonNegativeInt
 
 from symbiont_ecology.ecology import Awaken, Colonise, Decision, EcologyState, Habitat, Settle
-from symbiont_ecology.ecology.diets import Diet, Likeness, diet_of, likeness_in
+from symbiont_ecology.ecology.diets import Diet, Likeness, diet_of, likeness_in, taste_of
 from symbiont_ecology.ecology.habitats import SURE, shared_among
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
@@ -54,7 +54,7 @@ class Foraging(Mechanism):
         servers = Counter(
             habitat.chosen
             for habitat in state.habitats.values()
-            if habitat.chosen in state.population
+            if habitat.chosen in state.population and habitat.accepted
         )
         known = state.habitats.get(item.habitat)
         if known and known.chosen in state.population:
@@ -67,7 +67,7 @@ class Foraging(Mechanism):
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Which habitats change their server, and who is born for those that find none."""
         settlement = Settlement.of(context.state, context.tasks.names, self.loyalty)
-        everyone = list(settlement.diets)
+        everyone = list(settlement.tastes)
         asked = {
             outcome.assignment.items[0].habitat: None
             for outcome in context.outcomes
@@ -111,14 +111,16 @@ class Settlement:
     """Who lives where, as it is being thought over.
 
     ``shared`` is how often two kinds agree about a family. ``servers`` are organelles by habitat,
-    or names of colonies that nobody has founded yet. ``diets`` are those of habitats, ``eaten``
-    those of servers; ``past`` is what the living and the dormant remember of habitats that changed.
+    or names of colonies that nobody has founded yet. ``tastes`` and ``diets`` are those of
+    habitats, ``eaten`` is what servers' habitats accepted; ``past`` is what the living and the
+    dormant remember of habitats that changed.
     """
 
     state: EcologyState
     likeness: Likeness
     shared: float
     loyalty: float
+    tastes: dict[str, Diet]
     diets: dict[str, Diet]
     past: dict[str, Diet]
     servers: dict[str, str]
@@ -128,19 +130,20 @@ class Settlement:
     @classmethod
     def of(cls, state: EcologyState, families: Sequence[str], loyalty: float) -> Settlement:
         """As it is now. A habitat of which nothing is known stays out of it."""
-        diets = {
-            name: diet
+        tastes = {
+            name: taste
             for name, habitat in state.habitats.items()
-            if not (diet := diet_of(habitat.answers, families)).is_empty
+            if not (taste := taste_of(habitat.answers, families)).is_empty
         }
+        diets = {name: diet_of(state.habitats[name].answers, families) for name in tastes}
         past = {
             one.id: diet_of(one.memories, families)
             for one in (*state.population.values(), *state.dormant.values())
             if one.memories
         }
         how = likeness_in(state), shared_among(len(families)), loyalty
-        settlement = cls(state, *how, diets, past, {}, dict(past))
-        for name in diets:
+        settlement = cls(state, *how, tastes, diets, past, {}, dict(past))
+        for name in tastes:
             if (server := state.habitats[name].chosen) in state.population:
                 settlement._settle(name, server)
         return settlement
@@ -148,13 +151,13 @@ class Settlement:
     def move(self, name: str) -> None:
         """A habitat settles where it is explained best, or in a colony of its own."""
         before = self.servers.pop(name, None)
-        sizes, habitat = Counter(self.servers.values()), self.state.habitats[name]
+        sizes, habitat = self._sizes(), self.state.habitats[name]
         if before is not None:
             self.eaten[before] -= self.diets[name]
-            if not sizes[before] and before not in self.past:
+            if before not in self.servers.values() and before not in self.past:
                 del self.eaten[before]
         scores = {
-            server: self.likeness.agreement(eaten, self.diets[name])
+            server: self.likeness.agreement(eaten, self.tastes[name])
             + habitat.trust(server, self.shared)
             + log(max(sizes[server], 1))
             for server, eaten in self.eaten.items()
@@ -178,8 +181,7 @@ class Settlement:
     def merge(self) -> None:
         """Servers whose diets are of one kind become one, the best pair first."""
         while True:
-            sizes = Counter(self.servers.values())
-            servers = list(sizes)
+            sizes, servers = self._sizes(), list(dict.fromkeys(self.servers.values()))
             gains = {
                 (one, other): self._gain(one, other, sizes)
                 for place, one in enumerate(servers)
@@ -206,13 +208,20 @@ class Settlement:
         return dict(habitats)
 
     def _gain(self, one: str, other: str, sizes: Counter[str]) -> float:
-        together = lgamma(sizes[one] + sizes[other]) - lgamma(sizes[one]) - lgamma(sizes[other])
+        few, many = (max(sizes[server], 1) for server in (one, other))
+        together = lgamma(few + many) - lgamma(few) - lgamma(many)
         return self.likeness.agreement(self.eaten[one], self.eaten[other]) + together
 
     def _settle(self, name: str, server: str) -> None:
         self.servers[name] = server
         diet = self.diets[name]
         self.eaten[server] = self.eaten[server] + diet if server in self.eaten else diet
+
+    def _sizes(self) -> Counter[str]:
+        """How many habitats of each server accepted something: who pleases nobody attracts
+        nobody."""
+        pleased = (name for name in self.servers if not self.diets[name].is_empty)
+        return Counter(self.servers[name] for name in pleased)
 
     def _colony(self) -> str:
         self.colonies += 1
