@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import lgamma, log
 from typing import ClassVar
 
@@ -149,26 +150,31 @@ class Settlement:
         return settlement
 
     def move(self, name: str) -> None:
-        """A habitat settles where it is explained best, or in a colony of its own."""
+        """A habitat settles where it is explained best, or in a colony of its own.
+
+        Who pleases nobody is no choice, unless it serves the habitat already. A habitat that
+        accepted nothing yet has no reason to stay with a server that pleases others.
+        """
         before = self.servers.pop(name, None)
         sizes, habitat = self._sizes(), self.state.habitats[name]
         if before is not None:
             self.eaten[before] -= self.diets[name]
             if before not in self.servers.values() and before not in self.past:
                 del self.eaten[before]
+        trust = partial(habitat.trust, shared=self.shared)
         scores = {
             server: self.likeness.agreement(eaten, self.tastes[name])
-            + habitat.trust(server, self.shared)
+            + trust(server)
             + log(max(sizes[server], 1))
             for server, eaten in self.eaten.items()
+            if sizes[server] or server in self.past
         }
         if not scores or self.may_found(name):
             scores[NOBODY] = 0.0
         if before is not None:
-            alone = min(
-                habitat.trust(before, self.shared) + SURE, 0.0
-            )  # with who serves nobody else
-            scores[before] = scores.get(before, alone) + self.loyalty
+            alone = min(trust(before) + SURE, 0.0)  # with who pleases nobody else
+            is_loyal = habitat.accepted or not sizes[before]
+            scores[before] = scores.get(before, alone) + (self.loyalty if is_loyal else 0.0)
         best = max(scores, key=scores.__getitem__)
         self._settle(name, best or self._colony())
 

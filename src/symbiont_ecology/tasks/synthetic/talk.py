@@ -124,13 +124,17 @@ class StyledTalk(Task):
         return super().item(question, depth, self._style(question))
 
     def answer(self, question: str) -> str:
-        """A reply in the style that is wanted, made of two sentences about the topic."""
-        brief, sentence = TOPICS.get(topic_of(question), ("", ""))
+        """A reply in the style that is wanted, made of two sentences about the topic.
+
+        The styles begin differently, so who has learned them all writes each of them sometimes.
+        """
+        topic = topic_of(question)
+        brief, sentence = TOPICS.get(topic, ("", ""))
         return {
             "brief": brief,
             "one sentence": sentence,
             "list": f"- {brief}\n- {sentence}",
-            "long": f"{brief} {sentence}",
+            "long": f"There is a lot to say about {topic}. {sentence}",
             "lower case": sentence.lower(),
         }[list(STYLES)[self._style(question)]]
 
