@@ -348,17 +348,70 @@ def test_every_habitat_goes_through_the_regimes_at_its_own_times() -> None:
     assert len(set.union(*families.values())) == 4
 
 
+def sketched(direction: np.ndarray, server: str, *, accepted: bool = True) -> RememberedAnswer:
+    answer = answered("math.add", accepted=accepted)
+    return replace(answer, organelle_id=server).sketched(direction)
+
+
+def organelle(name: str) -> Organelle:
+    return Organelle(name, Genome("w", 4, {}), "m", (), "founder", born=0, inborn="w")
+
+
+def settled(families: tuple[str, ...], **habitats: Habitat) -> Settlement:
+    """Habitats where their servers are alive."""
+    state = EcologyState(seed=0, habitats=dict(habitats))
+    for habitat in habitats.values():
+        state.population[habitat.chosen] = organelle(habitat.chosen)
+    return Settlement.of(state, families, loyalty=2.0)
+
+
+def test_habitats_that_refuse_the_same_need_not_be_alike() -> None:
+    one, other, third = (np.eye(256)[place] for place in range(3))
+    refused = tuple(sketched(third, "o3", accepted=False) for _ in range(8))
+    settlement = settled(
+        ("math.add", "string.sort"),
+        first=Habitat("o1", answers=(*refused, *[sketched(one, "o1")] * 8)),
+        second=Habitat("o2", answers=(*refused, *[sketched(other, "o2")] * 8)),
+    )
+    settlement.move("first")
+    settlement.merge()
+    assert settlement.servers == {"first": "o1", "second": "o2"}
+
+
+def test_who_pleases_nobody_attracts_nobody() -> None:
+    """Three habitats refuse what their server says. A fourth one leaves for who pleases another,
+    although that is refused now and then."""
+    wanted, wrong = np.eye(256)[0], np.eye(256)[1]
+    refused = tuple(sketched(wrong, "o1", accepted=False) for _ in range(4))
+    settlement = settled(
+        ("math.add", "string.sort"),
+        **{f"sad{number}": Habitat("o1", answers=refused) for number in range(3)},
+        pleased=Habitat("o2", answers=(sketched(wanted, "o2"),) * 8),
+        new=Habitat("o1", answers=refused[:1]),
+    )
+    settlement.move("new")
+    assert settlement.servers["new"] == "o2"
+
+
+def test_kinds_cannot_agree_by_chance_about_the_only_family() -> None:
+    wanted = np.eye(256)[0]
+    habitats = {
+        f"h{number}": Habitat(f"o{number}", answers=(sketched(wanted, f"o{number}"),) * 8)
+        for number in range(2)
+    }
+    alone, among = (
+        settled(("math.add",), **habitats),
+        settled(("math.add", "logic.bool"), **habitats),
+    )
+    for settlement in (alone, among):
+        settlement.merge()
+    assert len(set(alone.servers.values())) == 1
+    assert len(set(among.servers.values())) == 2
+
+
 @pytest.mark.parametrize("is_dormant", [False, True])
 def test_a_habitat_that_comes_back_finds_who_knew_it(is_dormant: bool) -> None:
     old, new = (np.eye(256)[place] for place in range(2))
-
-    def sketched(direction: np.ndarray, server: str, *, accepted: bool = True) -> RememberedAnswer:
-        answer = answered("math.add", accepted=accepted)
-        return replace(answer, organelle_id=server).sketched(direction)
-
-    def organelle(name: str) -> Organelle:
-        return Organelle(name, Genome("w", 4, {}), "m", (), "founder", born=0, inborn="w")
-
     knows_old = organelle("o1").remembering([sketched(old, "o1")] * 12)
     back = Habitat(
         chosen="o2", answers=(*[sketched(new, "o2", accepted=False)] * 3, sketched(old, "o2"))

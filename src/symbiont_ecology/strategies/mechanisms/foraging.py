@@ -153,7 +153,7 @@ class Settlement:
         """A habitat settles where it is explained best, or in a colony of its own.
 
         Who pleases nobody is no choice, unless it serves the habitat already. A habitat that
-        accepted nothing yet has no reason to stay with a server that pleases others.
+        accepted nothing yet has no reason to stay.
         """
         before = self.servers.pop(name, None)
         sizes, habitat = self._sizes(), self.state.habitats[name]
@@ -169,12 +169,13 @@ class Settlement:
             for server, eaten in self.eaten.items()
             if sizes[server] or server in self.past
         }
-        if not scores or self.may_found(name):
-            scores[NOBODY] = 0.0
+        is_founder = not scores or self.may_found(name)
         if before is not None:
             alone = min(trust(before) + SURE, 0.0)  # with who pleases nobody else
-            is_loyal = habitat.accepted or not sizes[before]
-            scores[before] = scores.get(before, alone) + (self.loyalty if is_loyal else 0.0)
+            loyalty = self.loyalty if habitat.accepted else 0.0
+            scores[before] = scores.get(before, alone) + loyalty
+        if is_founder:  # last of equals: who was not tried yet comes first
+            scores[NOBODY] = 0.0
         best = max(scores, key=scores.__getitem__)
         self._settle(name, best or self._colony())
 
