@@ -125,6 +125,19 @@ class EcologyState:
         records = {name: one.mean if one else 0.0 for name, one in known.items()}
         return max(records, key=records.__getitem__)
 
+    def record(self, organelle_id: OrganelleId, *, but_for: str) -> float:
+        """How often an organelle was right lately in the other habitats that it pleases: those that
+        accepted something."""
+        known = [
+            posterior
+            for name, posterior in self.posteriors.get(organelle_id, {}).items()
+            if name != but_for
+            and self.habitats[name].server == organelle_id
+            and self.habitats[name].accepted
+        ]
+        right, wrong = sum(one.successes for one in known), sum(one.failures for one in known)
+        return SuccessPosterior(right, wrong).mean
+
     def reachable(self) -> set[BlobRef]:
         """Every blob that must be kept."""
         living, elites = self.population.values(), self.archive.elites.values()

@@ -13,15 +13,14 @@ import numpy as np
 
 from symbiont_ecology.ecology import (
     Assignment,
-    EcologyState,
     Habitat,
     Outcome,
     RememberedAnswer,
     Rollout,
-    SuccessPosterior,
     cell_name,
     practice_of,
 )
+from symbiont_ecology.ecology.diets import likeness_in
 from symbiont_ecology.ecology.habitats import read_sketch, shared_among
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import waves
@@ -122,7 +121,7 @@ def _references(assignment: Assignment, turn: Turn) -> list[RememberedAnswer]:
 def _remembered(rollout: Rollout, turn: Turn) -> RememberedAnswer:
     item = rollout.item
     if item.habitat and turn.tasks.families[item.family].is_open:
-        confidence = _record(rollout.organelle_id, item.habitat, turn.state)
+        confidence = turn.state.record(rollout.organelle_id, but_for=item.habitat)
     else:
         confidence = math.exp(min(float(rollout.log_probabilities.sum()), 0.0))
     return RememberedAnswer(
@@ -135,17 +134,6 @@ def _remembered(rollout: Rollout, turn: Turn) -> RememberedAnswer:
         confidence=confidence,
         reply=rollout.text if item.habitat else "",
     )
-
-
-def _record(organelle_id: OrganelleId, asking: str, state: EcologyState) -> float:
-    """How often an organelle was right lately in the other habitats that it serves."""
-    known = [
-        posterior
-        for name, posterior in state.posteriors.get(organelle_id, {}).items()
-        if name != asking and state.habitats[name].server == organelle_id
-    ]
-    successes, failures = sum(one.successes for one in known), sum(one.failures for one in known)
-    return SuccessPosterior(successes, failures).mean
 
 
 def _keep_memories(habitat: Habitat, turn: Turn) -> None:
@@ -187,17 +175,21 @@ def _score(names: Iterable[str], turn: Turn) -> None:
 
 
 def _sketched(rollouts: Sequence[Rollout], turn: Turn) -> list[RememberedAnswer]:
-    """The answers with their sketches, which cost a pass forward and one backward."""
+    """The answers; those that say who wants what with their sketches, which cost a pass forward and
+    one backward."""
     answers = [_remembered(rollout, turn) for rollout in rollouts]
-    sketches = sketched(
-        [answer.prompt for answer in answers], [answer.token_ids for answer in answers], turn
-    )
-    turn.state.scored += len(answers)
+    refused = likeness_in(turn.state).refused
+    telling = [place for place, one in enumerate(answers) if one.is_accepted or refused]
+    if not telling:
+        return answers
+    prompts = [answers[place].prompt for place in telling]
+    sketches = sketched(prompts, [answers[place].token_ids for place in telling], turn)
+    turn.state.scored += len(telling)
     common = {name: read_sketch(text) for name, text in turn.state.common.items()}
-    return [
-        answer.sketched(sketch - common.get(answer.family, 0.0))
-        for answer, sketch in zip(answers, sketches, strict=True)
-    ]
+    for place, sketch in zip(telling, sketches, strict=True):
+        answer = answers[place]
+        answers[place] = answer.sketched(sketch - common.get(answer.family, 0.0))
+    return answers
 
 
 def sketched(

@@ -41,6 +41,7 @@ from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import ConfigError, EcologyError, HostError, LockedError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
 from symbiont_ecology.files import append_line, content_hash, read_lines, write_whole
+from symbiont_ecology.process import release_memory
 from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.trackers.reporting import Reports
 
@@ -342,6 +343,7 @@ class _OpenRun:
         self.runtime.store.flush(state.reachable())
         checkpoint.save_state(state, self.folder)
         self._collect(state)
+        release_memory()
 
     def _collect(self, state: EcologyState) -> None:
         """Deletes every blob that neither the run, nor an evaluation of it, can be asked for."""

@@ -10,10 +10,12 @@ The other earns nothing any more, and energy does the rest. Nobody knows the num
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from itertools import combinations
 from math import lgamma, log
+from operator import add
 from typing import ClassVar
 
 from pydantic import NonNegativeFloat, NonNegativeInt
@@ -63,7 +65,13 @@ class Foraging(Mechanism):
         if not servers:
             return None
         known, shared = known or Habitat(), shared_among(len(context.tasks.names))
-        return max(servers, key=lambda name: known.trust(name, shared) + log(servers[name]))
+
+        def promise(name: OrganelleId) -> float:
+            """Log-odds that it is of the habitat's kind, and answers well then."""
+            record = state.record(name, but_for=item.habitat)
+            return known.trust(name, shared) + log(servers[name] * record)
+
+        return max(servers, key=promise)
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Which habitats change their server, and who is born for those that find none."""
@@ -131,10 +139,11 @@ class Settlement:
     @classmethod
     def of(cls, state: EcologyState, families: Sequence[str], loyalty: float) -> Settlement:
         """As it is now. A habitat of which nothing is known stays out of it."""
+        likeness = likeness_in(state)
         tastes = {
-            name: taste
+            name: taste_of(habitat.answers, families, likeness.refused)
             for name, habitat in state.habitats.items()
-            if not (taste := taste_of(habitat.answers, families)).is_empty
+            if habitat.answers
         }
         diets = {name: diet_of(state.habitats[name].answers, families) for name in tastes}
         past = {
@@ -142,7 +151,7 @@ class Settlement:
             for one in (*state.population.values(), *state.dormant.values())
             if one.memories
         }
-        how = likeness_in(state), shared_among(len(families)), loyalty
+        how = likeness, shared_among(len(families)), loyalty
         settlement = cls(state, *how, tastes, diets, past, {}, dict(past))
         for name in tastes:
             if (server := state.habitats[name].chosen) in state.population:
@@ -162,43 +171,57 @@ class Settlement:
             if before not in self.servers.values() and before not in self.past:
                 del self.eaten[before]
         trust = partial(habitat.trust, shared=self.shared)
+        record = partial(self.state.record, but_for=name)  # of who is not there yet: one half
         scores = {
             server: self.likeness.agreement(eaten, self.tastes[name])
             + trust(server)
-            + log(max(sizes[server], 1))
+            + log(max(sizes[server], 1) * record(server))
             for server, eaten in self.eaten.items()
             if sizes[server] or server in self.past
         }
         is_founder = not scores or self.may_found(name)
         if before is not None:
-            alone = min(trust(before) + SURE, 0.0)  # with who pleases nobody else
+            alone = min(trust(before) + SURE, 0.0) + log(record(before))  # pleasing nobody else
             loyalty = self.loyalty if habitat.accepted else 0.0
             scores[before] = scores.get(before, alone) + loyalty
         if is_founder:  # last of equals: who was not tried yet comes first
-            scores[NOBODY] = 0.0
+            scores[NOBODY] = log(record(NOBODY))
         best = max(scores, key=scores.__getitem__)
         self._settle(name, best or self._colony())
 
     def may_found(self, *names: str) -> bool:
-        """Whether habitats have food for a colony, or all else has failed."""
+        """Whether habitats have food for a colony, or all others have failed."""
         habitats = [self.state.habitats[name] for name in names]
         food = sum(len(habitat.accepted) for habitat in habitats)
-        return food >= LEAST_FOOD or any(len(habitat.answers) >= HOPELESS for habitat in habitats)
+        others = {server for server, size in self._sizes().items() if size}
+        return food >= LEAST_FOOD or any(
+            len(habitat.answers) >= HOPELESS
+            and others <= {answer.organelle_id for answer in habitat.answers}
+            for habitat in habitats
+        )
 
     def merge(self) -> None:
-        """Servers whose diets are of one kind become one, the best pair first."""
+        """Servers whose habitats would be pleased by either become one, the best pair first."""
         while True:
-            sizes, servers = self._sizes(), list(dict.fromkeys(self.servers.values()))
+            sizes = self._sizes()
+            tastes = {
+                server: reduce(add, (self.tastes[name] for name in names))
+                for server, names in self.by_server().items()
+                if sizes[server]
+            }
             gains = {
-                (one, other): self._gain(one, other, sizes)
-                for place, one in enumerate(servers)
-                for other in servers[place + 1 :]
+                (one, other): self._gain(one, other, sizes, tastes)
+                for one, other in combinations(tastes, 2)
             }
             best = max(gains, key=gains.__getitem__, default=None)
             if best is None or gains[best] <= self.loyalty:
                 return
             left, kept = sorted(
-                best, key=lambda server: (server in self.state.population, sizes[server])
+                best,
+                key=lambda server: (
+                    server in self.state.population,
+                    self.eaten[server].counts.sum(),  # who has eaten more has learned more
+                ),
             )
             for name in [name for name, server in self.servers.items() if server == left]:
                 self.servers[name] = kept
@@ -214,10 +237,15 @@ class Settlement:
             habitats.setdefault(server, []).append(name)
         return dict(habitats)
 
-    def _gain(self, one: str, other: str, sizes: Counter[str]) -> float:
-        few, many = (max(sizes[server], 1) for server in (one, other))
-        together = lgamma(few + many) - lgamma(few) - lgamma(many)
-        return self.likeness.agreement(self.eaten[one], self.eaten[other]) + together
+    def _gain(self, one: str, other: str, sizes: Counter[str], tastes: Mapping[str, Diet]) -> float:
+        together = lgamma(sizes[one] + sizes[other]) - lgamma(sizes[one]) - lgamma(sizes[other])
+        return min(self._liking(one, other, tastes), self._liking(other, one, tastes)) + together
+
+    def _liking(self, server: str, other: str, tastes: Mapping[str, Diet]) -> float:
+        """What the habitats of another server say for this one, in nats."""
+        names = (name for name, chosen in self.servers.items() if chosen == other)
+        trust = sum(self.state.habitats[name].trust(server, self.shared) for name in names)
+        return self.likeness.agreement(self.eaten[server], tastes[other]) + trust
 
     def _settle(self, name: str, server: str) -> None:
         self.servers[name] = server
