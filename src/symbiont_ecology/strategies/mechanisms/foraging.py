@@ -52,9 +52,10 @@ class Foraging(Mechanism):
         return self.memory
 
     def taker(self, item: Item, context: StrategyContext) -> OrganelleId | None:
-        """The habitat's server; while it has none, who is most likely to please it."""
+        """The habitat's server; while it has none, who is most likely to please it. Who pleases
+        nobody yet may be of a kind of its own."""
         state = context.state
-        servers = Counter(
+        pleased = Counter(
             habitat.chosen
             for habitat in state.habitats.values()
             if habitat.chosen in state.population and habitat.accepted
@@ -62,16 +63,16 @@ class Foraging(Mechanism):
         known = state.habitats.get(item.habitat)
         if known and known.chosen in state.population:
             return known.chosen
-        if not servers:
+        if not pleased:
             return None
         known, shared = known or Habitat(), shared_among(len(context.tasks.names))
 
         def promise(name: OrganelleId) -> float:
             """Log-odds that it is of the habitat's kind, and answers well then."""
             record = state.record(name, but_for=item.habitat)
-            return known.trust(name, shared) + log(servers[name] * record)
+            return known.trust(name, shared) + log(max(pleased[name], 1) * record)
 
-        return max(servers, key=promise)
+        return max(state.population, key=promise)
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Which habitats change their server, and who is born for those that find none."""
@@ -179,13 +180,13 @@ class Settlement:
             for server, eaten in self.eaten.items()
             if sizes[server] or server in self.past
         }
-        is_founder = not scores or self.may_found(name)
         if before is not None:
             alone = min(trust(before) + SURE, 0.0) + log(record(before))  # pleasing nobody else
             loyalty = self.loyalty if habitat.accepted else 0.0
             scores[before] = scores.get(before, alone) + loyalty
-        if is_founder:  # last of equals: who was not tried yet comes first
-            scores[NOBODY] = log(record(NOBODY))
+        # Last of equals: who was not tried yet comes first. Who may not found a colony goes on
+        # trying.
+        scores[NOBODY] = log(record(NOBODY))
         best = max(scores, key=scores.__getitem__)
         self._settle(name, best or self._colony())
 
