@@ -292,9 +292,9 @@ class Dictation:
             self, session, keys
         )
 
-    def logits(self, packing: Any, *rest: Any) -> torch.Tensor:
+    def logits(self, packing: Any, *rest: Any, **how: Any) -> torch.Tensor:
         self.calls += 1
-        logits = self.decoder.logits(packing, *rest)
+        logits = self.decoder.logits(packing, *rest, **how)
         keys, places = [], []
         for text, owner in zip(packing.texts, packing.row_owners, strict=True):
             keys += [(owner, text.prompt.tobytes())] * (len(text.answer) + 1)

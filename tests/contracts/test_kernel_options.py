@@ -161,8 +161,8 @@ def test_running_out_of_memory_makes_smaller_pieces(
             raise torch.OutOfMemoryError("CUDA out of memory")
         return start(prompts, *rest)
 
-    def little_space(packing: Any, *rest: Any) -> Any:
-        found = logits(packing, *rest)
+    def little_space(packing: Any, *rest: Any, **how: Any) -> Any:
+        found = logits(packing, *rest, **how)
         if len(packing.texts) > 2:
             raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
         return found

@@ -31,7 +31,6 @@ from symbiont_ecology.events import (
     Settled,
     read_events,
 )
-from symbiont_ecology.strategies.in_context import InContext
 from symbiont_ecology.strategies.mechanisms.foraging import Settlement
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
@@ -105,12 +104,9 @@ def test_every_strategy_is_asked_the_same(
 
 
 def test_examples_are_the_users_own_and_were_accepted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, town: tuple[EcologyState, list[Event]]
+    tmp_path: Path, town: tuple[EcologyState, list[Event]]
 ) -> None:
     plan = config("in_context").model_copy(update={"learning_rule": "none"})
-    with pytest.raises(ConfigError, match=r"shows examples as turns of a chat: set tasks\.style"):
-        lived(tmp_path / "refused", plan)
-    monkeypatch.setattr(InContext, "needs_chat", False)  # the toy reads the last turn alone
     state, events = lived(tmp_path / "run", plan)
     assert asked(events) == asked(town[1])
     shown = 0
@@ -119,7 +115,11 @@ def test_examples_are_the_users_own_and_were_accepted(
             *examples, _ = turns(answer.prompt)
             before = [one for one in habitat.answers[:place] if one.is_accepted]
             if len(before) >= 3:
-                own = [part for one in before[-3:] for part in (turns(one.prompt)[-1], one.reply)]
+                own = [
+                    part
+                    for one in before[-3:]
+                    for part in (turns(one.prompt)[-1], f"{one.reply}\n")  # lines of text
+                ]
                 assert examples == own
                 shown += 1
     assert shown > 50

@@ -156,11 +156,6 @@ def _check_habitats(config: RunConfig, mix: TaskMixture) -> None:
             f"strategy: {name!r} is told the kind of every habitat, and data do not say it: choose "
             "another one"
         )
-    if strategy.needs_chat and not prompt_styles.build(config.tasks.style).is_chat:
-        raise ConfigError(
-            f"strategy: {name!r} shows examples as turns of a chat: set tasks.style.is_chat=true, "
-            "on a host with a chat template"
-        )
     if any(isinstance(task, LogTask) for task in mix.tasks):
         _check_log(config)
 

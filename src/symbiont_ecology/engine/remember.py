@@ -21,7 +21,7 @@ from symbiont_ecology.ecology import (
     practice_of,
 )
 from symbiont_ecology.ecology.diets import likeness_in
-from symbiont_ecology.ecology.habitats import read_sketch, shared_among
+from symbiont_ecology.ecology.habitats import STRANGE, read_sketch, shared_among
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.runtime import Turn
@@ -120,10 +120,10 @@ def _references(assignment: Assignment, turn: Turn) -> list[RememberedAnswer]:
 
 def _remembered(rollout: Rollout, turn: Turn) -> RememberedAnswer:
     item = rollout.item
+    confidence, strange = math.exp(min(float(rollout.log_probabilities.sum()), 0.0)), STRANGE
     if item.habitat and turn.tasks.families[item.family].is_open:
         confidence = turn.state.record(rollout.organelle_id, but_for=item.habitat)
-    else:
-        confidence = math.exp(min(float(rollout.log_probabilities.sum()), 0.0))
+        strange = turn.state.reception(rollout.organelle_id, but_for=item.habitat)
     return RememberedAnswer(
         item.family,
         item.depth,
@@ -133,6 +133,7 @@ def _remembered(rollout: Rollout, turn: Turn) -> RememberedAnswer:
         organelle_id=rollout.organelle_id,
         confidence=confidence,
         reply=rollout.text if item.habitat else "",
+        strange=strange,
     )
 
 

@@ -20,6 +20,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from symbiont_ecology.config import RunConfig, read_layers
+from symbiont_ecology.ecology import HOST
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.errors import ConfigError, EcologyError, LockedError, RunError
 from symbiont_ecology.evaluation.shifts import shifts
@@ -94,8 +95,9 @@ def _check_alike(protocol: Protocol, alike: Sequence[str]) -> None:
     tuned = [(name, option) for name in protocol.own_arms for option in protocol.arms[name].tune]
     for name, option in tuned:
         config = protocol.config(name, protocol.budgets[0], 0, option)
+        is_bare = protocol.arms[name].routing == HOST
         for part in alike:
-            if _at_once(config, part) != _at_once(first, part):
+            if _alike(config, part, is_bare) != _alike(first, part, is_bare):
                 raise ConfigError(
                     f"arms.{name}: expected the {part} of {protocol.own_arms[0]!r}, got others"
                 )
@@ -107,11 +109,13 @@ def _check_alike(protocol: Protocol, alike: Sequence[str]) -> None:
             check(protocol.flipped(config))
 
 
-def _at_once(config: RunConfig, part: str) -> object:
-    """A part of a config. Families that come one after another may come at once in another arm: it
-    is a control."""
+def _alike(config: RunConfig, part: str, is_bare: bool) -> object:
+    """What must be alike of a part of a config. Families that come one after another may come at
+    once in another arm, and the bare host may be asked in another style: these are controls."""
     value = getattr(config, part)
-    return value.model_copy(update={"arrivals": ()}) if part == "tasks" else value
+    if part != "tasks":
+        return value
+    return value.model_copy(update={"arrivals": (), **({"style": "terse"} if is_bare else {})})
 
 
 def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:

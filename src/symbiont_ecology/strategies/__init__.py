@@ -44,7 +44,7 @@ class Strategy(ABC):
 
     ``is_mortal`` says whether the bankrupt die. ``fits_habitats`` says whether it can answer the
     questions of habitats, ``needs_habitats`` whether it can do nothing else, ``needs_kinds``
-    whether it has to be told their kinds, ``needs_chat`` whether its prompts have turns.
+    whether it has to be told their kinds.
     ``needs_sketches`` asks the engine for sketches of the
     answers that habitats remember. ``keeps_memories`` lets servers remember what habitats accepted
     before they changed. ``scored_answers`` asks for the losses of everyone alive, after each
@@ -64,7 +64,6 @@ class Strategy(ABC):
     fits_habitats: ClassVar[bool] = False
     needs_habitats: ClassVar[bool] = False
     needs_kinds: ClassVar[bool] = False
-    needs_chat: ClassVar[bool] = False
     questions: float = 1
     samples: int = 1
     warm: int = 0

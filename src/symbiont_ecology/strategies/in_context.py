@@ -17,11 +17,15 @@ from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.controls import Single
 from symbiont_ecology.types import Item, in_turns, last_turn
 
+LEADS_OVER = ("\n", " ")
+"""How a prompt ends behind which the answer stands as text. In a chat the template leads over."""
+
 
 @strategies.register("in_context")
 @dataclass(frozen=True)
 class InContext(Single):
-    """One organelle is asked, behind the last answers that the user accepted, as turns of a chat.
+    """One organelle is asked, behind the last answers that the user accepted: turns of a chat, or
+    lines of text.
 
     With ``learning_rule: none`` that is all. With another rule it also learns to go by what it is
     shown.
@@ -29,7 +33,6 @@ class InContext(Single):
 
     examples: PositiveInt = 3  # most accepted answers in front of a question
     needs_habitats: ClassVar[bool] = True
-    needs_chat: ClassVar[bool] = True
 
     def items(self, context: StrategyContext) -> tuple[Item, ...]:
         """This generation's questions, each behind its examples."""
@@ -37,5 +40,10 @@ class InContext(Single):
 
     def _behind_examples(self, item: Item, state: EcologyState) -> Item:
         accepted = state.habitats.get(item.habitat, Habitat()).accepted[-self.examples :]
-        said = [part for one in accepted for part in (last_turn(one.prompt), one.reply)]
+        is_text = item.prompt.endswith(LEADS_OVER)
+        said = [
+            part
+            for one in accepted
+            for part in (last_turn(one.prompt), f"{one.reply}\n" if is_text else one.reply)
+        ]
         return replace(item, prompt=in_turns(*said, item.prompt))
