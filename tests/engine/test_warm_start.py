@@ -248,9 +248,6 @@ def test_what_answers_have_in_common_is_taken_off_their_sketches(tmp_path: Path)
             read_sketch(common), own.mean(0).clip(-MOST, MOST), atol=1 / SCALE
         )
     for one in [one for habitat in state.habitats.values() for one in habitat.answers]:
-        assert bool(one.sketch) == one.is_accepted
-        if not one.is_accepted:
-            continue
         (whole,) = host.sketch([one.prompt], [one.token_ids])
         assert one.vector is not None
         left = whole - read_sketch(state.common[one.family])

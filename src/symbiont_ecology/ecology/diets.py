@@ -18,6 +18,9 @@ import numpy as np
 from symbiont_ecology.ecology.habitats import RememberedAnswer, shared_among
 from symbiont_ecology.ecology.state import EcologyState
 
+REFUSED = 0.3
+"""What the sketch of a refused answer counts, against the direction in which it points."""
+
 
 @dataclass(frozen=True, eq=False)
 class Diet:
@@ -45,14 +48,12 @@ class Likeness:
 
     ``sharpness`` is 1 ÷ the variance of a sketch around the mean of its kind; ``doubt`` is that
     variance ÷ the variance of means, in answers; ``price`` is what another mean costs, half of the
-    directions that matter (docs/log.md has the measurement). ``refused`` is what the sketch of a
-    refused answer counts, against the direction in which it points.
+    directions that matter (docs/log.md has the measurement).
     """
 
     sharpness: float
     doubt: float
     price: float
-    refused: float
 
     def agreement(self, diet: Diet, other: Diet) -> float:
         """Log-odds that two diets are of one kind, in nats, without what is known beforehand.
@@ -76,9 +77,9 @@ class Likeness:
         return evidence
 
 
-LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0, refused=0.3)
+LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0)
 """Of answers of the shipped families (docs/log.md)."""
-FAINT = Likeness(sharpness=240.0, doubt=25.0, price=25.0, refused=0.0)
+FAINT = Likeness(sharpness=240.0, doubt=25.0, price=25.0)
 """Of answers that have much in common, which is taken away first: open questions on a real model
 (docs/log.md)."""
 
@@ -90,23 +91,20 @@ def likeness_in(state: EcologyState) -> Likeness:
 
 def diet_of(answers: Iterable[RememberedAnswer], families: Sequence[str]) -> Diet:
     """What was accepted among remembered answers."""
-    return taste_of(answers, families, refused=0.0)
+    return taste_of((answer for answer in answers if answer.is_accepted), families)
 
 
-def taste_of(answers: Iterable[RememberedAnswer], families: Sequence[str], refused: float) -> Diet:
-    """What was accepted among remembered answers, less so much of what was refused.
+def taste_of(answers: Iterable[RememberedAnswer], families: Sequence[str]) -> Diet:
+    """What was accepted among remembered answers, less what was refused.
 
     It is to be compared with diets alone: that two habitats refuse the same says nothing.
     """
     place = {name: row for row, name in enumerate(families)}
-    known = [
-        (answer, vector, 1.0 if answer.is_accepted else -refused)
-        for answer in answers
-        if (answer.is_accepted or refused) and (vector := answer.vector) is not None
-    ]
+    known = [(answer, vector) for answer in answers if (vector := answer.vector) is not None]
     sums = np.zeros((len(families), len(known[0][1]) if known else 1))
     counts = np.zeros(len(families))
-    for answer, vector, weight in known:
-        sums[place[answer.family]] += weight * vector
-        counts[place[answer.family]] += abs(weight)
+    for answer, vector in known:
+        row, weight = place[answer.family], 1.0 if answer.is_accepted else REFUSED
+        sums[row] += vector if answer.is_accepted else -weight * vector
+        counts[row] += weight
     return Diet(sums, counts)

@@ -36,9 +36,9 @@ class RememberedAnswer:
 
     ``reply`` is the answer as text; empty in a world without habitats. ``confidence`` is the
     probability that ``organelle_id`` gave to it, or where replies are open how often it pleased its
-    habitats; ``strange`` is how often it pleased others. ``sketch`` stands for the answer's
-    gradient at the bare host (``host.sketches``): signed bytes in base64, or empty if there is
-    none. ``token_ids`` hold the end of answer.
+    other habitats. ``sketch`` stands for the answer's gradient at the bare host
+    (``host.sketches``): signed bytes in base64, or empty if there is none. ``token_ids`` hold the
+    end of answer.
     """
 
     family: str
@@ -50,7 +50,6 @@ class RememberedAnswer:
     confidence: float = 1.0
     sketch: str = ""
     reply: str = ""
-    strange: float = STRANGE
 
     @property
     def item(self) -> Item:
@@ -190,12 +189,11 @@ def _conflict(answers: Sequence[RememberedAnswer], usual: float, shared: float) 
     """
     gains: dict[str, float] = defaultdict(float)
     for answer in answers:
-        strange = answer.strange
-        expected = max(usual * answer.confidence, strange)
+        expected = max(usual * answer.confidence, STRANGE)
         gains[answer.family] += (
-            math.log(strange / expected)
+            math.log(STRANGE / expected)
             if answer.is_accepted
-            else math.log((1 - strange) / (1 - expected))
+            else math.log((1 - STRANGE) / (1 - expected))
         )
     return sum(math.log(shared + (1 - shared) * math.exp(gain)) for gain in gains.values())
 

@@ -25,8 +25,6 @@ from symbiont_ecology.errors import RunError
 from symbiont_ecology.types import BlobRef, OrganelleId
 
 STATE_FILE, KEPT = "state.json", "evaluated"
-LEAST_RECEPTION = 0.02
-"""Of an organelle by strangers."""
 
 
 @dataclass(repr=False)
@@ -130,27 +128,15 @@ class EcologyState:
     def record(self, organelle_id: OrganelleId, *, but_for: str) -> float:
         """How often an organelle was right lately in the other habitats that it pleases: those that
         accepted something."""
-        return self._tally(organelle_id, but_for, is_own=True).mean
-
-    def reception(self, organelle_id: OrganelleId, *, but_for: str) -> float:
-        """How often it was right lately in habitats that it does not please: as often as in those
-        that it does, until somebody tried."""
-        tally = self._tally(organelle_id, but_for, is_own=False)
-        tried = tally.successes + tally.failures
-        record = self.record(organelle_id, but_for=but_for)
-        return max(min((tally.successes + record) / (tried + 1), record), LEAST_RECEPTION)
-
-    def _tally(self, organelle_id: OrganelleId, but_for: str, *, is_own: bool) -> SuccessPosterior:
         known = [
             posterior
             for name, posterior in self.posteriors.get(organelle_id, {}).items()
             if name != but_for
-            and is_own
-            == bool(self.habitats[name].server == organelle_id and self.habitats[name].accepted)
+            and self.habitats[name].server == organelle_id
+            and self.habitats[name].accepted
         ]
-        return SuccessPosterior(
-            sum(one.successes for one in known), sum(one.failures for one in known)
-        )
+        right, wrong = sum(one.successes for one in known), sum(one.failures for one in known)
+        return SuccessPosterior(right, wrong).mean
 
     def reachable(self) -> set[BlobRef]:
         """Every blob that must be kept."""

@@ -20,8 +20,7 @@ from symbiont_ecology.ecology import (
     cell_name,
     practice_of,
 )
-from symbiont_ecology.ecology.diets import likeness_in
-from symbiont_ecology.ecology.habitats import STRANGE, read_sketch, shared_among
+from symbiont_ecology.ecology.habitats import read_sketch, shared_among
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.runtime import Turn
@@ -120,10 +119,10 @@ def _references(assignment: Assignment, turn: Turn) -> list[RememberedAnswer]:
 
 def _remembered(rollout: Rollout, turn: Turn) -> RememberedAnswer:
     item = rollout.item
-    confidence, strange = math.exp(min(float(rollout.log_probabilities.sum()), 0.0)), STRANGE
     if item.habitat and turn.tasks.families[item.family].is_open:
         confidence = turn.state.record(rollout.organelle_id, but_for=item.habitat)
-        strange = turn.state.reception(rollout.organelle_id, but_for=item.habitat)
+    else:
+        confidence = math.exp(min(float(rollout.log_probabilities.sum()), 0.0))
     return RememberedAnswer(
         item.family,
         item.depth,
@@ -133,7 +132,6 @@ def _remembered(rollout: Rollout, turn: Turn) -> RememberedAnswer:
         organelle_id=rollout.organelle_id,
         confidence=confidence,
         reply=rollout.text if item.habitat else "",
-        strange=strange,
     )
 
 
@@ -176,21 +174,17 @@ def _score(names: Iterable[str], turn: Turn) -> None:
 
 
 def _sketched(rollouts: Sequence[Rollout], turn: Turn) -> list[RememberedAnswer]:
-    """The answers; those that say who wants what with their sketches, which cost a pass forward and
-    one backward."""
+    """The answers with their sketches, which cost a pass forward and one backward."""
     answers = [_remembered(rollout, turn) for rollout in rollouts]
-    refused = likeness_in(turn.state).refused
-    telling = [place for place, one in enumerate(answers) if one.is_accepted or refused]
-    if not telling:
-        return answers
-    prompts = [answers[place].prompt for place in telling]
-    sketches = sketched(prompts, [answers[place].token_ids for place in telling], turn)
-    turn.state.scored += len(telling)
+    sketches = sketched(
+        [answer.prompt for answer in answers], [answer.token_ids for answer in answers], turn
+    )
+    turn.state.scored += len(answers)
     common = {name: read_sketch(text) for name, text in turn.state.common.items()}
-    for place, sketch in zip(telling, sketches, strict=True):
-        answer = answers[place]
-        answers[place] = answer.sketched(sketch - common.get(answer.family, 0.0))
-    return answers
+    return [
+        answer.sketched(sketch - common.get(answer.family, 0.0))
+        for answer, sketch in zip(answers, sketches, strict=True)
+    ]
 
 
 def sketched(

@@ -64,7 +64,7 @@ def _nearest_of(
     }
     likeness, found = likeness_in(state), dict[str, tuple[OrganelleId | None, float]]()
     for name in dict.fromkeys(names):
-        taste = taste_of(state.habitats.get(name, Habitat()).answers, families, likeness.refused)
+        taste = taste_of(state.habitats.get(name, Habitat()).answers, families)
         if chosen(name, state) or taste.is_empty or not diets:
             found[name] = None, 0.0
             continue

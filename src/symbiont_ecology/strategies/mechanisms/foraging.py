@@ -140,9 +140,8 @@ class Settlement:
     @classmethod
     def of(cls, state: EcologyState, families: Sequence[str], loyalty: float) -> Settlement:
         """As it is now. A habitat of which nothing is known stays out of it."""
-        likeness = likeness_in(state)
         tastes = {
-            name: taste_of(habitat.answers, families, likeness.refused)
+            name: taste_of(habitat.answers, families)
             for name, habitat in state.habitats.items()
             if habitat.answers
         }
@@ -152,7 +151,7 @@ class Settlement:
             for one in (*state.population.values(), *state.dormant.values())
             if one.memories
         }
-        how = likeness, shared_among(len(families)), loyalty
+        how = likeness_in(state), shared_among(len(families)), loyalty
         settlement = cls(state, *how, tastes, diets, past, {}, dict(past))
         for name in tastes:
             if (server := state.habitats[name].chosen) in state.population:
