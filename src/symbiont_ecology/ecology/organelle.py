@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS, RememberedAnswer
@@ -56,6 +56,12 @@ class SuccessPosterior:
     def discounted(self, share: float) -> SuccessPosterior:
         """The same rate, on part of the evidence."""
         return SuccessPosterior(share * self.successes, share * self.failures)
+
+
+def together(posteriors: Iterable[SuccessPosterior]) -> SuccessPosterior:
+    """What several posteriors say of one success rate."""
+    known = list(posteriors)
+    return SuccessPosterior(sum(one.successes for one in known), sum(one.failures for one in known))
 
 
 @dataclass(frozen=True)

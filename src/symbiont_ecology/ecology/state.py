@@ -18,7 +18,7 @@ from symbiont_ecology.ecology.archive import Archive, cell_name
 from symbiont_ecology.ecology.drift import DriftDetector
 from symbiont_ecology.ecology.gate import Challenger
 from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer
-from symbiont_ecology.ecology.organelle import Genome, Organelle, SuccessPosterior
+from symbiont_ecology.ecology.organelle import Genome, Organelle, SuccessPosterior, together
 from symbiont_ecology.ecology.rollout import Assignment
 from symbiont_ecology.economics import Cost, Ledger
 from symbiont_ecology.errors import RunError
@@ -128,15 +128,17 @@ class EcologyState:
     def record(self, organelle_id: OrganelleId, *, but_for: str) -> float:
         """How often an organelle was right lately in the other habitats that it pleases: those that
         accepted something."""
-        known = [
-            posterior
+        known = self.pleased(organelle_id)
+        known.pop(but_for, None)
+        return together(known.values()).mean
+
+    def pleased(self, organelle_id: OrganelleId) -> dict[str, SuccessPosterior]:
+        """What is known of an organelle in the habitats that it serves and pleases."""
+        return {
+            name: posterior
             for name, posterior in self.posteriors.get(organelle_id, {}).items()
-            if name != but_for
-            and self.habitats[name].server == organelle_id
-            and self.habitats[name].accepted
-        ]
-        right, wrong = sum(one.successes for one in known), sum(one.failures for one in known)
-        return SuccessPosterior(right, wrong).mean
+            if self.habitats[name].server == organelle_id and self.habitats[name].accepted
+        }
 
     def reachable(self) -> set[BlobRef]:
         """Every blob that must be kept."""

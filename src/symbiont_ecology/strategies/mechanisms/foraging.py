@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from itertools import combinations
 from math import lgamma, log
@@ -23,6 +23,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 from symbiont_ecology.ecology import Awaken, Colonise, Decision, EcologyState, Habitat, Settle
 from symbiont_ecology.ecology.diets import Diet, Likeness, diet_of, likeness_in, taste_of
 from symbiont_ecology.ecology.habitats import SURE, shared_among
+from symbiont_ecology.ecology.organelle import SuccessPosterior, together
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.types import Item, OrganelleId
@@ -123,7 +124,7 @@ class Settlement:
     ``shared`` is how often two kinds agree about a family. ``servers`` are organelles by habitat,
     or names of colonies that nobody has founded yet. ``tastes`` and ``diets`` are those of
     habitats, ``eaten`` is what servers' habitats accepted; ``past`` is what the living and the
-    dormant remember of habitats that changed.
+    dormant remember of habitats that changed. ``records`` are kept once they are known.
     """
 
     state: EcologyState
@@ -136,6 +137,9 @@ class Settlement:
     servers: dict[str, str]
     eaten: dict[str, Diet]
     colonies: int = 0
+    records: dict[str, tuple[SuccessPosterior, Mapping[str, SuccessPosterior]]] = field(
+        default_factory=dict
+    )
 
     @classmethod
     def of(cls, state: EcologyState, families: Sequence[str], loyalty: float) -> Settlement:
@@ -171,7 +175,7 @@ class Settlement:
             if before not in self.servers.values() and before not in self.past:
                 del self.eaten[before]
         trust = partial(habitat.trust, shared=self.shared)
-        record = partial(self.state.record, but_for=name)  # of who is not there yet: one half
+        record = partial(self._record, name)
         scores = {
             server: self.likeness.agreement(eaten, self.tastes[name])
             + trust(server)
@@ -251,6 +255,18 @@ class Settlement:
         self.servers[name] = server
         diet = self.diets[name]
         self.eaten[server] = self.eaten[server] + diet if server in self.eaten else diet
+
+    def _record(self, name: str, server: str) -> float:
+        """``EcologyState.record`` but for a habitat; of who is not there yet, one half."""
+        if server not in self.records:
+            known = self.state.pleased(server)
+            self.records[server] = together(known.values()), known
+        everyone, pleased = self.records[server]
+        own = pleased.get(name, SuccessPosterior())
+        others = SuccessPosterior(
+            everyone.successes - own.successes, everyone.failures - own.failures
+        )
+        return others.mean
 
     def _sizes(self) -> Counter[str]:
         """How many habitats of each server accepted something: who pleases nobody attracts
