@@ -122,7 +122,9 @@ def test_the_slider_the_keys_and_play_move_every_view(
         page.keyboard.press("Home")
         assert "generation 0" in visit.text("#moment")
         page.keyboard.press("Space")
-        sync_api.expect(page.locator("#moment")).to_have_text(re.compile("generation [1-9]"))
+        sync_api.expect(page.locator("#moment")).to_have_text(
+            re.compile("generation [1-9]"), timeout=30_000
+        )
         page.keyboard.press("Space")
         assert page.evaluate("document.getElementById('play').textContent") == "▶"
         assert visit.said == []
