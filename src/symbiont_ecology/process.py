@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 
 
@@ -18,8 +19,9 @@ def release_memory() -> None:
 
 
 @cache
-def _trim() -> ctypes._NamedFuncPointer | None:
+def _trim() -> Callable[[int], object] | None:
     try:
-        return ctypes.CDLL(None).malloc_trim
+        trim: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
+        return trim
     except (AttributeError, OSError, TypeError):  # another C library, or Windows
         return None

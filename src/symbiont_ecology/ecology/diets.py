@@ -1,11 +1,11 @@
 """Diets: who eats what, and whether two diets are of one kind.
 
 A diet is the sum of the sketches of accepted answers, for each family apart; a taste is a diet less
-what was refused. Answers of one kind
-have sketches that point the same way. So the sketches of one kind, in one family, are taken to lie
-around a mean (Gaussian, the same width everywhere), and how well a set of habitats is explained by
-one organelle is the marginal likelihood of that model. What a diet of one more organelle costs is
-in it: a mixture without a given number of components (Dirichlet process, Ferguson 1973; Neal 2000).
+what was refused. Answers of one kind have sketches that point the same way. So the sketches of one
+kind, in one family, are taken to lie around a mean (Gaussian, the same width everywhere), and how
+well a set of habitats is explained by one organelle is the marginal likelihood of that model. What
+a diet of one more organelle costs is in it: a mixture without a given number of components
+(Dirichlet process, Ferguson 1973; Neal 2000).
 """
 
 from __future__ import annotations

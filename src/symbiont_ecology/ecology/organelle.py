@@ -58,7 +58,7 @@ class SuccessPosterior:
         return SuccessPosterior(share * self.successes, share * self.failures)
 
 
-def together(posteriors: Iterable[SuccessPosterior]) -> SuccessPosterior:
+def pooled(posteriors: Iterable[SuccessPosterior]) -> SuccessPosterior:
     """What several posteriors say of one success rate."""
     known = list(posteriors)
     return SuccessPosterior(sum(one.successes for one in known), sum(one.failures for one in known))

@@ -18,7 +18,7 @@ from symbiont_ecology.ecology.archive import Archive, cell_name
 from symbiont_ecology.ecology.drift import DriftDetector
 from symbiont_ecology.ecology.gate import Challenger
 from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer
-from symbiont_ecology.ecology.organelle import Genome, Organelle, SuccessPosterior, together
+from symbiont_ecology.ecology.organelle import Genome, Organelle, SuccessPosterior, pooled
 from symbiont_ecology.ecology.rollout import Assignment
 from symbiont_ecology.economics import Cost, Ledger
 from symbiont_ecology.errors import RunError
@@ -130,7 +130,7 @@ class EcologyState:
         accepted something."""
         known = self.pleased(organelle_id)
         known.pop(but_for, None)
-        return together(known.values()).mean
+        return pooled(known.values()).mean
 
     def pleased(self, organelle_id: OrganelleId) -> dict[str, SuccessPosterior]:
         """What is known of an organelle in the habitats that it serves and pleases."""

@@ -7,6 +7,7 @@ world with habitats they are answered as the tasks themselves want it, whoever a
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -103,11 +104,10 @@ def _common(
     says nothing of who wants what."""
     completions = [lessons[item.id][0].completion for item in items]
     sketches = sketched([item.prompt for item in items], completions, turn)
-    families = np.array([item.family for item in items])
-    return {
-        str(family): written_sketch(sketches[families == family].mean(0))
-        for family in dict.fromkeys(families)
-    }
+    by_family: dict[str, list[np.ndarray]] = defaultdict(list)
+    for item, sketch in zip(items, sketches, strict=True):
+        by_family[item.family].append(sketch)
+    return {family: written_sketch(np.mean(some, axis=0)) for family, some in by_family.items()}
 
 
 def _lessons(items: Sequence[Item], turn: Turn) -> Mapping[str, tuple[Lesson, Cost]]:

@@ -23,7 +23,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 from symbiont_ecology.ecology import Awaken, Colonise, Decision, EcologyState, Habitat, Settle
 from symbiont_ecology.ecology.diets import Diet, Likeness, diet_of, likeness_in, taste_of
 from symbiont_ecology.ecology.habitats import SURE, shared_among
-from symbiont_ecology.ecology.organelle import SuccessPosterior, together
+from symbiont_ecology.ecology.organelle import SuccessPosterior, pooled
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.types import Item, OrganelleId
@@ -184,7 +184,8 @@ class Settlement:
             if sizes[server] or server in self.past
         }
         if before is not None:
-            alone = min(trust(before) + SURE, 0.0) + log(record(before))  # pleasing nobody else
+            # Unless it pleases others too, it is left for a colony on sure evidence alone.
+            alone = min(trust(before) + SURE, 0.0) + log(record(before))
             loyalty = self.loyalty if habitat.accepted else 0.0
             scores[before] = scores.get(before, alone) + loyalty
         # Last of equals: who was not tried yet comes first. Who may not found a colony goes on
@@ -197,7 +198,7 @@ class Settlement:
         """Whether habitats have food for a colony, or all others have failed."""
         habitats = [self.state.habitats[name] for name in names]
         food = sum(len(habitat.accepted) for habitat in habitats)
-        others = {server for server, size in self._sizes().items() if size}
+        others = set(self._sizes())
         return food >= LEAST_FOOD or any(
             len(habitat.answers) >= HOPELESS
             and others <= {answer.organelle_id for answer in habitat.answers}
@@ -260,7 +261,7 @@ class Settlement:
         """``EcologyState.record`` but for a habitat; of who is not there yet, one half."""
         if server not in self.records:
             known = self.state.pleased(server)
-            self.records[server] = together(known.values()), known
+            self.records[server] = pooled(known.values()), known
         everyone, pleased = self.records[server]
         own = pleased.get(name, SuccessPosterior())
         others = SuccessPosterior(

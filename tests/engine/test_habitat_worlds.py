@@ -1,0 +1,143 @@
+"""What a world with habitats is, and what fits into it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from logs import ECOLOGY, FORAGING
+from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evaluation.shifts import draw_shifts
+from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.splits import split_of
+from towns import config, world_of
+from toy import ToyHost, toy_config
+
+
+def test_the_stream_is_what_its_config_says() -> None:
+    plan = config(count=40, kinds=4, questions=20, activity=0.8, arrivals=20, length=40)
+    world = world_of(plan)
+    assert world.arrivals[11] == 0
+    assert (np.diff(world.arrivals) >= 0).all()
+    seen = Counter[str]()
+    for generation in range(40):
+        items = world.questions(generation)
+        assert len(items) == 20
+        assert items == world.questions(generation)
+        for item in items:
+            assert world.arrivals[world.number(item.habitat)] <= generation
+            assert item.verifier(item.answer)
+            assert not item.verifier("")
+        seen.update(item.habitat for item in items)
+    counts = sorted(seen.values(), reverse=True)
+    assert counts[0] > 5 * counts[len(counts) // 2]
+    assert Counter(world.kinds(0).tolist()) == {0: 10, 1: 10, 2: 10, 3: 10}
+
+
+def test_an_evaluation_asks_every_habitat_what_nobody_met() -> None:
+    plan = config(noise=0.5, fickle=2)
+    drawn = draw_shifts(mixture(plan), ["habitats"], 5)
+    assert Counter(item.habitat for item in drawn) == dict.fromkeys(world_of(plan).names, 5)
+    assert len({item.id for item in drawn}) == len(drawn)
+    for item in drawn:
+        assert item.verifier(item.answer) == 1  # without noise
+        key = tasks.build(item.family).split_key(item.question)
+        assert split_of(item.family, key) == "holdout"
+    assert draw_shifts(mixture(toy_config()), ["habitats"], 5) == []
+
+
+def test_drift_moves_as_many_habitats_as_it_says() -> None:
+    world = world_of(config(count=24, kinds=4, drift_at=10))
+    assert (world.kinds(9) == world.kinds(0)).all()
+    assert int((world.kinds(10) != world.kinds(0)).sum()) == 6
+
+
+def test_noise_turns_some_verdicts_and_a_fickle_habitat_draws_its_own() -> None:
+    world = world_of(config(noise=0.1, fickle=1, questions=12))
+    right: dict[str, list[bool]] = defaultdict(list)
+    for generation in range(200):
+        for item in world.questions(generation):
+            right[item.habitat].append(bool(item.verifier(item.answer)))
+    rates = sorted(float(np.mean(verdicts)) for verdicts in right.values())
+    assert rates[0] == pytest.approx(0.5, abs=0.15)
+    assert rates[1] > 0.8
+    assert np.mean(rates[1:]) == pytest.approx(0.9, abs=0.03)
+
+
+def test_every_habitat_goes_through_the_regimes_at_its_own_times() -> None:
+    course = (0, 1, 0, 2, 1)
+    world = world_of(config(count=4, kinds=3, apart=True, regimes=course, regime=20, length=100))
+    kinds = np.array([world.kinds(generation) for generation in range(140)])
+    for habitat in range(4):
+        lived = kinds[:, habitat].tolist()
+        phases = [
+            kind for place, kind in enumerate(lived) if place == 0 or kind != lived[place - 1]
+        ]
+        names = dict(zip((0, 1, 2), (phases[0], phases[1], phases[3]), strict=True))
+        assert phases == [names[kind] for kind in course]
+    switches = {tuple(np.flatnonzero(np.diff(kinds[:, habitat]))) for habitat in range(4)}
+    assert len(switches) == 4
+    families = defaultdict(set)
+    for generation in range(5):
+        for item in world.questions(generation):
+            families[item.habitat].add(item.family)
+    assert sorted(len(one) for one in families.values()) == [1, 1, 1, 1]
+    assert len(set.union(*families.values())) == 4
+
+
+def test_a_prompt_may_show_its_habitat() -> None:
+    hidden, shown = world_of(config()), world_of(config(shown=True))
+    for one, other in zip(hidden.questions(3), shown.questions(3), strict=True):
+        assert other.prompt == f"{one.habitat} {one.prompt}"
+        assert (one.id, one.habitat) == (other.id, other.habitat)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"regimes": (0, 1), "drift_at": 5}, "by regimes or by drift_at: leave one out"),
+        ({"regimes": (0, 7)}, "expected numbers of kinds, below 3, got 7"),
+    ],
+)
+def test_changes_that_contradict_each_other_are_refused(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        mixture(config(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"kinds": 100}, "tasks.habitats.kinds: 4 groups of families have 81 kinds at most")],
+)
+def test_a_world_that_cannot_be_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        mixture(config(**changes))
+
+
+def test_controls_for_habitats_need_habitats(tmp_path: Path) -> None:
+    plan = toy_config(strategy="told")
+    plan = plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": None})})
+    with pytest.raises(ConfigError, match=r"strategy: 'told' .* set tasks.habitats"):
+        start(plan, tmp_path / "run", host=ToyHost())
+
+
+@pytest.mark.parametrize(
+    ("strategy", "message"),
+    [
+        ("independent", "strategy: 'independent' asks questions of its own"),
+        ("ecology", r"strategy.mechanisms: 'upheaval' .* switch it off"),
+        ({**ECOLOGY, "mechanisms": {**FORAGING, "thrift": True}}, "'thrift' asks questions"),
+    ],
+)
+def test_who_asks_questions_of_its_own_does_not_fit(
+    strategy: Any, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        start(config(strategy), tmp_path / "run", host=ToyHost())

@@ -1,0 +1,158 @@
+"""What a habitat remembers, and where it settles."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from symbiont_ecology.ecology import Genome, Organelle
+from symbiont_ecology.ecology.habitats import MOST_ANSWERS, Habitat, RememberedAnswer
+from symbiont_ecology.ecology.state import EcologyState
+from symbiont_ecology.strategies.mechanisms.foraging import Settlement
+
+
+def answered(family: str, *, accepted: bool, confidence: float = 0.9) -> RememberedAnswer:
+    """An answer of organelle o1."""
+    return RememberedAnswer(
+        family, "short", "1+1", (1,), accepted, organelle_id="o1", confidence=confidence
+    )
+
+
+def test_a_habitat_that_changed_forgets_what_it_accepted() -> None:
+    habitat = Habitat()
+    for _ in range(40):
+        habitat = habitat.after(answered("math.add", accepted=True))
+    assert len(habitat.answers) == MOST_ANSWERS
+    assert habitat.trust("o1") > 0
+    refusals = 0
+    while habitat.accepted:
+        habitat, refusals = habitat.after(answered("math.add", accepted=False)), refusals + 1
+    assert refusals <= 4
+    assert habitat.trust("o1") < 0
+    assert habitat.asked == 40 + refusals
+    assert len(habitat.answers) == refusals
+
+
+def test_a_change_is_noticed_where_some_families_stay_as_they_were() -> None:
+    habitat, families = Habitat(), ("math.add", "string.sort", "logic.bool")
+    for number in range(24):
+        habitat = habitat.after(answered(families[number % 3], accepted=True))
+    for number in range(7):  # the last family alone is refused
+        family = families[number % 3]
+        is_kept = family != "math.add"
+        habitat = habitat.after(answered(family, accepted=is_kept, confidence=0.99))
+    assert len(habitat.answers) <= 7
+    assert {answer.family for answer in habitat.accepted} <= {"string.sort", "logic.bool"}
+
+
+def test_a_change_needs_sure_answers() -> None:
+    habitat = Habitat()
+    for accepted in [True] * 12 + [False] * 8:
+        habitat = habitat.after(answered("math.add", accepted=accepted, confidence=0.2))
+    assert len(habitat.answers) == 20
+
+
+def test_a_habitat_with_some_refusals_forgets_nothing() -> None:
+    habitat, draw = Habitat(), np.random.default_rng(0)
+    for _ in range(400):
+        accepted = bool(draw.random() < 0.85)
+        habitat = habitat.after(answered("math.add", accepted=accepted))
+    assert len(habitat.answers) == MOST_ANSWERS
+
+
+def test_a_sketch_survives_being_written() -> None:
+    vector = np.random.default_rng(0).standard_normal(256)
+    vector /= np.linalg.norm(vector)
+    answer = RememberedAnswer("f", "d", "p", (1,), is_accepted=True).sketched(vector)
+    assert answer.vector is not None
+    assert float(vector @ answer.vector) == pytest.approx(1, abs=0.01)
+
+
+def test_an_organelle_remembers_the_newest_of_each_family() -> None:
+    one = Organelle("o1", Genome("w", 4, {}), "m", (), "founder", born=0, inborn="w")
+    adds = [answered("math.add", accepted=True) for _ in range(MOST_ANSWERS + 5)]
+    one = one.remembering(adds).remembering([answered("logic.bool", accepted=True)])
+    assert Counter(answer.family for answer in one.memories) == {
+        "math.add": MOST_ANSWERS,
+        "logic.bool": 1,
+    }
+
+
+def sketched(direction: np.ndarray, server: str, *, accepted: bool = True) -> RememberedAnswer:
+    answer = answered("math.add", accepted=accepted)
+    return replace(answer, organelle_id=server).sketched(direction)
+
+
+def organelle(name: str) -> Organelle:
+    return Organelle(name, Genome("w", 4, {}), "m", (), "founder", born=0, inborn="w")
+
+
+def settled(families: tuple[str, ...], **habitats: Habitat) -> Settlement:
+    """Habitats where their servers are alive."""
+    state = EcologyState(seed=0, habitats=dict(habitats))
+    for habitat in habitats.values():
+        state.population[habitat.chosen] = organelle(habitat.chosen)
+    return Settlement.of(state, families, loyalty=2.0)
+
+
+def test_habitats_that_refuse_the_same_need_not_be_alike() -> None:
+    one, other, third = (np.eye(256)[place] for place in range(3))
+    refused = tuple(sketched(third, "o3", accepted=False) for _ in range(8))
+    settlement = settled(
+        ("math.add", "string.sort"),
+        first=Habitat("o1", answers=(*refused, *[sketched(one, "o1")] * 8)),
+        second=Habitat("o2", answers=(*refused, *[sketched(other, "o2")] * 8)),
+    )
+    settlement.move("first")
+    settlement.merge()
+    assert settlement.servers == {"first": "o1", "second": "o2"}
+
+
+def test_who_pleases_nobody_attracts_nobody() -> None:
+    """Three habitats refuse what their server says. A fourth one leaves for who pleases another,
+    although that is refused now and then."""
+    wanted, wrong = np.eye(256)[0], np.eye(256)[1]
+    refused = tuple(sketched(wrong, "o1", accepted=False) for _ in range(4))
+    settlement = settled(
+        ("math.add", "string.sort"),
+        **{f"sad{number}": Habitat("o1", answers=refused) for number in range(3)},
+        pleased=Habitat("o2", answers=(sketched(wanted, "o2"),) * 8),
+        new=Habitat("o1", answers=refused[:1]),
+    )
+    settlement.move("new")
+    assert settlement.servers["new"] == "o2"
+
+
+def test_kinds_cannot_agree_by_chance_about_the_only_family() -> None:
+    wanted = np.eye(256)[0]
+    habitats = {
+        f"h{number}": Habitat(f"o{number}", answers=(sketched(wanted, f"o{number}"),) * 8)
+        for number in range(2)
+    }
+    alone, among = (
+        settled(("math.add",), **habitats),
+        settled(("math.add", "logic.bool"), **habitats),
+    )
+    for settlement in (alone, among):
+        settlement.merge()
+    assert len(set(alone.servers.values())) == 1
+    assert len(set(among.servers.values())) == 2
+
+
+@pytest.mark.parametrize("is_dormant", [False, True])
+def test_a_habitat_that_comes_back_finds_who_knew_it(is_dormant: bool) -> None:
+    old, new = (np.eye(256)[place] for place in range(2))
+    knows_old = organelle("o1").remembering([sketched(old, "o1")] * 12)
+    back = Habitat(
+        chosen="o2", answers=(*[sketched(new, "o2", accepted=False)] * 3, sketched(old, "o2"))
+    )
+    other = Habitat(chosen="o2", answers=(sketched(new, "o2"),) * 12)
+    state = EcologyState(seed=0, habitats={"back": back, "other": other})
+    state.population["o2"] = organelle("o2")
+    (state.dormant if is_dormant else state.population)["o1"] = knows_old
+    settlement = Settlement.of(state, ("math.add",), loyalty=2.0)
+    settlement.move("back")
+    assert settlement.servers == {"back": "o1", "other": "o2"}

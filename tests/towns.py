@@ -1,0 +1,67 @@
+"""A small town on the toy host, and what came of its questions."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from logs import ECOLOGY, RICH
+from symbiont_ecology.config import HabitatsConfig, RunConfig
+from symbiont_ecology.ecology.state import EcologyState
+from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.events import Acted, Event, read_events
+from symbiont_ecology.tasks.habitats import SyntheticHabitats
+from toy import ToyHost, toy_config
+
+FAMILIES = ("math.add", "string.sort", "logic.bool", "string.reverse")
+GENERATIONS = 30
+
+
+def config(
+    strategy: Any = None, seed: int = 0, length: int = GENERATIONS, **world: Any
+) -> RunConfig:
+    """A small town on the toy host."""
+    plan = toy_config(
+        seed,
+        length,
+        FAMILIES,
+        RICH,
+        checkpoint_every=4,
+        strategy=strategy or ECOLOGY,
+        learning_rule={"kind": "expert_iteration", "skip": 0.0, "replay": 1.0},
+    )
+    habitats = HabitatsConfig(**{"count": 12, "kinds": 3, "questions": 12, **world})
+    return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": habitats})})
+
+
+def lived(folder: Path, plan: RunConfig) -> tuple[EcologyState, list[Event]]:
+    state = start(plan, folder, host=ToyHost()).state
+    return state, list(read_events(folder / "events.jsonl"))
+
+
+def world_of(plan: RunConfig) -> SyntheticHabitats:
+    world = mixture(plan).habitats
+    assert isinstance(world, SyntheticHabitats)
+    return world
+
+
+def asked(events: list[Event]) -> Mapping[int, Counter[tuple[str, str]]]:
+    """Habitat and question by generation."""
+    questions: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
+    for event in events:
+        if isinstance(event, Acted) and event.purpose == "practice":
+            questions[event.generation].update((event.habitat, item) for item in event.items)
+    return questions
+
+
+def acceptance(events: list[Event], since: int = 0) -> float:
+    verdicts = [
+        verdict
+        for event in events
+        if isinstance(event, Acted) and event.purpose == "practice" and event.generation >= since
+        for verdict in event.verdicts
+    ]
+    return sum(verdicts) / len(verdicts)
