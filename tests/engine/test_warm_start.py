@@ -15,6 +15,7 @@ from logs import ECOLOGY, RICH
 from symbiont_ecology.config import HabitatsConfig, HostConfig, RunConfig
 from symbiont_ecology.ecology.habitats import SCALE, read_sketch
 from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.economics.flops import WIDE_HIDDEN
 from symbiont_ecology.engine.build import check, mixture
 from symbiont_ecology.engine.run import generations, resume, start
 from symbiont_ecology.engine.warm import warm_examples
@@ -23,7 +24,7 @@ from symbiont_ecology.events import Acted, Born, Event, WarmStarted, read_events
 from symbiont_ecology.history.history import History
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import Task, tasks
-from toy import Crash, ToyHost, toy_config, toy_ecology
+from toy import Crash, ToyHost, ToyShape, toy_config, toy_ecology
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
 FAMILIES = ("math.add", "string.sort")
@@ -233,12 +234,12 @@ def test_what_answers_have_in_common_is_taken_off_their_sketches(tmp_path: Path)
     plan = toy_config(3, 8, FAMILIES, RICH, strategy=strategy, learning_rule=REPLAYING)
     habitats = HabitatsConfig(count=6, kinds=2, questions=6)
     tasks_of = plan.tasks.model_copy(update={"habitats": habitats})
-    state = start(
-        plan.model_copy(update={"tasks": tasks_of}), tmp_path / "run", host=ToyHost()
-    ).state
+    plan = plan.model_copy(update={"tasks": tasks_of})
+    assert not start(plan, tmp_path / "narrow", host=ToyHost()).state.common
+    host = ToyHost(shape=ToyShape(hidden=WIDE_HIDDEN))
+    state = start(plan, tmp_path / "run", host=host).state
     assert set(state.common) == set(FAMILIES)
     items = warm_examples(mixture(plan), 6, Draw(plan.seed, -1))
-    host = ToyHost()
     sketches = host.sketch(
         [item.prompt for item in items], host.encode_answers([item.answer for item in items])
     )

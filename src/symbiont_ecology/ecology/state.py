@@ -63,7 +63,7 @@ class EcologyState:
     """What founders without parents begin with, if there was a warm start."""
     common: dict[str, str] = field(default_factory=dict)
     """What answers of a family have in common, whatever is wanted: the mean sketch of the warm
-    start's examples, by family."""
+    start's examples, by family; on wide hosts alone."""
     scored: int = 0
     """Answers of habitats that were sketched, or scored under somebody."""
     spent: Cost = field(default_factory=Cost)

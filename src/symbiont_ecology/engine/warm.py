@@ -81,7 +81,7 @@ def warm_start(turn: Turn) -> list[WarmStarted]:
             turn.tell(f"warm start, step {number} of {len(batches)}, about {left:.0f} s left")
     state.spent += cost
     state.warm = turn.store.put_weights(weights[0])
-    if strategy.needs_sketches:
+    if strategy.needs_sketches and host.shape.is_wide:  # where it was measured (docs/log.md)
         state.common = _common(items, lessons, turn)
     last_pass = losses[-len(losses) // PASSES :]
     return [
