@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.ecology import Genome, Organelle
+from symbiont_ecology.ecology.diets import FAINT, Diet, diet_of, kinds_among
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS, Habitat, RememberedAnswer
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.strategies.mechanisms.foraging import Settlement
@@ -156,3 +157,33 @@ def test_a_habitat_that_comes_back_finds_who_knew_it(is_dormant: bool) -> None:
     settlement = Settlement.of(state, ("math.add",), loyalty=2.0)
     settlement.move("back")
     assert settlement.servers == {"back": "o1", "other": "o2"}
+
+
+def examples_of(kinds: int, each: int, seed: int = 0) -> list[RememberedAnswer]:
+    """Answers around as many directions as there are kinds, with a cosine of .25 within a kind;
+    the prompt says which."""
+    draw, wide = np.random.default_rng(seed), 2048
+    means = draw.standard_normal((kinds, wide)) / np.sqrt(wide)
+    answers = []
+    for number in draw.permutation(np.arange(kinds * each) % kinds):
+        vector = 0.5 * means[number] + np.sqrt(0.75) * draw.standard_normal(wide) / np.sqrt(wide)
+        answer = replace(answered("talk", accepted=True), prompt=str(number))
+        answers.append(answer.sketched(vector))
+    return answers
+
+
+@pytest.mark.parametrize("kinds", [1, 2, 4])
+def test_kinds_are_found_among_examples(kinds: int) -> None:
+    examples = examples_of(kinds, 8)
+    diets = [diet_of([example], ["talk"]) for example in examples]
+    groups = kinds_among(diets, FAINT)
+    assert sorted(place for group in groups for place in group) == list(range(len(examples)))
+    of = [{examples[place].prompt for place in group} for group in groups if len(group) > 1]
+    assert all(len(found) == 1 for found in of)
+    assert len({min(found) for found in of}) == kinds
+    assert sum(map(len, groups[:kinds])) >= 0.8 * len(examples)
+
+
+def test_of_nothing_there_are_no_kinds() -> None:
+    assert kinds_among([], FAINT) == []
+    assert kinds_among([Diet(np.ones((1, 4)), np.ones(1))], FAINT) == [[0]]

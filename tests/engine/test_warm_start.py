@@ -20,7 +20,7 @@ from symbiont_ecology.engine.build import check, mixture
 from symbiont_ecology.engine.run import generations, resume, start
 from symbiont_ecology.engine.warm import warm_examples
 from symbiont_ecology.errors import ConfigError, RunError
-from symbiont_ecology.events import Acted, Born, Event, WarmStarted, read_events
+from symbiont_ecology.events import Acted, Born, Event, Learned, WarmStarted, read_events
 from symbiont_ecology.history.history import History
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import Task, tasks
@@ -253,3 +253,32 @@ def test_what_answers_have_in_common_is_taken_off_their_sketches(tmp_path: Path)
         assert one.vector is not None
         left = whole - read_sketch(state.common[one.family])
         np.testing.assert_allclose(one.vector, left.clip(-MOST, MOST), atol=1 / SCALE)
+
+
+def styled_config(tmp_path: Path, **strategy: Any) -> RunConfig:
+    """Users of two styles, on the toy; founders have learned six examples of one family."""
+    ecology = {**ECOLOGY, "warm": 12, "warm_rate": 0.1, **strategy}
+    plan = toy_config(3, 4, FAMILIES[:1], RICH, strategy=ecology, learning_rule=REPLAYING)
+    habitats = HabitatsConfig(count=6, kinds=2, questions=6)
+    return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": habitats})})
+
+
+def test_founders_remember_the_kinds_of_examples(tmp_path: Path) -> None:
+    host = ToyHost(shape=ToyShape(hidden=WIDE_HIDDEN))
+    plan = styled_config(tmp_path)
+    state = start(plan, tmp_path / "run", host=host).state
+    founders = [
+        event
+        for event in events_of(tmp_path / "run")
+        if isinstance(event, Born) and event.operator == "founder"
+    ]
+    assert {answer.prompt for answer in state.examples} <= {
+        item.prompt for item in warm_examples(mixture(plan), 12, Draw(plan.seed, -1))
+    }
+    known = {**state.population, **state.dormant}
+    memories = [known[one.id].memories for one in founders if one.id in known]
+    assert memories
+    assert all(set(one) <= set(state.examples) for one in memories)
+    assert all(len(one) >= 2 for one in memories)
+    learned = [event.id for event in events_of(tmp_path / "run") if isinstance(event, Learned)]
+    assert {founder.id for founder in founders} <= set(learned[: 4 * len(founders)])

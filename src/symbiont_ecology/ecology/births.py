@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from symbiont_ecology.ecology.changes import Settle
+from symbiont_ecology.ecology.habitats import RememberedAnswer
 from symbiont_ecology.ecology.organelle import RULE, Genome
 from symbiont_ecology.ecology.population import HEARSAY, Decision, Inheritance, Materials
 from symbiont_ecology.events import Born, Event
@@ -19,7 +20,8 @@ class Found(Decision):
     """A new organelle without living parents; the world pays its dowry.
 
     It has weights of that rank from the store; or else those of the warm start, if there was one;
-    or else they are drawn (A random, B normal with ``b_std``, with which nobody starts warm).
+    or else they are drawn (A random, B normal with ``b_std``, with which nobody starts warm). It
+    may begin with memories, which it learns in ``meals`` steps before it answers anything.
     """
 
     traits: dict[str, float]
@@ -27,6 +29,8 @@ class Found(Decision):
     weights: BlobRef | None = None
     b_std: float = 0.0
     operator: str = "founder"
+    memories: tuple[RememberedAnswer, ...] = ()
+    meals: int = 0
 
     def carried_out(self, materials: Materials) -> list[Event]:
         """Founds the organelle."""
@@ -43,7 +47,10 @@ class Found(Decision):
         state.ledger.open(organelle_id)
         state.ledger.mint(organelle_id, materials.prices.dowry)
         genome = Genome(weights, self.rank, self.traits)
-        return [materials.enter(organelle_id, genome, self.operator)]
+        born = materials.enter(organelle_id, genome, self.operator)
+        founded = state.population[organelle_id].remembering(self.memories)
+        state.population[organelle_id] = founded
+        return [born, *materials.feed(organelle_id, self.meals)]
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ class Colonise(Decision):
     def carried_out(self, materials: Materials) -> list[Event]:
         """Founds the organelle, which serves these habitats from now on, and feeds it."""
         founding = Found(self.traits, self.rank, self.weights, operator="coloniser")
-        (born,) = founding.carried_out(materials)
+        (born, *_) = founding.carried_out(materials)
         assert isinstance(born, Born)
         served = Settle(dict.fromkeys(self.habitats, born.id)).carried_out(materials)
         return [born, *served, *materials.feed(born.id, self.meals)]

@@ -12,12 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations
+from math import lgamma, log
+from operator import add
 
 import numpy as np
 
 from symbiont_ecology.ecology.habitats import RememberedAnswer, shared_among
 from symbiont_ecology.ecology.state import EcologyState
 
+MOST_ROUNDS = 10
+"""Rounds in which groups of diets are put together and moved."""
 REFUSED = 0.3
 """What the sketch of a refused answer counts, against the direction in which it points."""
 
@@ -108,3 +114,59 @@ def taste_of(answers: Iterable[RememberedAnswer], families: Sequence[str]) -> Di
         sums[row] += vector if answer.is_accepted else -weight * vector
         counts[row] += weight
     return Diet(sums, counts)
+
+
+def kinds_among(diets: Sequence[Diet], likeness: Likeness) -> list[list[int]]:
+    """Places of the diets that are of one kind, the largest group first.
+
+    The best pair of groups becomes one as long as that explains more, and each diet goes to the
+    group that explains it best, until nothing changes (iterated conditional modes, Besag 1986).
+    """
+    groups = [[place] for place in range(len(diets))]
+    for _ in range(MOST_ROUNDS):
+        before = sorted(map(sorted, groups))
+        groups = _moved(_joined(groups, diets, likeness), diets, likeness)
+        if sorted(map(sorted, groups)) == before:
+            break
+    return sorted(map(sorted, groups), key=lambda group: (-len(group), group))
+
+
+def _joined(groups: list[list[int]], diets: Sequence[Diet], likeness: Likeness) -> list[list[int]]:
+    """The groups, the best pair made one as long as that explains more."""
+
+    def gain(one: list[int], other: list[int]) -> float:
+        together = lgamma(len(one) + len(other)) - lgamma(len(one)) - lgamma(len(other))
+        return likeness.agreement(_eaten(one, diets), _eaten(other, diets)) + together
+
+    while len(groups) > 1:
+        gains = {
+            pair: gain(*(groups[place] for place in pair))
+            for pair in combinations(range(len(groups)), 2)
+        }
+        best = max(gains, key=gains.__getitem__)
+        if gains[best] <= 0:
+            break
+        one, other = (groups[place] for place in best)
+        groups = [group for group in groups if group is not one and group is not other]
+        groups.append(one + other)
+    return groups
+
+
+def _moved(groups: list[list[int]], diets: Sequence[Diet], likeness: Likeness) -> list[list[int]]:
+    """The groups after each diet went where it is explained best, or to one of its own."""
+    for place, diet in enumerate(diets):
+        rest = [left for group in groups if (left := [one for one in group if one != place])]
+        scores = [
+            likeness.agreement(_eaten(group, diets), diet) + log(len(group)) for group in rest
+        ]
+        best = max(range(len(rest)), key=scores.__getitem__, default=None)
+        if best is None or scores[best] <= 0:
+            rest.append([])
+            best = -1
+        rest[best].append(place)
+        groups = rest
+    return groups
+
+
+def _eaten(group: Sequence[int], diets: Sequence[Diet]) -> Diet:
+    return reduce(add, (diets[place] for place in group))

@@ -64,6 +64,8 @@ class EcologyState:
     common: dict[str, str] = field(default_factory=dict)
     """What answers of a family have in common, whatever is wanted: the mean sketch of the warm
     start's examples, by family; on wide hosts alone."""
+    examples: tuple[RememberedAnswer, ...] = ()
+    """The warm start's examples with their sketches; where there is ``common``."""
     scored: int = 0
     """Answers of habitats that were sketched, or scored under somebody."""
     spent: Cost = field(default_factory=Cost)

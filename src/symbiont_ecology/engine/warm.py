@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from symbiont_ecology.ecology.habitats import written_sketch
+from symbiont_ecology.ecology.habitats import RememberedAnswer, written_sketch
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.remember import sketched
 from symbiont_ecology.engine.runtime import Turn
@@ -82,7 +82,7 @@ def warm_start(turn: Turn) -> list[WarmStarted]:
     state.spent += cost
     state.warm = turn.store.put_weights(weights[0])
     if strategy.needs_sketches and host.shape.is_wide:  # where it was measured (docs/log.md)
-        state.common = _common(items, lessons, turn)
+        state.common, state.examples = _sketched_examples(items, lessons, turn)
     last_pass = losses[-len(losses) // PASSES :]
     return [
         WarmStarted(
@@ -97,17 +97,31 @@ def warm_start(turn: Turn) -> list[WarmStarted]:
     ]
 
 
-def _common(
+def _sketched_examples(
     items: Sequence[Item], lessons: Mapping[str, tuple[Lesson, Cost]], turn: Turn
-) -> dict[str, str]:
-    """The mean sketch of the examples of each family: what its answers have in common, so what
-    says nothing of who wants what."""
-    completions = [lessons[item.id][0].completion for item in items]
-    sketches = sketched([item.prompt for item in items], completions, turn)
+) -> tuple[dict[str, str], tuple[RememberedAnswer, ...]]:
+    """The mean sketch of each family's examples: what its answers have in common, so what says
+    nothing of who wants what. And the examples, as if they had been accepted, with what is left."""
+    answers = [
+        RememberedAnswer(
+            item.family,
+            item.depth,
+            item.prompt,
+            lessons[item.id][0].completion,
+            is_accepted=True,
+            reply=item.answer,
+        )
+        for item in items
+    ]
+    sketches = sketched([one.prompt for one in answers], [one.token_ids for one in answers], turn)
     by_family: dict[str, list[np.ndarray]] = defaultdict(list)
-    for item, sketch in zip(items, sketches, strict=True):
-        by_family[item.family].append(sketch)
-    return {family: written_sketch(np.mean(some, axis=0)) for family, some in by_family.items()}
+    for answer, sketch in zip(answers, sketches, strict=True):
+        by_family[answer.family].append(sketch)
+    common = {family: np.mean(some, axis=0) for family, some in by_family.items()}
+    return {family: written_sketch(mean) for family, mean in common.items()}, tuple(
+        answer.sketched(sketch - common[answer.family])
+        for answer, sketch in zip(answers, sketches, strict=True)
+    )
 
 
 def _lessons(items: Sequence[Item], turn: Turn) -> Mapping[str, tuple[Lesson, Cost]]:

@@ -89,8 +89,12 @@ class Ecology(CurriculumStrategy):
             )
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """Founders start as the host itself (B = 0) and differ in A, or all start warm."""
-        return [Found(self.traits, context.rank) for _ in range(self.founders)]
+        """Founders start as the host itself (B = 0) and differ in A, or all start warm; unless a
+        mechanism knows better."""
+        room = self._room(context, ())
+        offers = (part.found(context, room) for part in self.built_mechanisms)
+        usual: list[Decision] = [Found(self.traits, context.rank) for _ in range(self.founders)]
+        return next((list(offer) for offer in offers if offer), usual)
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
         """Hands out the questions of all cells among those who can pay for them.
@@ -156,13 +160,16 @@ class Ecology(CurriculumStrategy):
         niches, generator = [item.niche for item in items], context.draw("allocate")
         takers = context.allocator.assign(niches, state.posteriors, allowance, generator)
         chosen = {place: organelle_id for organelle_id, place in takers}
-        return [
-            (self._wish(item, context) or chosen[place], item) for place, item in enumerate(items)
-        ]
+        given, earlier = list[tuple[OrganelleId, Item]](), Counter[str]()
+        for place, item in enumerate(items):
+            wish = self._wish(item, context, earlier[item.habitat])
+            given.append((wish or chosen[place], item))
+            earlier[item.habitat] += 1
+        return given
 
-    def _wish(self, item: Item, context: StrategyContext) -> OrganelleId | None:
+    def _wish(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:
         """The first mechanism's choice that has one."""
-        wishes = (mechanism.taker(item, context) for mechanism in self.built_mechanisms)
+        wishes = (mechanism.taker(item, context, earlier) for mechanism in self.built_mechanisms)
         return next((wish for wish in wishes if wish), None)
 
     def tell(self, context: StrategyContext) -> list[Decision]:

@@ -49,13 +49,17 @@ class Mechanism:
     fits_habitats: ClassVar[bool] = True
     needs_habitats: ClassVar[bool] = False
 
+    def found(self, context: StrategyContext, room: Room) -> Sequence[Decision]:
+        """Who is founded; nobody leaves it to others, and to the strategy."""
+        return ()
+
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         """Questions of its own, beside those of practice."""
         return ()
 
-    def taker(self, item: Item, context: StrategyContext) -> OrganelleId | None:
+    def taker(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:
         """Who takes a question, which may be the bare host; None leaves it to others, and to the
-        allocator."""
+        allocator. ``earlier`` questions of its habitat were given out in this generation."""
         return None
 
     def tell(self, context: StrategyContext, room: Room) -> Sequence[Decision]:

@@ -20,8 +20,23 @@ from typing import ClassVar
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from symbiont_ecology.ecology import Awaken, Colonise, Decision, EcologyState, Habitat, Settle
-from symbiont_ecology.ecology.diets import Diet, Likeness, diet_of, likeness_in, taste_of
+from symbiont_ecology.ecology import (
+    Awaken,
+    Colonise,
+    Decision,
+    EcologyState,
+    Found,
+    Habitat,
+    Settle,
+)
+from symbiont_ecology.ecology.diets import (
+    Diet,
+    Likeness,
+    diet_of,
+    kinds_among,
+    likeness_in,
+    taste_of,
+)
 from symbiont_ecology.ecology.habitats import SURE, shared_among
 from symbiont_ecology.ecology.organelle import SuccessPosterior, pooled
 from symbiont_ecology.strategies import StrategyContext
@@ -52,28 +67,52 @@ class Foraging(Mechanism):
         """The knob ``memory``."""
         return self.memory
 
-    def taker(self, item: Item, context: StrategyContext) -> OrganelleId | None:
+    def found(self, context: StrategyContext, room: Room) -> list[Decision]:
+        """One for each kind among the warm start's examples, which it remembers, if they show
+        kinds. Nothing links examples of different families, so these must be of one."""
+        state, families = context.state, context.tasks.names
+        if not state.examples or len(families) > 1:
+            return []
+        diets = [diet_of([example], families) for example in state.examples]
+        groups = kinds_among(diets, likeness_in(state))[: room.places]
+        return [
+            Found(
+                dict(room.traits),
+                context.rank,
+                memories=tuple(state.examples[place] for place in group),
+                meals=self.meals,
+            )
+            for group in groups
+            if len(group) >= LEAST_FOOD
+        ]
+
+    def taker(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:
         """The habitat's server; while it has none, who is most likely to please it. Who pleases
-        nobody yet may be of a kind of its own."""
+        nobody yet may be of a kind of its own. Who accepted nothing yet puts its next questions to
+        others, too."""
         state = context.state
         pleased = Counter(
             habitat.chosen
             for habitat in state.habitats.values()
             if habitat.chosen in state.population and habitat.accepted
         )
-        known = state.habitats.get(item.habitat)
-        if known and known.chosen in state.population:
+        known = state.habitats.get(item.habitat, Habitat())
+        is_settled = known.chosen in state.population
+        if is_settled and (known.accepted or not earlier):
             return known.chosen
         if not pleased:
             return None
-        known, shared = known or Habitat(), shared_among(len(context.tasks.names))
+        shared = shared_among(len(context.tasks.names))
 
         def promise(name: OrganelleId) -> float:
             """Log-odds that it is of the habitat's kind, and answers well then."""
             record = state.record(name, but_for=item.habitat)
             return known.trust(name, shared) + log(max(pleased[name], 1) * record)
 
-        return max(state.population, key=promise)
+        others = [name for name in state.population if name != known.chosen]
+        order = sorted(others, key=promise, reverse=True)
+        order = [known.chosen, *order] if is_settled else order
+        return order[earlier % len(order)]
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Which habitats change their server, and who is born for those that find none."""

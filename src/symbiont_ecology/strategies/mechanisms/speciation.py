@@ -29,7 +29,7 @@ class Speciation(Mechanism):
     keeps_ranges: ClassVar[bool] = True
     fits_habitats: ClassVar[bool] = False  # habitats say who asks
 
-    def taker(self, item: Item, context: StrategyContext) -> OrganelleId | None:
+    def taker(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:
         """Whoever knows such prompts best; a newcomer where nobody does, or else the host."""
         everyone, prompt = context.state.population.values(), last_turn(item.prompt)
         known = {one.id: one.range.familiarity(prompt) for one in everyone if not one.range.is_open}
