@@ -59,6 +59,7 @@ class Foraging(Mechanism):
     meals: NonNegativeInt = 4  # lessons that a newborn has before it answers anything
     loyalty: NonNegativeFloat = 2.0  # nats by which another server must be better
     memory: bool = True  # whether servers remember habitats that changed, and come back for them
+    examples: bool = True  # whether founders divide a warm start's examples, one kind for each
     needs_sketches: ClassVar[bool] = True
     needs_habitats: ClassVar[bool] = True
 
@@ -71,7 +72,7 @@ class Foraging(Mechanism):
         """One for each kind among the warm start's examples, which it remembers, if they show
         kinds. Nothing links examples of different families, so these must be of one."""
         state, families = context.state, context.tasks.names
-        if not state.examples or len(families) > 1:
+        if not self.examples or len(families) > 1:
             return []
         diets = [diet_of([example], families) for example in state.examples]
         groups = kinds_among(diets, likeness_in(state))[: room.places]
