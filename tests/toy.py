@@ -86,6 +86,11 @@ class ToyHost:
     scored: list[int] = field(default_factory=list)
     _placed: dict[int, AdapterWeights] = field(default_factory=dict)
 
+    @property
+    def norms(self) -> Mapping[str, float]:
+        """As if the policy had weights of length 2."""
+        return {"policy": 2.0}
+
     def fingerprint(self) -> str:
         """Two toys with different habits are different hosts."""
         return f"toy-{self.seed}"

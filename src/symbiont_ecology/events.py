@@ -132,6 +132,24 @@ class Learned(Event):
 
 
 @dataclass(frozen=True)
+class Ascended(Event):
+    """A step of evolution strategies: what the members of the population earned, and where the
+    centre went.
+
+    ``rewards`` are the mean rewards of the members, in the order in which they were drawn;
+    ``tokens`` is the mean length of their answers, ``empty`` the share of answers without text.
+    ``step`` is the root mean square of the step per number that moves, in units of the noise on it.
+    """
+
+    id: OrganelleId
+    rewards: tuple[float, ...]
+    tokens: float
+    empty: float
+    step: float
+    weights: BlobRef
+
+
+@dataclass(frozen=True)
 class Settled(Event):
     """The books of one organelle for one generation, in mATP."""
 

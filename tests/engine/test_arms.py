@@ -42,6 +42,10 @@ ARMS: dict[str, dict[str, Any]] = {
     "single": {"strategy": SINGLE},
     "ecology": {"strategy": toy_ecology()},
     "independent": {"strategy": {**SINGLE, "kind": "independent"}},
+    "es": {
+        "strategy": {"kind": "es", "population": 6, "questions": 3, "looks": 4},
+        "learning_rule": "none",
+    },
     "sft": {"strategy": SFT, "learning_rule": "supervised"},
     "sft-specialists": {"strategy": SPECIALISTS, "learning_rule": "supervised"},
 }

@@ -6,7 +6,7 @@ changes are files of their own. Energy moves with each of them.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from symbiont_ecology.ecology.organelle import Genome, Organelle
@@ -18,6 +18,7 @@ from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import BlobRef, OrganelleId
 from symbiont_ecology.weights import AdapterLayout, OptimizerState
 from symbiont_ecology.weights.blobs import BlobStore
+from symbiont_ecology.weights.perturbations import Norms
 
 HEARSAY = 0.5
 """How much of a parent's posterior counts for its child."""
@@ -29,7 +30,7 @@ class Materials:
     """What decisions are carried out with: the state, weights and their layout, prices, chance.
 
     ``feed`` lets an organelle learn the remembered answers of the habitats that it serves, in so
-    many steps.
+    many steps. ``norms`` are those of the host's base weights, by module.
     """
 
     state: EcologyState
@@ -38,6 +39,7 @@ class Materials:
     prices: Prices
     draw: Draw
     feed: Callable[[OrganelleId, int], list[Event]] = lambda organelle_id, meals: []
+    norms: Norms = field(default_factory=dict)
 
     def as_parent(
         self, organelle_id: OrganelleId, inheritance: Inheritance = "lamarckian"

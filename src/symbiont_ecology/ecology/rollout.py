@@ -10,6 +10,7 @@ import numpy as np
 
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.types import Cell, Item, OrganelleId
+from symbiont_ecology.weights.perturbations import Perturbation
 from symbiont_ecology.weights.traces import Trace
 
 Purpose = Literal["practice", "probe", "probation"]
@@ -64,13 +65,16 @@ class Rollout:
 class Assignment:
     """One organelle (or the bare host) answers each of the items ``samples`` times.
 
-    All items belong to one cell, and come from one habitat if there are any.
+    All items belong to one cell, and come from one habitat if there are any. With a
+    ``perturbation`` the organelle answers as it would be with that noise on it, greedily: the
+    chance is in its weights.
     """
 
     organelle_id: OrganelleId
     items: tuple[Item, ...]
     samples: int = 1
     purpose: Purpose = "practice"
+    perturbation: Perturbation | None = None
 
     @property
     def cell(self) -> Cell:

@@ -22,17 +22,27 @@ from symbiont_ecology.types import (
     Request,
 )
 from symbiont_ecology.weights import AdapterWeights
+from symbiont_ecology.weights.perturbations import Perturbation
 
 WeightsOf = Callable[[OrganelleId], AdapterWeights]
+Respondent = tuple[OrganelleId, Perturbation | None]
+"""An organelle, and the noise on it if there is any: what takes a slot."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """An item put to an organelle; without a generator it is answered greedily."""
+    """An item put to an organelle, or to what it is with some noise on it; without a generator it
+    is answered greedily."""
 
     item: Item
     organelle_id: OrganelleId
     generator: np.random.Generator | None = None
+    perturbation: Perturbation | None = None
+
+    @property
+    def respondent(self) -> Respondent:
+        """Who answers, with whose weights."""
+        return self.organelle_id, self.perturbation
 
 
 _Entry = tuple[int, Question]
@@ -49,7 +59,7 @@ def roll_out(
     for slots, ranks, wave in _placed(questions, host, weights_of):
         calls += 1
         requests = [
-            Request(question.item.prompt, slots[question.organelle_id], question.item.reply_limit)
+            Request(question.item.prompt, slots[question.respondent], question.item.reply_limit)
             for _, question in wave
         ]
         generators = [question.generator for _, question in wave]
@@ -67,7 +77,7 @@ def roll_out(
                 text=completion.text,
                 verdict=judgement.verdict,
                 reward=judgement.verdict,
-                cost=completion_cost(completion, host, ranks[question.organelle_id]),
+                cost=completion_cost(completion, host, ranks[question.respondent]),
                 fault=judgement.fault,
                 trace=completion.trace,
                 ended_ids=ended.get(completion.text) if completion.is_stopped else None,
@@ -118,11 +128,11 @@ def read_log(
         prompts = [question.item.prompt for _, question in wave]
         completions = host.encode_answers([reply.text for reply in replies])
         scores = host.score(
-            prompts, completions, [slots[question.organelle_id] for _, question in wave]
+            prompts, completions, [slots[question.respondent] for _, question in wave]
         )
         lengths = [len(prompt) for prompt in host.encode(prompts)]
         for row, (index, question) in enumerate(wave):
-            parameters = host.layout.size(ranks[question.organelle_id])
+            parameters = host.layout.size(ranks[question.respondent])
             read, written = lengths[row], len(completions[row])
             flops = host.shape.scoring_flops(parameters, read, written)
             verdict = float(replies[row].is_accepted)
@@ -150,17 +160,28 @@ def _ended(completions: Completions, host: Host) -> Mapping[str, tuple[int, ...]
 
 def _placed(
     questions: Sequence[Question], host: Host, weights_of: WeightsOf
-) -> Iterator[tuple[Mapping[OrganelleId, int], Mapping[OrganelleId, int], list[_Entry]]]:
-    """Puts everyone who has a question into slots, wave by wave: slots and ranks by id, and the
-    questions with their places."""
-    for slots in waves({question.organelle_id for question in questions}, host.slots):
-        ranks = {HOST: 0}
-        for organelle_id, slot in slots.items():
-            if organelle_id != HOST:
-                weights = weights_of(organelle_id)
-                host.place(slot, weights)
-                ranks[organelle_id] = weights.rank
-        yield slots, ranks, [one for one in enumerate(questions) if one[1].organelle_id in slots]
+) -> Iterator[tuple[Mapping[Respondent, int], Mapping[Respondent, int], list[_Entry]]]:
+    """Puts everyone who has a question into slots, wave by wave: slots and ranks by who answers,
+    and the questions with their places. Noise is made when its slot is filled, and not kept."""
+    asked = {_name(question.respondent): question.respondent for question in questions}
+    for wave in waves(set(asked), host.slots):
+        slots = {asked[name]: slot for name, slot in wave.items()}
+        ranks: dict[Respondent, int] = {(HOST, None): 0}
+        for (organelle_id, perturbation), slot in slots.items():
+            if organelle_id == HOST:
+                continue
+            weights = weights_of(organelle_id)
+            if perturbation:
+                weights = perturbation.of(weights, host.norms)
+            host.place(slot, weights)
+            ranks[organelle_id, perturbation] = weights.rank
+        yield slots, ranks, [one for one in enumerate(questions) if one[1].respondent in slots]
+
+
+def _name(respondent: Respondent) -> str:
+    """What orders who answers: the organelle, and the noise on it."""
+    organelle_id, noise = respondent
+    return f"{organelle_id} {noise.seed} {noise.size}" if noise else organelle_id
 
 
 def _logged(item: Item) -> LoggedReply:
@@ -193,8 +214,9 @@ def completion_cost(completion: Completion, host: Host, rank: int) -> Cost:
 
 def _samples(assignment: Assignment, draw: Draw) -> Iterator[Question]:
     """Practice explores; everything else is answered as it would be in use, greedily."""
-    name, purpose = assignment.organelle_id, assignment.purpose
+    name, purpose, noise = assignment.organelle_id, assignment.purpose, assignment.perturbation
+    explores = purpose == "practice" and noise is None
     for index, item in enumerate(assignment.items):
         for sample in range(assignment.samples):
             key = ("rollout", name, purpose, item.id, index, sample)
-            yield Question(item, name, draw(*key) if purpose == "practice" else None)
+            yield Question(item, name, draw(*key) if explores else None, noise)

@@ -79,7 +79,13 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
 def execute(decisions: Iterable[Decision], turn: Turn) -> list[Event]:
     """Carries out what was decided, in that order."""
     materials = Materials(
-        turn.state, turn.store, turn.host.layout, turn.prices, turn.draw, partial(feed, turn=turn)
+        turn.state,
+        turn.store,
+        turn.host.layout,
+        turn.prices,
+        turn.draw,
+        partial(feed, turn=turn),
+        turn.host.norms,
     )
     if turn.learning_rule.rule_count > 1:
         decisions = with_rule_traits(decisions, turn.draw("rules"))

@@ -40,6 +40,10 @@ class Host(Protocol):
         """The host's sizes, for the price of its work."""
 
     @property
+    def norms(self) -> Mapping[str, float]:
+        """‖W‖ (Frobenius) of every adapted module's base weights, by name."""
+
+    @property
     def memory_mb(self) -> float:
         """Megabytes that a batch may take; falls when the device turns out to have less."""
 

@@ -7,7 +7,8 @@ log-probabilities.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -116,3 +117,25 @@ def layout_of(decoder: Decoder, targets: Sequence[str] | None = None) -> Adapter
         known = sorted({name.rsplit(".", 1)[-1] for name in ends_of})
         raise HostError(f"expected targets among {known}, got {sorted(unknown) or 'none'}")
     return AdapterLayout(tuple(module for module in modules if ends_of[module[0]]))
+
+
+def digest_of(decoder: Decoder, identity: bytes) -> str:
+    """Hash (hex) of some bytes and of every base weight."""
+    digest = hashlib.blake2b(identity, digest_size=16)
+    for name, weight in sorted(decoder.weights().items()):
+        digest.update(name.encode())
+        digest.update(
+            weight.detach().contiguous().reshape(-1).cpu().view(torch.uint8).numpy().tobytes()
+        )
+    return digest.hexdigest()
+
+
+def norms_of(decoder: Decoder, layout: AdapterLayout) -> Mapping[str, float]:
+    """‖W‖ (Frobenius) of every adapted module's base weights, by the module's name."""
+    weights, norms = decoder.weights(), {}
+    for name, _, _ in layout.modules:
+        weight, scale = weights[f"{name}.weight"].detach().float(), weights.get(f"{name}.scale")
+        if scale is not None:  # of each output, where weights have eight bits
+            weight = weight * scale[:, None]
+        norms[name] = float(torch.linalg.vector_norm(weight))
+    return norms

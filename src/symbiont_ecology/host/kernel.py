@@ -10,9 +10,8 @@ keeps.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.host.backend.bank import Arrangement
 from symbiont_ecology.host.backend.compiled import backend_for
 from symbiont_ecology.host.budget import MemoryBudget, Output, within
-from symbiont_ecology.host.decoder import Decoder, layout_of
+from symbiont_ecology.host.decoder import Decoder, digest_of, layout_of, norms_of
 from symbiont_ecology.host.decoding import DecodingBatch, write
 from symbiont_ecology.host.features import features
 from symbiont_ecology.host.learning import Example, check_lessons, learning_step, score, sketches
@@ -174,13 +173,12 @@ class HostKernel:
 
         It never changes, and is the same on every path through a host.
         """
-        digest = hashlib.blake2b(self._codec.identity(is_chat=self.is_chat), digest_size=16)
-        for name, weight in sorted(self._decoder.weights().items()):
-            digest.update(name.encode())
-            digest.update(
-                weight.detach().contiguous().reshape(-1).cpu().view(torch.uint8).numpy().tobytes()
-            )
-        return digest.hexdigest()
+        return digest_of(self._decoder, self._codec.identity(is_chat=self.is_chat))
+
+    @cached_property
+    def norms(self) -> Mapping[str, float]:
+        """‖W‖ (Frobenius) of every adapted module's base weights, by name."""
+        return norms_of(self._decoder, self.layout)
 
     def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
         """Token ids of prompts, with the tokenizer's own special tokens or in the host's chat

@@ -26,8 +26,8 @@ from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.packing import Packing, Text, chunks, least_shared, pack_texts
 from symbiont_ecology.host.sketches import Sketcher
 from symbiont_ecology.types import LearningBatch, LearningStatistics
+from symbiont_ecology.weights.adam import BETA_FIRST, BETA_SECOND, EPSILON
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.weights.traces import BETA_FIRST, BETA_SECOND, EPSILON
 
 MOST_OWNERS = 32
 """Examples whose gradients are computed together and kept apart."""

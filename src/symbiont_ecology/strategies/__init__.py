@@ -139,8 +139,8 @@ class LearningStrategy(Strategy):
 
 
 @dataclass(frozen=True)
-class CurriculumStrategy(LearningStrategy):
-    """A strategy whose organelles learn, and that asks about cells by a curriculum."""
+class AskingStrategy(Strategy):
+    """A strategy that asks about cells by a curriculum."""
 
     questions: PositiveFloat = 1  # per cell and generation, on average
     curriculum: Spec = "unmastered"  # which cells they are about
@@ -169,6 +169,11 @@ class CurriculumStrategy(LearningStrategy):
             for cell, count in asked.items()
             for item in context.tasks.draw(cell, count, draw("items", *cell))
         )
+
+
+@dataclass(frozen=True)
+class CurriculumStrategy(LearningStrategy, AskingStrategy):
+    """A strategy whose organelles learn, and that asks about cells by a curriculum."""
 
 
 def assignments(takers: Iterable[tuple[OrganelleId, Item]], samples: int) -> list[Assignment]:

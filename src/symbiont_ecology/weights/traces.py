@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from symbiont_ecology.weights.adam import adam_direction
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
 
-BETA_FIRST, BETA_SECOND, EPSILON = 0.9, 0.95, 1e-8
 LOUD = 4.0
 """How much what A says weighs at first: at this, the step sizes that suit a backward pass suit
 traces too."""
@@ -69,19 +69,10 @@ class Trace:
 def ascended(
     weights: AdapterWeights, optimizer_state: OptimizerState, credit: np.ndarray, rate: float
 ) -> tuple[AdapterWeights, OptimizerState]:
-    """One Adam step of size ``rate`` up a credit ``(layout.size(rank),)`` (Kingma & Ba 2014)."""
-    step = optimizer_state.step + 1
-    first, second = (
-        np.zeros_like(credit) if past is None else past
-        for past in (optimizer_state.first, optimizer_state.second)
-    )
-    first = BETA_FIRST * first + (1 - BETA_FIRST) * credit
-    second = BETA_SECOND * second + (1 - BETA_SECOND) * credit**2
-    spread = np.sqrt(second / (1 - BETA_SECOND**step)) + EPSILON
-    vector = weights.vector + rate / (1 - BETA_FIRST**step) * first / spread
-    return replace(weights, vector=vector.astype(np.float32)), OptimizerState(
-        step, first, second, optimizer_state.notes
-    )
+    """One Adam step of size ``rate`` up a credit ``(layout.size(rank),)``."""
+    direction, after = adam_direction(credit, optimizer_state)
+    vector = weights.vector + rate * direction
+    return replace(weights, vector=vector.astype(np.float32)), after
 
 
 def is_deaf(weights: AdapterWeights) -> bool:

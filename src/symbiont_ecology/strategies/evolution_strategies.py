@@ -1,0 +1,198 @@
+"""Evolution strategies over LoRA: noise on one adapter, and a step along what the noise earned.
+
+In every generation the members of a population are the centre with noise on it, and all of them
+answer the same questions. The centre then goes along the mean of their noise, weighted by what each
+earned: an estimate of the gradient of the mean reward, without a backward pass (Salimans et al.
+2017, arXiv:1703.03864; on language models, Qiu et al. 2025, arXiv:2509.24372).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from symbiont_ecology.ecology import HOST, Ascend, Assignment, Decision, Found, Outcome
+from symbiont_ecology.ecology.ascents import Optimizer
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.learning import LearningRule
+from symbiont_ecology.registry import PositiveShare
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies import AskingStrategy, StrategyContext, assignments, strategies
+from symbiont_ecology.weights.perturbations import Perturbation
+
+Shaping = Literal["z_score", "ranks", "questions"]
+"""What a member is worth: its mean reward less the population's, in standard deviations; its rank
+among them, from −½ to ½ and then in standard deviations; or its z-score at each question, on
+average, so that questions count alike however their rewards are spread."""
+
+
+@strategies.register("es")
+@dataclass(frozen=True)
+class EvolutionStrategies(AskingStrategy):
+    """One organelle, and a population of noise around it. Pair it with ``learning_rule: none``.
+
+    ``step`` is in units of the noise, before it is divided by the size of the population: with
+    z-scores, the centre moves by step ÷ √population of the noise per number. That is the step size
+    of the literature, α, divided by σ.
+    """
+
+    population: PositiveInt = 16  # members of a generation
+    noise: PositiveFloat = 0.02  # ‖noise on ΔW‖ ÷ ‖W‖ of every module
+    step: PositiveFloat = 1.0  # step of the centre, in units of the noise
+    is_mirrored: bool = True  # whether members come in pairs of opposite noise
+    shaping: Shaping = "ranks"  # what a member is worth
+    optimizer: Optimizer = "sgd"  # how worth becomes a step
+    fade: PositiveShare = 1.0  # what is kept of ΔW in a generation, in (0, 1]
+    aging: NonNegativeFloat = 0.0  # generations after which steps fall with their root; 0: never
+    directions: NonNegativeInt = 0  # rank of a member's noise on W; 0: noise on B, with A frozen
+    looks: NonNegativeInt = 0  # generations from one look at the centre itself to the next; 0: none
+    warm: NonNegativeInt = 0  # gold examples per cell that the centre has learned; 0: none
+    warm_rate: PositiveFloat = 0.001  # Adam's step size for them, > 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.is_mirrored and self.population % 2:
+            raise ConfigError(
+                f"strategy.population: expected pairs, so an even number, got {self.population}: "
+                f"set {self.population + 1}, or strategy.is_mirrored=false"
+            )
+        if self.directions and self.optimizer == "adam":
+            raise ConfigError(
+                "strategy.optimizer: expected sgd where strategy.directions is set, since noise on "
+                "W has no coordinates that stay; got adam"
+            )
+        if self.population < 2:
+            raise ConfigError("strategy.population: expected 2 members or more, got 1")
+
+    def check(self, rank: int, rule: LearningRule) -> None:
+        """Noise on W needs room beside the centre, and nothing else may learn."""
+        super().check(rank, rule)
+        if self.directions >= rank:
+            raise ConfigError(
+                f"strategy.directions: expected less than host.rank ({rank}), which holds the "
+                f"centre as well, got {self.directions}"
+            )
+
+    def found(self, context: StrategyContext) -> list[Decision]:
+        """The centre, which starts as the host itself (B = 0), or warm."""
+        return [Found({}, context.rank - self.directions)]
+
+    def ask(self, context: StrategyContext) -> list[Assignment]:
+        """All questions to every member; now and then, others to the centre and to the bare
+        host."""
+        items, asked = self.items(context), list[Assignment]()
+        for centre in context.state.population:
+            taken = assignments([(centre, item) for item in items], self.samples)
+            asked += [
+                Assignment(centre, one.items, perturbation=noise)
+                for noise in self._members(context)
+                for one in taken
+            ]
+            if self.looks and context.state.generation % self.looks == 0:
+                asked += self._look(centre, context)
+        return asked
+
+    def tell(self, context: StrategyContext) -> list[Decision]:
+        """A step of the centre. One that is gone (a catastrophe) is founded anew."""
+        decisions = list[Decision]()
+        for centre in context.state.population:
+            members: dict[Perturbation, list[Outcome]] = defaultdict(list)
+            for outcome in context.outcomes:
+                if noise := outcome.assignment.perturbation:
+                    members[noise].append(outcome)
+            if len(members) > 1:
+                decisions.append(self._step(centre, members, context))
+        return decisions if context.state.population else self.found(context)
+
+    def _step(
+        self, centre: str, members: dict[Perturbation, list[Outcome]], context: StrategyContext
+    ) -> Ascend:
+        rewards = [_rewards(outcomes) for outcomes in members.values()]
+        worth = _worth(rewards, self.shaping)
+        age = context.state.generation - context.state.population[centre].born
+        step = self.step / np.sqrt(1 + age / self.aging if self.aging else 1)
+        tokens, empty = _lengths([one for known in members.values() for one in known])
+        return Ascend(
+            centre,
+            list(zip(members, worth, strict=True)),
+            float(step),
+            self.optimizer,
+            self.fade,
+            rewards=tuple(float(np.mean(list(one.values()))) for one in rewards),
+            tokens=tokens,
+            empty=empty,
+        )
+
+    def _members(self, context: StrategyContext) -> list[Perturbation]:
+        """The noise of this generation."""
+        count = self.population // 2 if self.is_mirrored else self.population
+        seeds = [context.draw.key("member", number) for number in range(count)]
+        signs = (1, -1) if self.is_mirrored else (1,)
+        return [
+            Perturbation(seed, sign * self.noise, self.directions)
+            for seed in seeds
+            for sign in signs
+        ]
+
+    def _look(self, centre: str, context: StrategyContext) -> list[Assignment]:
+        """The same questions at every look."""
+        draw, tasks = Draw(context.state.seed), context.tasks
+        return [
+            Assignment(name, tasks.draw(cell, LOOK_QUESTIONS, draw("look", *cell)), purpose="probe")
+            for cell in tasks.cells
+            for name in (centre, HOST)
+        ]
+
+
+LOOK_QUESTIONS = 8
+"""Questions per cell at a look."""
+
+
+def _rewards(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """The mean reward at each question."""
+    return {
+        item.id: float(np.mean([rollout.reward for rollout in rollouts]))
+        for outcome in outcomes
+        for item, rollouts in outcome.by_item()
+    }
+
+
+def _lengths(outcomes: Sequence[Outcome]) -> tuple[float, float]:
+    """Of all answers: mean number of tokens, and the share of those without text."""
+    rollouts = [rollout for outcome in outcomes for rollout in outcome.rollouts]
+    tokens = [len(rollout.token_ids) for rollout in rollouts]
+    return float(np.mean(tokens)), float(np.mean([not one.text.strip() for one in rollouts]))
+
+
+def _worth(rewards: Sequence[dict[str, float]], shaping: Shaping) -> list[float]:
+    """What each member is worth; all nothing where they earned the same."""
+    if shaping == "questions":
+        names = sorted({name for one in rewards for name in one})
+        # A question that was left out for want of compute says nothing.
+        known = [name for name in names if all(name in one for one in rewards)]
+        scores = [_z_scores(np.array([one[name] for one in rewards])) for name in known]
+        return list(map(float, np.mean(scores, axis=0))) if scores else [0.0] * len(rewards)
+    means = np.array([np.mean(list(one.values())) for one in rewards])
+    if shaping == "ranks":
+        means = _centred_ranks(means)
+    return list(map(float, _z_scores(means)))
+
+
+def _centred_ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks from −½ to ½; equal values share the mean of theirs."""
+    order = np.unique(values, return_inverse=True, return_counts=True)
+    _, place, counts = order
+    ends = np.cumsum(counts)
+    shared = ends - (counts - 1) / 2 - 1
+    ranks: np.ndarray = shared[place] / max(len(values) - 1, 1) - 0.5
+    return ranks
+
+
+def _z_scores(values: np.ndarray) -> np.ndarray:
+    spread = values.std()
+    return (values - values.mean()) / spread if spread > 0 else np.zeros_like(values)

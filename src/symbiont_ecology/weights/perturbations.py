@@ -1,0 +1,106 @@
+"""Perturbations of an adapter, told by a seed: what evolution strategies try, and go along.
+
+A member of a population of evolution strategies is the centre with noise on it. The noise is a
+function of its seed, so nothing else of a member is ever stored (Salimans et al. 2017,
+arXiv:1703.03864), and a step is made of seeds and what their members earned.
+
+Its size is ‖change of ΔW‖ ÷ ‖W‖, the same in all modules of the host, whatever their scales. Noise
+of two kinds: on B along the rows of a frozen A; or a low-rank change of W itself (EGGROLL, Sarkar
+et al. 2025, arXiv:2511.16652). Noise on A and B at once has a mean gradient of exactly zero where B
+is zero, since ΔW is even in the sign of both: nobody could start there, so it is not offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
+from symbiont_ecology.weights.deltas import combined
+
+Norms = Mapping[str, float]
+"""‖W‖ (Frobenius) of every adapted module of the host, by name."""
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """Noise of one seed on an adapter.
+
+    ``size`` is that of the change of every module, relative to its base weights; a negative one is
+    the mirror image (antithetic sampling). ``rank`` is that of a change of W; 0 moves B.
+    """
+
+    seed: int
+    size: float
+    rank: int = 0
+
+    def of(self, centre: AdapterWeights, norms: Norms) -> AdapterWeights:
+        """The perturbed adapter. A change of W adds to the centre's rank."""
+        if self.rank:
+            change = _change_of_w(self.seed, self.rank, centre.layout, norms)
+            return combined([centre, change], (1.0, self.size))
+        vector = centre.vector.copy()
+        noise = noise_on_b(self.seed, centre)
+        for name, piece, scale in _scales_of_b(centre, norms):
+            vector[piece] += np.float32(self.size * scale) * noise[name]
+        return AdapterWeights(centre.layout, centre.rank, centre.scaling, vector)
+
+
+def noise_on_b(seed: int, centre: AdapterWeights) -> dict[str, np.ndarray]:
+    """Standard normal numbers for Bᵀ of every module, ``(rank · d_out,)``."""
+    generator = np.random.Generator(np.random.PCG64(seed))
+    return {
+        name: generator.standard_normal(centre.rank * d_out, dtype=np.float32)
+        for name, _, d_out in centre.layout.modules
+    }
+
+
+def along_b(
+    centre: AdapterWeights, direction: np.ndarray, size: float, norms: Norms
+) -> AdapterWeights:
+    """The centre moved by ``size`` along a direction of B, in units of its noise:
+    ``(layout.size(rank),)``, of which the parts of A are not looked at."""
+    vector = centre.vector.copy()
+    for _, piece, scale in _scales_of_b(centre, norms):
+        vector[piece] += np.float32(size * scale) * direction[piece]
+    return AdapterWeights(centre.layout, centre.rank, centre.scaling, vector)
+
+
+def mean_of_b(shares: Iterable[tuple[int, float]], centre: AdapterWeights) -> np.ndarray:
+    """Σ share · noise of seeds, in the layout of the centre, zero for A:
+    ``(layout.size(rank),)``."""
+    total = np.zeros_like(centre.vector)
+    for seed, share in shares:
+        noise = noise_on_b(seed, centre)
+        for name, _, b, _, _ in centre.layout.blocks(centre.rank):
+            total[b] += np.float32(share) * noise[name]
+    return total
+
+
+def along_w(
+    centre: AdapterWeights, shares: Iterable[tuple[int, float]], rank: int, norms: Norms
+) -> AdapterWeights:
+    """The centre plus Σ share · change of W of seeds, exactly: its rank grows with their number."""
+    chosen = list(shares)
+    changes = [_change_of_w(seed, rank, centre.layout, norms) for seed, _ in chosen]
+    return combined([centre, *changes], (1.0, *(share for _, share in chosen)))
+
+
+def _scales_of_b(centre: AdapterWeights, norms: Norms) -> Iterable[tuple[str, slice, float]]:
+    """Of every module: its name, where Bᵀ is, and the noise of each number that makes
+    ‖scaling · noise · A‖ = ‖W‖ in the mean."""
+    for name, a, b, _, d_out in centre.layout.blocks(centre.rank):
+        length = abs(centre.scaling) * float(np.linalg.norm(centre.vector[a])) * np.sqrt(d_out)
+        yield name, b, norms[name] / length if length else 0.0
+
+
+def _change_of_w(seed: int, rank: int, layout: AdapterLayout, norms: Norms) -> AdapterWeights:
+    """An adapter of that rank with ‖ΔW‖ = ‖W‖ in every module, in the mean."""
+    generator, factors = np.random.Generator(np.random.PCG64(seed)), {}
+    for name, d_in, d_out in layout.modules:
+        a = generator.standard_normal((rank, d_in), dtype=np.float32)
+        b = generator.standard_normal((d_out, rank), dtype=np.float32)
+        factors[name] = (a, b * np.float32(norms[name] / np.sqrt(rank * d_in * d_out)))
+    return AdapterWeights.from_factors(layout, rank, 1.0, factors)

@@ -1,0 +1,122 @@
+"""Evolution strategies: a centre, and a population that is nothing but seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.engine.build import check
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.events import Acted, Ascended, Born, Event, read_events
+from symbiont_ecology.strategies.evolution_strategies import _worth
+from toy import ToyHost, toy_config
+
+ES = {"kind": "es", "population": 24, "questions": 6, "noise": 0.3, "step": 2.0}
+
+
+def lived(folder: Path, host: ToyHost | None = None, **changes: Any) -> list[Event]:
+    strategy = {**ES, **changes.pop("strategy", {})}
+    config = toy_config(**{"generations": 40, **changes}, strategy=strategy, learning_rule="none")
+    start(config, folder, host=host or ToyHost())
+    return list(read_events(folder / "events.jsonl"))
+
+
+def steps(events: list[Event]) -> list[Ascended]:
+    return [event for event in events if isinstance(event, Ascended)]
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        {},
+        {"shaping": "z_score"},
+        {"shaping": "questions"},
+        {"optimizer": "adam", "step": 0.5},
+        {"is_mirrored": False},
+        {"directions": 1},
+        {"fade": 0.99, "aging": 20.0},
+    ],
+    ids=str,
+)
+def test_the_mean_reward_of_the_population_rises(strategy: dict[str, Any], tmp_path: Path) -> None:
+    events = lived(tmp_path / "run", strategy=strategy)
+    rewards = [float(np.mean(step.rewards)) for step in steps(events)]
+    assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.25
+
+
+def test_all_members_answer_the_same_questions_in_one_call(tmp_path: Path) -> None:
+    host = ToyHost(slots=24)
+    events = lived(tmp_path / "run", host, generations=1)
+    practice = [e for e in events if isinstance(e, Acted) and e.purpose == "practice"]
+    by_cell: dict[str, set[tuple[str, ...]]] = {}
+    for event in practice:
+        by_cell.setdefault(event.cell, set()).add(event.items)
+    assert all(len(asked) == 1 for asked in by_cell.values())
+    assert len(practice) == 24 * len(by_cell)
+    assert len(host.rolled) == 2  # the founding, and everyone at once
+
+
+def test_more_members_than_slots_answer_in_waves_with_the_same_result(tmp_path: Path) -> None:
+    wide = steps(lived(tmp_path / "wide", ToyHost(slots=24), generations=3))
+    narrow = steps(lived(tmp_path / "narrow", ToyHost(slots=5), generations=3))
+    assert [step.rewards for step in wide] == [step.rewards for step in narrow]
+    assert [step.weights for step in wide] == [step.weights for step in narrow]
+
+
+def test_nothing_of_a_member_is_kept(tmp_path: Path) -> None:
+    """The store holds the centre and what its optimizer keeps, whatever the population."""
+    sizes = []
+    for population in (4, 64):
+        folder = tmp_path / str(population)
+        lived(folder, generations=2, strategy={"population": population})
+        sizes.append(sum(path.stat().st_size for path in (folder / "blobs").iterdir()))
+    assert sizes[0] == sizes[1]
+
+
+def test_looks_ask_the_centre_and_the_host_the_same_questions_every_time(tmp_path: Path) -> None:
+    events = lived(tmp_path / "run", generations=9, strategy={"looks": 4})
+    asked: dict[int, dict[bool, list[tuple[str, ...]]]] = {}
+    first = next(place for place, event in enumerate(events) if isinstance(event, Born))
+    for event in events[first:]:  # the host's probes before that found the population
+        if isinstance(event, Acted) and event.purpose == "probe":
+            of_who = asked.setdefault(event.generation, {}).setdefault(event.id == HOST, [])
+            of_who.append(event.items)
+    assert set(asked) == {0, 4, 8}
+    looks = [items for of_who in asked.values() for items in of_who.values()]
+    assert len(looks) == 6
+    assert all(items == looks[0] for items in looks)
+
+
+def test_who_earns_the_same_is_worth_nothing() -> None:
+    equal = [{"q": 0.5, "r": 0.5}] * 4
+    assert _worth(equal, "ranks") == _worth(equal, "z_score") == _worth(equal, "questions")
+    assert _worth(equal, "ranks") == [0.0] * 4
+
+
+def test_worth_by_questions_counts_questions_alike() -> None:
+    """One question pays in hundreds, the other in units."""
+    rewards = [{"q": 100.0, "r": 0.0}, {"q": 0.0, "r": 1.0}]
+    assert _worth(rewards, "questions") == [0.0, 0.0]
+    assert _worth(rewards, "z_score")[0] > 0.9
+    assert _worth([*rewards, {"q": 1.0}], "questions")[1] < 0  # what not all answered says nothing
+
+
+@pytest.mark.parametrize(
+    ("strategy", "message"),
+    [
+        ({"population": 7}, r"expected pairs, so an even number, got 7: set 8"),
+        ({"population": 1, "is_mirrored": False}, r"expected 2 members or more, got 1"),
+        ({"directions": 4}, r"expected less than host\.rank \(4\).*got 4"),
+        ({"shaping": "rank"}, r"shaping"),
+        ({"directions": 1, "optimizer": "adam"}, r"expected sgd where .* got adam"),
+    ],
+)
+def test_a_strategy_that_cannot_work_is_refused(strategy: dict[str, Any], message: str) -> None:
+    config = toy_config(strategy={**ES, **strategy}, learning_rule="none")
+    with pytest.raises(ConfigError, match=message):
+        check(config)
