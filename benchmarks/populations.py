@@ -20,8 +20,8 @@ from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 from symbiont_ecology.host.packing import Text, chunks, pack_texts
 from symbiont_ecology.types import HOST_SLOT, Completions, Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.weights.adam import BETA_FIRST
 from symbiont_ecology.weights.adapter import AdapterWeights, OptimizerState
-from symbiont_ecology.weights.traces import BETA_FIRST
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from hosts import make_host

@@ -43,7 +43,8 @@ class LearningRule(ABC):
 
 
 class RewardRule(Protocol):
-    """What a rollout is worth to learning, in [0, 1]. Revenue and accuracy use the verdict."""
+    """What a rollout is worth to learning, more for the better. Revenue and accuracy use the
+    verdict."""
 
     sees_gold: ClassVar[bool]
     """Whether it uses more of the reference answer than the verdict."""

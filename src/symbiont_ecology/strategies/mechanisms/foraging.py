@@ -89,8 +89,8 @@ class Foraging(Mechanism):
 
     def taker(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:
         """The habitat's server; while it has none, who is most likely to please it. Who pleases
-        nobody yet may be of a kind of its own. Who accepted nothing yet puts its next questions to
-        others, too."""
+        nobody yet may be of a kind of its own. Where replies are open, a refusal says little: who
+        accepted nothing yet puts its next questions to others, too."""
         state = context.state
         pleased = Counter(
             habitat.chosen
@@ -99,7 +99,8 @@ class Foraging(Mechanism):
         )
         known = state.habitats.get(item.habitat, Habitat())
         is_settled = known.chosen in state.population
-        if is_settled and (known.accepted or not earlier):
+        tries_others = earlier and context.tasks.families[item.family].is_open
+        if is_settled and (known.accepted or not tries_others):
             return known.chosen
         if not pleased:
             return None
@@ -113,7 +114,7 @@ class Foraging(Mechanism):
         others = [name for name in state.population if name != known.chosen]
         order = sorted(others, key=promise, reverse=True)
         order = [known.chosen, *order] if is_settled else order
-        return order[earlier % len(order)]
+        return order[earlier % len(order) if tries_others else 0]
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Which habitats change their server, and who is born for those that find none."""

@@ -75,11 +75,15 @@ class Countdown(SyntheticTask):
             return super().is_right(question, reply, right)
         left, value = question.split(" = ")
         uses_each_once = sorted(re.findall(r"\d+", reply)) == sorted(left.split())
-        try:
-            is_expression = uses_each_once and _EXPRESSION.fullmatch(reply) is not None
-            return is_expression and expression_value(reply) == int(value)
-        except (ValueError, SyntaxError, ZeroDivisionError, RecursionError):
-            return False
+        return uses_each_once and is_expression(reply) and expression_value(reply) == int(value)
+
+
+def is_expression(text: str) -> bool:
+    """Whether a text is a short expression of + - * / and brackets that has a value."""
+    try:
+        return _EXPRESSION.fullmatch(text) is not None and expression_value(text) is not None
+    except (ValueError, SyntaxError, ZeroDivisionError, RecursionError):
+        return False
 
 
 def expression_value(expression: str) -> Fraction:

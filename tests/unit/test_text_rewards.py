@@ -1,0 +1,115 @@
+"""What a reply is worth beside a reference answer."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from symbiont_ecology.ecology import Rollout
+from symbiont_ecology.economics import Cost
+from symbiont_ecology.errors import ConfigError, MissingExtraError
+from symbiont_ecology.learning import reward_rules, text_rewards
+from symbiont_ecology.tasks import tasks, verification
+from symbiont_ecology.tasks.grading import graders
+from symbiont_ecology.types import Item
+
+
+def replied(text: str, answer: str, verdict: float = 0.0) -> Rollout:
+    item = Item("q", "family", "all", "q", "q", 16, verifier=lambda reply: False, answer=answer)
+    nothing = np.zeros(0)
+    return Rollout(item, "o1", (), nothing, text, verdict=verdict, reward=verdict, cost=Cost())
+
+
+@pytest.mark.parametrize(
+    ("rule", "reply", "answer", "worth"),
+    [
+        ({"kind": "graded", "grader": "exact"}, "Paris", "Paris", 1.0),
+        ({"kind": "graded", "grader": "exact"}, "It is Paris, or so.", "Paris", 0.0),
+        ({"kind": "graded", "grader": "contains"}, "It is Paris, or so.", "Paris", 1.0),
+        ({"kind": "graded", "grader": "number"}, "about 1,000", "1000", 1.0),
+        ("conciseness", "", "yes", -3.0),
+        ("conciseness", "yes", "no!", 0.0),
+        ("conciseness", "certainly", "yes", -6.0),
+        ({"kind": "overlap", "metric": "chrf"}, "the red fox", "the red fox", 1.0),
+        ({"kind": "overlap", "metric": "bleu"}, "a fast red fox ran", "a fast red fox ran", 1.0),
+        ({"kind": "overlap", "metric": "rouge_l"}, "red fox", "red fox", 1.0),
+        ({"kind": "overlap", "metric": "chrf"}, "zzz", "the red fox", 0.0),
+        ({"kind": "overlap", "metric": "rouge_l"}, "a dog", "the red fox", 0.0),
+    ],
+)
+def test_a_reply_is_worth_this(rule: object, reply: str, answer: str, worth: float) -> None:
+    assert reward_rules.build(rule)(replied(reply, answer)) == pytest.approx(worth)
+
+
+@pytest.mark.parametrize("metric", ["chrf", "bleu", "rouge_l"])
+def test_more_of_the_answer_is_worth_more(metric: str) -> None:
+    rule, answer = reward_rules.build({"kind": "overlap", "metric": metric}), "the red fox ran home"
+    some, much = (rule(replied(text, answer)) for text in ("the dog sat", "the red fox ran off"))
+    assert 0 <= some < much < 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict", "worth"),
+    [
+        ("8+3", 1.0, 1.1),
+        ("3+8+8", 0.0, 0.1),
+        ("(8+3)*2", 0.0, 0.1),
+        ("eleven", 0.0, 0.0),
+        ("__import__('os')", 0.0, 0.0),
+        ("2**999999", 0.0, 0.0),
+        ("-3+8", 0.0, 0.0),
+        ("9/0", 0.0, 0.0),
+        ("(" * 55, 0.0, 0.0),
+    ],
+)
+def test_countdown_pays_for_form_and_for_being_right(
+    reply: str, verdict: float, worth: float
+) -> None:
+    assert reward_rules.build("countdown")(replied(reply, "", verdict)) == pytest.approx(worth)
+
+
+def test_an_expression_is_judged_with_exact_fractions_and_each_number_once() -> None:
+    item = tasks.build("countdown").item("2 3 6 = 4", "short")
+    assert item.verifier("6*2/3")
+    assert item.verifier("2/3*6")  # 0.67 * 6 is not 4
+    assert not item.verifier("6-2")
+    assert not item.verifier("2+2")
+
+
+def test_a_grader_that_hangs_costs_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "SECONDS", 0.2)
+    name = "hangs here"
+
+    @graders.function(name)
+    def hangs(reply: str, answer: str) -> bool:
+        time.sleep(30)
+        return True
+
+    began = time.monotonic()
+    assert reward_rules.build({"kind": "graded", "grader": name})(replied("a", "a")) == 0.0
+    assert time.monotonic() - began < 5
+    del graders._entries[name]
+
+
+def test_a_package_that_is_not_there_is_named_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    text_rewards._metric.cache_clear()
+    monkeypatch.setitem(__import__("sys").modules, "sacrebleu", None)
+    with pytest.raises(
+        MissingExtraError, match=r"sacrebleu: pip install 'symbiont-ecology\[rewards"
+    ):
+        reward_rules.build({"kind": "overlap", "metric": "bleu"})
+    text_rewards._metric.cache_clear()
+
+
+def test_a_grader_that_does_not_exist_is_named_before_a_run() -> None:
+    with pytest.raises(ConfigError, match="exakt"):
+        reward_rules.build({"kind": "graded", "grader": "exakt"})
+
+
+def test_what_a_reward_is_worth_is_not_the_verdict() -> None:
+    one = replied("yes", "yes", verdict=0.0)
+    assert reward_rules.build("conciseness")(one) == 0.0
+    assert replace(one, reward=-3.0).verdict == 0.0
