@@ -203,6 +203,15 @@ def test_a_pack_that_is_not_what_its_outcomes_give_is_named(
     assert message in said.err
 
 
+def test_last_digits_of_another_processor_are_no_mismatch(root: Path, check: Check) -> None:
+    path = root / "docs" / "paper_packs" / "tiny" / "summary.json"
+    text = path.read_text()
+    path.write_text(text.replace('"level": 0.05', '"level": 0.05000000000000001'))
+    assert check().code == 0
+    path.write_text(text.replace('"level": 0.05', '"level": 0.0500001'))
+    assert check().code == 1
+
+
 def test_a_figure_that_is_missing_is_named(root: Path, check: Check) -> None:
     (root / "docs" / "paper_packs" / "tiny" / "accuracy.png").unlink()
     said = check()
