@@ -150,6 +150,14 @@ class Ascended(Event):
 
 
 @dataclass(frozen=True)
+class Scored(Event):
+    """What an organelle's weights earned in an exam: a mean reward, kept while they stay."""
+
+    id: OrganelleId
+    score: float
+
+
+@dataclass(frozen=True)
 class Settled(Event):
     """The books of one organelle for one generation, in mATP."""
 

@@ -46,6 +46,10 @@ ARMS: dict[str, dict[str, Any]] = {
         "strategy": {"kind": "es", "population": 6, "questions": 3, "looks": 4},
         "learning_rule": "none",
     },
+    "genetic": {
+        "strategy": {"kind": "genetic", "questions": 3, "is_fresh": True},
+        "learning_rule": "none",
+    },
     "sft": {"strategy": SFT, "learning_rule": "supervised"},
     "sft-specialists": {"strategy": SPECIALISTS, "learning_rule": "supervised"},
 }

@@ -22,6 +22,7 @@ from symbiont_ecology.weights.blobs import BlobStore
 NAMES = [name for name, _, _ in LAYOUT.modules]
 MERGES = [name for name in operators.names() if operators[name].arity == 2]
 ON_ELEMENTS = {"ties", "dare"}
+OF_PARTS = ON_ELEMENTS | {"directions", "elementwise"}
 
 
 @pytest.fixture(params=[(1, 1.0, 8, 1.0), (8, 2.0, 3, 0.25)], ids=str)
@@ -233,7 +234,7 @@ def test_opposites_have_a_middle() -> None:
 def test_a_parent_that_does_nothing_leaves_a_part_of_the_other(name: str) -> None:
     one, nothing = parent(0, 8), parent(1, 2, b_std=0.0)
     child, whole = deltas(merged(name, [one, nothing])), deltas(one)
-    if name not in ON_ELEMENTS:
+    if name not in OF_PARTS:
         for module in NAMES:
             share = np.sum(child[module] * whole[module]) / np.sum(whole[module] ** 2)
             assert 0 <= share <= 1 + 1e-6
@@ -250,7 +251,7 @@ def in_other_coordinates(one: Parent, seed: int) -> Parent:
     return Parent(**vars(AdapterWeights.from_factors(one.layout, one.rank, one.scaling, factors)))
 
 
-@pytest.mark.parametrize("name", sorted({*operators.names()} - {"gaussian"}))
+@pytest.mark.parametrize("name", sorted({*operators.names()} - {"gaussian", "elementwise"}))
 @pytest.mark.parametrize("seed", range(3))
 def test_a_child_does_not_depend_on_how_its_parents_are_factored(name: str, seed: int) -> None:
     parents = [parent(seed, 3, 2.0), parent(seed + 9, 5)][: operators[name].arity]
@@ -264,6 +265,13 @@ def test_gaussian_noise_does_depend_on_it() -> None:
     one = parent(0, 3)
     child = merged("gaussian", [one], sigma=0.1)
     other = merged("gaussian", [in_other_coordinates(one, 0)], sigma=0.1)
+    assert not is_close(other, deltas(child), within=1e-2)
+
+
+def test_an_exchange_of_numbers_does_depend_on_it() -> None:
+    parents = [parent(0, 3), parent(1, 3)]
+    others = [in_other_coordinates(one, 0) for one in parents]
+    child, other = merged("elementwise", parents), merged("elementwise", others)
     assert not is_close(other, deltas(child), within=1e-2)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from symbiont_ecology.ecology.organelle import FormerSelf, SuccessPosterior, skill
 from symbiont_ecology.ecology.population import Decision, Materials
-from symbiont_ecology.events import Event, Resized, Served, Upheaved
+from symbiont_ecology.events import Event, Resized, Scored, Served, Upheaved
 from symbiont_ecology.types import OrganelleId
 from symbiont_ecology.weights import OptimizerState
 from symbiont_ecology.weights.deltas import grown, grown_optimizer_state, shares, truncated
@@ -30,6 +30,24 @@ class KeepSelf(Decision):
             former = FormerSelf(genome.weights, genome.rank, optimizer_state, dict(posteriors))
             state.population[organelle.id] = replace(organelle, former=former)
         return []
+
+
+@dataclass(frozen=True)
+class Score(Decision):
+    """An organelle keeps what it earned in an exam, so that it need not sit it again; or forgets
+    it, once its weights are others."""
+
+    organelle_id: OrganelleId
+    score: float | None
+
+    def carried_out(self, materials: Materials) -> list[Event]:
+        """Keeps or forgets the score."""
+        state = materials.state
+        organelle = state.population[self.organelle_id]
+        state.population[organelle.id] = replace(organelle, score=self.score)
+        if self.score is None:
+            return []
+        return [Scored(state.generation, organelle.id, self.score)]
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,8 @@ class Organelle:
     """One living adapter. ``inborn`` are the weights that it was born with, ``overdrawn`` counts
     the generations in a row that it ended below zero, ``former`` is a self that it could come back
     to. ``memories`` are answers that habitats had accepted before they changed. ``range`` is kept
-    only for strategies that want it."""
+    only for strategies that want it, and ``score``, the mean reward of these weights in an exam, as
+    long as they are what they were in it."""
 
     id: OrganelleId
     genome: Genome
@@ -107,6 +108,7 @@ class Organelle:
     former: FormerSelf | None = None
     memories: tuple[RememberedAnswer, ...] = ()
     range: PromptRange = field(default_factory=PromptRange)
+    score: float | None = None
 
     def remembering(self, answers: Sequence[RememberedAnswer]) -> Organelle:
         """With some more memories; the newest of each family are kept."""

@@ -65,15 +65,16 @@ class Rollout:
 class Assignment:
     """One organelle (or the bare host) answers each of the items ``samples`` times.
 
-    All items belong to one cell, and come from one habitat if there are any. With a
-    ``perturbation`` the organelle answers as it would be with that noise on it, greedily: the
-    chance is in its weights.
+    All items belong to one cell, and come from one habitat if there are any. An exam is answered
+    greedily, as it would be in use, and nothing is learned from it. With a ``perturbation`` the
+    organelle answers as it would be with that noise on it.
     """
 
     organelle_id: OrganelleId
     items: tuple[Item, ...]
     samples: int = 1
     purpose: Purpose = "practice"
+    is_exam: bool = False
     perturbation: Perturbation | None = None
 
     @property

@@ -215,7 +215,7 @@ def completion_cost(completion: Completion, host: Host, rank: int) -> Cost:
 def _samples(assignment: Assignment, draw: Draw) -> Iterator[Question]:
     """Practice explores; everything else is answered as it would be in use, greedily."""
     name, purpose, noise = assignment.organelle_id, assignment.purpose, assignment.perturbation
-    explores = purpose == "practice" and noise is None
+    explores = purpose == "practice" and not assignment.is_exam
     for index, item in enumerate(assignment.items):
         for sample in range(assignment.samples):
             key = ("rollout", name, purpose, item.id, index, sample)

@@ -78,7 +78,7 @@ class _Learner:
 def learn(outcomes: Sequence[Outcome], turn: Turn) -> list[Update]:
     """One update for everyone who practised, or has answers to replay. Nothing is installed yet:
     the old weights acted."""
-    practice: Practice = practice_of(outcomes)
+    practice: Practice = practice_of(one for one in outcomes if not one.assignment.is_exam)
     remembered = replayed(outcomes, turn)
     practice = {**{name: [] for name in remembered}, **practice}
     if turn.learning_rule.needs_host_log_probabilities:

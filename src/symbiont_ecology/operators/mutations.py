@@ -48,13 +48,15 @@ class Gaussian(Mutation):
     """
 
     sigma: NonNegativeFloat = 0.02  # noise relative to the root mean square of each factor, >= 0
+    is_absolute: bool = False  # whether sigma is the standard deviation itself, for all factors
 
     def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
-        """The parent with noise; a factor that is all zero stays so."""
+        """The parent with noise; relative to a factor that is all zero, there is none."""
         child = parent.vector.copy()
         for _, a, b, _, _ in parent.layout.blocks(parent.rank):
             for part in (a, b):
-                scale = np.float32(self.sigma * np.sqrt(np.mean(np.square(child[part]))))
+                size = 1.0 if self.is_absolute else np.sqrt(np.mean(np.square(child[part])))
+                scale = np.float32(self.sigma * size)
                 child[part] += scale * generator.standard_normal(
                     part.stop - part.start, dtype=np.float32
                 )

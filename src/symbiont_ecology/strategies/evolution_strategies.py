@@ -89,7 +89,7 @@ class EvolutionStrategies(AskingStrategy):
         for centre in context.state.population:
             taken = assignments([(centre, item) for item in items], self.samples)
             asked += [
-                Assignment(centre, one.items, perturbation=noise)
+                Assignment(centre, one.items, is_exam=True, perturbation=noise)
                 for noise in self._members(context)
                 for one in taken
             ]

@@ -1,0 +1,96 @@
+"""Merges that exchange parts: numbers, directions or layers of one parent for those of another."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+
+from symbiont_ecology.operators import Merge, Parents, operators
+from symbiont_ecology.weights import AdapterWeights
+from symbiont_ecology.weights.deltas import grown, modules, spectrum, truncated
+
+_LAYER = re.compile(r"\.(\d+)\.")
+
+
+@operators.register("elementwise")
+@dataclass(frozen=True)
+class Elementwise(Merge):
+    """Every number of A and of B comes from one parent or the other (uniform crossover, Syswerda
+    1989).
+
+    It takes no account of the gauge: the same two parents, factored otherwise, have other children.
+    It is here as the control for those that do.
+    """
+
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
+        """One draw per number, at the larger parent's rank."""
+        first, second = _of_equal_rank(parents, generator)
+        chosen = generator.random(len(first.vector)) < 0.5
+        scaled = np.float32(second.scaling / first.scaling)
+        factor = np.ones_like(second.vector)
+        for _, _, b, _, _ in second.layout.blocks(second.rank):
+            factor[b] = scaled  # so that B means in the child what it means in its parent
+        vector = np.where(chosen, first.vector, factor * second.vector)
+        return AdapterWeights(first.layout, first.rank, first.scaling, vector)
+
+
+@operators.register("layers")
+@dataclass(frozen=True)
+class Layers(Merge):
+    """Every layer's whole ΔW comes from one parent or the other: what modules of a layer have
+    learned together stays together."""
+
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
+        """One draw per layer, at the larger parent's rank; a module in no layer is one of its
+        own."""
+        equals, chosen = _of_equal_rank(parents, generator), dict[str, int]()
+        factors = {}
+        for name, parts in modules(equals):
+            layer = match[1] if (match := _LAYER.search(name)) else name
+            if layer not in chosen:
+                chosen[layer] = int(generator.integers(2))
+            factors[name] = parts[chosen[layer]]
+        return AdapterWeights.from_factors(equals[0].layout, equals[0].rank, 1.0, factors)
+
+
+@operators.register("directions")
+@dataclass(frozen=True)
+class Directions(Merge):
+    """Every singular direction of ΔW comes from one parent or the other, paired by how alike they
+    are, module by module: an exchange that does not depend on how ΔW is factored."""
+
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
+        """One draw per pair of directions, at the larger parent's rank."""
+        rank, factors = max(parent.rank for parent in parents), {}
+        for name, parts in modules(parents):
+            (u, s, v), (u_other, s_other, v_other) = (spectrum(a, b) for a, b in parts)
+            pairs = _paired(np.abs((u.T @ u_other) * (v @ v_other.T)))
+            mine = [generator.random() < 0.5 for _ in pairs]
+            rows = [
+                (s[i], u[:, i], v[i]) if own else (s_other[j], u_other[:, j], v_other[j])
+                for (i, j), own in zip(pairs, mine, strict=True)
+            ]
+            a = np.stack([right for _, _, right in rows])
+            b = np.stack([size * left for size, left, _ in rows], axis=1)
+            factors[name] = (a, b)
+        child = AdapterWeights.from_factors(parents[0].layout, rank, 1.0, factors)
+        return truncated(child, rank)  # exact: it balances A and B
+
+
+def _of_equal_rank(parents: Parents, generator: Generator) -> list[AdapterWeights]:
+    rank = max(parent.rank for parent in parents)
+    return [grown(parent, rank, generator) for parent in parents]
+
+
+def _paired(likeness: np.ndarray) -> list[tuple[int, int]]:
+    """Pairs of rows and columns, the most alike first, each once (greedy matching)."""
+    pairs, left = list[tuple[int, int]](), likeness.copy()
+    for _ in range(min(left.shape)):
+        row, column = np.unravel_index(int(np.argmax(left)), left.shape)
+        pairs.append((int(row), int(column)))
+        left[row, :] = -1.0
+        left[:, column] = -1.0
+    return pairs
