@@ -228,15 +228,15 @@ class LearningBatch:
 
     The loss of a slot is −Σ weightₜ · log p(tokenₜ | prompt, earlier tokens) ÷ Σ completion tokens
     of that slot, so gradients of slots never mix. ``learning_rates`` maps slot to Adam step size;
-    ``clip`` bounds the gradient norm of each slot apart. ``dropout`` is the share of inputs that
-    adapters do not see (LoRA dropout); ``dropout_seeds`` (64-bit, one per slot) draw the masks,
-    which do not depend on neighbours.
+    ``clip`` bounds the gradient norm of each slot apart. ``dropout`` is the share of inputs that a
+    slot's adapter does not see (LoRA dropout), 0 for slots that it does not name;
+    ``dropout_seeds`` (64-bit, one per slot) draw the masks, which do not depend on neighbours.
     """
 
     lessons: tuple[Lesson, ...]
     learning_rates: Mapping[int, float]
     clip: float = 1.0
-    dropout: float = 0.0
+    dropout: Mapping[int, float] = field(default_factory=dict)
     dropout_seeds: Mapping[int, int] = field(default_factory=dict)
 
 

@@ -148,7 +148,13 @@ def test_with_dropout_an_organelle_learns_in_company_what_it_learns_alone(
     def learned(slots: set[int]) -> np.ndarray:
         own = tuple(lesson for lesson in lessons if lesson.slot in slots)
         rates = dict.fromkeys(slots, 0.0)
-        batch = LearningBatch(own, rates, 1e9, dropout=0.5, dropout_seeds=dict.fromkeys(slots, 3))
+        batch = LearningBatch(
+            own,
+            rates,
+            1e9,
+            dropout=dict.fromkeys(slots, 0.5),
+            dropout_seeds=dict.fromkeys(slots, 3),
+        )
         _, states, _ = kernel.learn(batch, {slot: weights[slot] for slot in slots}, {})
         assert states[0].first is not None
         return states[0].first

@@ -96,7 +96,9 @@ def test_dropout_in_company_equals_dropout_alone(load: Load, prefer_fused: bool)
     kernel = load(prefer_fused=prefer_fused)
     plain = lessons(kernel)
     batch = dataclasses.replace(
-        plain, dropout=0.25, dropout_seeds={slot: 7 * slot + 1 for slot in range(4)}
+        plain,
+        dropout={slot: 0.1 * (slot + 1) for slot in range(4)},
+        dropout_seeds={slot: 7 * slot + 1 for slot in range(4)},
     )
     together = gradients(kernel, batch)
     for slot in range(4):
@@ -119,7 +121,9 @@ def test_dropout_keeps_the_mean_of_what_it_drops(load: Load) -> None:
     without = gradients(kernel, plain, (0,))[0]
     seeds = range(60)
     draws = [
-        gradients(kernel, dataclasses.replace(plain, dropout=0.1, dropout_seeds={0: seed}), (0,))[0]
+        gradients(
+            kernel, dataclasses.replace(plain, dropout={0: 0.1}, dropout_seeds={0: seed}), (0,)
+        )[0]
         for seed in seeds
     ]
     mean = np.mean(draws, axis=0)
@@ -134,7 +138,9 @@ def test_checkpointed_learning_is_the_same_learning(
 ) -> None:
     kernel = load(kind, prefer_fused=prefer_fused)
     frugal = load(kind, prefer_fused=prefer_fused, is_checkpointing=True)
-    batch = lessons(kernel, dropout=0.1, dropout_seeds=dict.fromkeys(range(4), 3))
+    batch = lessons(
+        kernel, dropout=dict.fromkeys(range(4), 0.1), dropout_seeds=dict.fromkeys(range(4), 3)
+    )
     reference = gradients(kernel, batch)
     for slot, gradient in gradients(frugal, batch).items():
         np.testing.assert_allclose(gradient, reference[slot], atol=1e-6)
@@ -206,8 +212,8 @@ def test_impossible_options_are_refused(host_folders: dict[str, Path], load: Loa
     kernel = load()
     one = Lesson("a", (70,), 0)
     for wrong, says in (
-        ({"dropout": 1.0}, "dropout from 0"),
-        ({"dropout": 0.5}, "seed for the dropout"),
+        ({"dropout": {0: 1.0}}, "dropout from 0"),
+        ({"dropout": {0: 0.5}}, "seed for the dropout"),
     ):
         with pytest.raises(ValueError, match=says):
             kernel.learn(

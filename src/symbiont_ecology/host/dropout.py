@@ -25,23 +25,24 @@ _GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133
 
 @dataclass(frozen=True)
 class Dropout:
-    """Zeroes a share ``rate`` of inputs, scales up the rest. ``marks (tokens,)`` are what tokens
-    are called.
+    """Zeroes a share of inputs, ``rates (tokens,)``, and scales up the rest. ``marks (tokens,)``
+    are what tokens are called.
 
     ``ends`` are the tokens that go on after attention in the last layer.
     """
 
-    rate: float
+    rates: Tensor
     marks: Tensor
     ends: Tensor | None = None
 
     @classmethod
     def of(
-        cls, packing: Packing, rate: float, seeds: Sequence[int], names: Sequence[int]
+        cls, packing: Packing, shares: Sequence[float], seeds: Sequence[int], names: Sequence[int]
     ) -> Dropout:
-        """For packed rows, with each row's seed and its name, a number among the rows of its
-        owner."""
+        """For packed rows, with each row's share and seed, those of its owner, and its name, a
+        number among the rows of its owner."""
         marks = np.zeros(len(packing.ids), dtype=np.uint64)
+        rates = np.zeros(len(packing.ids), dtype=np.float32)
         for row, (text, seed, name) in enumerate(zip(packing.texts, seeds, names, strict=True)):
             read, written = len(text.prompt), len(text.answer)
             start = seed & (1 << 64) - 1
@@ -51,23 +52,25 @@ class Dropout:
                 start, zlib.crc32(text.prompt.tobytes()), 0, read
             )
             marks[answer : answer + written] = _stream(start, (1 << 40) + name, read, written)
-        return cls(
-            rate, torch.from_numpy(marks.view(np.int64)).to(packing.ids.device), packing.ends
-        )
+            rates[prompt : prompt + read] = rates[answer : answer + written] = shares[row]
+        device = packing.ids.device
+        drawn = torch.from_numpy(marks.view(np.int64)).to(device)
+        return cls(torch.from_numpy(rates).to(device), drawn, packing.ends)
 
     def laid(self, places: Tensor) -> Dropout:
         """For tokens laid out otherwise: ``places`` says which packed token each one is."""
-        return replace(self, marks=self.marks[places.flatten()], ends=None)
+        chosen = places.flatten()
+        return replace(self, rates=self.rates[chosen], marks=self.marks[chosen], ends=None)
 
     def __call__(self, site: int, x: Tensor) -> Tensor:
         """``x (tokens or ends, width)`` as one site of the host sees it."""
-        marks = self.marks
+        marks, rates = self.marks, self.rates[:, None]
         if self.ends is not None and len(x) != len(marks):
-            marks = marks[self.ends]
+            marks, rates = marks[self.ends], rates[self.ends]
         columns = np.arange(x.shape[1], dtype=np.uint64) + np.uint64(site << 32)
         names = torch.from_numpy(_mixed(columns * np.uint64(_GOLDEN)).view(np.int64)).to(x.device)
         drawn = _mixed_tensor(marks[:, None] ^ names) & 0xFFFFFF
-        return x * ((drawn >= int(self.rate * (1 << 24))) / (1.0 - self.rate)).to(x.dtype)
+        return x * ((drawn >= (rates * (1 << 24)).long()) / (1.0 - rates)).to(x.dtype)
 
 
 def _stream(seed: int, name: int, first: int, count: int) -> np.ndarray:

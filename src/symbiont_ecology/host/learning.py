@@ -38,7 +38,7 @@ class Example:
     """A prompt and its completion as token ids, for one owner.
 
     To learn from it: the share of each completion token in the owner's loss, ``weights (tokens,)``;
-    a ``name`` that tells the examples of one owner apart; the seed of the owner's dropout.
+    a ``name`` that tells the examples of one owner apart; the owner's dropout and its seed.
     """
 
     prompt: np.ndarray
@@ -46,6 +46,7 @@ class Example:
     owner: int
     weights: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     name: int = 0
+    dropout: float = 0.0
     seed: int = 0
 
     @property
@@ -61,12 +62,11 @@ def score(
     scores = [torch.zeros(0, device=decoder.device) for _ in examples]
     wanted = [row for row, example in enumerate(examples) if len(example.completion)]
     with torch.no_grad():
-        for piece in _pieces(
-            [examples[row] for row in wanted], budget.forward_tokens, _least(decoder)
-        ):
+        least = _least(decoder, examples)
+        for piece in _pieces([examples[row] for row in wanted], budget.forward_tokens, least):
             rows = [wanted[index] for index in piece]
             batch = [examples[row] for row in rows]
-            values = _log_probabilities(decoder, batch, bank.gather)
+            values = _log_probabilities(decoder, batch, bank.gather, least)
             counts = [len(example.completion) for example in batch]
             for row, part in zip(rows, torch.split(values, counts), strict=True):
                 scores[row] = part
@@ -75,8 +75,9 @@ def score(
 
 def check_lessons(batch: LearningBatch, weights: Mapping[int, AdapterWeights]) -> None:
     """Refuses a batch in which something is missing (``HostKernel.learn``)."""
-    if not 0.0 <= batch.dropout < 1.0:
-        raise ValueError(f"expected dropout from 0 up to 1, got {batch.dropout}")
+    for slot, rate in batch.dropout.items():
+        if not 0.0 <= rate < 1.0:
+            raise ValueError(f"expected dropout from 0 up to 1, got {rate} for slot {slot}")
     for lesson in batch.lessons:
         slot, tokens, weight = lesson.slot, len(lesson.completion), lesson.weight
         if slot not in weights or slot not in batch.learning_rates:
@@ -84,7 +85,7 @@ def check_lessons(batch: LearningBatch, weights: Mapping[int, AdapterWeights]) -
                 f"expected weights and a learning rate for slot {slot}, which has lessons: "
                 "pass both"
             )
-        if batch.dropout and slot not in batch.dropout_seeds:
+        if batch.dropout.get(slot) and slot not in batch.dropout_seeds:
             raise ValueError(f"expected a seed for the dropout of slot {slot}, got none: pass one")
         if isinstance(weight, tuple) and len(weight) != tokens:
             raise ValueError(
@@ -118,9 +119,7 @@ def learning_step(
     arrangement = arrangement_of(decoder.sites, layout, max(old.rank for old in olds))
     arena = torch.from_numpy(np.stack([arrangement.laid(old) for old in olds]))
     examples = _examples(batch, tokens, prompts)
-    gradients, losses = _gradients(
-        decoder, arrangement, arena.to(decoder.device), examples, budget, dropout=batch.dropout
-    )
+    gradients, losses = _gradients(decoder, arrangement, arena.to(decoder.device), examples, budget)
     norms, sick = {}, []
     for slot, old, row, loss in zip(slots, olds, gradients, losses, strict=True):
         gradient = arrangement.collected(row, old)
@@ -179,9 +178,17 @@ def _examples(
         completion, slot = np.array(lesson.completion, dtype=np.int64), lesson.slot
         shares = np.array(lesson.weight) / tokens[slot]
         weights = np.broadcast_to(shares.astype(np.float32), completion.shape)
-        names = {"name": seen[slot], "seed": batch.dropout_seeds.get(slot, 0)}
-        ids = prompts[lesson.prompt]
-        examples.append(Example(ids, completion, owners[slot], weights, **names))
+        examples.append(
+            Example(
+                prompts[lesson.prompt],
+                completion,
+                owners[slot],
+                weights,
+                name=seen[slot],
+                dropout=batch.dropout.get(slot, 0.0),
+                seed=batch.dropout_seeds.get(slot, 0),
+            )
+        )
         seen[slot] += 1
     return examples
 
@@ -193,7 +200,6 @@ def _gradients(
     examples: Sequence[Example],
     budget: MemoryBudget,
     *,
-    dropout: float = 0.0,
     learns_from: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Gradients of each owner's loss as arena rows ``(owners, size)``, and the losses
@@ -209,13 +215,14 @@ def _gradients(
         low, high = owners[0], owners[-1] + 1
         return arrangement.factors(factors[low:high], gradients[low:high])
 
-    for rows in _pieces(examples, budget.learning_tokens, _least(decoder, dropout)):
+    least = _least(decoder, examples)
+    for rows in _pieces(examples, budget.learning_tokens, least):
         piece = [examples[row] for row in rows]
         weights = np.concatenate([example.weights for example in piece])
         counts = [len(example.completion) for example in piece]
         owners = np.repeat([example.owner for example in piece], counts)
         with torch.enable_grad():
-            values = _log_probabilities(decoder, piece, present, dropout, learns_from)
+            values = _log_probabilities(decoder, piece, present, least, learns_from)
             terms = -torch.from_numpy(weights).to(decoder.device) * values
             terms.sum().backward()  # type: ignore[no-untyped-call]
         losses.index_add_(0, torch.from_numpy(owners).to(decoder.device), terms.detach())
@@ -226,22 +233,29 @@ def _log_probabilities(
     decoder: Decoder,
     examples: Sequence[Example],
     adapters_of: Callable[[Sequence[int]], Adapters],
-    dropout: float = 0.0,
+    least: int | None,
     learns_from: int = 0,
 ) -> Tensor:
-    """Log-probability (nats) of every completion token, ``(tokens,)``, example after example."""
+    """Log-probability (nats) of every completion token, ``(tokens,)``, example after example;
+    ``least`` tokens are what prompts must share to be read once."""
     owners = [example.owner for example in examples]
     texts = [example.text for example in examples]
-    packing = pack_texts(texts, owners, decoder.device, least=_least(decoder, dropout))
+    packing = pack_texts(texts, owners, decoder.device, least=least)
     targets = np.concatenate([example.completion for example in examples])
-    adapters, dropped = adapters_of(packing.owners), _dropout(packing, examples, dropout)
+    adapters, dropped = adapters_of(packing.owners), _dropout(packing, examples)
     logits = decoder.logits(packing, adapters, dropped, learns_from=learns_from).float()
     return -F.cross_entropy(logits, torch.from_numpy(targets).to(decoder.device), reduction="none")
 
 
-def _dropout(packing: Packing, examples: Sequence[Example], rate: float) -> Dropout | None:
-    seeds, names = [example.seed for example in examples], [example.name for example in examples]
-    return Dropout.of(packing, rate, seeds, names) if rate else None
+def _dropout(packing: Packing, examples: Sequence[Example]) -> Dropout | None:
+    if not any(example.dropout for example in examples):
+        return None
+    return Dropout.of(
+        packing,
+        [example.dropout for example in examples],
+        [example.seed for example in examples],
+        [example.name for example in examples],
+    )
 
 
 def _pieces(
@@ -252,9 +266,11 @@ def _pieces(
     return chunks(texts, owners, max_tokens, least=least)
 
 
-def _least(decoder: Decoder, dropout: float = 0.0) -> int | None:
+def _least(decoder: Decoder, examples: Sequence[Example]) -> int | None:
     """Tokens that prompts must share; a mask of dropout belongs to a whole prompt."""
-    return None if dropout else least_shared(decoder.shape)
+    if any(example.dropout for example in examples):
+        return None
+    return least_shared(decoder.shape)
 
 
 def _adam(
