@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST, RULE, Assignment, Outcome, Rollout, cell_name
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Cost, Prices
@@ -271,12 +272,20 @@ LIVES: dict[str, Any] = {name: name for name in strategies.names()} | {
     )
     for name in mechanisms.names()
 }
+LIVES["hyper"] = {"kind": "hyper", "ranks": [1, 2], "targets": [0], "train_size": 16}
 every_life = pytest.mark.parametrize("strategy", LIVES.values(), ids=LIVES)
+
+
+def config_of(strategy: Any, **changes: Any) -> RunConfig:
+    """With the learning rule that the strategy needs."""
+    if strategy is LIVES["hyper"]:
+        changes["learning_rule"] = "supervised"
+    return toy_config(strategy=strategy, **changes)
 
 
 @every_life
 def test_a_strategy_resumes_exactly_and_conserves_energy(strategy: Any, tmp_path: Path) -> None:
-    config = toy_config(generations=6, strategy=strategy, checkpoint_every=2)
+    config = config_of(strategy, generations=6, checkpoint_every=2)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     start(config, whole, host=ToyHost())
     start(config, parts, host=ToyHost(), should_stop=lambda: True)
@@ -291,7 +300,7 @@ def test_a_strategy_resumes_exactly_and_conserves_energy(strategy: Any, tmp_path
 
 @every_life
 def test_a_strategy_asks_and_tells_without_a_trace(strategy: Any, tmp_path: Path) -> None:
-    config = toy_config(generations=4, strategy=strategy)
+    config = config_of(strategy, generations=4)
     start(config, tmp_path / "run", host=ToyHost())
     state, world = checkpoint.load_state(tmp_path / "run"), toy_runtime(tmp_path / "run", config)
     before, draw = checkpoint.load_state(tmp_path / "run"), Draw(state.seed, state.generation)
@@ -316,8 +325,8 @@ def test_a_strategy_asks_and_tells_without_a_trace(strategy: Any, tmp_path: Path
 
 @every_life
 def test_a_strategy_goes_on_when_everybody_is_gone(strategy: Any, tmp_path: Path) -> None:
-    start(toy_config(generations=2, strategy=strategy), tmp_path / "run", host=ToyHost())
-    config, state = toy_config(strategy=strategy), checkpoint.load_state(tmp_path / "run")
+    start(config_of(strategy, generations=2), tmp_path / "run", host=ToyHost())
+    config, state = config_of(strategy), checkpoint.load_state(tmp_path / "run")
     world = toy_runtime(tmp_path / "run", config)
     state = replace(state, population={}, posteriors={})
     context = Turn(**vars(world), state=state, draw=Draw(0, 9)).context

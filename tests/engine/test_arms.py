@@ -50,6 +50,10 @@ ARMS: dict[str, dict[str, Any]] = {
         "strategy": {"kind": "genetic", "questions": 3, "is_fresh": True},
         "learning_rule": "none",
     },
+    "hyper": {
+        "strategy": {"kind": "hyper", "train_size": 96, "eval_size": 96, "ranks": [2, 4]},
+        "learning_rule": "supervised",
+    },
     "sft": {"strategy": SFT, "learning_rule": "supervised"},
     "sft-specialists": {"strategy": SPECIALISTS, "learning_rule": "supervised"},
 }

@@ -8,7 +8,14 @@ from symbiont_ecology.ecology.deaths import Retire
 from symbiont_ecology.ecology.drift import DriftDetector, drift_score
 from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, PairedCounts
 from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer
-from symbiont_ecology.ecology.organelle import HOST, RULE, Genome, Organelle, SuccessPosterior
+from symbiont_ecology.ecology.organelle import (
+    DROPOUT,
+    HOST,
+    RULE,
+    Genome,
+    Organelle,
+    SuccessPosterior,
+)
 from symbiont_ecology.ecology.population import Decision, Inheritance, carry_out
 from symbiont_ecology.ecology.rollout import Assignment, Outcome, Rollout, practice_of
 from symbiont_ecology.ecology.state import EcologyState

@@ -17,11 +17,14 @@ from symbiont_ecology.weights import AdapterWeights
 
 @dataclass(frozen=True)
 class Found(Decision):
-    """A new organelle without living parents; the world pays its dowry.
+    """A new organelle that inherits no weights; the world pays its dowry.
 
     It has weights of that rank from the store; or else those of the warm start, if there was one;
-    or else they are drawn (A random, B normal with ``b_std``, with which nobody starts warm). It
-    may begin with memories, which it learns in ``meals`` steps before it answers anything.
+    or else they are drawn (A random, B normal with ``b_std``, with which nobody starts warm).
+    ``alpha`` is LoRA's: ΔW is B·A times alpha ÷ rank; 0 stands for the rank. Modules whose names
+    end with none of ``targets`` stay as the host has them; None adapts all. It may begin with
+    memories, which it learns in ``meals`` steps before it answers anything. ``parents`` are those
+    whose traits it varies.
     """
 
     traits: dict[str, float]
@@ -29,6 +32,9 @@ class Found(Decision):
     weights: BlobRef | None = None
     b_std: float = 0.0
     operator: str = "founder"
+    alpha: float = 0.0
+    targets: tuple[str, ...] | None = None
+    parents: tuple[OrganelleId, ...] = ()
     memories: tuple[RememberedAnswer, ...] = ()
     meals: int = 0
 
@@ -41,16 +47,26 @@ class Found(Decision):
         if weights is None:
             # Scaling 1 keeps ΔW = B·A at every rank, so weights mean the same whatever rank holds
             # them.
-            generator = materials.draw("found", organelle_id)
-            drawn = AdapterWeights.random(materials.layout, self.rank, 1.0, generator, self.b_std)
-            weights = materials.store.put_weights(drawn)
+            weights = materials.store.put_weights(self._drawn(organelle_id, materials))
         state.ledger.open(organelle_id)
         state.ledger.mint(organelle_id, materials.prices.dowry)
         genome = Genome(weights, self.rank, self.traits)
-        born = materials.enter(organelle_id, genome, self.operator)
+        born = materials.enter(organelle_id, genome, self.operator, self.parents)
         founded = state.population[organelle_id].remembering(self.memories)
         state.population[organelle_id] = founded
         return [born, *materials.feed(organelle_id, self.meals)]
+
+    def _drawn(self, organelle_id: OrganelleId, materials: Materials) -> AdapterWeights:
+        """Fresh weights. Where A and B are zero, every gradient is: such a module never learns."""
+        generator, scaling = materials.draw("found", organelle_id), self.alpha / self.rank or 1.0
+        drawn = AdapterWeights.random(materials.layout, self.rank, scaling, generator, self.b_std)
+        if self.targets is None:
+            return drawn
+        vector = drawn.vector.copy()
+        for name, a, b, _, _ in materials.layout.blocks(self.rank):
+            if not name.endswith(self.targets):
+                vector[a] = vector[b] = 0.0
+        return replace(drawn, vector=vector)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,9 @@ RULE = "rule"
 """The trait in [0, 1) that says by which of several rules an organelle learns (learning_rule
 ``heritable``)."""
 
+DROPOUT = "dropout"
+"""The trait that says which share of its inputs an organelle does not see while it learns."""
+
 
 @dataclass(frozen=True)
 class SuccessPosterior:

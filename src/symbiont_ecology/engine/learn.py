@@ -12,7 +12,14 @@ from itertools import islice
 
 import numpy as np
 
-from symbiont_ecology.ecology import Organelle, Outcome, RememberedAnswer, cell_name, practice_of
+from symbiont_ecology.ecology import (
+    DROPOUT,
+    Organelle,
+    Outcome,
+    RememberedAnswer,
+    cell_name,
+    practice_of,
+)
 from symbiont_ecology.economics import Cost, tracing_flops
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.budget import affordable
@@ -159,7 +166,9 @@ def _learn_wave(learners: Sequence[_Learner], turn: Turn) -> list[Update]:
     if turn.practice.perturbation:
         statistics = _update_by_traces(learners, weights, states)
     elif lessons:
-        batch = LearningBatch(lessons, rates)
+        dropout = {one.slot: one.organelle.genome.traits.get(DROPOUT, 0.0) for one in learners}
+        seeds = {one.slot: turn.draw.key(DROPOUT, one.organelle.id) for one in learners}
+        batch = LearningBatch(lessons, rates, dropout=dropout, dropout_seeds=seeds)
         weights, states, statistics = turn.host.learn(batch, weights, states)
         turn.state.spent += Cost(calls=1)
     updates = []

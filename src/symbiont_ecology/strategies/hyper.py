@@ -1,0 +1,233 @@
+"""Evolution of the hyper-parameters of LoRA trainings: a life is a training, and an exam its end.
+
+A variant is a rank, an alpha, a dropout, a step size and the modules that are adapted. All variants
+of a generation train side by side on the same examples, and then sit the same exam. The best stay
+with what they learned and earned. The others make room for variants of them, which start from the
+host again: what is inherited is how to learn (Baldwin 1896; truncation selection).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.random import Generator
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+
+from symbiont_ecology.ecology import DROPOUT, Assignment, Decision, Found, Organelle, Retire, Score
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.learning import LearningRule
+from symbiont_ecology.registry import Share
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies import Strategy, StrategyContext, assignments, strategies
+from symbiont_ecology.types import Item, LoggedReply
+
+Genes = dict[str, float]
+RANK, ALPHA, RATE, TARGETS = "rank", "alpha", "learning_rate", "targets"
+"""Genes beside dropout. Alpha is in ranks; targets is a place among ``MODULES``."""
+MODULES: tuple[tuple[str, ...] | None, ...] = (
+    None,
+    ("q_proj", "v_proj"),
+    ("q_proj", "k_proj", "v_proj", "o_proj"),
+    ("gate_proj", "up_proj", "down_proj"),
+)
+"""Which modules may be adapted, by the ends of their names: all, two or four of attention, or the
+feed-forward ones."""
+FACTORS = (0.5, 0.8, 1.25, 2.0)
+"""By what a mutation multiplies the step size."""
+LARGE, LARGE_WORTH = 128, 0.95
+"""The rank above which a variant is worth less, and how much."""
+
+
+@strategies.register("hyper")
+@dataclass(frozen=True)
+class Hyper(Strategy):
+    """Variants of a training. Pair it with ``learning_rule: supervised``.
+
+    Fitness is .7 · accuracy + .3 ÷ (1 + perplexity of the reference answers).
+    """
+
+    population: PositiveInt = 6  # variants alive
+    elite: PositiveInt = 2  # how many of them stay
+    mutation: Share = 0.3  # chance of each gene to change in a child of one parent
+    crossover: Share = 0.2  # chance that a child has two parents
+    train_size: PositiveInt = 64  # examples of a training, over all cells
+    eval_size: PositiveInt = 32  # questions of the exam, over all cells
+    batch: PositiveInt = 8  # examples of a step
+    epochs: PositiveInt = 1  # passes over the examples
+    ranks: tuple[PositiveInt, ...] = (1, 2, 4, 8)  # that a variant may have, rising
+    alphas: tuple[PositiveFloat, ...] = (1.0, 2.0, 3.0)  # LoRA's alpha, in ranks
+    dropouts: tuple[Share, ...] = (0.0, 0.05, 0.1)  # shares of inputs left out while learning
+    learning_rates: tuple[PositiveFloat, ...] = (0.001, 0.002, 0.005, 0.01)  # Adam's, rising
+    targets: tuple[NonNegativeInt, ...] = (0, 1, 2, 3)  # modules: all, q and v, attention, mlp
+
+    samples = 0
+
+    def __post_init__(self) -> None:
+        if self.elite >= self.population:
+            raise ConfigError(
+                f"strategy.elite: expected less than strategy.population ({self.population}), "
+                f"which leaves room for variants, got {self.elite}"
+            )
+        if unknown := [place for place in self.targets if place >= len(MODULES)]:
+            raise ConfigError(
+                f"strategy.targets: expected numbers below {len(MODULES)}, got {unknown[0]}"
+            )
+
+    def check(self, rank: int, rule: LearningRule) -> None:
+        """Slots must hold every rank."""
+        super().check(rank, rule)
+        if max(self.ranks) > rank:
+            raise ConfigError(
+                f"strategy.ranks: expected at most host.rank ({rank}), got {max(self.ranks)}"
+            )
+
+    def found(self, context: StrategyContext) -> list[Decision]:
+        """Variants by draw."""
+        draws = [context.draw("variant", number) for number in range(self.population)]
+        return [self._variant(self._drawn(generator), "founder") for generator in draws]
+
+    def ask(self, context: StrategyContext) -> list[Assignment]:
+        """The next examples to everyone in training; an exam to those who are through."""
+        asked = list[Assignment]()
+        for one in context.state.population.values():
+            # Founders are there before the first generation, children come at the end of one.
+            step = context.state.generation - one.born - bool(one.parents)
+            if step < self.steps:
+                asked += assignments([(one.id, item) for item in self._batch(step, context)], 0)
+            elif one.score is None:
+                exam = self._exam(context)
+                taken = assignments([(one.id, item) for item in exam], 1)
+                asked += [replace(each, is_exam=True) for each in taken]
+                read = assignments([(one.id, _as_read(item)) for item in exam], 1)
+                asked += [replace(each, purpose="probe") for each in read]
+        return asked
+
+    def tell(self, context: StrategyContext) -> list[Decision]:
+        """After the exam: scores, the worst leave, and variants of the best come."""
+        state = context.state
+        if not state.population:
+            return self.found(context)
+        earned = _fitness(context)
+        scores = {one.id: earned.get(one.id, one.score) for one in state.population.values()}
+        decisions: list[Decision] = [Score(name, score) for name, score in earned.items()]
+        known = {name: score for name, score in scores.items() if score is not None}
+        if not earned or len(known) < len(scores):
+            return decisions
+        order = sorted(known, key=lambda name: -known[name])
+        decisions += [Retire(name, "eliminated") for name in order[self.elite :]]
+        parents = [state.population[name] for name in order[: self.elite]]
+        return decisions + [
+            self._child(parents, context.draw("variant", number))
+            for number in range(self.population - len(parents))
+        ]
+
+    @property
+    def steps(self) -> int:
+        """Steps of a training, which are generations of the engine."""
+        return self.epochs * -(-self.train_size // self.batch)
+
+    def _child(self, parents: Sequence[Organelle], generator: Generator) -> Found:
+        """A variant of one parent, or a cross of two."""
+        order = generator.permutation(len(parents))
+        first, second = parents[order[0]], parents[order[-1]]
+        if first is second or generator.random() >= self.crossover:
+            genes = self._mutated(first.genome.traits, generator)
+            return self._variant(genes, "mutation", (first.id,))
+        mixed = {
+            name: (first, second)[int(generator.integers(2))].genome.traits[name]
+            for name in first.genome.traits
+        }
+        return self._variant(mixed, "crossover", (first.id, second.id))
+
+    def _variant(self, genes: Genes, operator: str, parents: tuple[str, ...] = ()) -> Found:
+        rank = int(genes[RANK])
+        return Found(
+            genes,
+            rank,
+            operator=operator,
+            alpha=genes[ALPHA] * rank,
+            targets=MODULES[int(genes[TARGETS])],
+            parents=parents,
+        )
+
+    def _drawn(self, generator: Generator) -> Genes:
+        return {name: _one_of(values, generator) for name, values in self._space.items()}
+
+    def _mutated(self, genes: Genes, generator: Generator) -> Genes:
+        """Each gene changes with its chance: a rank to its neighbour, a step size by a factor, or
+        all of them to anything."""
+        changed = dict(genes)
+        for name, values in self._space.items():
+            if generator.random() >= self.mutation:
+                continue
+            changed[name] = _one_of(values, generator)
+            is_near = generator.random() < 0.5
+            if name == RANK and is_near:
+                place = self.ranks.index(int(genes[RANK])) + (1 if generator.random() < 0.5 else -1)
+                changed[name] = float(self.ranks[min(max(place, 0), len(self.ranks) - 1)])
+            elif name == RATE and is_near:
+                rate = genes[RATE] * _one_of(FACTORS, generator)
+                changed[name] = float(np.clip(rate, min(values), max(values)))
+        return changed
+
+    @property
+    def _space(self) -> dict[str, Sequence[float]]:
+        return {
+            RANK: self.ranks,
+            ALPHA: self.alphas,
+            DROPOUT: self.dropouts,
+            RATE: self.learning_rates,
+            TARGETS: self.targets,
+        }
+
+    def _batch(self, step: int, context: StrategyContext) -> list[Item]:
+        """The examples of a step: the same for everyone, in another order in every pass."""
+        examples = _drawn_of(context, self.train_size, "train")
+        steps = -(-self.train_size // self.batch)
+        order = Draw(context.state.seed)("order", step // steps).permutation(len(examples))
+        start = step % steps * self.batch
+        return [examples[place] for place in order[start : start + self.batch]]
+
+    def _exam(self, context: StrategyContext) -> list[Item]:
+        return _drawn_of(context, self.eval_size, "exam")
+
+
+def _drawn_of(context: StrategyContext, count: int, name: str) -> list[Item]:
+    """So many questions, cell by cell in turn, the same in the whole run."""
+    cells, draw = context.tasks.cells, Draw(context.state.seed)
+    shares = [len(range(place, count, len(cells))) for place in range(len(cells))]
+    return [
+        item
+        for cell, share in zip(cells, shares, strict=True)
+        for item in context.tasks.draw(cell, share, draw(name, *cell))
+    ]
+
+
+def _as_read(item: Item) -> Item:
+    """The item with its reference answer as if it had been replied, to be read."""
+    return replace(item, logged=LoggedReply(item.answer, is_accepted=True))
+
+
+def _fitness(context: StrategyContext) -> dict[str, float]:
+    """Of those who sat an exam."""
+    verdicts: dict[str, list[float]] = defaultdict(list)
+    losses: dict[str, list[float]] = defaultdict(list)
+    for outcome in context.outcomes:
+        name = outcome.assignment.organelle_id
+        if outcome.assignment.is_exam:
+            verdicts[name] += outcome.verdicts
+        elif outcome.assignment.purpose == "probe":
+            losses[name] += [-one.confidence for one in outcome.rollouts]
+    return {
+        name: float(0.7 * np.mean(given) + 0.3 / (1 + np.exp(np.mean(losses[name]))))
+        * (LARGE_WORTH if context.state.population[name].genome.rank > LARGE else 1.0)
+        for name, given in verdicts.items()
+        if losses[name]
+    }
+
+
+def _one_of(values: Sequence[float], generator: Generator) -> float:
+    return float(values[int(generator.integers(len(values)))])
