@@ -37,6 +37,8 @@ MODULES: tuple[tuple[str, ...] | None, ...] = (
 feed-forward ones."""
 FACTORS = (0.5, 0.8, 1.25, 2.0)
 """By what a mutation multiplies the step size."""
+TRIES = 50
+"""Children that are drawn until one is unlike all others."""
 LARGE, LARGE_WORTH = 128, 0.95
 """The rank above which a variant is worth less, and how much."""
 
@@ -119,15 +121,29 @@ class Hyper(Strategy):
         order = sorted(known, key=lambda name: -known[name])
         decisions += [Retire(name, "eliminated") for name in order[self.elite :]]
         parents = [state.population[name] for name in order[: self.elite]]
-        return decisions + [
-            self._child(parents, context.draw("variant", number))
-            for number in range(self.population - len(parents))
-        ]
+        taken = [one.genome.traits for one in state.population.values()]
+        for number in range(self.population - len(parents)):
+            child = self._new_child(parents, taken, context.draw("variant", number))
+            taken.append(child.traits)
+            decisions.append(child)
+        return decisions
 
     @property
     def steps(self) -> int:
         """Steps of a training, which are generations of the engine."""
         return self.epochs * -(-self.train_size // self.batch)
+
+    def _new_child(
+        self, parents: Sequence[Organelle], taken: Sequence[Genes], generator: Generator
+    ) -> Found:
+        """A child that nobody of its generation, or of the one before, is like, if one is found: an
+        equal training would say nothing new."""
+        child = self._child(parents, generator)
+        for _ in range(TRIES):
+            if child.traits not in taken:
+                break
+            child = self._child(parents, generator)
+        return child
 
     def _child(self, parents: Sequence[Organelle], generator: Generator) -> Found:
         """A variant of one parent, or a cross of two."""
