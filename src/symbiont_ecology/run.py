@@ -26,7 +26,7 @@ from symbiont_ecology.engine import build
 from symbiont_ecology.engine import run as engine
 from symbiont_ecology.engine.run import Generation
 from symbiont_ecology.engine.runtime import Host
-from symbiont_ecology.errors import HostError, RunError
+from symbiont_ecology.errors import ConfigError, HostError, RunError
 from symbiont_ecology.evaluation.evaluation_log import log_evaluation
 from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
 from symbiont_ecology.evaluation.spec import EvaluationSpec
@@ -81,9 +81,15 @@ class Run:
             host: a host that is loaded already.
 
         Raises:
-            ConfigError: the config does not fit together.
+            ConfigError: the config does not fit together, or overrides come with a config that is
+                built already.
             RunError: the folder holds a run already.
         """
+        if isinstance(config, RunConfig) and overrides:
+            raise ConfigError(
+                f"expected no changes of a config that is built already, got {overrides[0]!r}: "
+                "pass them to load_config; the folder is folder=…"
+            )
         name = "run" if isinstance(config, RunConfig) else Path(config).name.removesuffix(".yaml")
         resolved = config if isinstance(config, RunConfig) else load_config(config, overrides)
         place = Path(folder) if folder is not None else free_folder(name)

@@ -64,6 +64,11 @@ def test_everything_says_itself_in_a_line(run: Run) -> None:
         assert "\n" not in text
 
 
+def test_changes_of_a_config_that_is_built_are_refused(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"expected no changes .* got 'here'.*folder="):
+        Run.start(run.config, "here")
+
+
 def test_mistakes_are_named_before_anything_is_loaded(run: Run, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="holds a run already"):
         Run.start("base", folder=run.folder)
