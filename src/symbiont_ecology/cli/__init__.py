@@ -22,6 +22,7 @@ from symbiont_ecology.cli.demo import demo
 from symbiont_ecology.cli.demo_real import demo_real
 from symbiont_ecology.cli.deploy import export, infer, phylogeny
 from symbiont_ecology.cli.evaluate import evaluate, transfer
+from symbiont_ecology.cli.evolve import evolve
 from symbiont_ecology.cli.evoscope import evoscope
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.host import host
@@ -57,6 +58,7 @@ _COMMANDS = (
         evaluate,
         transfer,
         sft,
+        evolve,
         suite,
         ablate,
         compare,

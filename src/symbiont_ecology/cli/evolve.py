@@ -1,0 +1,206 @@
+"""``evolve``: an evolution of trainings, with a table for every life, and a tree at the end."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rich.console import Console
+from rich.markup import escape
+from rich.tree import Tree
+
+from symbiont_ecology.cli.console import print_table, table, tell_loading, typed
+from symbiont_ecology.cli.options import DryRunOption, Quiet, argument, option, split_words
+from symbiont_ecology.cli.run import checked_config, live, tell_run_plan
+from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.files import free_folder
+
+if TYPE_CHECKING:
+    from symbiont_ecology import Run
+    from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.history.variants import Life, Variant
+    from symbiont_ecology.strategies.hyper import Hyper
+
+PRESET = "loralab"
+QUICK = ("strategy.population=4", "strategy.train_size=24", "strategy.eval_size=12")
+QUICK_LIVES = 2
+"""What ``--quick-test`` sets."""
+
+
+def evolve(
+    words: Annotated[
+        list[str] | None,
+        argument(
+            f"A preset or YAML file ({PRESET} if left out), and changes; with --resume a run.",
+            "[CONFIG] [KEY=VALUE]…",
+        ),
+    ] = None,
+    generations: Annotated[int | None, option("Trainings, one after another.", least=1)] = None,
+    population: Annotated[int | None, option("Variants alive.", least=2)] = None,
+    train_size: Annotated[int | None, option("Examples of a training.", least=1)] = None,
+    eval_size: Annotated[int | None, option("Questions of an exam.", least=1)] = None,
+    quick_test: Annotated[bool, option("Two short lives, to see it work.", "--quick-test")] = False,
+    resume: Annotated[
+        bool, option("Go on with the newest run, or with the one that is named.", "--resume")
+    ] = False,
+    out: Annotated[
+        Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")
+    ] = None,
+    dry_run: DryRunOption = False,
+    quiet: Quiet = False,
+) -> None:
+    """Evolve how to train: rank, alpha, dropout, step size and modules. Ctrl-C is safe."""
+    tell_loading(quiet or dry_run)
+    from symbiont_ecology import Run
+
+    names, changes = split_words(words)
+    if len(names) > 1:
+        raise ConfigError(f"expected one config, got {' '.join(names)}: type one of them")
+    sizes = {"population": population, "train_size": train_size, "eval_size": eval_size}
+    typed_sizes = [f"strategy.{key}={size}" for key, size in sizes.items() if size is not None]
+    if resume:
+        folder = _folder_of(names[0]) if names else _newest()
+        lives = _more_lives(folder, generations)
+        lived = Run.open(folder, *changes, *typed_sizes, *lives)
+    else:
+        quick = QUICK if quick_test else ()
+        written = checked_config(names[0] if names else PRESET, [*quick, *changes, *typed_sizes])
+        config = _with_lives(written, generations or (QUICK_LIVES if quick_test else None))
+        name = Path(names[0] if names else PRESET).name.removesuffix(".yaml")
+        folder = out or free_folder(name)
+        if dry_run:
+            tell_run_plan(config, folder)
+            return
+        lived = Run.start(config, folder=folder)
+    live(lived, quiet, f"{typed()} evolve --resume {shlex.quote(str(folder))}")
+    if not quiet:
+        tell_lives(lived)
+
+
+def tell_lives(lived: Run) -> None:
+    """Every life's ranking, the tree of variants, the best of them and what to do with it."""
+    from symbiont_ecology.engine.run import EVENTS_FILE
+    from symbiont_ecology.events import read_events
+    from symbiont_ecology.history.variants import LIVES, STEADY, has_converged, lives_of
+
+    lives = lives_of(read_events(lived.folder / EVENTS_FILE))
+    if not lives:
+        print("nobody has sat an exam yet")
+        return
+    for life in lives:
+        _tell_life(life)
+    Console().print(_tree(lives))
+    if has_converged(lives):
+        print(f"converged: the best fitness rose by less than {STEADY:.0%} over {LIVES} lives")
+    best = lives[-1].ranking[0]
+    print(
+        f"best: {best.id}, fitness {best.fitness:.3f}, {_said(best.genes)}\n"
+        f"complete: {len(lives)} lives, {lived.state.spent.flops:.3g} FLOPs, run in "
+        f"{lived.folder}\n"
+        f"next:     {typed()} evaluate {lived.folder}\n"
+        f"          {typed()} export {lived.folder}\n"
+        f"          {typed()} evolve --resume {lived.folder} --generations {2 * len(lives)}"
+    )
+
+
+def _tell_life(life: Life) -> None:
+    columns = ("", "fitness", "right", "rank", "alpha", "drop", "step", "modules", "from", "")
+    made = table(*columns, title=f"life {life.number}")
+    for one in life.ranking:
+        genes = one.genes
+        stays = one.id in life.survivors
+        made.add_row(
+            one.id,
+            f"{one.fitness:.3f}",
+            f"{one.accuracy:.0%}",
+            f"{genes['rank']:g}",
+            f"{genes['alpha'] * genes['rank']:g}",
+            f"{genes['dropout']:g}",
+            f"{genes['learning_rate']:.3g}",
+            _modules(genes),
+            " × ".join(one.parents) or "-",
+            "survived" if stays else "eliminated",
+            style="bold" if stays else "dim",
+        )
+    print_table(made)
+
+
+def _tree(lives: Sequence[Life]) -> Tree:
+    """Who is a variant of whom; of two parents the first."""
+    everyone: dict[str, Variant] = {one.id: one for life in lives for one in life.ranking}
+    survivors = lives[-1].survivors
+    root = Tree("variants")
+    nodes: dict[str, Tree] = {}
+    for one in everyone.values():
+        above = nodes.get(one.parents[0], root) if one.parents else root
+        text = escape(f"{one.id} {one.fitness:.3f} {one.operator}: {_said(one.genes)}")
+        nodes[one.id] = above.add(text, style="bold" if one.id in survivors else "dim")
+    return root
+
+
+def _said(genes: Mapping[str, float]) -> str:
+    return (
+        f"rank {genes['rank']:g}, alpha {genes['alpha'] * genes['rank']:g}, dropout "
+        f"{genes['dropout']:g}, step size {genes['learning_rate']:.3g}, modules {_modules(genes)}"
+    )
+
+
+def _modules(genes: Mapping[str, float]) -> str:
+    return ("all", "q and v", "attn", "mlp")[int(genes["targets"])]
+
+
+def _with_lives(config: RunConfig, lives: int | None) -> RunConfig:
+    """The config with so many lives, or as it is."""
+    steps = _hyper(config).steps
+    if lives is None:
+        return config
+    loop = config.run.model_copy(update={"generations": lives * (steps + 1), "train_flops": None})
+    return config.model_copy(update={"run": loop})
+
+
+def _more_lives(folder: Path, lives: int | None) -> list[str]:
+    """What makes the run in a folder that long."""
+    from symbiont_ecology.engine.run import read_config
+
+    steps = _hyper(read_config(folder)).steps
+    return [] if lives is None else [f"run.generations={lives * (steps + 1)}"]
+
+
+def _hyper(config: RunConfig) -> Hyper:
+    from symbiont_ecology.registry import kind_of
+    from symbiont_ecology.strategies import strategies
+    from symbiont_ecology.strategies.hyper import Hyper
+
+    strategy = strategies.build(config.strategy)
+    if not isinstance(strategy, Hyper):
+        raise ConfigError(
+            f"strategy: evolve varies trainings, so expected hyper, got "
+            f"{kind_of(config.strategy)!r}: symbiont run takes any strategy"
+        )
+    return strategy
+
+
+def _folder_of(name: str) -> Path:
+    """The run that a folder or a file in it belongs to."""
+    path = Path(name)
+    return path if path.is_dir() or not path.exists() else path.parent
+
+
+def _newest() -> Path:
+    """The newest run of trainings under artifacts.
+
+    Raises:
+        RunError: there is none.
+    """
+    from symbiont_ecology.engine.run import CONFIG_FILE, read_config
+    from symbiont_ecology.registry import kind_of
+
+    places = sorted(
+        Path("artifacts").glob(f"*/{CONFIG_FILE}"), key=lambda path: -path.stat().st_mtime
+    )
+    for path in places:
+        if kind_of(read_config(path.parent).strategy) == "hyper":
+            return path.parent
+    raise RunError(f"no run to go on with under artifacts: start one with {typed()} evolve")

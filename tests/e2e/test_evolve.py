@@ -1,0 +1,99 @@
+"""``symbiont evolve``: trainings that evolve, as they are typed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from said import Symbiont
+from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.events import Scored, read_events
+from symbiont_ecology.history.variants import Life, Variant, has_converged, lives_of
+
+
+@pytest.fixture
+def quick(host: Path) -> list[str]:
+    """Two lives of four variants on a host that answers rubbish."""
+    return [
+        "evolve",
+        f"host.model={host}",
+        "tasks.families=[math.add,word.count]",
+        "host.rank=2",
+        "strategy.ranks=[1,2]",
+        "--quick-test",
+    ]
+
+
+def test_every_life_has_a_ranked_table_and_the_end_a_tree(
+    symbiont: Symbiont, quick: list[str], tmp_path: Path
+) -> None:
+    said = symbiont(*quick, "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    assert "life 1" in said.out
+    assert "life 2" in said.out
+    assert said.out.count("survived") == 4
+    assert said.out.count("eliminated") == 4
+    assert "variants\n├── " in said.out
+    assert f"run in {tmp_path / 'run'}" in said.out.replace("\n", " ")
+    assert "evolve --resume" in said.out
+    lives = lives_of(read_events(tmp_path / "run" / "events.jsonl"))
+    assert [life.number for life in lives] == [1, 2]
+    for life in lives:
+        fitness = [one.fitness for one in life.ranking]
+        assert fitness == sorted(fitness, reverse=True)
+        assert life.survivors == {one.id for one in life.ranking[:2]}
+
+
+def test_a_bare_resume_goes_on_with_the_newest_run_and_a_file_names_one(
+    symbiont: Symbiont, quick: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert symbiont(*quick).code == 0
+    assert symbiont(*quick).code == 0
+    newest = Path("artifacts/loralab-2")
+    os.utime(newest / "config.yaml")
+    said = symbiont("evolve", "--resume", "--generations", "3")
+    assert said.code == 0, said.err
+    assert "life 3" in said.out
+    assert load_state(newest).generation > load_state(Path("artifacts/loralab-1")).generation
+    named = symbiont("evolve", "--resume", "artifacts/loralab-1/state.json", "--generations", "3")
+    assert named.code == 0, named.err
+    assert load_state(newest).generation == load_state(Path("artifacts/loralab-1")).generation
+    scored = [e for e in read_events(newest / "events.jsonl") if isinstance(e, Scored)]
+    assert len({event.id for event in scored}) == len(scored)  # nobody was examined again
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["steady"], "evolve varies trainings, so expected hyper, got 'ecology'"),
+        (["loralab", "ga-gpt2"], "expected one config, got loralab ga-gpt2"),
+        (["--population", "2"], "strategy.elite: expected less than strategy.population (2)"),
+        (["--resume", "nowhere"], "no run in nowhere"),
+        (["lorelab"], "did you mean 'loralab'?"),
+    ],
+)
+def test_a_mistake_is_one_line(symbiont: Symbiont, words: list[str], message: str) -> None:
+    assert message in symbiont("evolve", *words).error
+
+
+def test_without_a_run_there_is_nothing_to_go_on_with(
+    symbiont: Symbiont, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "no run to go on with" in symbiont("evolve", "--resume").error
+
+
+def life(number: int, fitness: float) -> Life:
+    best = Variant("o1", "founder", (), {}, fitness, 0.5)
+    return Life(number, (best,), frozenset({"o1"}))
+
+
+def test_an_evolution_that_does_not_rise_has_converged() -> None:
+    rising = [life(number, 0.1 * number) for number in range(1, 8)]
+    assert not has_converged(rising)
+    assert not has_converged([life(1, 0.5)] * 5)
+    assert has_converged([*rising, *[life(9, 0.7)] * 6])
+    assert not has_converged([*rising, *[life(9, 0.8)] * 5])
