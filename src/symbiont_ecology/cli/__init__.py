@@ -31,6 +31,7 @@ from symbiont_ecology.cli.look import look_command
 from symbiont_ecology.cli.machine import bench, doctor
 from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
+from symbiont_ecology.cli.runs import runs
 from symbiont_ecology.cli.sft import sft
 from symbiont_ecology.cli.show import show
 from symbiont_ecology.cli.suites import ablate, suite
@@ -64,7 +65,7 @@ _COMMANDS = (
         compare,
         pack,
     ),
-    *(infer, export, show, evoscope, diff, phylogeny, explain, bench, doctor),
+    *(runs, infer, export, show, evoscope, diff, phylogeny, explain, bench, doctor),
 )
 for _command in _COMMANDS:
     app.command()(_command)

@@ -151,7 +151,7 @@ def generations(
     Whoever stops iterating leaves a checkpoint behind. One process at a time: the folder is locked
     until the iterator is closed. Every generation is reported to ``run.report_to``.
     """
-    with _locked(folder), _without_remains(folder), Reports(config, folder) as reports:
+    with locked(folder), _without_remains(folder), Reports(config, folder) as reports:
         if is_new:
             _check_free(folder)  # again: another process may have founded a run while this loaded
         write_whole(folder / CONFIG_FILE, dump_config(config))
@@ -422,7 +422,7 @@ def _without_remains(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """One writer at a time. The lock goes with its process, however that ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,125 @@
+"""``runs``: which runs there are, how far they are, what they take, and which may go."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from symbiont_ecology.cli.console import print_table, report, table, typed
+from symbiont_ecology.cli.options import JsonOption, argument, option
+from symbiont_ecology.errors import EcologyError, RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """A run in a folder; ``state`` is complete, unfinished, or what is wrong with it."""
+
+    folder: str
+    strategy: str
+    generation: int
+    state: str
+    megabytes: float
+    changed: float
+    """Seconds since 1970."""
+
+
+def runs(
+    folder: Annotated[Path, argument("Where runs are.", "DIR")] = Path("artifacts"),
+    keep: Annotated[
+        int | None, option("Delete all but so many, those that changed last.", least=0)
+    ] = None,
+    yes: Annotated[bool, option("Delete without asking.", "--yes", "-y")] = False,
+    json: JsonOption = None,
+) -> None:
+    """List the runs in a folder, the newest first; --keep N deletes the others. Suites are left
+    alone."""
+    with report(json) as write_json:
+        known = known_runs(folder)
+        _tell(known, folder)
+        write_json([asdict(one) for one in known])
+    if keep is None or len(known) <= keep:
+        return
+    doomed = known[keep:]
+    size = sum(one.megabytes for one in doomed)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise RunError(f"{len(doomed)} runs would be deleted, {size:.0f} MB: add --yes")
+        typer.confirm(f"Delete {len(doomed)} runs, {size:.0f} MB?", abort=True)
+    for one in doomed:
+        delete_run(Path(one.folder))
+    print(f"deleted {len(doomed)} runs, {size:.0f} MB", file=sys.stderr)
+
+
+def known_runs(folder: Path) -> list[KnownRun]:
+    """The runs right below a folder, those that changed last first.
+
+    Raises:
+        RunError: there is no such folder.
+    """
+    from symbiont_ecology.engine.run import CONFIG_FILE
+
+    if not folder.is_dir():
+        raise RunError(f"no folder {folder}: start a run with {typed()} run, or name another one")
+    places = [
+        path.parent for path in folder.glob(f"*/{CONFIG_FILE}") if not path.parent.is_symlink()
+    ]
+    return sorted(map(_known, places), key=lambda one: -one.changed)
+
+
+def delete_run(folder: Path) -> None:
+    """Deletes a run that nobody is writing to.
+
+    Raises:
+        RunError: another process writes to it, or it cannot be deleted.
+    """
+    from symbiont_ecology.engine.run import locked
+
+    try:
+        with locked(folder):
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise RunError(f"cannot delete {folder}: {error.strerror}") from error
+
+
+def _known(folder: Path) -> KnownRun:
+    from symbiont_ecology.ecology.state import load_state
+    from symbiont_ecology.engine.run import is_complete, lived_seconds, read_config
+    from symbiont_ecology.registry import kind_of
+
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    size = sum(path.stat().st_size for path in files) / 1e6
+    changed = max(path.stat().st_mtime for path in files)
+    strategy, generation, said = "?", 0, ""
+    try:
+        config = read_config(folder, runs_plugins=False)
+        strategy = kind_of(config.strategy)
+        state = load_state(folder)
+        generation = state.generation
+        done = is_complete(config, state, lived_seconds(folder))
+        said = "complete" if done else "unfinished"
+    except EcologyError as error:
+        said = f"damaged: {error}"
+    return KnownRun(str(folder), strategy, generation, said, size, changed)
+
+
+def _tell(known: Sequence[KnownRun], folder: Path) -> None:
+    if not known:
+        print(f"no run in {folder}")
+        return
+    made = table("run", "strategy", "generations", "MB", "changed", "")
+    for one in known:
+        when = datetime.fromtimestamp(one.changed).strftime("%Y-%m-%d %H:%M")
+        cells = one.strategy, f"{one.generation}", f"{one.megabytes:.1f}", when, one.state[:60]
+        made.add_row(*map(escape, (one.folder, *cells)))
+    print_table(made)
+    print(f"{len(known)} runs, {sum(one.megabytes for one in known):.0f} MB")
