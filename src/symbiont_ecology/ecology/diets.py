@@ -133,23 +133,24 @@ def kinds_among(diets: Sequence[Diet], likeness: Likeness) -> list[list[int]]:
 
 def _joined(groups: list[list[int]], diets: Sequence[Diet], likeness: Likeness) -> list[list[int]]:
     """The groups, the best pair made one as long as that explains more."""
+    members = dict(enumerate(groups))
+    eaten = {name: _eaten(group, diets) for name, group in members.items()}
 
-    def gain(one: list[int], other: list[int]) -> float:
-        together = lgamma(len(one) + len(other)) - lgamma(len(one)) - lgamma(len(other))
-        return likeness.agreement(_eaten(one, diets), _eaten(other, diets)) + together
+    def gain(one: int, other: int) -> float:
+        sizes = len(members[one]), len(members[other])
+        together = lgamma(sum(sizes)) - lgamma(sizes[0]) - lgamma(sizes[1])
+        return likeness.agreement(eaten[one], eaten[other]) + together
 
-    while len(groups) > 1:
-        gains = {
-            pair: gain(*(groups[place] for place in pair))
-            for pair in combinations(range(len(groups)), 2)
-        }
-        best = max(gains, key=gains.__getitem__)
-        if gains[best] <= 0:
+    gains = {pair: gain(*pair) for pair in combinations(members, 2)}
+    while gains:
+        kept, left = max(gains, key=gains.__getitem__)
+        if gains[kept, left] <= 0:
             break
-        one, other = (groups[place] for place in best)
-        groups = [group for group in groups if group is not one and group is not other]
-        groups.append(one + other)
-    return groups
+        members[kept] = members[kept] + members.pop(left)
+        eaten[kept] = eaten[kept] + eaten.pop(left)
+        gains = {pair: known for pair, known in gains.items() if left not in pair}
+        gains |= {pair: gain(*pair) for pair in gains if kept in pair}
+    return list(members.values())
 
 
 def _moved(groups: list[list[int]], diets: Sequence[Diet], likeness: Likeness) -> list[list[int]]:
