@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from host_recipe.habits import draw_line, pretrained_families
 from items import FAMILIES, every_family, families, family_of, items
+from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.economics import Cost
+from symbiont_ecology.engine.build import check
+from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.learning import RewardRule, reward_rules
 from symbiont_ecology.tasks import judge
 from symbiont_ecology.tasks.splits import split_of
@@ -190,7 +193,11 @@ def verdict_of(item: Item, reply: str) -> float:
     return judgement.verdict
 
 
-@pytest.mark.parametrize("rule", reward_rules.names())
+FOLLOWING = [name for name in reward_rules.names() if reward_rules[name].follows_verdict]
+"""Rewards that say by a 1 what is right."""
+
+
+@pytest.mark.parametrize("rule", FOLLOWING)
 @every_family
 def test_a_reward_is_one_for_right_and_less_for_anything_else(rule: str, name: str) -> None:
     reward, family = reward_rules.build(rule), family_of(name)
@@ -216,15 +223,29 @@ def test_only_the_verdict_learns_without_gold() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "rule", [name for name in reward_rules.names() if not reward_rules[name].sees_gold]
-)
+@pytest.mark.parametrize("rule", [name for name in FOLLOWING if not reward_rules[name].sees_gold])
 @every_family
 def test_a_reward_without_gold_equals_the_verdict(rule: str, name: str) -> None:
     reward, family = reward_rules.build(rule), family_of(name)
     for item in items(name, "short", 4):
         for reply in ("", item.answer, item.answer + "~", *family.answers(item.question)):
             assert rewarded(reward, item, reply) == verdict_of(item, reply)
+
+
+@pytest.mark.parametrize("rule", sorted({*reward_rules.names()} - {*FOLLOWING}))
+@every_family
+def test_no_reply_is_worth_more_than_the_reference_answer(rule: str, name: str) -> None:
+    reward, family = reward_rules.build(rule), family_of(name)
+    for item in items(name, "medium", 4):
+        best = rewarded(reward, item, item.answer)
+        for reply in ("", "?", item.answer + "~", *family.answers(item.question), "x" * 50_000):
+            assert rewarded(reward, item, reply) <= best, (item, reply)
+
+
+def test_a_rule_that_imitates_what_is_worth_one_needs_a_reward_that_says_so() -> None:
+    config = load_config("base", ["learning_rule=expert_iteration", "reward=conciseness"])
+    with pytest.raises(ConfigError, match=r"reward: expert_iteration .* got 'conciseness'"):
+        check(config)
 
 
 @every_family

@@ -59,6 +59,12 @@ def check(config: RunConfig) -> None:
     mix, rule = mixture(config), learning_rules.build(config.learning_rule)
     strategy = strategies.build(config.strategy)
     strategy.check(config.host.rank, rule)
+    if rule.needs_verdicts and not reward_rules.build(config.reward).follows_verdict:
+        raise ConfigError(
+            f"reward: {kind_of(config.learning_rule)} imitates what is worth 1, so expected one "
+            f"that is 1 for right answers, got {kind_of(config.reward)!r}: set reward=verdict, or "
+            "learning_rule=policy_gradient"
+        )
     _check_habitats(config, mix)
     if strategy.warm:
         warm_examples(mix, 1, Draw(config.seed))  # a task without answers shows here

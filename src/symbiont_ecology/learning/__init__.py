@@ -27,6 +27,7 @@ class LearningRule(ABC):
         replay: remembered answers, which habitats accepted, for each rollout of a generation.
         least_samples: rollouts per question without which there is nothing to compare.
         rule_count: among how many rules organelles differ by the trait ``ecology.RULE``.
+        needs_verdicts: it takes a reward of 1 for right, so it needs one that follows the verdict.
     """
 
     sees_gold: ClassVar[bool] = False
@@ -36,6 +37,7 @@ class LearningRule(ABC):
     replay: float = 0.0
     least_samples: ClassVar[int] = 1
     rule_count: int = 1
+    needs_verdicts: ClassVar[bool] = False
 
     @abstractmethod
     def targets(self, experience: Experience) -> Targets:
@@ -48,6 +50,8 @@ class RewardRule(Protocol):
 
     sees_gold: ClassVar[bool]
     """Whether it uses more of the reference answer than the verdict."""
+    follows_verdict: ClassVar[bool]
+    """Whether it is 1 for what the verifier accepts, and from 0 to less than 1 for all else."""
 
     def __call__(self, rollout: Rollout) -> float:
         """The reward of a rollout that the verifier has judged."""

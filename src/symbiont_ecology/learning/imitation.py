@@ -65,6 +65,7 @@ class ExpertIteration(LearningRule):
     skip: Share = 0.8  # part of the lessons that is left out where everything is right
     replay: NonNegativeFloat = 0.0  # remembered answers for each rollout of a generation
     temperature: PositiveFloat = 1.0  # of sampling in practice, > 0
+    needs_verdicts: ClassVar[bool] = True
 
     def targets(self, experience: Experience) -> Targets:
         """One target per different accepted answer, or per so many of them."""

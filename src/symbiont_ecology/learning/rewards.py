@@ -17,6 +17,7 @@ class VerdictReward:
     """The verifier's verdict: all that a learner without reference answers can see."""
 
     sees_gold: ClassVar[bool] = False
+    follows_verdict: ClassVar[bool] = True
 
     def __call__(self, rollout: Rollout) -> float:
         """The verdict."""
@@ -34,6 +35,7 @@ class ShapedReward:
 
     ceiling: Annotated[float, Field(ge=0, lt=1)] = 0.4  # most that a wrong reply earns, in [0, 1)
     sees_gold: ClassVar[bool] = True
+    follows_verdict: ClassVar[bool] = True
 
     def __call__(self, rollout: Rollout) -> float:
         """The shaped reward."""

@@ -33,6 +33,7 @@ class GradedReward:
 
     grader: Spec = "stated"  # compares the reply with the reference answer
     sees_gold: ClassVar[bool] = True
+    follows_verdict: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         graders.build(self.grader)  # a mistake shows before a host is loaded
@@ -51,6 +52,7 @@ class ConcisenessReward:
     (Qiu et al. 2025, arXiv:2509.24372). What the reply says does not count."""
 
     sees_gold: ClassVar[bool] = True
+    follows_verdict: ClassVar[bool] = False
 
     def __call__(self, rollout: Rollout) -> float:
         """−|length − length of the reference answer|."""
@@ -64,6 +66,7 @@ class CountdownReward:
     TinyZero)."""
 
     sees_gold: ClassVar[bool] = False
+    follows_verdict: ClassVar[bool] = False
 
     def __call__(self, rollout: Rollout) -> float:
         """From 0 to 1.1."""
@@ -78,6 +81,7 @@ class OverlapReward:
 
     metric: Literal["chrf", "bleu", "rouge_l"] = "chrf"  # which of them
     sees_gold: ClassVar[bool] = True
+    follows_verdict: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _metric(self.metric)  # a package that is not there shows before a host is loaded

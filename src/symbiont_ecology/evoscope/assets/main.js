@@ -172,7 +172,9 @@ class Page {
   step(now) {
     if (!this.isPlaying) return;
     const pace = (this.speed * Math.max(this.run.last, 1)) / SECONDS / 1000;
-    this.moment = Math.min(this.moment + Math.min(now - this.clock, 100) * Math.min(pace, 0.03 * this.speed), this.run.last);
+    // A frame may have begun before the key was pressed: time never runs backwards.
+    const passed = Math.min(Math.max(now - this.clock, 0), 100);
+    this.moment = Math.min(this.moment + passed * Math.min(pace, 0.03 * this.speed), this.run.last);
     this.clock = now;
     const frame = Math.floor(this.moment);
     this.paint();
