@@ -148,7 +148,9 @@ def _said(genes: Mapping[str, float]) -> str:
 
 
 def _modules(genes: Mapping[str, float]) -> str:
-    return ("all", "q and v", "attn", "mlp")[int(genes["targets"])]
+    from symbiont_ecology.strategies.hyper import MODULES
+
+    return list(MODULES)[int(genes["targets"])]
 
 
 def _with_lives(config: RunConfig, lives: int | None) -> RunConfig:
@@ -201,6 +203,6 @@ def _newest() -> Path:
         Path("artifacts").glob(f"*/{CONFIG_FILE}"), key=lambda path: -path.stat().st_mtime
     )
     for path in places:
-        if kind_of(read_config(path.parent).strategy) == "hyper":
+        if kind_of(read_config(path.parent, runs_plugins=False).strategy) == "hyper":
             return path.parent
     raise RunError(f"no run to go on with under artifacts: start one with {typed()} evolve")

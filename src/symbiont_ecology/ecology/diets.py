@@ -137,6 +137,7 @@ def _joined(groups: list[list[int]], diets: Sequence[Diet], likeness: Likeness) 
     eaten = {name: _eaten(group, diets) for name, group in members.items()}
 
     def gain(one: int, other: int) -> float:
+        """What it explains more if both are one, in nats."""
         sizes = len(members[one]), len(members[other])
         together = lgamma(sum(sizes)) - lgamma(sizes[0]) - lgamma(sizes[1])
         return likeness.agreement(eaten[one], eaten[other]) + together

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from symbiont_ecology.events import Acted, Born, Event, Retired, Scored
@@ -64,7 +64,7 @@ def lives_of(events: Iterable[Event]) -> list[Life]:
                 lives[-1] = _life(lives[-1].number, alive, set(alive))
             case Retired() if event.id in alive:
                 was = lives[-1]
-                lives[-1] = Life(was.number, was.ranking, was.survivors - {event.id})
+                lives[-1] = replace(was, survivors=was.survivors - {event.id})
                 del alive[event.id]
     return lives
 

@@ -70,7 +70,7 @@ class EvolutionStrategies(AskingStrategy):
             raise ConfigError("strategy.population: expected 2 members or more, got 1")
 
     def check(self, rank: int, rule: LearningRule) -> None:
-        """Noise on W needs room beside the centre, and nothing else may learn."""
+        """Noise on W needs room beside the centre."""
         super().check(rank, rule)
         if self.directions >= rank:
             raise ConfigError(

@@ -19,7 +19,6 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 
 from symbiont_ecology.ecology import Assignment, Birth, Decision, Found, Organelle, Retire, Score
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.operators import Merge, Parent, Parents, operators, with_arity
 from symbiont_ecology.registry import Spec, kind_of
 from symbiont_ecology.rng import Draw
@@ -80,19 +79,15 @@ class Genetic(CurriculumStrategy):
                 f"strategy.elite: expected less than strategy.population ({self.population}), "
                 f"which leaves room for children, got {self.elite}"
             )
-        if self.is_adaptive and not hasattr(mutation, SIGMA):
-            raise ConfigError(
-                f"strategy.is_adaptive: expected a mutation with a sigma, such as gaussian, got "
-                f"{kind_of(self.mutation)!r}"
-            )
-
-    def check(self, rank: int, rule: LearningRule) -> None:
-        """Who learns needs a rule."""
-        super().check(rank, rule)
         if self.refine == 1:
             raise ConfigError(
                 "strategy.refine: 1 leaves no generation for evolution: set 2 or more, or "
                 "strategy=single"
+            )
+        if self.is_adaptive and not hasattr(mutation, SIGMA):
+            raise ConfigError(
+                f"strategy.is_adaptive: expected a mutation with a sigma, such as gaussian, got "
+                f"{kind_of(self.mutation)!r}"
             )
 
     def found(self, context: StrategyContext) -> list[Decision]:

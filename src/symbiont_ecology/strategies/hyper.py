@@ -27,12 +27,12 @@ from symbiont_ecology.types import Item, LoggedReply
 Genes = dict[str, float]
 RANK, ALPHA, RATE, TARGETS = "rank", "alpha", "learning_rate", "targets"
 """Genes beside dropout. Alpha is in ranks; targets is a place among ``MODULES``."""
-MODULES: tuple[tuple[str, ...] | None, ...] = (
-    None,
-    ("q_proj", "v_proj"),
-    ("q_proj", "k_proj", "v_proj", "o_proj"),
-    ("gate_proj", "up_proj", "down_proj"),
-)
+MODULES: dict[str, tuple[str, ...] | None] = {
+    "all": None,
+    "q and v": ("q_proj", "v_proj"),
+    "attn": ("q_proj", "k_proj", "v_proj", "o_proj"),
+    "mlp": ("gate_proj", "up_proj", "down_proj"),
+}
 """Which modules may be adapted, by the ends of their names: all, two or four of attention, or the
 feed-forward ones."""
 FACTORS = (0.5, 0.8, 1.25, 2.0)
@@ -165,7 +165,7 @@ class Hyper(Strategy):
             rank,
             operator=operator,
             alpha=genes[ALPHA] * rank,
-            targets=MODULES[int(genes[TARGETS])],
+            targets=list(MODULES.values())[int(genes[TARGETS])],
             parents=parents,
         )
 
