@@ -139,6 +139,8 @@ class Ascended(Event):
     ``rewards`` are the mean rewards of the members, in the order in which they were drawn;
     ``tokens`` is the mean length of their answers, ``empty`` the share of answers without text.
     ``step`` is the root mean square of the step per number that moves, in units of the noise on it.
+    ``kl`` is the mean log-ratio of the centre's own answers to the bare host, in nats per token,
+    where it was looked at.
     """
 
     id: OrganelleId
@@ -147,6 +149,7 @@ class Ascended(Event):
     empty: float
     step: float
     weights: BlobRef
+    kl: float | None = None
 
 
 @dataclass(frozen=True)

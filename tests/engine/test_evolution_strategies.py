@@ -92,6 +92,16 @@ def test_looks_ask_the_centre_and_the_host_the_same_questions_every_time(tmp_pat
     assert all(items == looks[0] for items in looks)
 
 
+def test_at_a_look_the_host_reads_what_the_centre_answers(tmp_path: Path) -> None:
+    known = [
+        step.kl for step in steps(lived(tmp_path / "run", generations=9, strategy={"looks": 4}))
+    ]
+    assert known[0] == pytest.approx(0.0, abs=1e-6)  # the centre is the host, still
+    assert [kl is not None for kl in known] == [place % 4 == 0 for place in range(9)]
+    assert known[8] is not None
+    assert known[8] > 0.001
+
+
 def test_who_earns_the_same_is_worth_nothing() -> None:
     equal = [{"q": 0.5, "r": 0.5}] * 4
     assert _worth(equal, "ranks") == _worth(equal, "z_score") == _worth(equal, "questions")

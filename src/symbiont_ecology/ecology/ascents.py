@@ -25,8 +25,8 @@ class Ascend(Decision):
     """The centre of a population goes along the mean of its members' noise, weighted by what each
     of them is worth.
 
-    ``step`` is in units of the noise; ``fade`` is what is kept of ΔW. ``rewards``, ``tokens`` and
-    ``empty`` are for the record (``events.Ascended``).
+    ``step`` is in units of the noise; ``fade`` is what is kept of ΔW. ``rewards``, ``tokens``,
+    ``empty`` and ``kl`` are for the record (``events.Ascended``).
     """
 
     organelle_id: OrganelleId
@@ -37,6 +37,7 @@ class Ascend(Decision):
     rewards: tuple[float, ...] = ()
     tokens: float = 0.0
     empty: float = 0.0
+    kl: float | None = None
 
     def carried_out(self, materials: Materials) -> list[Event]:
         """The step; a centre whose weights would not be finite stays where it is."""
@@ -61,6 +62,7 @@ class Ascend(Decision):
                 empty=self.empty,
                 step=length,
                 weights=state.population[organelle.id].genome.weights,
+                kl=self.kl,
             )
         ]
 

@@ -26,8 +26,8 @@ class Rollout:
     ``log_probabilities`` (tokens,), in nats, are those of the weights that answered. ``verdict`` is
     the verifier's, in [0, 1]; ``fault`` says what was wrong with the verifier, if anything.
     ``reward`` is what the answer is worth to learning. ``host_log_probabilities`` (tokens,) are the
-    bare host's of the same tokens, if the learning rule needs them. ``ended_ids`` are the tokens of
-    an answer that a stop text cut, written as one that ends.
+    bare host's of the same tokens, if the learning rule or the assignment needs them. ``ended_ids``
+    are the tokens of an answer that a stop text cut, written as one that ends.
     """
 
     item: Item
@@ -67,7 +67,8 @@ class Assignment:
 
     All items belong to one cell, and come from one habitat if there are any. An exam is answered
     greedily, as it would be in use, and nothing is learned from it. With a ``perturbation`` the
-    organelle answers as it would be with that noise on it.
+    organelle answers as it would be with that noise on it. Where it ``is_compared``, the bare host
+    reads the answers.
     """
 
     organelle_id: OrganelleId
@@ -75,6 +76,7 @@ class Assignment:
     samples: int = 1
     purpose: Purpose = "practice"
     is_exam: bool = False
+    is_compared: bool = False
     perturbation: Perturbation | None = None
 
     @property
@@ -109,6 +111,18 @@ class Outcome:
     def verdicts(self) -> tuple[float, ...]:
         """The verdict of every rollout."""
         return tuple(rollout.verdict for rollout in self.rollouts)
+
+    @property
+    def kl(self) -> float | None:
+        """Mean log-ratio of the answers' tokens to the bare host, in nats: an estimate of the KL
+        divergence. None where the host did not read them, or there is no token."""
+        ratios = [
+            one.log_probabilities - one.host_log_probabilities
+            for one in self.rollouts
+            if one.host_log_probabilities is not None
+        ]
+        together = np.concatenate(ratios) if ratios else np.zeros(0)
+        return float(together.mean()) if len(together) else None
 
     @cached_property
     def cost(self) -> Cost:

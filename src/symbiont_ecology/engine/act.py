@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 
-from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout
+from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout, cell_name
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.runtime import Host, Turn
 from symbiont_ecology.rng import Draw
@@ -109,7 +109,40 @@ def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
         if assignment.purpose == "practice":
             rollouts = [replace(rollout, reward=turn.reward(rollout)) for rollout in rollouts]
         outcomes.append(Outcome(assignment, tuple(rollouts)))
-    return outcomes
+    compared = iter(read_by_host([one for one in outcomes if one.assignment.is_compared], turn))
+    return [next(compared) if one.assignment.is_compared else one for one in outcomes]
+
+
+def read_by_host(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
+    """The same outcomes, each rollout with the bare host's log-probabilities of its tokens.
+
+    One call scores all answers, and the budget is charged.
+    """
+    rollouts = [rollout for outcome in outcomes for rollout in outcome.rollouts]
+    if not rollouts:
+        return list(outcomes)
+    prompts = [rollout.item.prompt for rollout in rollouts]
+    answers = [rollout.token_ids for rollout in rollouts]
+    scores = turn.host.score(prompts, answers, [HOST_SLOT] * len(rollouts))
+    rows = iter(
+        replace(rollout, host_log_probabilities=np.asarray(values))
+        for rollout, values in zip(rollouts, scores, strict=True)
+    )
+    read = [replace(one, rollouts=tuple(islice(rows, len(one.rollouts)))) for one in outcomes]
+    turn.state.spent += sum((cost for _, cost in reading_costs(read, turn)), Cost(calls=1))
+    return read
+
+
+def reading_costs(outcomes: Sequence[Outcome], turn: Turn) -> list[tuple[str, Cost]]:
+    """What the host's log-probabilities of each rollout took, with its cell."""
+    costs = []
+    for rollout in (rollout for outcome in outcomes for rollout in outcome.rollouts):
+        if rollout.host_log_probabilities is not None:
+            read, written = rollout.cost.tokens_in, rollout.cost.tokens_out
+            flops = turn.host.shape.scoring_flops(0, read, written)
+            cost = Cost(read, written, flops=flops, executed=flops)
+            costs.append((cell_name(rollout.item.cell), cost))
+    return costs
 
 
 def read_log(

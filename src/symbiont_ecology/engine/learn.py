@@ -8,7 +8,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 
@@ -21,20 +20,13 @@ from symbiont_ecology.ecology import (
     practice_of,
 )
 from symbiont_ecology.economics import Cost, tracing_flops
-from symbiont_ecology.engine.act import waves
+from symbiont_ecology.engine.act import read_by_host, reading_costs, waves
 from symbiont_ecology.engine.budget import affordable
 from symbiont_ecology.engine.remember import replayed
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.events import Learned
 from symbiont_ecology.learning import Experience, WeightedTarget
-from symbiont_ecology.types import (
-    HOST_SLOT,
-    BlobRef,
-    LearningBatch,
-    LearningStatistics,
-    Lesson,
-    OrganelleId,
-)
+from symbiont_ecology.types import BlobRef, LearningBatch, LearningStatistics, Lesson, OrganelleId
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 from symbiont_ecology.weights.traces import Trace, ascended, awoken, is_deaf
 
@@ -89,7 +81,7 @@ def learn(outcomes: Sequence[Outcome], turn: Turn) -> list[Update]:
     remembered = replayed(outcomes, turn)
     practice = {**{name: [] for name in remembered}, **practice}
     if turn.learning_rule.needs_host_log_probabilities:
-        practice = _with_host_log_probabilities(practice, turn)
+        practice = _read_by_host(practice, turn)
     learners_of_waves = [
         [
             _learner(
@@ -152,7 +144,7 @@ def _learner(
         if turn.practice.perturbation and is_deaf(weights):  # its traces say nothing
             weights, targets = awoken(weights, turn.draw("wake", organelle.id)), ()
     lessons = _priced(targets, slot, weights.rank, turn)
-    costs = _scoring_costs(outcomes, turn)
+    costs = reading_costs(outcomes, turn)
     return _Learner(organelle, slot, weights, optimizer_state, rate, scoring=costs, lessons=lessons)
 
 
@@ -275,37 +267,8 @@ def _reference_ids(outcomes: Sequence[Outcome], turn: Turn) -> Mapping[str, tupl
     return dict(zip(answers, turn.host.encode_answers(answers), strict=True))
 
 
-def _with_host_log_probabilities(practice: Practice, turn: Turn) -> Practice:
-    """The same practice, each rollout with the bare host's log-probabilities of its tokens.
-
-    One call scores the answers of everyone who learns.
-    """
-    genomes = {name: turn.state.genome(name) for name in practice}
-    learners = [name for name, genome in genomes.items() if step_size(genome.traits, 0)]
-    everything = [outcome for name in learners for outcome in practice[name]]
-    rollouts = [rollout for outcome in everything for rollout in outcome.rollouts]
-    if not rollouts:
-        return practice
-    prompts = [rollout.item.prompt for rollout in rollouts]
-    answers = [rollout.token_ids for rollout in rollouts]
-    scores = turn.host.score(prompts, answers, [HOST_SLOT] * len(rollouts))
-    rows = iter(
-        replace(rollout, host_log_probabilities=np.asarray(values))
-        for rollout, values in zip(rollouts, scores, strict=True)
-    )
-    sizes = [(outcome, len(outcome.rollouts)) for outcome in everything]
-    scored = [replace(outcome, rollouts=tuple(islice(rows, size))) for outcome, size in sizes]
-    turn.state.spent += sum((cost for _, cost in _scoring_costs(scored, turn)), Cost(calls=1))
-    return {**practice, **practice_of(scored)}
-
-
-def _scoring_costs(outcomes: Sequence[Outcome], turn: Turn) -> list[tuple[str, Cost]]:
-    """What the host's log-probabilities of each rollout took, with its cell."""
-    costs = []
-    for rollout in (rollout for outcome in outcomes for rollout in outcome.rollouts):
-        if rollout.host_log_probabilities is not None:
-            read, written = rollout.cost.tokens_in, rollout.cost.tokens_out
-            flops = turn.host.shape.scoring_flops(0, read, written)
-            cost = Cost(read, written, flops=flops, executed=flops)
-            costs.append((cell_name(rollout.item.cell), cost))
-    return costs
+def _read_by_host(practice: Practice, turn: Turn) -> Practice:
+    """The same practice, with the bare host's log-probabilities where somebody learns."""
+    rates = {name: step_size(turn.state.genome(name).traits, 0) for name in practice}
+    everything = [one for name, rate in rates.items() if rate for one in practice[name]]
+    return {**practice, **practice_of(read_by_host(everything, turn))}

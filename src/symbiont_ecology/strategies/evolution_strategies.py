@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -106,7 +106,8 @@ class EvolutionStrategies(AskingStrategy):
                 if noise := outcome.assignment.perturbation:
                     members[noise].append(outcome)
             if len(members) > 1:
-                decisions.append(self._step(centre, members, context))
+                step = self._step(centre, members, context)
+                decisions.append(replace(step, kl=_mean_kl(context.outcomes)))
         return decisions if context.state.population else self.found(context)
 
     def _step(
@@ -143,7 +144,12 @@ class EvolutionStrategies(AskingStrategy):
         """The same questions at every look."""
         draw, tasks = Draw(context.state.seed), context.tasks
         return [
-            Assignment(name, tasks.draw(cell, LOOK_QUESTIONS, draw("look", *cell)), purpose="probe")
+            Assignment(
+                name,
+                tasks.draw(cell, LOOK_QUESTIONS, draw("look", *cell)),
+                purpose="probe",
+                is_compared=name == centre,
+            )
             for cell in tasks.cells
             for name in (centre, HOST)
         ]
@@ -167,6 +173,12 @@ def _lengths(outcomes: Sequence[Outcome]) -> tuple[float, float]:
     rollouts = [rollout for outcome in outcomes for rollout in outcome.rollouts]
     tokens = [len(rollout.token_ids) for rollout in rollouts]
     return float(np.mean(tokens)), float(np.mean([not one.text.strip() for one in rollouts]))
+
+
+def _mean_kl(outcomes: Sequence[Outcome]) -> float | None:
+    """Over cells, where the bare host read what was answered."""
+    known = [one.kl for one in outcomes if one.kl is not None]
+    return float(np.mean(known)) if known else None
 
 
 def _worth(rewards: Sequence[dict[str, float]], shaping: Shaping) -> list[float]:

@@ -93,19 +93,24 @@ class Hyper(Strategy):
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
         """The next examples to everyone in training; an exam to those who are through."""
-        asked = list[Assignment]()
+        learners, takers = dict[str, int](), list[str]()
         for one in context.state.population.values():
             # Founders are there before the first generation, children come at the end of one.
             step = context.state.generation - one.born - bool(one.parents)
             if step < self.steps:
-                asked += assignments([(one.id, item) for item in self._batch(step, context)], 0)
+                learners[one.id] = step
             elif one.score is None:
-                exam = self._exam(context)
-                taken = assignments([(one.id, item) for item in exam], 1)
-                asked += [replace(each, is_exam=True) for each in taken]
-                read = assignments([(one.id, _as_read(item)) for item in exam], 1)
-                asked += [replace(each, purpose="probe") for each in read]
-        return asked
+                takers.append(one.id)
+        batches = {step: self._batch(step, context) for step in set(learners.values())}
+        learned = [(name, item) for name, step in learners.items() for item in batches[step]]
+        exam = _drawn_of(context, self.eval_size, "exam") if takers else []
+        taken = assignments([(name, item) for name in takers for item in exam], 1)
+        read = assignments([(name, _as_read(item)) for name in takers for item in exam], 1)
+        return [
+            *assignments(learned, 0),
+            *(replace(each, is_exam=True) for each in taken),
+            *(replace(each, purpose="probe") for each in read),
+        ]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """After the exam: scores, the worst leave, and variants of the best come."""
@@ -206,9 +211,6 @@ class Hyper(Strategy):
         order = Draw(context.state.seed)("order", step // steps).permutation(len(examples))
         start = step % steps * self.batch
         return [examples[place] for place in order[start : start + self.batch]]
-
-    def _exam(self, context: StrategyContext) -> list[Item]:
-        return _drawn_of(context, self.eval_size, "exam")
 
 
 def _drawn_of(context: StrategyContext, count: int, name: str) -> list[Item]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -50,10 +51,15 @@ class Perturbation:
 
 def noise_on_b(seed: int, centre: AdapterWeights) -> dict[str, np.ndarray]:
     """Standard normal numbers for Bᵀ of every module, ``(rank · d_out,)``."""
+    return _noise(seed, centre.rank, centre.layout)
+
+
+@lru_cache(maxsize=1)  # mirror images come one after the other
+def _noise(seed: int, rank: int, layout: AdapterLayout) -> dict[str, np.ndarray]:
     generator = np.random.Generator(np.random.PCG64(seed))
     return {
-        name: generator.standard_normal(centre.rank * d_out, dtype=np.float32)
-        for name, _, d_out in centre.layout.modules
+        name: generator.standard_normal(rank * d_out, dtype=np.float32)
+        for name, _, d_out in layout.modules
     }
 
 

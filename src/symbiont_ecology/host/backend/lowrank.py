@@ -158,6 +158,9 @@ def _product(x: Tensor, w: Tensor, counts: Sequence[int], out: Tensor) -> None:
     if _is_grouped(x, w):
         out.copy_(F.grouped_mm(x, w, offs=_ends(tuple(counts), x.device)))
         return
+    if _is_even(counts):
+        out.view(len(counts), counts[0], -1).copy_(torch.bmm(x.view(len(counts), counts[0], -1), w))
+        return
     for part, factor, target in zip(
         _parts(x, counts), w.unbind(), _parts(out, counts), strict=True
     ):
@@ -169,6 +172,9 @@ def _add_product(x: Tensor, w: Tensor, counts: Sequence[int], y: Tensor) -> None
     if _is_grouped(x, w):
         y.add_(F.grouped_mm(x, w, offs=_ends(tuple(counts), x.device)))
         return
+    if _is_even(counts):
+        y.view(len(counts), counts[0], -1).add_(torch.bmm(x.view(len(counts), counts[0], -1), w))
+        return
     for part, factor, target in zip(_parts(x, counts), w.unbind(), _parts(y, counts), strict=True):
         target.addmm_(part, factor)
 
@@ -177,6 +183,10 @@ def _outer(g: Tensor, x: Tensor, z: Tensor, counts: Sequence[int]) -> None:
     """``g[owner] += x[owner]ᵀ @ z[owner]``, in the precision of ``g``."""
     if _is_grouped(x, z):
         g.add_(F.grouped_mm(x.t(), z, offs=_ends(tuple(counts), x.device)))
+        return
+    if _is_even(counts):
+        left, right = (part.view(len(counts), counts[0], -1) for part in (x, z))
+        g.add_(torch.bmm(left.transpose(1, 2), right))
         return
     for target, left, right in zip(g.unbind(), _parts(x, counts), _parts(z, counts), strict=True):
         if g.dtype == x.dtype:
@@ -188,6 +198,11 @@ def _outer(g: Tensor, x: Tensor, z: Tensor, counts: Sequence[int]) -> None:
 def _parts(x: Tensor, counts: Sequence[int]) -> tuple[Tensor, ...]:
     """Each owner's tokens."""
     return torch.split(x, list(counts))
+
+
+def _is_even(counts: Sequence[int]) -> bool:
+    """Whether all owners have as many tokens, as where everyone learns the same."""
+    return len(counts) > 1 and len(set(counts)) == 1
 
 
 def _is_grouped(x: Tensor, other: Tensor) -> bool:
