@@ -216,7 +216,7 @@ def test_a_comparison_counts_what_it_is_made_of() -> None:
     found = made({"sums": (5, 2, 3, 4), "words": (1, 0, 0, 5)})
     assert found.counts == {"improvement": 6, "regression": 2, "both right": 3, "both wrong": 9}
     assert found.difference.estimate == pytest.approx(4 / 20)
-    assert found.families["words"].counts["both wrong"] == 5
+    assert found.groups["words"].counts["both wrong"] == 5
     assert list(found.categories) == ["sums", "words"], "each family has one depth"
     record = found.record()
     assert isinstance(record["items"], list)
@@ -241,6 +241,7 @@ def test_a_family_of_several_depths_has_its_cells_behind_it() -> None:
     parts = both.categories
     assert list(parts) == ["exam", "exam/short", "exam/long"]
     assert [len(part.pairs) for part in parts.values()] == [5, 4, 1]
+    assert list(both.groups) == ["exam/short", "exam/long"]
 
 
 @pytest.mark.parametrize(
@@ -262,6 +263,15 @@ def test_advice_follows_from_the_numbers(
 ) -> None:
     lines = advice(made(changes, nats))
     assert any(said in line for line in lines), lines
+
+
+def test_equal_replies_with_other_readings_point_to_the_style() -> None:
+    found = made({"a": (0, 0, 3, 6)}, 0.5)
+    replies = tuple(replace(one, token_ids=(1,)) for one in found.adapter.rollouts)
+    lines = advice(replace(found, adapter=replace(found.adapter, rollouts=replies)))
+    assert lines[0].endswith(
+        "but it reads reference answers otherwise. Ask as it was trained: --style."
+    )
 
 
 def test_a_family_that_lost_by_chance_is_said_to_and_one_that_surely_lost_too() -> None:

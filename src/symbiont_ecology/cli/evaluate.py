@@ -38,13 +38,9 @@ GOES_WITH = {
 }
 """What ``evaluate`` heeds beside an option; all else would be ignored, so it is refused."""
 ONLY_WITH = {
-    "selection_max_samples": "selection",
-    "num_samples": "adapter",
-    "trained_on": "adapter",
-    "compare": "adapter",
-    "style": "adapter",
-    "chat": "adapter",
-    "report": "compare",
+    "selection_max_samples": "--selection FILE",
+    **dict.fromkeys(("num_samples", "trained_on", "compare", "style", "chat"), "--adapter FOLDER"),
+    "report": "--compare",
 }
 """What an option needs beside it."""
 INSTEAD_OF = {"holdout": ("shift", "per_cell"), "routing_map": ("routing",)}
@@ -171,9 +167,8 @@ def _check_together(context: typer.Context) -> None:
                 f"evaluate {flags[key]}: expected no {' or '.join(ignored)} beside it: leave it out"
             )
     for key, needed in ONLY_WITH.items():
-        if key in given and needed not in given:
-            word = "" if needed == "compare" else " FOLDER" if needed == "adapter" else " FILE"
-            raise ConfigError(f"evaluate {flags[key]}: expected {flags[needed]}{word} beside it")
+        if key in given and needed.split()[0] not in map(flags.get, given):
+            raise ConfigError(f"evaluate {flags[key]}: expected {needed} beside it")
 
 
 def _evaluate_run(

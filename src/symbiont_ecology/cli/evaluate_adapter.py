@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 EXAMPLES_SHOWN, TEXT_SHOWN = 3, 60
 """Examples of every kind on a terminal, and characters of each text."""
 
-
 CompareOption = Annotated[
     bool, option("With --adapter: ask the bare host, too, and compare.", "--compare")
 ]
@@ -103,20 +102,20 @@ def examine_adapter(exam: AdapterExam, *, dry_run: bool) -> Record:
         return {}
     kernel = _kernel(exam, style)
     stops = () if style is None else style.stops
-    with console.asking() as progress:
-        if not exam.is_compared:
-            is_bare = exam.routing == "host"
-            evaluation = evaluate_adapter(
-                exam.adapter, items, kernel, is_bare=is_bare, progress=progress, stops=stops
-            )
-        else:
+    if exam.is_compared:
+        with console.asking() as progress:
             found = compare_with_host(exam.adapter, items, kernel, progress=progress, stops=stops)
+        general = general_of_adapter(exam.adapter, kernel, is_chat=kernel.is_chat)
+        return _told(replace(found, adapter=replace(found.adapter, general=general)), exam)
+    is_bare = exam.routing == "host"
+    with console.asking() as progress:
+        evaluation = evaluate_adapter(
+            exam.adapter, items, kernel, is_bare=is_bare, progress=progress, stops=stops
+        )
     general = general_of_adapter(exam.adapter, kernel, is_chat=kernel.is_chat)
-    if not exam.is_compared:
-        evaluation = replace(evaluation, general=general)
-        console.tell_evaluation(evaluation)
-        return evaluation.record()
-    return _told(replace(found, adapter=replace(found.adapter, general=general)), exam)
+    evaluation = replace(evaluation, general=general)
+    console.tell_evaluation(evaluation)
+    return evaluation.record()
 
 
 def _told(found: AdapterComparison, exam: AdapterExam) -> Record:
@@ -184,9 +183,7 @@ def _tell_plan(exam: AdapterExam, items: Sequence[Item]) -> None:
 def _tell_numbers(found: AdapterComparison) -> None:
     """Accuracy by category, what changed, and how likely the reference answers are."""
     rows = console.table("right, with 95 % interval", "questions", "host", "adapter", "+", "−")
-    families = found.families
-    parts = families if len(families) > 1 else dict(list(found.categories.items())[1:])
-    for name, part in {**parts, "all": found}.items():
+    for name, part in {**found.groups, "all": found}.items():
         shares = (console.percent(one.accuracy()) for one in (part.host, part.adapter))
         counts = part.counts
         changes = (str(counts["improvement"]), str(counts["regression"]))

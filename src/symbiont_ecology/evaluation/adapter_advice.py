@@ -13,25 +13,29 @@ WORTH_FINDING, LEAST_SEEN = 0.05, 0.01
 """A difference that one would want to know of, and below which a difference that was seen is as
 good as none."""
 MOST_FALSE = 0.05
-"""Share of false discoveries among families."""
+"""Share of false discoveries among families, or cells."""
+NOTHING = 1e-3
+"""Nats a token below which two systems read alike."""
 MANY = 0.5
 """The share from which on something is the rule."""
 FEW_WORSE = 2
-"""Regressions of a family from which on they are told."""
+"""Regressions of a family, or a cell, from which on they are told."""
 
 
 def advice(found: AdapterComparison) -> list[str]:
     """Recommendations, the most important first."""
-    return [*_on_whole(found), *_on_families(found), *_on_answers(found), *_on_form(found)]
+    return [*_on_whole(found), *_on_groups(found), *_on_answers(found), *_on_form(found)]
 
 
 def _on_whole(found: AdapterComparison) -> Iterator[str]:
     """Whether the adapter is better at all."""
     apart, counts = found.difference, found.counts
     if all(pair.host.token_ids == pair.adapter.token_ids for pair in found.pairs):
-        yield (
-            "Every reply is the same with the adapter and without: it changes nothing here. Look "
-            "whether it was trained, and for this host."
+        is_still = found.answers is None or abs(found.answers.change.estimate) < NOTHING
+        yield "Every reply is the same with the adapter and without" + (
+            ": it changes nothing here. Look whether it was trained, and for this host."
+            if is_still
+            else ", but it reads reference answers otherwise. Ask as it was trained: --style."
         )
     elif not counts["both right"] + counts["improvement"] + counts["regression"]:
         yield (
@@ -62,13 +66,11 @@ def _undecided(found: AdapterComparison, apart: EvaluationDifference) -> str:
     )
 
 
-def _on_families(found: AdapterComparison) -> Iterator[str]:
+def _on_groups(found: AdapterComparison) -> Iterator[str]:
     """Where the adapter does harm."""
-    families = found.families
-    if len(families) < 2:
-        return
-    adjusted = false_discovery([part.difference.mcnemar_p for part in families.values()])
-    for (name, part), q in zip(families.items(), adjusted, strict=True):
+    groups = found.groups
+    adjusted = false_discovery([part.difference.mcnemar_p for part in groups.values()])
+    for (name, part), q in zip(groups.items(), adjusted, strict=True):
         gained, lost = part.counts["improvement"], part.counts["regression"]
         if lost <= gained or lost < FEW_WORSE:
             continue

@@ -130,17 +130,18 @@ class AdapterComparison:
         return {name: self._part(chosen) for name, chosen in places.items()}
 
     @property
-    def families(self) -> dict[str, AdapterComparison]:
-        """The comparison of each family."""
-        return self.by(lambda item: item.family)
+    def groups(self) -> dict[str, AdapterComparison]:
+        """The comparison of each family; of a single one, of each cell if it has several."""
+        families = self.by(lambda item: item.family)
+        groups = families if len(families) > 1 else self.by(lambda item: "/".join(item.cell))
+        return groups if len(groups) > 1 else {}
 
     @property
     def categories(self) -> dict[str, AdapterComparison]:
         """The comparison of each family, and behind a family of several depths of each cell."""
         found = dict[str, AdapterComparison]()
-        for family, part in self.families.items():
-            cells = part.by(lambda item: "/".join(item.cell))
-            found |= {family: part} | (cells if len(cells) > 1 else {})
+        for family, part in self.by(lambda item: item.family).items():
+            found |= {family: part} | part.groups
         return found
 
     def summary(self) -> Record:
