@@ -159,7 +159,8 @@ def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
         (["evaluate", "--adapter", "/no/such/adapter"], "expected --holdout FILE"),
         (
             ["evaluate", "--adapter", "x", "--sft", "y", "--per-cell", "20"],
-            "--adapter: expected nothing but --holdout, --routing, --json, --host, --chat, "
+            "--adapter: expected nothing but --holdout, --num-samples, --trained-on, --compare, "
+            "--report, --json, --routing, --style, --chat, --host, "
             "--dry-run, "
             "got --sft, --per-cell: leave it out",
         ),

@@ -87,6 +87,18 @@ CASES: tuple[tuple[Spec, str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("A", "b", "A or B", "Berlin", "B\nno, C", "AB"),
     ),
     (
+        "choice",
+        "A",
+        ("A", "(A)", "A. a cat", "Answer: A", "A is right", "I think it is A.", "It is A, a cat"),
+        ("a", "a cat", "A cat sat there", "Banana", "A or B", "Answer: a cat", "An apple", ""),
+    ),
+    (
+        {"kind": "choice", "choices": ["H", "I", "J"]},
+        "I",
+        ("I", "(I)", "I is right"),
+        ("I think so", "I'm sure", "I say J", "J"),
+    ),
+    (
         {"kind": "choice", "choices": ["yes", "no"]},
         "no",
         ("no", "no!", "Answer: no", "I say no"),

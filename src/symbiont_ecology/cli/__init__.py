@@ -18,6 +18,7 @@ import typer
 from symbiont_ecology.cli.calibrate import calibrate
 from symbiont_ecology.cli.compare import compare, pack
 from symbiont_ecology.cli.data import data
+from symbiont_ecology.cli.datasets import datasets
 from symbiont_ecology.cli.demo import demo
 from symbiont_ecology.cli.demo_real import demo_real
 from symbiont_ecology.cli.deploy import export, infer, phylogeny
@@ -70,6 +71,7 @@ _COMMANDS = (
 for _command in _COMMANDS:
     app.command()(_command)
 app.add_typer(host, name="host")
+app.add_typer(datasets, name="datasets")
 app.command("list")(list_names)
 app.command("look")(look_command)
 app.command("resume")(resume_command)

@@ -11,6 +11,16 @@ import typer
 from rich.markup import escape
 
 from symbiont_ecology.cli import console, options
+from symbiont_ecology.cli.evaluate_adapter import (
+    AdapterExam,
+    AdapterStyleOption,
+    ChatOption,
+    CompareOption,
+    NumSamplesOption,
+    PageOption,
+    TrainedOnOption,
+    examine_adapter,
+)
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.errors import ConfigError, RunError
 
@@ -20,10 +30,19 @@ if TYPE_CHECKING:
     from symbiont_ecology.evaluation.spec import EvaluationSpec
 
 GOES_WITH = {
-    "adapter": ("holdout", "routing", "json_file", "host", "chat", "dry_run"),
+    "adapter": (
+        *("holdout", "num_samples", "trained_on", "compare", "report", "json_file"),
+        *("routing", "style", "chat", "host", "dry_run"),
+    ),
     "again": ("folder", "host"),
 }
 """What ``evaluate`` heeds beside an option; all else would be ignored, so it is refused."""
+ONLY_WITH = {
+    "selection_max_samples": "--selection FILE",
+    **dict.fromkeys(("num_samples", "trained_on", "compare", "style", "chat"), "--adapter FOLDER"),
+    "report": "--compare",
+}
+"""What an option needs beside it."""
 INSTEAD_OF = {"holdout": ("shift", "per_cell"), "routing_map": ("routing",)}
 """What an option leaves without meaning."""
 
@@ -53,9 +72,12 @@ def evaluate(
     again: Annotated[
         bool, option("Make every evaluation of the run again and compare.", "--again")
     ] = False,
-    chat: Annotated[
-        bool, option("With --adapter: use the host's chat template.", "--chat")
-    ] = False,
+    compare: CompareOption = False,
+    report: PageOption = None,
+    num_samples: NumSamplesOption = None,
+    trained_on: TrainedOnOption = None,
+    style: AdapterStyleOption = None,
+    chat: ChatOption = False,
     dry_run: options.DryRunOption = False,
 ) -> None:
     """Ask holdout questions. The run itself is not changed, its evaluations.jsonl gets a line."""
@@ -75,7 +97,10 @@ def evaluate(
     )
     with console.report(json_file, dry_run) as write_json:
         if adapter is not None:
-            record = _evaluate_adapter(adapter, spec, host, chat, dry_run)
+            exam = AdapterExam(adapter, holdout, host or "embedded", num_samples, routing, style)
+            exam = replace(exam, is_chat=chat, is_compared=compare, report=report)
+            exam = replace(exam, trained_on=trained_on)
+            record = examine_adapter(exam, dry_run=dry_run)
         elif folder is not None and again:
             _make_again(folder, host)
             return
@@ -141,8 +166,9 @@ def _check_together(context: typer.Context) -> None:
             raise ConfigError(
                 f"evaluate {flags[key]}: expected no {' or '.join(ignored)} beside it: leave it out"
             )
-    if "selection_max_samples" in given and "selection" not in given:
-        raise ConfigError("evaluate --selection-max-samples: expected --selection FILE beside it")
+    for key, needed in ONLY_WITH.items():
+        if key in given and needed.split()[0] not in map(flags.get, given):
+            raise ConfigError(f"evaluate {flags[key]}: expected {needed} beside it")
 
 
 def _evaluate_run(
@@ -208,37 +234,6 @@ def _make_again(folder: Path, host: str | None) -> None:
         )
     if different:
         raise RunError(f"{different} evaluations of {folder} are not what they were")
-
-
-def _evaluate_adapter(
-    adapter: Path, spec: EvaluationSpec, host: str | None, is_chat: bool, dry_run: bool
-) -> Record:
-    """Asks an adapter, or says what it would be asked."""
-    from symbiont_ecology.evaluation.general import general_of_adapter
-    from symbiont_ecology.evaluation.items import read_items
-    from symbiont_ecology.evaluation.measure import evaluate_adapter
-    from symbiont_ecology.weights.peft_files import stated_rank
-
-    if spec.holdout is None:
-        raise ConfigError("evaluate --adapter: expected --holdout FILE, a JSONL file of questions")
-    if spec.routing not in ("learned", "single", "host"):  # there is one candidate
-        raise ConfigError(
-            f"evaluate --adapter: expected --routing single or host, got {spec.routing!r}"
-        )
-    items, rank = read_items(Path(spec.holdout)), stated_rank(adapter)
-    name = host or "embedded"
-    if dry_run:
-        questions = f"{len(items)} ({spec.holdout})"
-        facts = {"host": name, "asked": f"{adapter} of rank {rank}", "questions": questions}
-        console.tell_facts(facts)
-        return {}
-    from symbiont_ecology.host.kernel import HostKernel  # loads torch: not for a dry run
-
-    kernel = HostKernel.from_pretrained(name, slots=1, rank=rank, is_chat=is_chat)
-    evaluation = evaluate_adapter(adapter, items, kernel, is_bare=spec.routing == "host")
-    evaluation = replace(evaluation, general=general_of_adapter(adapter, kernel, is_chat=is_chat))
-    console.tell_evaluation(evaluation)
-    return evaluation.record()
 
 
 def _tell_systems(comparison: BaselineComparison) -> None:

@@ -129,7 +129,7 @@ def _styles(config: RunConfig, wanted: Sequence[str], *, is_own: bool) -> dict[s
     from symbiont_ecology.host.chat_template import has_chat_template
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
-    specs = dict(LOOKED_AT) if not wanted else {text: _spec(text) for text in wanted}
+    specs = dict(LOOKED_AT) if not wanted else {text: typed_spec(text) for text in wanted}
     if is_own and not wanted and config.tasks.style not in specs.values():
         specs = {OWN: config.tasks.style, **specs}
     has_chat, styles = has_chat_template(config.host.model) is not False, {}
@@ -149,7 +149,7 @@ def _styles(config: RunConfig, wanted: Sequence[str], *, is_own: bool) -> dict[s
     return styles
 
 
-def _spec(text: str) -> Spec:
+def typed_spec(text: str) -> Spec:
     """A style as it is typed."""
     from symbiont_ecology.config import parse_override
 
@@ -264,7 +264,7 @@ def _tell_next(looks: Sequence[StyleLook], config: RunConfig, name: str | None) 
 def _typed_style(looks: Sequence[StyleLook], best: StyleLook, config: RunConfig) -> str:
     """A style as it is typed."""
     specs = {**LOOKED_AT, OWN: config.tasks.style}
-    spec = specs.get(best.name) or _spec(best.name)
+    spec = specs.get(best.name) or typed_spec(best.name)
     if isinstance(spec, str):
         return spec
     return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in spec.items()) + "}"

@@ -67,6 +67,11 @@ class TextLikelihood:
         """Of a token, under the bare host."""
         return math.exp(-self.host_nats)
 
+    def summary(self) -> dict[str, object]:
+        """Everything as plain values."""
+        sizes = {"perplexity": self.perplexity, "host_perplexity": self.host_perplexity}
+        return asdict(self) | sizes
+
 
 @dataclass(frozen=True)
 class GeneralAbility:
@@ -81,12 +86,7 @@ class GeneralAbility:
         """Everything as plain values."""
         kinds = {"english": self.english, "chat": self.chat}
         return {"left_to_host": self.left_to_host} | {
-            kind: {
-                **asdict(one),
-                "perplexity": one.perplexity,
-                "host_perplexity": one.host_perplexity,
-            }
-            for kind, one in kinds.items()
+            kind: one.summary() for kind, one in kinds.items()
         }
 
     @property

@@ -21,8 +21,10 @@ from symbiont_ecology.tasks.data import check_gradable, reference_answer
 from symbiont_ecology.tasks.grading import ReferenceVerifier, graders
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
-from symbiont_ecology.tasks.tables import check_whole
-from symbiont_ecology.types import Item, last_turn
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask
+from symbiont_ecology.tasks.synthetic.styles import FewShot, PromptStyle
+from symbiont_ecology.tasks.tables import check_whole, locate, rows_of_file
+from symbiont_ecology.types import Item, in_turns, last_turn
 
 DEFAULT_REPLY_LIMIT = 64
 """New tokens for an item of a family that this package does not know."""
@@ -177,6 +179,51 @@ def some_of(items: Sequence[Item], most: int | None, seed: int = 0) -> list[Item
         return list(items)
     chosen = Draw(seed)("some of").permutation(len(items))[:most]
     return [items[index] for index in sorted(chosen)]
+
+
+def check_not_learned(items: Sequence[Item], path: Path) -> None:
+    """Makes sure that no item was learned from.
+
+    Raises:
+        DataError: the prompt of one is in that file, or the file has no column ``prompt``.
+    """
+    about = str(path)
+    rows = [row for _, row in rows_of_file(locate(about, about)[0], about)]
+    prompts = {
+        str(row["prompt"]).strip() for row in rows if isinstance(row, dict) and "prompt" in row
+    }
+    if not prompts:
+        raise DataError(f"{path}: expected rows with a column 'prompt', found none")
+    if both := prompts & {last_turn(item.prompt).strip() for item in items}:
+        raise DataError(
+            f"expected questions that were not learned from, got {len(both)} prompts of {path}, "
+            f"such as {min(both)!r:.60}: take another part of the data"
+        )
+
+
+def in_style(items: Sequence[Item], style: PromptStyle) -> list[Item]:
+    """Items asked as a run with this style asks them: line end, what the system says, and solved
+    examples of their family. Items keep their own words.
+
+    Raises:
+        ConfigError: the style has examples, and none of the items is of a family that has some.
+    """
+    known = [tasks.build(name) for name in families_of(items) if name in tasks.names()]
+    chosen = tuple(task.in_style(style) for task in known if isinstance(task, SyntheticTask))
+    if chosen:
+        mixture = TaskMixture(chosen)
+        return [mixture.as_asked(item) for item in items]
+    if isinstance(style, FewShot):
+        raise ConfigError(
+            "--style few_shot: expected questions of a family that can make examples, got "
+            f"{', '.join(families_of(items)):.60}: choose natural or terse"
+        )
+    before, end = () if style.system is None else (style.system,), style.line_end
+    words = (item.prompt if item.prompt.endswith(end) else item.prompt + end for item in items)
+    return [
+        replace(item, prompt=in_turns(*before, worded))
+        for item, worded in zip(items, words, strict=True)
+    ]
 
 
 def families_of(items: Sequence[Item]) -> list[str]:

@@ -24,6 +24,7 @@ from symbiont_ecology.errors import ConfigError, DataError, EcologyWarning
 from symbiont_ecology.registry import Spec, did_you_mean
 from symbiont_ecology.tasks import Task, judge, task_sources
 from symbiont_ecology.tasks.grading import Grader, ReferenceVerifier, graders
+from symbiont_ecology.tasks.question_keys import QUESTION_KEYS, QuestionKeys
 from symbiont_ecology.tasks.splits import Split, split_of
 from symbiont_ecology.tasks.synthetic.family import DEPTHS
 from symbiont_ecology.tasks.synthetic.styles import FewShot, PromptStyle
@@ -253,8 +254,8 @@ class FileTasks:
     split: str | None = None  # the data set's own split, which ours are made from; None is train
     prompt: str = "prompt"  # column of the prompts
     target: str | None = None  # column of the answers; None is target, else completion
-    grade: Spec = "exact"  # how a reply is judged: symbiont list graders
-    reply_tokens: PositiveInt | None = None  # longest reply; None is 64, or the longest answer
+    grade: Spec | None = None  # symbiont list graders; None is what question files say, else exact
+    reply_tokens: PositiveInt | None = None  # longest reply; None: as the file says, else 64
     habitat: str | None = None  # column that says who asks, for tasks.habitats
 
     def __post_init__(self) -> None:
@@ -294,17 +295,20 @@ def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
     source = FileTasks(**json.loads(knobs))
     lines: dict[str, tuple[str, DataLine]] = {}
     columns: dict[str, None] = {}
+    keys = QuestionKeys()
     used = {source.prompt, "depth", *([source.habitat] if source.habitat else [])}
     for where, row in _rows(source, path):
         line = _line(row, source, where)
         if isinstance(row, Mapping):
             columns |= dict.fromkeys(map(str, row))
             used.add(_target_column(row, source))
+            keys.add(row)
         add_line(lines, line, str(source), where)
     if not lines:
         raise DataError(
             f"{source}: no lines; expected one object per line, with a prompt and a target"
         )
+    used |= QUESTION_KEYS if keys.is_seen else set()
     if ignored := [name for name in columns if name not in used]:
         warnings.warn(
             f"{source}: columns that are not used: {', '.join(ignored)}",
@@ -312,9 +316,9 @@ def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
             stacklevel=2,
         )
     kept = tuple(line for _, line in lines.values())
-    task = DataTask(
-        source.name, kept, str(source), graders.build(source.grade), tokens=source.reply_tokens
-    )
+    grader = graders.build(source.grade or keys.grade(str(source)))
+    tokens = source.reply_tokens or keys.reply_limit
+    task = DataTask(source.name, kept, str(source), grader, tokens=tokens)
     check_gradable(
         (
             (f"{source} {where}", task.item(line.question, line.depth))

@@ -37,6 +37,10 @@ _STATED = re.compile(r"\b(?:is|are|was|be|equals|gives|makes)\s|:\s|\s=\s|[-=]>\
 _SAYS_NOTHING = frozenset({"sure", "ok", "okay", "certainly", "of course", "here you go"})
 AROUND = " \t.,!?;:'\"`*_“”‘’«»"
 """Punctuation that may stand around an answer."""
+_NO_CHOICE = re.compile(
+    r"\b[AI](?=\s+(?!(?:is|was|seems|because|since|as|and|or)\b)[a-z])|\bI(?=['’])"
+)
+"""A and I as words of a sentence: ``A cat``, ``I think``."""
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -159,8 +163,9 @@ class Choice:
     choices: tuple[str, ...] = ("A", "B", "C", "D")  # what may be chosen
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """``(B)``, ``B.`` and ``Answer: B`` are B; a reply with two choices, or none, is wrong."""
-        words = set(re.findall(r"\w+", final_answer(reply)))
+        """``(B)``, ``B.`` and ``Answer: B`` are B; a reply with two choices, or none, is wrong.
+        The article in ``A cat`` chooses nothing, nor does ``I think``."""
+        words = set(re.findall(r"\w+", _NO_CHOICE.sub(" ", final_answer(reply))))
         return words & set(self.choices) == {answer.strip()}
 
 

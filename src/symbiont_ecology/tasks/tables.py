@@ -85,6 +85,19 @@ def rows_of_dataset(name: str, config: str | None, split: str, about: str) -> It
     yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
 
 
+def cached_dataset(hub: str) -> bool | None:
+    """Whether a data set of the hub was loaded on this machine before; None if the package
+    ``datasets`` is not installed."""
+    try:
+        from datasets import config
+        from datasets.naming import camelcase_to_snakecase
+    except ImportError:
+        return None
+    *owner, name = hub.split("/")
+    folder = "___".join([*owner, camelcase_to_snakecase(name)])
+    return any(Path(config.HF_DATASETS_CACHE).glob(f"{folder}/*/*/*"))
+
+
 def too_many(about: str, count: int | None = None) -> str:
     """What is wrong with a table that is too long; None counts as more."""
     return f"{about}: expected at most {MOST_LINES} lines, got {count or 'more'}: take a part of it"

@@ -65,8 +65,7 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
             finite.
     """
     folder = Path(folder)
-    config = _read_config(folder)
-    found = _pairs(_read_tensors(folder), folder)
+    config, found = _read_whole(folder)
     sizes = {name: (d_in, d_out) for name, d_in, d_out in layout.modules}
     base_scaling = _scaling(config, "", int(config["r"]))
     scaling = (
@@ -80,32 +79,37 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
                 "model that "
                 "it was made for, or load the host without narrowing its targets"
             )
-        d_in, d_out = sizes[module]
-        if (
-            a.ndim != 2
-            or b.ndim != 2
-            or a.shape != (len(a), d_in)
-            or b.shape != (d_out, len(a))
-            or not len(a)
-        ):
-            raise AdapterError(
-                f"expected A (r, {d_in}) and B ({d_out}, r) for {module}, got {a.shape} and "
-                f"{b.shape} "
-                f"in {folder}: it was made for a host of another size"
-            )
-        if not (np.isfinite(a).all() and np.isfinite(b).all()):
-            raise AdapterError(
-                f"expected finite weights, got NaN or infinity in {module} of {folder}"
-            )
-        if len(a) != _patterned(config, "rank_pattern", module, config["r"]):
-            raise AdapterError(
-                f"expected the rank that {PEFT_CONFIG_FILE} states, got {len(a)} for {module} in "
-                f"{folder}"
-            )
+        check_module_size(module, (a.shape[1], b.shape[0]), sizes[module], folder)
         ratio = _scaling(config, module, len(a)) / scaling
         factors[module] = (a, b if ratio == 1.0 else (b * ratio).astype(np.float32))
     rank = max(len(a) for a, _ in factors.values())
     return AdapterWeights.from_factors(layout, rank, scaling, factors)
+
+
+def adapter_modules(folder: str | Path) -> dict[str, tuple[int, int]]:
+    """Sizes ``(d_in, d_out)`` of the modules that an adapter changes, after all checks that need no
+    host.
+
+    Raises:
+        AdapterError: as ``read_peft``, but for modules and sizes of a host.
+    """
+    _, found = _read_whole(Path(folder))
+    return {module: (a.shape[1], b.shape[0]) for module, (a, b) in found.items()}
+
+
+def check_module_size(
+    module: str, size: tuple[int, int], wanted: tuple[int, int], folder: str | Path
+) -> None:
+    """Compares the size ``(d_in, d_out)`` of an adapted module with the host's.
+
+    Raises:
+        AdapterError: they differ.
+    """
+    if size != wanted:
+        raise AdapterError(
+            f"expected A (r, {wanted[0]}) and B ({wanted[1]}, r) for {module}, got A (r, "
+            f"{size[0]}) and B ({size[1]}, r) in {folder}: it was made for a host of another size"
+        )
 
 
 def stated_rank(folder: str | Path) -> int:
@@ -178,6 +182,28 @@ def write_peft(
         raise AdapterError(
             f"expected a folder that can be written, got {folder} ({error.strerror})"
         ) from error
+
+
+def _read_whole(folder: Path) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, np.ndarray]]]:
+    """Config and ``{module: (A, B)}``: an adapter that is whole by itself."""
+    config = _read_config(folder)
+    found = _pairs(_read_tensors(folder), folder)
+    for module, (a, b) in found.items():
+        if a.ndim != 2 or b.ndim != 2 or len(a) != b.shape[1] or not len(a):
+            raise AdapterError(
+                f"expected A (r, d_in) and B (d_out, r) for {module}, got {a.shape} and "
+                f"{b.shape} in {folder}: export the adapter again"
+            )
+        if not (np.isfinite(a).all() and np.isfinite(b).all()):
+            raise AdapterError(
+                f"expected finite weights, got NaN or infinity in {module} of {folder}"
+            )
+        if len(a) != _patterned(config, "rank_pattern", module, config["r"]):
+            raise AdapterError(
+                f"expected the rank that {PEFT_CONFIG_FILE} states, got {len(a)} for {module} in "
+                f"{folder}"
+            )
+    return config, found
 
 
 def _read_config(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,270 @@
+"""``datasets``: data sets that are known by name, and tables of one's own, as files of
+questions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from symbiont_ecology.cli.console import print_table, table, tell_facts, typed
+from symbiont_ecology.cli.options import argument, option
+from symbiont_ecology.errors import ConfigError, DataError, RunError
+from symbiont_ecology.registry import did_you_mean, kind_of
+
+if TYPE_CHECKING:
+    from symbiont_ecology.tasks.question_tables import QuestionForm, QuestionTable
+    from symbiont_ecology.tasks.tables import Row
+    from symbiont_ecology.types import Item
+
+QUESTION_PARTS = ("all", "train", "selection", "holdout")
+GUESSES: Mapping[str, tuple[str, ...]] = {
+    "prompt": ("prompt", "question", "instruction", "input", "text"),
+    "target": ("target", "answer", "completion", "response", "output", "label"),
+    "options": ("options", "choices"),
+    "context": ("context", "passage"),
+    "category": ("category", "subject", "depth"),
+}
+"""Columns that are looked for where none is named, the likeliest first."""
+
+OutOption = Annotated[Path, option("The JSONL file to write.")]
+PartOption = Annotated[
+    str, option("train, selection or holdout: parts without a common prompt, by hash.")
+]
+SamplesOption = Annotated[
+    int | None, option("Write so many questions, drawn at random.", default="all", least=1)
+]
+SeedOption = Annotated[int, option("Another seed draws others.")]
+
+datasets = typer.Typer(
+    help="Data sets by name, and tables of your own, as files of questions.", no_args_is_help=True
+)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Which questions are written, and where."""
+
+    out: Path
+    part: str
+    samples: int | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.part not in QUESTION_PARTS:
+            raise ConfigError(
+                f"--part: expected one of {', '.join(QUESTION_PARTS)}, got {self.part!r}"
+            )
+        if self.out.exists():
+            raise ConfigError(f"{self.out} is there already: choose another --out")
+
+
+@datasets.command("list")
+def list_sets() -> None:
+    """List the data sets that are known by name, and which of them are here."""
+    from symbiont_ecology.tasks.named_sets import NAMED_SETS
+    from symbiont_ecology.tasks.tables import cached_dataset
+
+    made = table("data set", "here", "licence", "splits", "right if")
+    for column in made.columns:
+        column.justify = "left"
+    here = {name: cached_dataset(one.hub) for name, one in NAMED_SETS.items()}
+    for name, one in NAMED_SETS.items():
+        is_here = {True: "yes", False: "no", None: "?"}[here[name]]
+        kind = kind_of(one.form.grade) + (", open" if one.is_open else "")
+        made.add_row(name, is_here, one.licence, ", ".join(one.splits), kind)
+    print_table(made)
+    print("on the hub, and its fields:")
+    fields = {name: ", ".join(one.form.columns) for name, one in NAMED_SETS.items()}
+    tell_facts({name: f"{one.hub}: {fields[name]}" for name, one in NAMED_SETS.items()})
+    if None in here.values():
+        print("?: the package datasets is missing: pip install 'symbiont-ecology[data]'")
+    print("open: so many replies are right that no grader can tell; for training and perplexity")
+    print(f"one of them as a file: {typed()} datasets get NAME --out FILE")
+
+
+@datasets.command("get")
+def get_set(
+    name: Annotated[str, argument("As listed by symbiont datasets list.", "NAME")],
+    out: OutOption,
+    split: Annotated[
+        str | None, option("A split of its own, such as test.", default="its first")
+    ] = None,
+    part: PartOption = "all",
+    samples: SamplesOption = None,
+    seed: SeedOption = 0,
+) -> None:
+    """Write questions of a data set that is known by name. The first time needs the network."""
+    from symbiont_ecology.tasks.named_sets import NAMED_SETS
+    from symbiont_ecology.tasks.question_tables import question_table
+    from symbiont_ecology.tasks.tables import rows_of_dataset
+
+    wanted = _Wanted(out, part, samples, seed)
+    _check_set(name)
+    one = NAMED_SETS[name]
+    chosen = split or one.splits[0]
+    if chosen.partition("[")[0] not in one.splits:
+        raise ConfigError(f"--split: expected one of {', '.join(one.splits)}, got {chosen!r}")
+    about = f"data set {name} ({one.hub}, {chosen})"
+    try:
+        rows = list(rows_of_dataset(one.hub, one.config, chosen, about))
+    except DataError as error:
+        raise DataError(
+            f"{error}; get it once with the network, then it stays here, or bring a file of it: "
+            f"{typed()} datasets convert FILE --like {name} --out {out}"
+        ) from error
+    _write(question_table(name, rows, one.form, about), wanted, chosen)
+
+
+@datasets.command("convert")
+def convert_table(
+    file: Annotated[Path, argument("A JSON, JSONL or Parquet file.", "FILE")],
+    out: OutOption,
+    like: Annotated[
+        str | None, option("The columns of that named set.", default="guessed", metavar="NAME")
+    ] = None,
+    name: Annotated[str | None, option("Family of the questions.", default="the file's")] = None,
+    prompt: Annotated[str | None, option("Column of the prompts.", default="guessed")] = None,
+    target: Annotated[
+        str | None,
+        option(
+            "Column of the answers; of a choice place from 0, letter or text.", default="guessed"
+        ),
+    ] = None,
+    options: Annotated[
+        str | None, option("Column of the options, a list.", default="guessed")
+    ] = None,
+    context: Annotated[
+        str | None, option("Column of a text in front of the prompt.", default="guessed")
+    ] = None,
+    category: Annotated[
+        str | None, option("Column of the category, which becomes the depth.", default="guessed")
+    ] = None,
+    grade: Annotated[
+        str | None, option("symbiont list graders.", default="choice with options, else exact")
+    ] = None,
+    reply_tokens: Annotated[
+        int | None, option("Most new tokens of a reply.", default="64, or the target's", least=1)
+    ] = None,
+    part: PartOption = "all",
+    samples: SamplesOption = None,
+    seed: SeedOption = 0,
+) -> None:
+    """Write the rows of a table as questions. What is guessed of its columns is said."""
+    from symbiont_ecology.tasks.named_sets import NAMED_SETS, set_with_columns
+    from symbiont_ecology.tasks.question_tables import own_form, question_table
+    from symbiont_ecology.tasks.tables import locate, rows_of_file
+
+    wanted = _Wanted(out, part, samples, seed)
+    named = {
+        "prompt": prompt,
+        "target": target,
+        "options": options,
+        "context": context,
+        "category": category,
+    }
+    given = {key: column for key, column in named.items() if column is not None}
+    if like is not None:
+        _check_set(like)
+        if given or grade is not None or reply_tokens is not None:
+            raise ConfigError("--like: expected no columns, grade or reply tokens beside it")
+    about = str(file)
+    rows = list(rows_of_file(locate(str(file), about)[0], about))
+    columns = _columns(rows, about)
+    if not given and like is None and grade is None and reply_tokens is None:
+        like = set_with_columns(columns)
+    if part != "all" and not (name or like):
+        raise ConfigError(
+            "--part: expected --name beside it, since parts are made by name and prompt: give it "
+            "to every file of the same data"
+        )
+    family = _family(name or like, file)
+    if like is not None:
+        form: QuestionForm = NAMED_SETS[like].form
+        print(f"read like {like}: {', '.join(form.columns)}")
+    else:
+        guessed = _guessed(columns, given, about)
+        form = own_form(rows, **guessed, grade=grade, reply_tokens=reply_tokens)
+        print("columns: " + ", ".join(f"{key} is {column}" for key, column in guessed.items()))
+    _write(question_table(family, rows, form, about), wanted, file.stem)
+
+
+def _family(name: str | None, file: Path) -> str:
+    """What the questions of a file are called."""
+    from symbiont_ecology.tasks.data import check_name
+
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("-._")[:64]
+    family = name or stem or "data"
+    try:
+        check_name(family)
+    except ValueError as error:
+        raise ConfigError(f"--{error}") from error
+    return family
+
+
+def _check_set(name: str) -> None:
+    from symbiont_ecology.tasks.named_sets import NAMED_SETS
+
+    if name not in NAMED_SETS:
+        raise ConfigError(
+            f"no data set {name!r};{did_you_mean(name, NAMED_SETS)} known: "
+            f"{', '.join(NAMED_SETS)}; any other table is a file for symbiont datasets convert"
+        )
+
+
+def _columns(rows: Sequence[Row], about: str) -> list[str]:
+    """The columns of the first row."""
+    first = rows[0][1] if rows else None
+    if not isinstance(first, Mapping):
+        raise DataError(f"{about}: expected rows with named columns, got {first!r:.40}")
+    return [str(column) for column in first]
+
+
+def _guessed(columns: Sequence[str], given: Mapping[str, str], about: str) -> dict[str, str]:
+    """A column for each use: the one that is named, else the likeliest; prompt and target must
+    have one."""
+    found = dict(given)
+    for key, likely in GUESSES.items():
+        free = [column for column in likely if column in columns and column not in found.values()]
+        if key not in found and free:
+            found[key] = free[0]
+    for key in ("prompt", "target"):
+        if key not in found:
+            raise ConfigError(
+                f"{about}: cannot guess the column of the {key}s among {', '.join(columns)}: "
+                f"name it with --{key}"
+            )
+    return found
+
+
+def _write(found: QuestionTable, wanted: _Wanted, source: str) -> None:
+    """Writes the questions that are wanted, and says what they are."""
+    from symbiont_ecology.evaluation.items import some_of, write_items
+    from symbiont_ecology.tasks.grading import graders
+
+    task = found.task
+    items: list[Item] = [
+        replace(task.item(line.question, line.depth), id=f"{task.name}/{source}/{number}")
+        for number, line in enumerate(task.lines, 1)
+        if wanted.part in ("all", task.split(line))
+    ]
+    items = some_of(items, wanted.samples, wanted.seed)
+    if not items:
+        raise DataError(f"{task.source}: no question falls into the part {wanted.part}: take all")
+    try:
+        write_items(items, wanted.out)
+    except OSError as error:
+        raise RunError(f"cannot write {wanted.out}: {error.strerror}") from error
+    if found.left_out:
+        reasons = ", ".join(f"{why} ({count})" for why, count in found.left_out.most_common())
+        print(f"rows left out: {reasons}")
+    cells = len({item.cell for item in items})
+    print(
+        f"written: {wanted.out}, {len(items)} of {len(task.lines)} questions of "
+        f"{task.name}, categories: {cells}, right by {graders.name_of(task.grader)}\n"
+        f"next:    {typed()} evaluate --adapter FOLDER --holdout {wanted.out} --compare"
+    )

@@ -1,0 +1,207 @@
+"""``evaluate --adapter``, typed: beside the bare host, in a style, from a part of the questions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from hosts import add_chat_template, make_host, random_weights
+from lines import jsonl
+from said import Symbiont
+from symbiont_ecology.host.kernel import HostKernel
+
+ROWS = [
+    {
+        "prompt": f"math.add: {number}+7\n",
+        "target": f"={number + 7}",
+        "family": "math.add",
+        "depth": "short" if number < 60 else "long",
+    }
+    for number in range(50, 70)
+] + [
+    {"prompt": f"capital {n}?", "target": "Paris", "family": "trivia", "depth": "short"}
+    for n in range(10)
+]
+
+
+@pytest.fixture(scope="module")
+def adapter(host: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An adapter that changes what the host says."""
+    kernel = HostKernel.from_pretrained(host, slots=1)
+    kernel.place(0, random_weights(kernel.layout, seed=1))
+    folder = tmp_path_factory.mktemp("exported") / "adapter"
+    kernel.export(0, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A host of another size."""
+    return make_host(tmp_path_factory.mktemp("narrow"), layers=2, intermediate_size=128)
+
+
+@pytest.fixture
+def asked(tmp_path: Path, adapter: Path, host: Path) -> list[object]:
+    """The words that ask the adapter all questions."""
+    questions = jsonl(tmp_path / "questions.jsonl", ROWS)
+    return ["evaluate", "--adapter", adapter, "--holdout", questions, "--host", host]
+
+
+def test_an_adapter_beside_its_host_is_a_table_a_page_and_json(
+    symbiont: Symbiont, asked: list[object], tmp_path: Path
+) -> None:
+    page, record = tmp_path / "new" / "page.md", tmp_path / "c.json"
+    said = symbiont(*asked, "--compare", "--report", page, "--json", record)
+    assert said.code == 0, said.err
+    for line in ("adapter - host: ", "both wrong 30", "perplexity of the reference answers: host"):
+        assert line in said.out
+    assert "what follows:\n- No reply of either is right" in said.out
+    found = json.loads(record.read_text())
+    assert found["questions"] == 30
+    assert found["host"]["choices"] == {"host": 30}
+    assert found["adapter"]["choices"] == {"adapter": 30}
+    assert set(found["categories"]) == {"math.add", "math.add/short", "math.add/long", "trivia"}
+    assert found["changes"] == {
+        "improvement": 0,
+        "regression": 0,
+        "both right": 0,
+        "both wrong": 30,
+    }
+    assert any(one["host"]["reply"] != one["adapter"]["reply"] for one in found["items"])
+    assert f"- {found['recommendations'][0]}" in page.read_text()
+    again = symbiont(*asked, "--compare", "--json", "-")
+    assert json.loads(again.out) == found
+    alone = tmp_path / "alone.json"
+    symbiont(*asked, "--json", alone)
+    replies = [one["reply"] for one in json.loads(alone.read_text())["items"]]
+    assert [one["adapter"]["reply"] for one in found["items"]] == replies
+    symbiont(*asked, "--routing", "host", "--json", alone)
+    replies = [one["reply"] for one in json.loads(alone.read_text())["items"]]
+    assert [one["host"]["reply"] for one in found["items"]] == replies
+
+
+def test_some_questions_are_drawn_the_same_every_time(
+    symbiont: Symbiont, asked: list[object], tmp_path: Path
+) -> None:
+    record = tmp_path / "c.json"
+    ids = []
+    for _ in range(2):
+        assert symbiont(*asked, "--num-samples", 7, "--json", record).code == 0
+        ids.append([one["id"] for one in json.loads(record.read_text())["items"]])
+    assert len(ids[0]) == 7
+    assert ids[0] == ids[1]
+
+
+def test_a_style_puts_its_line_end_and_its_examples_around_the_questions(
+    symbiont: Symbiont, asked: list[object], adapter: Path, tmp_path: Path
+) -> None:
+    host = add_chat_template(make_host(tmp_path / "host", layers=2, max_position_embeddings=1024))
+    words = [*asked[:-1], host, "--num-samples", 4, "--compare"]
+    replies = {}
+    for style in ("terse", "few_shot", "{kind: few_shot, is_chat: true}"):
+        record = tmp_path / "c.json"
+        said = symbiont(*words, "--style", style, "--json", record)
+        assert said.code == 0, said.err
+        items = json.loads(record.read_text())["items"]
+        assert all(one["prompt"].count("capital") + one["prompt"].count("+") == 1 for one in items)
+        replies[style] = [one["host"]["reply"] for one in items]
+    assert "\n" not in "".join(replies["few_shot"]), "a text ends with its line"
+    assert len({str(each) for each in replies.values()}) == 3
+
+
+def test_a_plan_asks_nothing_and_writes_nothing(
+    symbiont: Symbiont, asked: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(HostKernel, "from_pretrained")
+    said = symbiont(*asked, "--compare", "--report", tmp_path / "r.md", "--dry-run")
+    assert said.code == 0, said.err
+    assert "the bare host, and " in said.out
+    assert not (tmp_path / "r.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--compare", "--routing", "host"], "evaluate --compare: the host is asked beside"),
+        (["--report", "r.md"], "evaluate --report: expected --compare beside it"),
+        (["--style", "ters"], "no prompt style 'ters'; did you mean 'terse'?"),
+        (["--trained-on", "questions.jsonl"], "that were not learned from, got 30 prompts of"),
+        (["--trained-on", "bare.jsonl"], "expected rows with a column 'prompt', found none"),
+        (["--host", "narrow"], "it was made for a host of another size"),
+        (["--adapter", "damaged"], "damaged"),
+        (["--adapter", "poisoned"], "expected finite weights"),
+        (["--adapter", "nowhere"], "found no folder 'nowhere'"),
+    ],
+)
+def test_a_mistake_is_one_line_before_the_host_is_loaded(
+    symbiont: Symbiont,
+    asked: list[object],
+    adapter: Path,
+    narrow: Path,
+    words: list[str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delattr(HostKernel, "from_pretrained")
+    jsonl(tmp_path / "bare.jsonl", [{"question": "?"}])
+    spoil(adapter, tmp_path)
+    (tmp_path / "narrow").symlink_to(narrow)
+    said = symbiont(*asked, *words)
+    assert said.code == 2
+    assert expected in said.error
+    assert not (tmp_path / "r.md").exists()
+
+
+def spoil(adapter: Path, folder: Path) -> None:
+    """Copies of an adapter that cannot be used."""
+    for name in ("damaged", "poisoned"):
+        shutil.copytree(adapter, folder / name)
+    weights = folder / "damaged" / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:200])
+    weights = folder / "poisoned" / "adapter_model.safetensors"
+    tensors = load_file(weights)
+    first = min(tensors)
+    save_file({**tensors, first: np.full_like(tensors[first], np.nan)}, weights)
+
+
+def test_options_of_adapters_need_one(symbiont: Symbiont, lived: Path) -> None:
+    for word in (["--compare"], ["--num-samples", "3"], ["--style", "terse"], ["--chat"]):
+        said = symbiont("evaluate", lived, *word)
+        assert said.code == 2
+        assert f"evaluate {word[0]}: expected --adapter FOLDER beside it" in said.error
+
+
+def test_a_data_set_goes_all_the_way_from_a_table_to_a_comparison(
+    symbiont: Symbiont, adapter: Path, host: Path, tmp_path: Path
+) -> None:
+    rows = [
+        {"question": f"Which is {n % 3}?", "passage": f"List {n}.", "choices": ["x", "y", "z"]}
+        | {"answer": n % 3, "subject": ("art", "law")[n % 2]}
+        for n in range(60)
+    ]
+    table, train, test = (tmp_path / name for name in ("t.jsonl", "train.jsonl", "test.jsonl"))
+    jsonl(table, rows)
+    for out, part in ((train, "train"), (test, "holdout")):
+        said = symbiont(
+            "datasets", "convert", table, "--out", out, "--part", part, "--name", "quiz"
+        )
+        assert said.code == 0, said.err
+        assert f"written: {out}" in said.out
+    said = symbiont(
+        *("evaluate", "--adapter", adapter, "--host", host, "--holdout", test, "--compare"),
+        *("--trained-on", train, "--style", "terse", "--json", tmp_path / "c.json"),
+    )
+    assert said.code == 0, said.err
+    found = json.loads((tmp_path / "c.json").read_text())
+    assert set(found["categories"]) == {"quiz", "quiz/art", "quiz/law"}
+    for item in found["items"]:
+        assert item["prompt"].endswith("?\nA. x\nB. y\nC. z\nAnswer with the letter alone.\n"), (
+            "the options are asked, with the style's line end"
+        )

@@ -1,0 +1,428 @@
+"""Data sets by name and tables of one's own: options stay, gold answers win, parts never share a
+prompt."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lines import Row, jsonl
+from symbiont_ecology.cli.datasets import convert_table, get_set, list_sets
+from symbiont_ecology.errors import ConfigError, DataError, EcologyError, MissingExtraError
+from symbiont_ecology.evaluation.items import check_not_learned, read_items
+from symbiont_ecology.tasks import judge, task_sources
+from symbiont_ecology.tasks.data import DataTask
+from symbiont_ecology.tasks.grading import Choice, NumericAnswer
+from symbiont_ecology.tasks.named_sets import NAMED_SETS
+from symbiont_ecology.types import Item
+
+CITIES = ("Berlin", "Paris", "a city", "Rome", "Oslo", "Bern", "Lima", "Cairo", "Quito", "Accra")
+
+
+def mmlu_pro(number: int) -> Row:
+    place, options = number % 10, [f"{city} {number}" for city in CITIES]
+    return {
+        "question_id": number,
+        "question": f"Which is number {place} of list {number}?",
+        "options": options,
+        "answer": "ABCDEFGHIJ"[place],
+        "answer_index": place,
+        "cot_content": "",
+        "category": ("computer science", "law")[number % 2],
+        "src": "x",
+    }
+
+
+def gsm8k(number: int) -> Row:
+    answer = f"Twice {number} is <<2*{number}={2 * number}>>.\n#### 1,{2 * number:03d}"
+    return {"question": f"Tom has {number} bags. How many socks?", "answer": answer}
+
+
+def squad(number: int) -> Row:
+    answers = {"text": [f"The {number} towers", f"{number} towers"], "answer_start": [0, 4]}
+    context = f"The {number} towers stand in town."
+    question = f"What stands in town {number}?"
+    return {"id": f"{number}", "title": "Towers", "context": context, "question": question} | {
+        "answers": answers
+    }
+
+
+def alpaca(number: int) -> Row:
+    given = "" if number % 2 else f"{number}, please"
+    prompt = {"instruction": f"Name the number {number}.", "input": given}
+    return {**prompt, "output": f"It is {number}.", "text": "Below is an instruction."}
+
+
+def dolly(number: int) -> Row:
+    context = "" if number % 2 else f"A text on {number}."
+    prompt = {"instruction": f"Tell of {number}.", "context": context}
+    return {**prompt, "response": f"{number} is a number.", "category": "closed_qa"}
+
+
+SETS = {"mmlu-pro": mmlu_pro, "gsm8k": gsm8k, "squad": squad, "alpaca": alpaca, "dolly": dolly}
+every_set = pytest.mark.parametrize("name", list(NAMED_SETS))
+
+
+def rows_of(name: str, count: int = 60, start: int = 0) -> list[Row]:
+    return [SETS[name](number) for number in range(start, start + count)]
+
+
+def converted(tmp_path: Path, rows: list[Row], **words: Any) -> list[Item]:
+    """The questions that a file with these rows becomes."""
+    out = tmp_path / f"out{len(list(tmp_path.iterdir()))}.jsonl"
+    convert_table(jsonl(tmp_path / "rows.jsonl", rows), out, **words)
+    return read_items(out)
+
+
+def prompts(items: list[Item]) -> set[str]:
+    return {item.prompt for item in items}
+
+
+# Sets that are known by name.
+
+
+@every_set
+def test_a_gold_answer_of_a_named_set_is_right_and_nothing_is_not(
+    name: str, tmp_path: Path
+) -> None:
+    items = converted(tmp_path, rows_of(name), like=name)
+    assert len(items) == 60
+    assert {item.family for item in items} == {name}
+    for item in items:
+        verdicts = judge([(item, item.answer), (item, ""), (item, "what?")])
+        assert [one.verdict for one in verdicts] == [1.0, 0.0, 0.0], item.answer
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "answer"),
+    [
+        (
+            "mmlu-pro",
+            "Which is number 1 of list 1?\nA. Berlin 1\nB. Paris 1\nC. a city 1\nD. Rome 1\n"
+            "E. Oslo 1\nF. Bern 1\nG. Lima 1\nH. Cairo 1\nI. Quito 1\nJ. Accra 1\n"
+            "Answer with the letter alone.",
+            "B",
+        ),
+        ("gsm8k", "Tom has 1 bags. How many socks?", "1,002"),
+        (
+            "squad",
+            "The 1 towers stand in town.\n\nQuestion: What stands in town 1?\n"
+            "Answer with words of the text.",
+            "The 1 towers",
+        ),
+        ("alpaca", "Name the number 1.", "It is 1."),
+        ("dolly", "Tell of 1.", "1 is a number."),
+    ],
+)
+def test_a_row_of_a_named_set_asks_all_that_it_says(
+    name: str, prompt: str, answer: str, tmp_path: Path
+) -> None:
+    item = converted(tmp_path, rows_of(name, 2), like=name)[1]
+    assert (item.prompt, item.answer) == (prompt, answer)
+
+
+def test_an_input_and_a_context_stand_beside_the_instruction(tmp_path: Path) -> None:
+    (first, _) = converted(tmp_path, rows_of("alpaca", 2))
+    assert first.prompt == "Name the number 0.\n\n0, please"
+    (first, _) = converted(tmp_path, rows_of("dolly", 2))
+    assert first.prompt == "Tell of 0.\n\nA text on 0."
+
+
+def test_categories_become_cells(tmp_path: Path) -> None:
+    items = converted(tmp_path, rows_of("mmlu-pro"), like="mmlu-pro")
+    assert {item.cell for item in items} == {("mmlu-pro", "computer-science"), ("mmlu-pro", "law")}
+
+
+def test_a_choice_is_a_letter_and_no_text_that_holds_it(tmp_path: Path) -> None:
+    first, second = converted(tmp_path, rows_of("mmlu-pro", 2), like="mmlu-pro")
+    for reply in ("A", "(A)", "A. Berlin 0", "The answer is A."):
+        assert judge([(first, reply)])[0].verdict == 1.0, reply
+    for reply in ("a", "a city", "A city of the north", "Banana", "A or B", "B", "Berlin 0", ""):
+        assert judge([(first, reply)])[0].verdict == 0.0, reply
+    assert judge([(second, "I think it is B.")])[0].verdict == 1.0
+
+
+def test_any_answer_of_a_passage_is_right(tmp_path: Path) -> None:
+    item = converted(tmp_path, rows_of("squad", 8), like="squad")[7]
+    for reply, verdict in (("the 7 towers", 1.0), ("7 towers.", 1.0), ("towers", 0.0)):
+        assert judge([(item, reply)])[0].verdict == verdict
+
+
+def test_a_number_is_right_behind_any_reasoning(tmp_path: Path) -> None:
+    item = converted(tmp_path, rows_of("gsm8k", 8), like="gsm8k")[7]
+    for reply, verdict in (("So 7 bags hold 1014 socks.", 1.0), ("1014 of 2000", 0.0)):
+        assert judge([(item, reply)])[0].verdict == verdict
+    assert item.reply_limit == 300
+
+
+@pytest.mark.parametrize("name", ["mmlu-pro", "squad", "alpaca", "dolly"])
+def test_the_columns_of_a_named_set_are_known_again(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = converted(tmp_path, rows_of(name, 9))
+    assert f"read like {name}: " in capsys.readouterr().out
+    assert {item.family for item in items} == {name}
+
+
+def test_question_and_answer_alone_are_no_named_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = converted(tmp_path, [{"question": "2+2?", "answer": "four"}])
+    assert "columns: prompt is question, target is answer" in capsys.readouterr().out
+    assert (items[0].family, items[0].answer) == ("rows", "four")
+
+
+def test_the_list_names_every_set_with_its_licence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    list_sets()
+    said = capsys.readouterr().out
+    for name, one in NAMED_SETS.items():
+        assert f"{one.hub}: {', '.join(one.form.columns)}" in said
+        (row,) = (line for line in said.splitlines() if line.startswith(f"{name} ") and "?" in line)
+        assert one.licence in row
+    assert "pip install 'symbiont-ecology[data]'" in said
+
+
+# Parts.
+
+
+@every_set
+def test_parts_share_no_prompt_and_are_all_there_is(name: str, tmp_path: Path) -> None:
+    whole = prompts(converted(tmp_path, rows_of(name), like=name))
+    parts = [
+        prompts(converted(tmp_path, rows_of(name), like=name, part=part))
+        for part in ("train", "selection", "holdout")
+    ]
+    assert sum(map(len, parts)) == len(whole)
+    assert set.union(*parts) == whole
+
+
+def test_a_prompt_is_in_the_same_part_whatever_file_it_comes_from(tmp_path: Path) -> None:
+    train = prompts(converted(tmp_path, rows_of("gsm8k", 80), like="gsm8k", part="train"))
+    other = rows_of("gsm8k", 80, start=40)
+    assert not train & prompts(converted(tmp_path, other, like="gsm8k", part="holdout"))
+    assert train & prompts(converted(tmp_path, other, like="gsm8k"))
+
+
+def test_what_a_run_learns_from_is_not_in_the_part_that_is_held_out(tmp_path: Path) -> None:
+    jsonl(tmp_path / "rows.jsonl", rows_of("gsm8k"))
+    convert_table(tmp_path / "rows.jsonl", tmp_path / "all.jsonl", like="gsm8k")
+    convert_table(tmp_path / "rows.jsonl", tmp_path / "test.jsonl", like="gsm8k", part="holdout")
+    held_out = read_items(tmp_path / "test.jsonl")
+    source = {"kind": "file", "name": "gsm8k", "path": str(tmp_path / "all.jsonl")}
+    task = task_sources.build(source).task()
+    assert isinstance(task, DataTask)
+    trained = {line.prompt for line in task.part("short", "train")}
+    assert len(trained) > 30
+    assert not trained & prompts(held_out)
+    assert {line.prompt for line in task.part("short", "holdout")} == prompts(held_out)
+    with pytest.raises(DataError, match=r"that were not learned from, got \d+ prompts of"):
+        check_not_learned(held_out, tmp_path / "all.jsonl")
+
+
+def test_samples_are_drawn_by_a_seed(tmp_path: Path) -> None:
+    words = {"like": "squad", "samples": 12}
+    rows = rows_of("squad")
+    first, again, other = (converted(tmp_path, rows, **words, seed=seed) for seed in (0, 0, 1))
+    assert len(first) == 12
+    assert first == again
+    assert prompts(first) != prompts(other)
+
+
+# What was written is learned from as it is asked.
+
+
+@pytest.mark.parametrize(
+    ("name", "grader", "tokens"),
+    [("mmlu-pro", Choice(tuple("ABCDEFGHIJ")), 64), ("gsm8k", NumericAnswer(), 300)],
+)
+def test_a_file_of_questions_brings_its_grader_and_its_limit(
+    name: str, grader: object, tokens: int, tmp_path: Path
+) -> None:
+    out = tmp_path / "all.jsonl"
+    convert_table(jsonl(tmp_path / "rows.jsonl", rows_of(name)), out, like=name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        task = task_sources.build({"kind": "file", "name": name, "path": str(out)}).task()
+    assert isinstance(task, DataTask)
+    assert task.grader == grader
+    assert {task.reply_limit(depth) for depth in task.depths} == {tokens}
+    stricter = {"kind": "file", "name": name, "path": str(out), "grade": "exact"}
+    assert task_sources.build(stricter).task() != task
+
+
+def test_lines_that_are_graded_in_two_ways_are_one_clear_line(tmp_path: Path) -> None:
+    row = {"prompt": "2+2?", "target": "4", "family": "sums", "depth": "short"}
+    path = jsonl(tmp_path / "q.jsonl", [row, row | {"prompt": "3+3?", "grade": "number"}])
+    source = task_sources.build({"kind": "file", "name": "sums", "path": str(path)})
+    with pytest.raises(DataError, match="expected lines that are graded alike"):
+        source.task()
+
+
+# Tables of one's own.
+
+
+@pytest.mark.parametrize("answer", [1, "B", "Paris"])
+def test_an_option_is_named_by_place_letter_or_text(answer: object, tmp_path: Path) -> None:
+    row = {"q": "Where?", "o": {"text": ["Rome", "Paris"], "label": ["A", "B"]}, "a": answer}
+    (item,) = converted(tmp_path, [row], prompt="q", target="a", options="o", name="places")
+    assert item.prompt == "Where?\nA. Rome\nB. Paris\nAnswer with the letter alone."
+    assert (item.answer, item.family) == ("B", "places")
+    assert [one.verdict for one in judge([(item, "B"), (item, "A"), (item, "C")])] == [1, 0, 0]
+
+
+def test_columns_can_be_named_and_the_rest_is_guessed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"frage": "2+2?", "output": 4, "passage": "Count.", "subject": "sums", "depth": "x"}]
+    (item,) = converted(tmp_path, rows, prompt="frage", grade="number", reply_tokens=9)
+    said = capsys.readouterr().out
+    assert "prompt is frage, target is output, context is passage, category is subject" in said
+    assert (item.prompt, item.answer, item.cell) == ("Count.\n\n2+2?", "4", ("rows", "sums"))
+    assert item.reply_limit == 9
+    assert judge([(item, "It is 4.0")])[0].verdict == 1.0
+
+
+def test_rows_that_cannot_be_asked_are_left_out_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = mmlu_pro(3) | {"answer": "A"}
+    beyond = mmlu_pro(4) | {"answer_index": 10}
+    empty = mmlu_pro(5) | {"question": " "}
+    none = mmlu_pro(6) | {"options": None}
+    rows = [mmlu_pro(0), mmlu_pro(0), wrong, beyond, empty, none, mmlu_pro(7)]
+    assert len(converted(tmp_path, rows, like="mmlu-pro")) == 2
+    said = capsys.readouterr().out
+    for reason in (
+        "the same prompt again (1)",
+        "answer and answer_index differ (1)",
+        "the answer is none of the options (2)",
+        "no prompt (1)",
+    ):
+        assert reason in said
+    assert "2 of 2 questions of mmlu-pro" in said
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "error", "said"),
+    [
+        ([{"x": "1"}], {}, ConfigError, "cannot guess the column of the prompts among x"),
+        ([{"prompt": "1"}], {}, ConfigError, "cannot guess the column of the targets among prompt"),
+        ([], {}, DataError, "expected rows with named columns"),
+        (["x"], {}, DataError, "expected rows with named columns, got 'x'"),
+        ([gsm8k(1)], {"like": "gsm"}, ConfigError, "no data set 'gsm'; did you mean 'gsm8k'?"),
+        (
+            [gsm8k(1)],
+            {"like": "squad"},
+            DataError,
+            "no column 'context'; its columns: question, answer",
+        ),
+        ([gsm8k(1)], {"like": "gsm8k", "grade": "exact"}, ConfigError, "expected no columns"),
+        ([gsm8k(1)], {"prompt": "q", "target": "answer"}, DataError, "no column 'q'"),
+        ([gsm8k(1)], {"part": "train"}, ConfigError, "--part: expected --name beside it"),
+        ([gsm8k(1)], {"part": "test"}, ConfigError, "--part: expected one of all, train"),
+        ([gsm8k(1)], {"grade": "exat"}, ConfigError, "no grader 'exat'"),
+        ([gsm8k(1) | {"answer": ""}], {}, DataError, "expected questions, found none: no answer"),
+        ([gsm8k(1) | {"answer": "x"}], {"like": "gsm8k"}, DataError, "the grader cannot use"),
+        ([gsm8k(1), ["x"]], {}, DataError, "line 2: expected an object"),
+        ([gsm8k(1)], {"name": "a/b"}, ConfigError, "name: expected letters, digits, dots"),
+    ],
+)
+def test_a_mistake_with_a_table_is_one_clear_line(
+    rows: list[Any], words: dict[str, str], error: type[EcologyError], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error) as refused:
+        convert_table(jsonl(tmp_path / "rows.jsonl", rows), tmp_path / "out.jsonl", **words)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_file_is_not_written_over_and_one_that_is_missing_is_said(tmp_path: Path) -> None:
+    rows = jsonl(tmp_path / "rows.jsonl", rows_of("gsm8k", 3))
+    with pytest.raises(ConfigError, match="is there already: choose another --out"):
+        convert_table(rows, rows)
+    with pytest.raises(DataError, match="no such file"):
+        convert_table(tmp_path / "nothing.jsonl", tmp_path / "out.jsonl")
+
+
+def test_json_and_parquet_become_the_same_questions_as_jsonl(tmp_path: Path) -> None:
+    expected = converted(tmp_path, rows_of("mmlu-pro", 9))
+    (tmp_path / "rows.json").write_text(json.dumps(rows_of("mmlu-pro", 9)))
+    convert_table(tmp_path / "rows.json", tmp_path / "json.jsonl")
+    assert read_items(tmp_path / "json.jsonl") == expected
+    pyarrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    writer.write_table(pyarrow.Table.from_pylist(rows_of("mmlu-pro", 9)), tmp_path / "rows.parquet")
+    convert_table(tmp_path / "rows.parquet", tmp_path / "parquet.jsonl")
+    assert read_items(tmp_path / "parquet.jsonl") == expected
+
+
+# The hub.
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of clones: the package reads them under the names of the hub."""
+    datasets = pytest.importorskip("datasets")
+    import pyarrow
+    from pyarrow import parquet
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    for name, one in NAMED_SETS.items():
+        folder = tmp_path / one.hub
+        (folder / "data").mkdir(parents=True)
+        files = [{"split": split, "path": f"data/{split}-*"} for split in one.splits]
+        config = [{"config_name": one.config or "default", "data_files": files}]
+        (folder / "README.md").write_text(f"---\nconfigs: {json.dumps(config)}\n---\n")
+        for place, split in enumerate(one.splits):
+            table = pyarrow.Table.from_pylist(rows_of(name, 40, start=20 * place))
+            parquet.write_table(table, folder / "data" / f"{split}-00000-of-00001.parquet")
+    return tmp_path
+
+
+@every_set
+def test_a_named_set_is_read_from_the_hub_as_from_a_file(name: str, hub: Path) -> None:
+    jsonl(hub / "rows.jsonl", rows_of(name, 40))
+    convert_table(hub / "rows.jsonl", hub / "file.jsonl", like=name)
+    get_set(name, hub / "hub.jsonl")
+    expected = [(item.prompt, item.answer) for item in read_items(hub / "file.jsonl")]
+    assert [(item.prompt, item.answer) for item in read_items(hub / "hub.jsonl")] == expected
+
+
+def test_own_splits_of_a_set_that_overlap_are_kept_apart_by_part(hub: Path) -> None:
+    get_set("gsm8k", hub / "train.jsonl", split="train", part="train")
+    get_set("gsm8k", hub / "test.jsonl", split="test", part="holdout", samples=2)
+    assert len(read_items(hub / "test.jsonl")) == 2
+    check_not_learned(read_items(hub / "test.jsonl"), hub / "train.jsonl")
+
+
+def test_a_set_out_of_reach_is_one_line_with_what_to_do(
+    hub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (hub / "empty").mkdir()
+    monkeypatch.chdir(hub / "empty")
+    with pytest.raises(DataError) as refused:
+        get_set("gsm8k", hub / "x.jsonl")
+    assert "cannot be loaded" in str(refused.value)
+    assert "datasets convert FILE --like gsm8k --out" in str(refused.value)
+    assert not (hub / "x.jsonl").exists()
+
+
+def test_a_wrong_split_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--split: expected one of train, test, got 'dev'"):
+        get_set("gsm8k", tmp_path / "x.jsonl", split="dev")
+
+
+def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'symbiont-ecology\[data\]'"):
+        get_set("gsm8k", tmp_path / "x.jsonl")
