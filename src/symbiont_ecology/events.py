@@ -139,6 +139,7 @@ class Ascended(Event):
     ``rewards`` are the mean rewards of the members, in the order in which they were drawn;
     ``tokens`` is the mean length of their answers, ``empty`` the share of answers without text.
     ``step`` is the root mean square of the step per number that moves, in units of the noise on it.
+    ``noise`` is ‖noise on ΔW‖ ÷ ‖W‖; logs of older versions do not say it (0).
     """
 
     id: OrganelleId
@@ -147,6 +148,7 @@ class Ascended(Event):
     empty: float
     step: float
     weights: BlobRef
+    noise: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ class Ascend(Decision):
                 empty=self.empty,
                 step=length,
                 weights=state.population[organelle.id].genome.weights,
+                noise=abs(noise.size),
             )
         ]
 
