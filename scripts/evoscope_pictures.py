@@ -1,9 +1,11 @@
-"""The pictures of docs/evoscope.md and README: every view of two runs, and a film of one.
+"""The pictures of docs/evoscope.md and README: every view of two runs, and a film of one; and
+views of two runs without an economy.
 
-    python scripts/evoscope_pictures.py USERS TRIALS
+    python scripts/evoscope_pictures.py USERS TRIALS STEPS TRAININGS
 
-``USERS`` is the folder of a demo, ``TRIALS`` that of a run with births, trials and merges. It needs
-Chromium and the extra ``dev``.
+``USERS`` is the folder of a demo, ``TRIALS`` that of a run with births, trials and merges,
+``STEPS`` that of evolution strategies, ``TRAININGS`` that of an evolution of hyper-parameters. It
+needs Chromium and the extra ``dev``.
 """
 
 from __future__ import annotations
@@ -30,12 +32,13 @@ OF_USERS = (
     "replies",
 )
 OF_TRIALS = ("muller", "tree", "ranks", "trials")
+OF_STEPS, OF_TRAININGS = ("rewards",), ("genes",)
 
 
 def main() -> None:
     """Writes the pictures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ("users", "trials"):
+    for name in ("users", "trials", "steps", "trainings"):
         parser.add_argument(name, type=Path)
     asked = parser.parse_args()
     FIGURES.mkdir(parents=True, exist_ok=True)
@@ -48,6 +51,8 @@ def main() -> None:
         for record, views, moment in (
             (users, OF_USERS, "g=100&organelle=o3"),
             (trials, OF_TRIALS, ""),
+            (page_record([asked.steps]), OF_STEPS, ""),
+            (page_record([asked.trainings]), OF_TRAININGS, ""),
         ):
             path = FIGURES / "page.html"
             write_page(page_html(record), path)

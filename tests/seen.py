@@ -82,6 +82,34 @@ def users_plan(strategy: Any = None, seed: int = 0, generations: int = 40) -> Ru
     return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": habitats})})
 
 
+METHODS: dict[str, dict[str, Any]] = {
+    "es": {"kind": "es", "population": 6, "questions": 3, "noise": 0.3, "looks": 4},
+    "genetic": {
+        "kind": "genetic",
+        "elite": 2,
+        "mutation": {"kind": "gaussian", "sigma": 0.2},
+        "b_std": 0.3,
+        "is_adaptive": True,
+    },
+    "hyper": {
+        "kind": "hyper",
+        "train_size": 12,
+        "eval_size": 12,
+        "batch": 6,
+        "ranks": [1, 2, 4],
+        "learning_rates": [0.01, 0.03, 0.1, 0.3],
+    },
+}
+"""Ways of evolving without an economy."""
+
+
+def method_plan(name: str, generations: int = 16, **more: Any) -> RunConfig:
+    """A short run of one of ``METHODS``."""
+    rule = "supervised" if name == "hyper" else "none"
+    strategy = {**METHODS[name], **more}
+    return toy_config(0, generations, FAMILIES[:2], strategy=strategy, learning_rule=rule)
+
+
 def lived_to_its_end(folder: Path, plan: RunConfig) -> Path:
     """A complete run of a plan."""
     start(plan, folder, host=ToyHost())

@@ -141,6 +141,7 @@ class Ascended(Event):
     ``step`` is the root mean square of the step per number that moves, in units of the noise on it.
     ``kl`` is the mean log-ratio of the centre's own answers to the bare host, in nats per token,
     where it was looked at.
+    ``noise`` is ‖noise on ΔW‖ ÷ ‖W‖; logs of older versions do not say it (0).
     """
 
     id: OrganelleId
@@ -150,6 +151,7 @@ class Ascended(Event):
     step: float
     weights: BlobRef
     kl: float | None = None
+    noise: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from symbiont_ecology.errors import RunError
@@ -17,9 +18,20 @@ def write_whole(path: Path, text: str) -> None:
     Raises:
         RunError: it cannot be written.
     """
+    with written_whole(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A file beside the path, for the block to write; it takes the path's place at the end.
+
+    Raises:
+        RunError: it cannot be written.
+    """
     temporary = path.with_name(f"{path.name}.new")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        yield temporary
         os.replace(temporary, path)
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from error

@@ -33,6 +33,7 @@ from symbiont_ecology.evaluation.spec import EvaluationSpec
 from symbiont_ecology.events import Event, read_events
 from symbiont_ecology.files import free_folder
 from symbiont_ecology.history.history import History
+from symbiont_ecology.history.timings import read_timings
 from symbiont_ecology.history.world import world_changes
 from symbiont_ecology.notebook import notebook_facts, notebook_table
 from symbiont_ecology.registry import kind_of
@@ -216,7 +217,8 @@ class Run:
         from symbiont_ecology.plots import RunPlots
 
         history = self.history
-        return RunPlots(history, world_changes(self.config, history.ends))
+        changes = world_changes(self.config, history.ends)
+        return RunPlots(history, changes, read_timings(self.folder))
 
     @property
     def loaded(self) -> LoadedRun:

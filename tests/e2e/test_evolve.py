@@ -10,6 +10,7 @@ import pytest
 from said import Symbiont
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.events import Scored, read_events
+from symbiont_ecology.history.history import read_history
 from symbiont_ecology.history.variants import Life, Variant, has_converged, lives_of
 
 
@@ -38,7 +39,7 @@ def test_every_life_has_a_ranked_table_and_the_end_a_tree(
     assert "variants\n├── " in said.out
     assert f"run in {tmp_path / 'run'}" in said.out.replace("\n", " ")
     assert "evolve --resume" in said.out
-    lives = lives_of(read_events(tmp_path / "run" / "events.jsonl"))
+    lives = lives_of(read_history(tmp_path / "run"))
     assert [life.number for life in lives] == [1, 2]
     for life in lives:
         fitness = [one.fitness for one in life.ranking]

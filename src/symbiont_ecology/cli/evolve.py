@@ -81,11 +81,9 @@ def evolve(
 
 def tell_lives(lived: Run) -> None:
     """Every life's ranking, the tree of variants, the best of them and what to do with it."""
-    from symbiont_ecology.engine.run import EVENTS_FILE
-    from symbiont_ecology.events import read_events
     from symbiont_ecology.history.variants import LIVES, STEADY, has_converged, lives_of
 
-    lives = lives_of(read_events(lived.folder / EVENTS_FILE))
+    lives = lives_of(lived.history)
     if not lives:
         print("nobody has sat an exam yet")
         return
@@ -106,20 +104,19 @@ def tell_lives(lived: Run) -> None:
 
 
 def _tell_life(life: Life) -> None:
-    columns = ("", "fitness", "right", "rank", "alpha", "drop", "step", "modules", "from", "")
+    from symbiont_ecology.history.variants import said_genes
+
+    brief = {"dropout": "drop", "step size": "step"}
+    genes = [brief.get(name, name) for name in said_genes(life.ranking[0].genes)]
+    columns = ("", "fitness", "right", *genes, "from", "")
     made = table(*columns, title=f"life {life.number}")
     for one in life.ranking:
-        genes = one.genes
         stays = one.id in life.survivors
         made.add_row(
             one.id,
             f"{one.fitness:.3f}",
             f"{one.accuracy:.0%}",
-            f"{genes['rank']:g}",
-            f"{genes['alpha'] * genes['rank']:g}",
-            f"{genes['dropout']:g}",
-            f"{genes['learning_rate']:.3g}",
-            _modules(genes),
+            *said_genes(one.genes).values(),
             " × ".join(one.parents) or "-",
             "survived" if stays else "eliminated",
             style="bold" if stays else "dim",
@@ -141,16 +138,9 @@ def _tree(lives: Sequence[Life]) -> Tree:
 
 
 def _said(genes: Mapping[str, float]) -> str:
-    return (
-        f"rank {genes['rank']:g}, alpha {genes['alpha'] * genes['rank']:g}, dropout "
-        f"{genes['dropout']:g}, step size {genes['learning_rate']:.3g}, modules {_modules(genes)}"
-    )
+    from symbiont_ecology.history.variants import said_genes
 
-
-def _modules(genes: Mapping[str, float]) -> str:
-    from symbiont_ecology.strategies.hyper import MODULES
-
-    return list(MODULES)[int(genes["targets"])]
+    return ", ".join(f"{name} {text}" for name, text in said_genes(genes).items())
 
 
 def _with_lives(config: RunConfig, lives: int | None) -> RunConfig:

@@ -83,13 +83,15 @@ def _draw(runs: list[Path], figures: Path) -> None:
     """Every view of each run: in the folder itself, or in one for each if they are several."""
     from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.history.history import read_history
+    from symbiont_ecology.history.timings import read_timings
     from symbiont_ecology.history.world import world_changes
     from symbiont_ecology.plots import save_figures
 
     for folder in runs:
         target = figures if len(runs) == 1 else figures / folder.resolve().name
         history, config = read_history(folder), read_config(folder, runs_plugins=False)
-        names = save_figures(history, target, changes=world_changes(config, history.ends))
+        changes = world_changes(config, history.ends)
+        names = save_figures(history, target, changes=changes, timings=read_timings(folder))
         print(f"figures: {len(names)} in {target}")
 
 

@@ -63,6 +63,7 @@ class Ascend(Decision):
                 step=length,
                 weights=state.population[organelle.id].genome.weights,
                 kl=self.kl,
+                noise=abs(noise.size),
             )
         ]
 

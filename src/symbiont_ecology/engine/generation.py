@@ -38,24 +38,29 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
     # Retire first: the dead must not breed, and the newborn need their slots.
     events = retire_the_bankrupt(state, turn.prices) if strategy.is_mortal else []
     events += strike(state, turn.climate, turn.draw)
+    turn.passed("retire")
 
     # Ask: the strategy says who faces which items, within what each can pay and the run may spend.
     assignments = affordable_assignments(strategy.ask(turn.context), turn)
+    turn.passed("ask")
 
     # Act: the population is the batch. Verifiers have the only say on what was right.
     outcomes = act(assignments, turn)
+    turn.passed("act")
 
     # Learn: one step for everyone who practised. The new weights wait: the old ones earned the
     # verdicts.
     updates = learn(outcomes, turn)
     if turn.host.memory_mb < memory_mb:
         events.append(BatchShrunk(state.generation, turn.host.memory_mb))
+    turn.passed("learn")
 
     # Remember: habitats keep the last answers that they were given, and what they thought of them.
     remember(outcomes, turn)
 
     # Write down what was replied, and at which price: for people, nothing here reads it again.
     turn.transcripts.write(transcribe(outcomes, turn))
+    turn.passed("remember")
 
     # Settle: verified answers are energy; compute, rent and tickets cost it.
     events += settle(outcomes, updates, turn)
@@ -65,10 +70,12 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
 
     # Install: what was learned takes the place of what acted.
     events += install(updates, state)
+    turn.passed("settle")
 
     # Tell: the strategy sees the outcomes and decides. In an ecology its mechanisms do: who breeds,
     # who is founded anew, who tries to be leaner, whether the world has changed.
     events += execute(strategy.tell(replace(turn.context, outcomes=outcomes)), turn)
+    turn.passed("tell")
 
     summary = _summary(state, outcomes, events, before)
     state.next_seq = log.emit(state.next_seq, *events, summary)

@@ -37,6 +37,7 @@ from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.engine.budget import budget_flops, budget_phase, milestones
 from symbiont_ecology.engine.build import build_host, build_runtime, check, mixture
 from symbiont_ecology.engine.generation import found_population, run_generation
+from symbiont_ecology.engine.laps import Laps
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import ConfigError, EcologyError, HostError, LockedError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
@@ -156,13 +157,14 @@ def generations(
             _check_free(folder)  # again: another process may have founded a run while this loaded
         write_whole(folder / CONFIG_FILE, dump_config(config))
         runtime, log = build_runtime(config, host, folder), EventLog(folder / EVENTS_FILE)
-        runtime = replace(runtime, tell=tell)
+        laps = Laps()
+        runtime = replace(runtime, tell=tell, passed=laps.end)
         run = _OpenRun(config, folder, runtime, log)
         state = run.restored() or run.founded(may_learn_nothing)
         runtime = replace(runtime, milestones=milestones(config, state.mean_rollout_flops))
         elapsed = lived_seconds(folder)
         while not is_complete(config, state, elapsed):
-            began = time.perf_counter()
+            began = laps.begin()
             summary = run_generation(state, runtime, log)
             runtime.store.forget(state.reachable())
             elapsed += time.perf_counter() - began
@@ -170,8 +172,13 @@ def generations(
             is_saved = is_due or is_complete(config, state, elapsed)
             if is_saved:
                 run.save(state)
+            laps.end("save")
             seconds = time.perf_counter() - began
-            timing = {"generation": summary.generation, "seconds": round(seconds, 4)}
+            timing = {
+                "generation": summary.generation,
+                "seconds": round(seconds, 4),
+                "phases": {name: round(took, 4) for name, took in laps.seconds.items()},
+            }
             append_line(folder / TIMINGS_FILE, timing)
             reports.report(state, summary, seconds)
             try:

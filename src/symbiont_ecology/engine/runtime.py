@@ -108,6 +108,8 @@ class Runtime:
     """Hears what is done before the first generation; for showing, never for deciding."""
     stops: tuple[str, ...] = ()
     """Texts that end an answer, beside the host's end token."""
+    passed: Callable[[str], None] = lambda phase: None
+    """Hears that a phase of a generation is over; for showing, never for deciding."""
 
     def __repr__(self) -> str:
         strategy, rule = type(self.strategy).__name__, type(self.learning_rule).__name__

@@ -25,7 +25,7 @@ from symbiont_ecology.history.chronicle import NEWS_KINDS
 from symbiont_ecology.history.history import History
 from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, read_transcripts
 
-SCRIPTS = ("run", "canvas", "charts", "views", "lineage", "panels", "compare", "main")
+SCRIPTS = ("run", "canvas", "charts", "views", "lineage", "methods", "panels", "compare", "main")
 """In the order in which they need each other."""
 _ASSETS = files("symbiont_ecology.evoscope") / "assets"
 

@@ -21,6 +21,7 @@ from symbiont_ecology.errors import RunError
 from symbiont_ecology.evaluation.evaluation_log import logged
 from symbiont_ecology.evoscope.berths import berths_of
 from symbiont_ecology.evoscope.bodies import bodies_of
+from symbiont_ecology.evoscope.methods import examined_rows, methods_record
 from symbiont_ecology.evoscope.sampling import (
     MOST_ACTS,
     MOST_FRAMES,
@@ -31,6 +32,7 @@ from symbiont_ecology.evoscope.sampling import (
 from symbiont_ecology.history.frames import Frames
 from symbiont_ecology.history.history import History
 from symbiont_ecology.history.phylogeny import Taxon
+from symbiont_ecology.history.variants import Life, lesser_lives, lives_of
 from symbiont_ecology.history.world import kinds_of, world_news
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.transcripts import Transcripts
@@ -65,6 +67,7 @@ def run_record(
     replies = chosen_replies(practice)
     beside = ask_host(folder, [one.prompt for one in replies]) if ask_host else {}
     acts, is_coarse = _acts(history, frames)
+    lives = lives_of(history)
     record: PageRecord = {
         "schema": RECORD_SCHEMA,
         "name": folder.resolve().name,
@@ -76,7 +79,7 @@ def run_record(
         "planned": config.run.generations,
         "frames": {"width": frames.width, "ends": frames.ends},
         "curves": _curves(history, frames),
-        "organelles": _organelles(history, config, folder),
+        "organelles": _organelles(history, lives, folder),
         "books": _books(history, frames),
         "transfers": [asdict(one) for one in history.flows.transfers],
         "acts": acts,
@@ -95,18 +98,20 @@ def run_record(
         "leftOut": _left_out(
             frames, (len(told), len(news)), kept, (len(replies), len(practice)), is_coarse
         )
-        + lives_left_out(len(history.phylogeny.taxa)),
+        + (_lesser_left_out(history) or lives_left_out(len(history.phylogeny.taxa))),
+        **methods_record(history, lives, frames),
     }
     return record
 
 
-def _organelles(history: History, config: RunConfig, folder: Path) -> list[PageRecord]:
+def _organelles(history: History, lives: Sequence[Life], folder: Path) -> list[PageRecord]:
     taxa, places = history.phylogeny.taxa, berths_of(history.phylogeny.taxa)
     asked = Counter[OrganelleId]()
     for act in history.acts:
         asked[act.id] += act.asked
     busiest = [who for who, _ in asked.most_common() if who in taxa]
     colours = {who: number for number, who in enumerate(busiest[:COLOURED])}
+    examined, lesser = examined_rows(lives), lesser_lives(history)
     bodies = bodies_of(load_state(folder), folder) if (folder / STATE_FILE).exists() else {}
     return [
         {
@@ -116,6 +121,8 @@ def _organelles(history: History, config: RunConfig, folder: Path) -> list[PageR
             "lessons": history.lessons[taxon.id],
             "colour": colours.get(taxon.id, -1),
             "body": asdict(bodies[taxon.id]) if taxon.id in bodies else None,
+            **examined.get(taxon.id, {}),
+            **({"isLesser": True} if taxon.id in lesser else {}),
         }
         for taxon in taxa.values()
     ]
@@ -267,6 +274,15 @@ def _left_out(
     if replies[0] < replies[1]:
         said.append(f"{replies[0]} of {replies[1]} replies are on the page, mostly the newest.")
     return said
+
+
+def _lesser_left_out(history: History) -> list[str]:
+    """What the pedigree of a run with exams does not hold."""
+    all_of_them, lesser = len(history.phylogeny.taxa), len(lesser_lives(history))
+    if not lesser or all_of_them - lesser > LIVES_IN_TREE:
+        return []
+    rule = "those with children, and the living"
+    return [f"The tree shows {all_of_them - lesser} of {all_of_them} lives: {rule}."]
 
 
 def lives_left_out(lives: int) -> list[str]:

@@ -81,8 +81,10 @@ class Answers:
 class Chronicle:
     """All news of a run, as far as its log was read."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_economy: bool = True) -> None:
         self.news: list[News] = []
+        self.has_economy = has_economy
+        """Whether energy is news."""
         self.servers: dict[str, OrganelleId] = {}
         """Who serves each habitat."""
         self.moves = 0
@@ -173,8 +175,8 @@ class Chronicle:
             self._say(event, "birth", f"{event.id} is founded {by}.", (event.id,))
 
     def _death(self, event: Retired) -> None:
-        left = f"leaves {event.balance / 1000:+.1f} ATP"
-        text = f"{event.id} dies after {event.age} generations: {event.cause}; it {left}."
+        left = f"; it leaves {event.balance / 1000:+.1f} ATP" if self.has_economy else ""
+        text = f"{event.id} dies after {event.age} generations: {event.cause}{left}."
         if (books := self._books.pop(event.id, None)) and event.cause == "bankrupt":
             text += f" {self._why(event, books)}"
         self._answers.pop(event.id, None)

@@ -17,10 +17,11 @@ from pathlib import Path
 from symbiont_ecology.config import Climate, RunConfig
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.run import EVENTS_FILE, read_config
-from symbiont_ecology.errors import RunError
+from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.events import (
     Acted,
     Archived,
+    Ascended,
     Born,
     Event,
     Gated,
@@ -28,6 +29,8 @@ from symbiont_ecology.events import (
     Learned,
     Proposed,
     Resized,
+    Retired,
+    Scored,
     Served,
     Settled,
     Upheaved,
@@ -37,6 +40,7 @@ from symbiont_ecology.history.chronicle import Chronicle
 from symbiont_ecology.history.flows import Flows
 from symbiont_ecology.history.phylogeny import Phylogeny
 from symbiont_ecology.statistics import evidence
+from symbiont_ecology.strategies import strategies
 from symbiont_ecology.types import OrganelleId
 
 
@@ -137,13 +141,21 @@ class Success:
 class History:
     """Everything that a log says, as far as it was read. ``add`` takes the next event.
 
-    ``generation`` is the number of whole generations.
+    ``generation`` is the number of whole generations. ``has_economy`` says whether energy decides
+    about life and death.
     """
 
-    def __init__(self, prices: Prices | None = None, climate: Climate | None = None) -> None:
+    def __init__(
+        self,
+        prices: Prices | None = None,
+        climate: Climate | None = None,
+        *,
+        has_economy: bool = True,
+    ) -> None:
         prices = prices or Prices()
+        self.has_economy = has_economy
         self.phylogeny, self.flows = Phylogeny(), Flows(prices)
-        self.chronicle = Chronicle()
+        self.chronicle = Chronicle(has_economy=has_economy)
         self.success = Success(prices, climate or Climate())
         self.ends: list[GenerationEnded] = []
         self.balances: list[dict[OrganelleId, int]] = []
@@ -161,12 +173,17 @@ class History:
         self.lessons = Counter[OrganelleId]()
         self.host_answers: list[Acted] = []
         """What the bare host was asked at founding, cell by cell."""
+        self.probes: list[Acted] = []
+        """What was asked later on for knowledge alone: nobody earned by it, nobody learned."""
+        self.ascents: list[Ascended] = []
+        self.selection: list[Scored | Retired] = []
+        """Exams and departures, in their order."""
         self._servers: dict[str, OrganelleId] = {}
 
     @classmethod
     def of(cls, config: RunConfig, events: Iterable[Event] = ()) -> History:
         """The history of a run with that config."""
-        history = cls(config.economy, config.climate)
+        history = cls(config.economy, config.climate, has_economy=_has_economy(config))
         for event in events:
             history.add(event)
         return history
@@ -200,6 +217,12 @@ class History:
                 self.books.append(event)
             case Learned():
                 self.lessons[event.id] += event.lessons
+            case Ascended():
+                self.ascents.append(event)
+            case Scored() | Retired():
+                if event.id not in self.traits:
+                    raise KeyError(event.id)
+                self.selection.append(event)
             case Born():
                 self.traits[event.id] = event.traits
                 self.parents[event.id] = len(event.parents)
@@ -227,6 +250,16 @@ class History:
         taxon = self.phylogeny.taxa.get(event.id) if isinstance(event, Born) else None
         self.chronicle.add(event, taxon.ancestors if taxon else ())
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether one organelle lives by itself: it has no rivals, no relatives, and no users."""
+        return not self.has_economy and len(self.phylogeny.taxa) < 2 and not self.servings
+
+    @property
+    def has_exams(self) -> bool:
+        """Whether everybody sits the same exam: nobody is chosen to answer, or serves anybody."""
+        return any(isinstance(event, Scored) for event in self.selection)
+
     def rank(self, organelle_id: OrganelleId, generation: int) -> int:
         """The rank of an organelle after a generation; 0 where the log does not say it."""
         rank = 0
@@ -242,7 +275,9 @@ class History:
 
     def _act(self, event: Acted) -> None:
         if event.purpose == "probe":
-            if not self.phylogeny.taxa:
+            if self.phylogeny.taxa:
+                self.probes.append(event)
+            else:
                 self.host_answers.append(event)
                 self.success.add_probe(event)
         elif event.purpose == "practice" and event.verdicts:
@@ -276,3 +311,11 @@ def read_history(folder: Path) -> History:
     """
     config = read_config(folder, runs_plugins=False)
     return History.of(config, read_events(folder / EVENTS_FILE))
+
+
+def _has_economy(config: RunConfig) -> bool:
+    """Whether the bankrupt die; assumed of a strategy from a plug-in that was not run."""
+    try:
+        return strategies.build(config.strategy).is_mortal
+    except ConfigError:
+        return True

@@ -1,14 +1,19 @@
-"""An evolution of trainings, life after life: who was examined, what was earned, who stayed."""
+"""Selection by exams, life after life: who was examined, what was earned, who stayed, and what
+changes of genes were worth."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 
-from symbiont_ecology.events import Acted, Born, Event, Retired, Scored
+from symbiont_ecology.events import Scored
+from symbiont_ecology.history.history import History
+from symbiont_ecology.strategies.hyper import ALPHA, MODULES, RANK, RATE, TARGETS
 from symbiont_ecology.types import OrganelleId
 
+MOST_DRAWN = 60
+"""Lives that a pedigree has, before it leaves out those that came to nothing."""
 STEADY, LIVES = 0.01, 5
 """An evolution has converged if the best fitness rose by less than that, relatively, over so many
 lives."""
@@ -16,7 +21,7 @@ lives."""
 
 @dataclass(frozen=True)
 class Variant:
-    """A training with its genes: where they came from, and what came of it."""
+    """A training or an adapter with its genes: where they came from, and what came of it."""
 
     id: OrganelleId
     operator: str
@@ -28,48 +33,64 @@ class Variant:
 
 @dataclass(frozen=True)
 class Life:
-    """The end of a life: everybody alive, the best first, and who stayed."""
+    """The end of a life, in a generation with an exam: everybody alive, the best first, and who
+    stayed."""
 
     number: int
     ranking: tuple[Variant, ...]
     survivors: frozenset[OrganelleId]
+    generation: int = 0
 
 
-def lives_of(events: Iterable[Event]) -> list[Life]:
-    """The lives that have ended, from the events of a run with ``hyper``."""
-    born: dict[OrganelleId, Born] = {}
-    accuracies: dict[OrganelleId, list[float]] = {}
+@dataclass(frozen=True)
+class Gain:
+    """What a child earned in its first exam beyond its better parent, by the operator that made it
+    or by a gene that it changed."""
+
+    id: OrganelleId
+    name: str
+    is_gene: bool
+    amount: float
+
+
+@dataclass(frozen=True)
+class Staying:
+    """The share of variants that are there after so many exams (Kaplan and Meier 1958), and how
+    many were seen to sit that one."""
+
+    exams: int
+    share: float
+    at_risk: int
+
+
+def lives_of(history: History) -> list[Life]:
+    """The lives that have ended, of a run with exams."""
     alive: dict[OrganelleId, Variant] = {}
-    lives = list[Life]()
-    ended = -1
-    for event in events:
-        match event:
-            case Born():
-                born[event.id] = event
-            case Acted(purpose="practice") if event.verdicts:
-                accuracies.setdefault(event.id, []).extend(event.verdicts)
-            case Scored():
-                if event.generation != ended:
-                    ended = event.generation
-                    lives.append(Life(len(lives) + 1, (), frozenset()))
-                one = born[event.id]
-                alive[event.id] = Variant(
-                    one.id,
-                    one.operator,
-                    one.parents,
-                    one.traits,
-                    event.score,
-                    fmean(accuracies[event.id]),
-                )
-                lives[-1] = _life(lives[-1].number, alive, set(alive))
-            case Retired() if event.id in alive:
-                was = lives[-1]
-                lives[-1] = replace(was, survivors=was.survivors - {event.id})
-                del alive[event.id]
+    asked, right = Counter[OrganelleId](), defaultdict[OrganelleId, float](float)
+    lives, acts, place, ended = list[Life](), history.acts, 0, -1
+    for event in history.selection:
+        while place < len(acts) and acts[place].generation <= event.generation:
+            asked[acts[place].id] += acts[place].asked
+            right[acts[place].id] += acts[place].right
+            place += 1
+        if isinstance(event, Scored):
+            if event.generation != ended:
+                ended = event.generation
+                lives.append(Life(len(lives) + 1, (), frozenset(), ended))
+            one = history.phylogeny.taxa[event.id]
+            share = right[one.id] / asked[one.id] if asked[one.id] else float("nan")
+            alive[one.id] = Variant(
+                one.id, one.operator, one.ancestors, history.traits[one.id], event.score, share
+            )
+            ranking = tuple(sorted(alive.values(), key=lambda other: -other.fitness))
+            lives[-1] = replace(lives[-1], ranking=ranking, survivors=frozenset(alive))
+        elif event.id in alive:
+            del alive[event.id]
+            lives[-1] = replace(lives[-1], survivors=lives[-1].survivors - {event.id})
     return lives
 
 
-def has_converged(lives: list[Life]) -> bool:
+def has_converged(lives: Sequence[Life]) -> bool:
     """Whether the best fitness has hardly risen for some lives."""
     if len(lives) <= LIVES:
         return False
@@ -77,6 +98,77 @@ def has_converged(lives: list[Life]) -> bool:
     return now - before < STEADY * before
 
 
-def _life(number: int, alive: Mapping[OrganelleId, Variant], survivors: set[OrganelleId]) -> Life:
-    ranking = tuple(sorted(alive.values(), key=lambda one: -one.fitness))
-    return Life(number, ranking, frozenset(survivors))
+def variants_of(lives: Sequence[Life]) -> dict[OrganelleId, Variant]:
+    """Everybody who sat an exam, in their order, with what the last one said."""
+    return {one.id: one for life in lives for one in life.ranking}
+
+
+def first_exams(lives: Sequence[Life]) -> dict[OrganelleId, int]:
+    """The generation in which everybody sat an exam for the first time."""
+    return {one.id: life.generation for life in reversed(lives) for one in life.ranking}
+
+
+def gains_of(lives: Sequence[Life]) -> list[Gain]:
+    """What every change was worth. A child of one parent counts for each gene that it changed, and
+    all children count for their operators."""
+    known: dict[OrganelleId, Variant] = {}
+    gains = list[Gain]()
+    for life in lives:
+        children = [one for one in life.ranking if one.id not in known]
+        for child in sorted(children, key=lambda one: one.id):
+            parents = [known[name] for name in dict.fromkeys(child.parents) if name in known]
+            if parents:
+                amount = child.fitness - max(one.fitness for one in parents)
+                names = [(child.operator, False)]
+                if len(set(child.parents)) == 1:
+                    names += [(name, True) for name in _changed(parents[0].genes, child.genes)]
+                gains += [Gain(child.id, name, is_gene, amount) for name, is_gene in names]
+        known |= {one.id: one for one in life.ranking}
+    return gains
+
+
+def staying_of(lives: Sequence[Life]) -> list[Staying]:
+    """How long variants stay; those who are there at the end count as far as they were seen."""
+    counts = Counter(one.id for life in lives for one in life.ranking)
+    there = lives[-1].survivors if lives else frozenset()
+    share, found = 1.0, list[Staying]()
+    for exams in range(1, max(counts.values(), default=0) + 1):
+        at_risk = sum(count >= exams for count in counts.values())
+        left = sum(count == exams and name not in there for name, count in counts.items())
+        share *= 1 - left / at_risk
+        found.append(Staying(exams, share, at_risk))
+    return found
+
+
+def has_trainings(history: History) -> bool:
+    """Whether what is examined are trainings, with hyper-parameters for genes."""
+    return history.has_exams and any(TARGETS in one for one in history.traits.values())
+
+
+def lesser_lives(history: History) -> set[OrganelleId]:
+    """Whom a pedigree of many exams leaves out: the dead that left no children."""
+    taxa = history.phylogeny.taxa
+    if not history.has_exams or len(taxa) <= MOST_DRAWN:
+        return set()
+    parents = {name for one in taxa.values() for name in one.ancestors}
+    return {one.id for one in taxa.values() if one.died is not None} - parents
+
+
+def said_genes(genes: Mapping[str, float]) -> dict[str, str]:
+    """Genes as people read them: alpha itself, modules by name."""
+    said = {name: f"{value:.3g}" for name, value in genes.items()}
+    if ALPHA in genes and RANK in genes:
+        said[ALPHA] = f"{genes[ALPHA] * genes[RANK]:g}"
+    if TARGETS in genes:
+        modules = dict(enumerate(MODULES))
+        said[TARGETS] = modules.get(int(genes[TARGETS]), said[TARGETS])
+    return {gene_name(name): text for name, text in said.items()}
+
+
+def gene_name(name: str) -> str:
+    """What a gene is called where people read it."""
+    return {RATE: "step size", TARGETS: "modules"}.get(name, name)
+
+
+def _changed(before: Mapping[str, float], after: Mapping[str, float]) -> list[str]:
+    return [name for name, value in after.items() if before.get(name) != value]

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from symbiont_ecology.history.frames import Frames
 from symbiont_ecology.history.history import History
 from symbiont_ecology.history.phylogeny import Taxon
+from symbiont_ecology.history.variants import lesser_lives
 from symbiont_ecology.plots.drawing import (
     MOST_COLUMNS,
     answer_sums,
@@ -28,6 +29,7 @@ from symbiont_ecology.plots.drawing import (
     time_axis,
 )
 from symbiont_ecology.plots.palette import OTHERS_COLOUR
+from symbiont_ecology.plots.variants import score_colours
 from symbiont_ecology.types import OrganelleId
 
 MOST_LIVES = 90
@@ -41,14 +43,21 @@ def lineages(history: History, ax: Axes | Figure | None = None) -> Axes:
     """A bar for every life, from birth to death. Lines come from the parents, and a merge has
     several, dashed.
 
-    Of very many lives it shows those that answered most, and their ancestors.
+    Of very many lives it shows those that answered most, and their ancestors. Where everybody sits
+    exams, colours are scores, rows name operators, and the dead without children are left out of
+    many.
     """
     taxa, title = history.phylogeny.taxa, "Lineages"
     if not taxa:
         return say(new_axes(ax), title, "Nobody was born in this run.")
     lives = list(_in_order(history))
     ax = new_axes(ax, row_height(len(lives)))
-    colours, rows = colours_of(history), {one.id: row for row, one in enumerate(lives)}
+    rows = {one.id: row for row, one in enumerate(lives)}
+    if history.has_exams:
+        colours, scale = score_colours(history)
+        ax.figure.colorbar(scale, ax=ax, pad=0.02).set_label("score")
+    else:
+        colours = colours_of(history)
     end = max(history.generation, 1)
     for one in lives:
         until = end if one.died is None else one.died
@@ -59,7 +68,7 @@ def lineages(history: History, ax: Axes | Figure | None = None) -> Axes:
             if parent in rows:
                 heights, dash = (rows[parent], row), "--" if is_merge else "-"
                 ax.plot([one.born] * 2, heights, dash, color=JOIN, lw=1.2 if is_merge else 0.7)
-    row_axis(ax, [one.id for one in lives])
+    row_axis(ax, [f"{one.id} {one.operator}" if history.has_exams else one.id for one in lives])
     time_axis(ax, history)
     dashes = {"child of one parent": "-", "merged of several": "--"}
     kinds = {len(one.ancestors) > 1 for one in lives if one.ancestors}
@@ -72,7 +81,8 @@ def lineages(history: History, ax: Axes | Figure | None = None) -> Axes:
         legend_below(ax, handles)
     is_all = len(lives) == len(taxa)
     shown = "a bar for every life" if is_all else f"{len(lives)} of {len(taxa)} lives"
-    head(ax, title, f"{shown}, from birth to death; colours: those that answered most")
+    told = "scores" if history.has_exams else "those that answered most"
+    head(ax, title, f"{shown}, from birth to death; colours: {told}")
     return ax
 
 
@@ -132,10 +142,11 @@ def _in_order(history: History) -> Iterator[Taxon]:
 def _kept(history: History) -> set[OrganelleId]:
     """Everyone, or so many of those that answered most, each with all its first parents."""
     taxa = history.phylogeny.taxa
-    if len(taxa) <= MOST_LIVES:
-        return set(taxa)
+    great = taxa.keys() - lesser_lives(history)
+    if len(great) <= MOST_LIVES:
+        return great
     kept = set[OrganelleId]()
-    for who in busiest(history):
+    for who in (one for one in busiest(history) if one in great):
         line, one = list[OrganelleId](), taxa.get(who)
         while one is not None and one.id not in kept:
             line.append(one.id)

@@ -66,6 +66,12 @@ def curves(history: History, ax: Axes | Figure | None = None, changes: Iterable[
     ax.grid(alpha=0.25)
     for change in changes:
         ax.axvline(change, color="#666666", ls=":", lw=1)
+    time_axis(ax, history)
+    head(
+        ax, title, f"right answers of the {columns.width * (2 * REACH + 1)} generations around each"
+    )
+    if history.is_alone:
+        return ax
     beside = ax.twinx()
     beside.step(ends, alive, where="post", color=counts, lw=1.3)
     top = 1.15 * max(int(alive.max()), 1)
@@ -85,10 +91,6 @@ def curves(history: History, ax: Axes | Figure | None = None, changes: Iterable[
         for name, (shape, colour, _) in marks.items()
     ]
     legend_below(ax, handles)
-    time_axis(ax, history)
-    head(
-        ax, title, f"right answers of the {columns.width * (2 * REACH + 1)} generations around each"
-    )
     return ax
 
 

@@ -63,6 +63,7 @@ class LivingCanvas {
   draw(moment) {
     const { run, canvas } = this, frame = Math.min(Math.floor(moment), run.last), part = moment - frame;
     const scale = devicePixelRatio || 1, { clientWidth: width, clientHeight: height } = canvas;
+    if (!width) return; // its card is hidden
     if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
       canvas.width = Math.round(width * scale);
       canvas.height = Math.round(height * scale);

@@ -4,8 +4,9 @@
 const GRID = { left: 66, right: 18, top: 26, bottom: 40 };
 
 class Chart {
-  // `view` is {id, title, unit, width, option(run, state), follows, controls}. A view that `follows`
-  // shows one moment, so it is drawn anew when the slider moves; others show all time.
+  // `view` is {id, title, unit, width, option(run, state), follows, isTimeless, controls, suits}. A view that
+  // `follows` shows one moment, so it is drawn anew when the slider moves; others show all time, or none if they
+  // are timeless. Where a view does not suit a run, its card is hidden.
   constructor(view, state, main) {
     this.view = view;
     this.state = state;
@@ -13,16 +14,19 @@ class Chart {
     this.cursor = el("div", { class: "cursor", hidden: true });
     this.place.append(this.cursor);
     this.empty = el("p", { class: "empty", hidden: true });
-    main.append(card(view, this.controls(), this.place, this.empty));
+    this.card = card(view, this.controls(), this.place, this.empty);
+    main.append(this.card);
   }
 
   controls() {
     const buttons = ["png", "svg"].map((form) =>
       el("button", { type: "button", title: `save as ${form.toUpperCase()}`, onclick: () => this.save(form) }, form.toUpperCase()));
-    return [...(this.view.controls?.(() => this.draw()) ?? []), ...buttons];
+    return [...(this.view.controls?.(() => this.draw(), this.state.run) ?? []), ...buttons];
   }
 
   draw() {
+    this.card.hidden = !(this.view.suits?.(this.state.run) ?? true);
+    if (this.card.hidden) return;
     const option = this.view.option(this.state.run, this.state);
     const isEmpty = typeof option === "string";
     this.empty.textContent = isEmpty ? option : "";
@@ -53,13 +57,13 @@ class Chart {
 
   // Beside everything, where a view shows all time: to that time.
   clickBeside(event) {
-    if (this.view.follows || !this.chart.containPixel({ gridIndex: 0 }, [event.offsetX, event.offsetY])) return;
+    if (this.view.follows || this.view.isTimeless || !this.chart.containPixel({ gridIndex: 0 }, [event.offsetX, event.offsetY])) return;
     this.state.goTo(Math.round(this.chart.convertFromPixel({ xAxisIndex: 0 }, event.offsetX)));
   }
 
   // The slider moved.
   follow() {
-    if (!this.chart || this.place.hidden || this.view.follows) return;
+    if (!this.chart || this.place.hidden || this.view.follows || this.view.isTimeless) return;
     const x = this.chart.convertToPixel({ xAxisIndex: 0 }, this.state.run.generation(this.state.frame));
     const { top, bottom } = this.option.grid ?? GRID;
     this.cursor.hidden = !Number.isFinite(x);
@@ -120,7 +124,7 @@ function lineSeries(name, points, colour, more = {}) {
   return { name, type: "line", data: points, showSymbol: false, lineStyle: { width: 1.8, color: colour }, itemStyle: { color: colour }, ...more };
 }
 
-// Bars in time: rows are {row, from, to, colour, pick, text, strength, label}.
+// Bars in time: rows are {row, from, to, colour, outline, pick, text, strength, label, isLight}.
 function barSeries(rows, thickness = 0.86) {
   return {
     type: "custom", clip: true, encode: { x: [1, 2], y: 0 },
@@ -128,12 +132,17 @@ function barSeries(rows, thickness = 0.86) {
     renderItem: (params, api) => {
       const [left, middle] = api.coord([api.value(1), api.value(0)]), [right] = api.coord([api.value(2), api.value(0)]);
       const height = Math.max(thickness * api.size([0, 1])[1], 1);
-      const edge = params.coordSys.x + params.coordSys.width, width = Math.max(Math.min(right, edge) - left, 1), { label, colour, strength } = rows[params.dataIndex], isRoomy = label && height >= 8 && width > 7 * label.length + 6;
-      return { type: "rect", shape: { x: left, y: middle - height / 2, width, height }, style: { fill: colour, opacity: strength ?? 1 },
-        ...(isRoomy && { textContent: { style: { text: label, fill: "#fff", stroke: "rgba(0,0,0,.6)", lineWidth: 2, fontSize: Math.min(height, 11), fontWeight: 600 } }, textConfig: { position: "insideLeft" } }) };
+      const edge = params.coordSys.x + params.coordSys.width, width = Math.max(Math.min(right, edge) - left, 1), { label, colour, outline, strength, isLight } = rows[params.dataIndex], isRoomy = label && height >= 8 && width > 7 * label.length + 6;
+      return { type: "rect", shape: { x: left, y: middle - height / 2, width, height }, style: { fill: colour, stroke: outline ?? null, lineWidth: 0.5, opacity: strength ?? 1 },
+        ...(isRoomy && { textContent: { style: { text: label, ...inkOn(isLight), fontSize: Math.min(height, 11), fontWeight: 600 } }, textConfig: { position: "insideLeft" } }) };
     },
     tooltip: { formatter: (one) => tip(...one.data.text.split("\n")) },
   };
+}
+
+// How a text is painted on a colour that is light, or that may be dark.
+function inkOn(isLight) {
+  return isLight ? { fill: "#000" } : { fill: "#fff", stroke: "rgba(0,0,0,.6)", lineWidth: 2 };
 }
 
 function rowAxis(names, more = {}) {

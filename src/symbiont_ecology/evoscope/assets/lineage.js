@@ -4,9 +4,10 @@ const MULLER_SHOWN = 40; // organelles with an area of their own
 
 const mullerView = {
   id: "muller", title: "Muller plot", unit: "share of what is measured; children grow out of their parents", measure: "asked",
-  controls(redraw) {
+  suits: (run) => !run.isAlone && !run.hasExams,
+  controls(redraw, run) {
     return [el("select", { "aria-label": "measure", onchange: (event) => { this.measure = event.target.value; redraw(); } },
-      el("option", { value: "asked" }, "answers"), el("option", { value: "right" }, "right answers"), el("option", { value: "balance" }, "energy"))];
+      el("option", { value: "asked" }, "answers"), el("option", { value: "right" }, "right answers"), run.hasEconomy ? el("option", { value: "balance" }, "energy") : null)];
   },
   option(run, state) {
     const times = stretches(run, COLUMNS), shares = new Map(), totals = new Map();
@@ -64,18 +65,21 @@ const TREE_SHOWN = 400; // lives that a tree has at most
 
 const treeView = {
   id: "tree", title: "Lineages", unit: "a bar per life, from birth to death; lines come from parents, a merge has several",
-  height: (run) => Math.min(Math.max(80 + 9 * Math.min(run.organelles.length, TREE_SHOWN), 270), 900),
+  suits: (run) => !run.isAlone,
+  height: (run) => Math.min(Math.max(80 + (run.hasExams ? 13 : 9) * inOrder(run).length, 270), 900),
   option(run, state) {
     if (!run.organelles.length) return "Nobody was born in this run.";
     const lives = inOrder(run), rows = new Map(lives.map((one, row) => [one.id, row])), chosen = state.selection;
     const family = chosen?.type === "organelle" ? kin(run, chosen.id) : null, strength = (id) => (!family || family.has(id) ? 1 : 0.25);
+    const ink = cssColour("--soft"), isScored = state.colours === "score" && run.hasExams;
     const bars = lives.map((one) => ({ row: rows.get(one.id), from: one.born, to: one.died ?? run.generations, colour: run.colour(one.id, state.colours), strength: strength(one.id),
       pick: { type: "organelle", id: one.id },
-      text: `${one.id}: ${one.operator}, born in generation ${one.born}\n` + (one.parents.length ? `of ${one.parents.join(" and ")}\n` : "") + (one.died === null ? "alive" : `died in generation ${one.died}: ${one.cause}`) }));
+      text: `${one.id}: ${one.operator}, born in generation ${one.born}\n` + (one.parents.length ? `of ${one.parents.join(" and ")}\n` : "") + (one.died === null ? "alive" : `died in generation ${one.died}: ${one.cause}`) + (run.hasExams ? `\nscore ${scoreOf(one)}` : ""),
+      label: run.hasExams ? `${one.operator} ${scoreOf(one)}` : null, isLight: isScored && isLightScore(run, one.score), outline: isScored ? ink : null }));
     const joins = lives.flatMap((one) => one.parents.filter((parent) => rows.has(parent)).map((parent) => ({ value: [one.born, rows.get(parent), rows.get(one.id), strength(one.id), one.parents.length] })));
-    const ink = cssColour("--soft");
     return {
-      grid: { ...GRID, left: 56, top: 8 }, xAxis: generations(run), yAxis: rowAxis(lives.map((one) => one.id), { axisLabel: { fontSize: 10, interval: lives.length > 60 ? "auto" : 0, hideOverlap: true } }), tooltip: {},
+      ...(isScored && { visualMap: scoreScale(run) }),
+      grid: { ...GRID, left: 56, top: 8, right: isScored ? 60 : GRID.right }, xAxis: generations(run), yAxis: rowAxis(lives.map((one) => one.id), { axisLabel: { fontSize: 10, interval: lives.length > 60 ? "auto" : 0, hideOverlap: true } }), tooltip: {},
       series: [
         { type: "custom", data: joins, silent: true, encode: { x: 0, y: [1, 2] }, renderItem: (_, api) => {
           const from = api.coord([api.value(0), api.value(1)]), to = api.coord([api.value(0), api.value(2)]);
@@ -89,11 +93,11 @@ const treeView = {
 
 // Everyone, children below their first parent; of very many those who answered most, and their ancestors.
 function inOrder(run) {
-  const kept = run.organelles.length > TREE_SHOWN ? busiestWithAncestors(run) : null, lives = [];
+  const kept = run.organelles.filter((one) => !one.isLesser).length > TREE_SHOWN ? busiestWithAncestors(run) : null, lives = [];
   const waiting = run.organelles.filter((one) => !run.byId.has(one.parents[0])).reverse();
   while (waiting.length) {
     const one = waiting.pop();
-    if (!kept || kept.has(one.id)) lives.push(one);
+    if (!one.isLesser && (!kept || kept.has(one.id))) lives.push(one);
     for (const child of [...one.children].reverse()) if (run.byId.get(child).parents[0] === one.id) waiting.push(run.byId.get(child));
   }
   return lives;

@@ -49,7 +49,7 @@ class Page {
     this.places = {};
     const panel = (id, title, unit, width) => main.append(card({ id, title, unit, width }, [], (this.places[id] = el("div", { class: "scroll", tabindex: 0 }))));
     panel("biography", "What is selected", "a run, an organelle, a user or a cell");
-    const views = this.run.isPhylogeny ? [treeView, curvesView] : [serversView, curvesView, mullerView, treeView, cellsView, energyView, archiveView, ranksView];
+    const views = this.run.isPhylogeny ? [treeView, curvesView] : [...methodViews, serversView, curvesView, mullerView, treeView, cellsView, energyView, archiveView, ranksView];
     if (this.record.comparison) views.unshift(compareView);
     this.charts = views.map((view) => new Chart(view, this, main));
     if (this.record.comparison) byName("compare-view").append(el("div", { id: "comparison" }));
@@ -214,13 +214,19 @@ class Page {
     byName("facts").textContent = plain(`${run.name}: ${run.strategy} on ${run.host}, seed ${run.seed}, ${run.generations} of ${run.planned} generations`);
     byName("left-out").textContent = run.leftOut.join(" ");
     byName("left-out").hidden = !run.leftOut.length;
+    byName("canvas-view").hidden = run.isAlone || run.hasExams;
+    byName("colour-picker").hidden = run.isAlone;
+    byName("colours").querySelector("[value=score]").hidden = !run.hasExams;
     byName("slider").max = Math.max(run.last, 0);
     this.living.setRun(run);
     this.tellColours();
     this.drawTicks();
     for (const chart of this.charts) chart.draw();
     if (this.record.comparison) byName("comparison").replaceChildren(comparisonTable(this.record.comparison, this.runs));
-    if (this.places.trials) this.panels.trials(this.places.trials);
+    if (this.places.trials) {
+      byName("trials-view").hidden = !run.hasEconomy && !run.trials.length;
+      this.panels.trials(this.places.trials);
+    }
     this.follow();
   }
 

@@ -54,14 +54,25 @@ class Panels {
         "bare host": `${percent(host)} of ${host.asked} questions right before anybody learned`,
         right: `${percent(total(0))} of ${total(0)?.asked ?? 0} up to the slider; ${percent(total(late))} of the quarter before it`,
         alive: `${run.alive(frame).length} at the slider, of ${run.organelles.filter((one) => one.born <= run.generation(frame)).length} born by then`,
-        "best lately": ranked.length ? [this.link("organelle", ranked[0][0]), ` with most right answers in that quarter, ${Math.round(ranked[0][1].right)} of ${ranked[0][1].asked}`] : null,
-        "dominant founders": this.dominant(run),
+        "best lately": ranked.length && !run.isAlone && !run.hasExams ? [this.link("organelle", ranked[0][0]), ` with most right answers in that quarter, ${Math.round(ranked[0][1].right)} of ${ranked[0][1].asked}`] : null,
+        best: this.bestScore(run),
+        "dominant founders": run.isAlone || run.hasExams ? null : this.dominant(run),
         compute: run.curves.flops.length ? `${run.curves.flops[frame].toExponential(2)} FLOPs for all, up to the slider` : null,
       }),
       el("p", { class: "soft" }, "Select an organelle, a user or a cell in any view."),
       ...this.families(run), ...this.evaluations(run),
       el("details", {}, el("summary", {}, "config"), el("pre", { class: "text" }, plain(run.config))),
     ];
+  }
+
+  // Who has the highest score of the living, and by which genes.
+  bestScore(run) {
+    const [best] = run.alive(this.state.frame).filter((one) => Number.isFinite(one.score) && one.examined <= run.generation(this.state.frame)).sort((a, b) => b.score - a.score);
+    return best ? [this.link("organelle", best.id), ` with score ${scoreOf(best)}`, ...(Object.keys(best.genes).length ? [`: ${this.genes(best)}`] : [])] : null;
+  }
+
+  genes(one) {
+    return Object.entries(one.genes).map(([name, text]) => `${name} ${text}`).join(", ");
   }
 
   // The founders whose descendants gave most answers in the quarter before the slider.
@@ -103,11 +114,12 @@ class Panels {
         ancestor: one.parents.length ? this.link("organelle", run.founder(id)) : null,
         children: one.children.length ? this.links("organelle", one.children) : "none",
         died: one.died === null ? "alive" : `generation ${one.died}: ${one.cause}`,
-        energy: run.isAlive(one, frame) ? `${atp(run.balance(id, frame))} ATP at the slider` : "not alive at the slider",
-        earned: `${atp(total("revenue"))} ATP up to the slider; spent on compute ${atp(total("cost"))}, rent ${atp(total("rent"))}, tickets ${atp(total("ticket"))}`,
+        score: Number.isFinite(one.score) ? `${scoreOf(one)}, first exam in generation ${one.examined}` : null,
+        energy: !run.hasEconomy ? null : run.isAlive(one, frame) ? `${atp(run.balance(id, frame))} ATP at the slider` : "not alive at the slider",
+        earned: !run.hasEconomy ? null : `${atp(total("revenue"))} ATP up to the slider; spent on compute ${atp(total("cost"))}, rent ${atp(total("rent"))}, tickets ${atp(total("ticket"))}`,
         serves: run.hasHabitats ? (served.length ? this.links("habitat", served) : "nobody at the slider") : null,
         rank: ranks || null, lessons: one.lessons,
-        traits: Object.entries(one.traits).map(([name, value]) => `${name} ${+value.toPrecision(3)}`).join(", ") || null,
+        traits: one.genes ? this.genes(one) || null : Object.entries(one.traits).map(([name, value]) => `${name} ${+value.toPrecision(3)}`).join(", ") || null,
         "ΔW": one.body ? `norm ${short(one.body.norm)}, ${one.body.parameters.toLocaleString("en")} parameters` : "no longer in the folder",
       }),
       one.body ? this.spectrum(one.body) : null,

@@ -36,10 +36,16 @@ class RunView {
     this.specialty = this.#specialties();
     this.hasHabitats = this.habitats.length > 0;
     this.founders = this.#foundersByAnswers();
+    // One organelle by itself has no rivals, no relatives and no users.
+    this.isAlone = !this.isPhylogeny && !this.hasEconomy && this.ids.length < 2 && !this.hasHabitats;
+    this.examined = record.organelles.filter((one) => Number.isFinite(one.score));
+    this.hasExams = this.examined.length > 0; // everybody sits the same exam, so nobody serves anybody
+    this.scores = extentOf(this.examined.map((one) => one.score));
   }
 
   // Colours that tell most: of their own, or of founders where many late answers are of greys.
   get bestColours() {
+    if (this.hasExams) return "score";
     const asked = this.sums(Math.floor(this.last / 2), this.last, (row) => this.byId.get(this.actor(row))?.colour >= 0);
     const isTold = (asked.get(true)?.asked ?? 0) >= 2 * (asked.get(false)?.asked ?? 0);
     return isTold || this.founders.size < 2 ? "own" : "founder";
@@ -147,9 +153,15 @@ class RunView {
   }
 
   colour(id, scheme) {
+    if (scheme === "score") return this.scoreColour(this.byId.get(id)?.score);
     if (scheme === "family") return colourOf(this.families.indexOf(this.specialty.get(id)));
     if (scheme === "founder") return colourOf(this.founders.get(this.founder(id)) ?? -1);
     return colourOf(this.byId.get(id)?.colour ?? -1);
+  }
+
+  // Dark for the worst score of the run, light for the best; grey where there is none.
+  scoreColour(score) {
+    return Number.isFinite(score) ? scaleColour(partOf(score, this.scores)) : cssColour("--grey");
   }
 
   #booksByOrganelle() {
@@ -185,6 +197,16 @@ class RunView {
 function colourOf(number) {
   const palette = document.documentElement.dataset.theme === "dark" ? PALETTE_DARK : PALETTE;
   return number >= 0 ? palette[number % palette.length] : cssColour("--grey");
+}
+
+// The least and the most of some numbers; 0 and 1 if there are none.
+function extentOf(numbers) {
+  return numbers.length ? { least: Math.min(...numbers), most: Math.max(...numbers) } : { least: 0, most: 1 };
+}
+
+// Where a number lies between the least and the most: 0 to 1.
+function partOf(value, { least, most }) {
+  return most > least ? (value - least) / (most - least) : 1;
 }
 
 function cssColour(name) {

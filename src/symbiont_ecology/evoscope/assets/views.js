@@ -14,12 +14,12 @@ const curvesView = {
     const isQuiet = births.concat(deaths).filter(Boolean).length <= MOST_MARKS;
     const marks = changes.slice(0, 12).map((one) => ({ xAxis: one.generation }));
     return {
-      legend: {}, xAxis: generations(run), grid: { ...GRID, right: 46 },
+      legend: {}, xAxis: generations(run), grid: run.isAlone ? GRID : { ...GRID, right: 46 },
       tooltip: { trigger: "axis", formatter: ([{ value: [generation] }]) => {
         const frame = run.frameOf(generation);
         return tip(`generation ${generation}`, `${asked[frame] ? Math.round((100 * right[frame]) / asked[frame]) : "–"} % of ${asked[frame]} answers right`, `${population[frame]} alive, ${births[frame]} born, ${deaths[frame]} died`);
       } },
-      yAxis: [{ type: "value", min: 0, max: 100, name: "right, %" }, { type: "value", min: 0, name: "organelles", splitLine: { show: false } }],
+      yAxis: [{ type: "value", min: 0, max: 100, name: "right, %" }, { type: "value", min: 0, name: "organelles", splitLine: { show: false } }].slice(0, run.isAlone ? 1 : 2),
       series: [
         lineSeries("right, %", points((frame) => smoothShare(asked, right, frame)), PALETTE[0], {
           markLine: { silent: true, symbol: "none", label: { show: false }, lineStyle: { type: "dotted" }, data: marks } }),
@@ -28,7 +28,7 @@ const curvesView = {
           data: points((frame) => population[frame]).filter((_, frame) => isQuiet && births[frame]) },
         { name: "deaths", type: "scatter", yAxisIndex: 1, symbol: "diamond", symbolSize: 7, itemStyle: { color: PALETTE[3] },
           data: points((frame) => population[frame]).filter((_, frame) => isQuiet && deaths[frame]) },
-      ],
+      ].slice(0, run.isAlone ? 1 : 4),
     };
   },
 };
@@ -46,6 +46,7 @@ function smoothShare(asked, right, frame, reach = 3) {
 const serversView = {
   id: "servers", title: "Who serves whom", width: "wide",
   unit: "a row per user (or cell), a colour per organelle: who answered most there",
+  suits: (run) => !run.isAlone && !run.hasExams,
   height: (run) => Math.min(Math.max(110 + 11 * (run.hasHabitats ? run.habitats : run.cells).length, 200), 640),
   option(run, state) {
     const rows = run.hasHabitats ? sortedHabitats(run) : [...run.cells].sort();
@@ -114,10 +115,12 @@ function stretches(run, most = COLUMNS) {
 const cellsView = {
   id: "cells", title: "By cell and by user", unit: "right answers, price or demand through time",
   measure: "right", rows: "cell",
-  controls(redraw) {
+  controls(redraw, run) {
+    const measures = { right: "right, %", price: "price, ATP", asked: "asked" };
+    if (!run.hasEconomy) delete measures.price;
     const choice = (key, options) => el("select", { "aria-label": key, onchange: (event) => { this[key] = event.target.value; redraw(); } },
       Object.entries(options).map(([value, text]) => el("option", { value }, text)));
-    return [choice("measure", { right: "right, %", price: "price, ATP", asked: "asked" }), choice("rows", { cell: "cells", habitat: "users" })];
+    return [choice("measure", measures), choice("rows", { cell: "cells", habitat: "users" })];
   },
   height: (run) => Math.min(Math.max(130 + 14 * run.cells.length, 270), 520),
   option(run, state) {
@@ -156,7 +159,7 @@ function scaleColour(part) {
 }
 
 const archiveView = {
-  id: "archive", title: "Archive", unit: "who holds each cell (or user) at the slider, by the success rate when it was taken", follows: true,
+  id: "archive", suits: (run) => !run.isAlone, title: "Archive", unit: "who holds each cell (or user) at the slider, by the success rate when it was taken", follows: true,
   option(run, state) {
     const held = [...run.holders(state.frame).values()].filter((claim) => claim.id);
     if (!held.length) return "Nobody holds a cell of the archive at this time.";
@@ -173,7 +176,7 @@ const archiveView = {
 };
 
 const ranksView = {
-  id: "ranks", title: "Ranks and parameters", unit: "organelles by rank; sum of ranks",
+  id: "ranks", suits: (run) => !run.isAlone, title: "Ranks and parameters", unit: "organelles by rank; sum of ranks",
   option(run) {
     if (!run.organelles.some((one) => one.ranks.length)) return "This log does not say ranks: it was written by an older version.";
     const shown = stretches(run, COLUMNS).map(([, last]) => last), counts = shown.map((frame) => run.alive(frame).map((one) => run.rank(one, frame)));
@@ -192,7 +195,7 @@ const ranksView = {
 
 const energyView = {
   id: "energy", title: "Where energy came from and went", unit: "ATP, from the start to the slider; debts are not drawn", width: "wide", follows: true,
-  height: () => 330,
+  height: () => 330, suits: (run) => run.hasEconomy,
   option(run, state) {
     const now = run.generation(state.frame), sums = new Map();
     const sum = (id) => sums.get(id) ?? sums.set(id, { revenue: 0, cost: 0, rent: 0, ticket: 0, founded: 0, received: 0, given: 0, estate: 0, held: 0 }).get(id);
