@@ -1,7 +1,7 @@
 """Changes of the living: their rank, their former selves, their posteriors."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from symbiont_ecology.ecology.organelle import FormerSelf, SuccessPosterior, skill
 from symbiont_ecology.ecology.population import Decision, Materials
@@ -35,16 +35,21 @@ class KeepSelf(Decision):
 @dataclass(frozen=True)
 class Score(Decision):
     """An organelle keeps what it earned in an exam, so that it need not sit it again; or forgets
-    it, once its weights are others."""
+    it, once its weights are others.
+
+    ``marks`` say what it earned at each question, by item, for strategies that look at that. There
+    may be some without a score: then the exam is not complete.
+    """
 
     organelle_id: OrganelleId
     score: float | None
+    marks: Mapping[str, float] = field(default_factory=dict)
 
     def carried_out(self, materials: Materials) -> list[Event]:
         """Keeps or forgets the score."""
         state = materials.state
         organelle = state.population[self.organelle_id]
-        state.population[organelle.id] = replace(organelle, score=self.score)
+        state.population[organelle.id] = replace(organelle, score=self.score, marks=self.marks)
         if self.score is None:
             return []
         return [Scored(state.generation, organelle.id, self.score)]

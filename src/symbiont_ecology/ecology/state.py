@@ -80,8 +80,14 @@ class EcologyState:
 
     def new_id(self) -> OrganelleId:
         """The next organelle id, never used before."""
+        coming = self.coming_id
         self.next_id += 1
-        return f"o{self.next_id}"
+        return coming
+
+    @property
+    def coming_id(self) -> OrganelleId:
+        """The id that whoever is born next will have: what is decided after a birth can name it."""
+        return f"o{self.next_id + 1}"
 
     def genome(self, organelle_id: OrganelleId) -> Genome:
         """Of a living organelle, or of a child on probation."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.random import Generator
@@ -12,6 +13,19 @@ from symbiont_ecology.operators import Merge, Parent, Parents, operators
 from symbiont_ecology.registry import Share
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.deltas import combined, inner, truncated
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Σ share · ΔW of any number of parents, cut to the largest rank of them: for strategies that
+    compute where a child is to be."""
+
+    shares: tuple[float, ...]
+    arity: ClassVar[int] = 0
+
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
+        """No draw is made."""
+        return truncated(combined(parents, self.shares), _largest_rank(parents))
 
 
 @operators.register("linear")
@@ -40,7 +54,7 @@ class Svd(LinearMerge):
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """No draw is made."""
         mean = super().__call__(parents, generator)
-        return truncated(mean, max(parent.rank for parent in parents))
+        return truncated(mean, _largest_rank(parents))
 
 
 @operators.register("concatenation")
@@ -71,13 +85,16 @@ class Slerp(Merge):
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """No draw is made."""
+        return truncated(combined(parents, self.shares(parents)), _largest_rank(parents))
+
+    def shares(self, parents: Parents) -> dict[str, tuple[float, float]]:
+        """What of each parent's ΔW is in the child, module by module."""
         first, second = parents
         squares, others = inner(first, first), inner(second, second)
-        shares = {
+        return {
             name: self._shares(squares[name], others[name], overlap)
             for name, overlap in inner(first, second).items()
         }
-        return truncated(combined(parents, shares), max(first.rank, second.rank))
 
     def _shares(self, square: float, other_square: float, overlap: float) -> tuple[float, float]:
         """Of the two ΔW of a module, from their squared lengths and inner product."""
@@ -91,6 +108,27 @@ class Slerp(Merge):
             turned * math.sin((1 - self.at) * angle) / math.sin(angle) / length,
             turned * math.sin(self.at * angle) / math.sin(angle) / other,
         )
+
+
+@operators.register("split")
+@dataclass(frozen=True)
+class SplitPoint(Merge):
+    """``slerp`` with a split: the elements of ΔW up to a random point, row after row of module
+    after module, are mixed by one ratio, and those beyond it by the opposite ratio (M2N2, Abrantes
+    et al. 2025, arXiv:2508.16204); cut to the larger parent's rank."""
+
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
+        """Two draws: the point, which falls between rows, and the ratio."""
+        point, ratio = generator.random(2)
+        before, beyond = Slerp(ratio).shares(parents), Slerp(1 - ratio).shares(parents)
+        modules, shares = parents[0].layout.modules, dict[str, list[np.ndarray]]()
+        left = point * sum(d_in * d_out for _, d_in, d_out in modules)
+        for name, d_in, d_out in modules:
+            is_before = np.arange(d_out)[:, None] * d_in < left
+            pairs = zip(before[name], beyond[name], strict=True)
+            shares[name] = [np.where(is_before, *pair) for pair in pairs]
+            left -= d_in * d_out
+        return truncated(combined(parents, shares), _largest_rank(parents))
 
 
 @operators.register("fisher")
@@ -113,7 +151,11 @@ class Fisher(Merge):
         shares = importance / importance.sum(axis=1, keepdims=True)
         names = [name for name, _, _ in parents[0].layout.modules]
         mean = combined(parents, dict(zip(names, shares.tolist(), strict=True)))
-        return truncated(mean, max(parent.rank for parent in parents))
+        return truncated(mean, _largest_rank(parents))
+
+
+def _largest_rank(parents: Parents) -> int:
+    return max(parent.rank for parent in parents)
 
 
 def _importance(parent: Parent) -> np.ndarray:

@@ -23,6 +23,7 @@ from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.registry import PositiveShare
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import AskingStrategy, StrategyContext, assignments, strategies
+from symbiont_ecology.strategies.exams import rewards_by_question
 from symbiont_ecology.weights.perturbations import Perturbation
 
 Shaping = Literal["z_score", "ranks", "questions"]
@@ -113,7 +114,7 @@ class EvolutionStrategies(AskingStrategy):
     def _step(
         self, centre: str, members: dict[Perturbation, list[Outcome]], context: StrategyContext
     ) -> Ascend:
-        rewards = [_rewards(outcomes) for outcomes in members.values()]
+        rewards = [rewards_by_question(outcomes) for outcomes in members.values()]
         worth = _worth(rewards, self.shaping)
         age = context.state.generation - context.state.population[centre].born
         step = self.step / np.sqrt(1 + age / self.aging if self.aging else 1)
@@ -157,15 +158,6 @@ class EvolutionStrategies(AskingStrategy):
 
 LOOK_QUESTIONS = 8
 """Questions per cell at a look."""
-
-
-def _rewards(outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """The mean reward at each question."""
-    return {
-        item.id: float(np.mean([rollout.reward for rollout in rollouts]))
-        for outcome in outcomes
-        for item, rollouts in outcome.by_item()
-    }
 
 
 def _lengths(outcomes: Sequence[Outcome]) -> tuple[float, float]:

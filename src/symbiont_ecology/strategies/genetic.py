@@ -21,8 +21,8 @@ from symbiont_ecology.ecology import Assignment, Birth, Decision, Found, Organel
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.operators import Merge, Parent, Parents, operators, with_arity
 from symbiont_ecology.registry import Spec, kind_of
-from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import CurriculumStrategy, StrategyContext, assignments, strategies
+from symbiont_ecology.strategies.exams import exam_questions
 from symbiont_ecology.types import Item
 from symbiont_ecology.weights import AdapterWeights
 
@@ -166,11 +166,7 @@ class Genetic(CurriculumStrategy):
         """The questions of an exam."""
         if self.is_fresh:
             return self.items(context)
-        draw, tasks = Draw(context.state.seed), context.tasks
-        count = max(round(self.questions), 1)
-        return tuple(
-            item for cell in tasks.cells for item in tasks.draw(cell, count, draw("exam", *cell))
-        )
+        return exam_questions(context, self.questions)
 
 
 def _mean_rewards(context: StrategyContext) -> dict[str, float]:

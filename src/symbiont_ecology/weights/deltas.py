@@ -43,11 +43,13 @@ def modules(
 
 
 def combined(
-    adapters: Sequence[AdapterWeights], shares: Sequence[float] | Mapping[str, Sequence[float]]
+    adapters: Sequence[AdapterWeights],
+    shares: Sequence[float] | Mapping[str, Sequence[float | np.ndarray]],
 ) -> AdapterWeights:
     """Σ share · ΔW, exactly: factors side by side, at the sum of the ranks.
 
-    ``shares`` has one number per adapter, or that for every module name.
+    ``shares`` has one number per adapter, or that for every module name; there it may also be one
+    number per row of ΔW, ``(d_out, 1)``.
     """
     factors = {}
     for name, parts in modules(adapters):

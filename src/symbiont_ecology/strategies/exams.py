@@ -1,0 +1,108 @@
+"""Strategies whose organelles all sit one exam, and what is left to those that select by it.
+
+The exam has the same questions in the whole run. What an organelle earned at each of them stays
+known, so nobody is asked twice. Where the world changes, its new questions are asked again.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
+from symbiont_ecology.ecology import Assignment, Decision, Found, Outcome, Score
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies import AskingStrategy, StrategyContext, assignments
+from symbiont_ecology.strategies.controls import NICHE
+from symbiont_ecology.types import Item, OrganelleId
+
+Marks = Mapping[str, float]
+"""What an organelle earned at each question of the exam, by item."""
+
+
+@dataclass(frozen=True)
+class ExamStrategy(AskingStrategy):
+    """Everyone sits the exam once. A subclass says in ``select`` who leaves and who is born."""
+
+    population: PositiveInt = 12  # founders
+    b_std: NonNegativeFloat = 0.05  # standard deviation of the founders' B
+    questions: PositiveFloat = 16  # per cell and exam, on average
+
+    @abstractmethod
+    def select(
+        self, marks: Mapping[OrganelleId, Marks], context: StrategyContext
+    ) -> list[Decision]:
+        """What follows once everyone alive, in order of birth, has all marks."""
+
+    def found(self, context: StrategyContext) -> list[Decision]:
+        """Founders with small random deviations from the host."""
+        return [self.founder(number, context) for number in range(self.population)]
+
+    def founder(self, number: int, context: StrategyContext) -> Found:
+        """The founder of that number, which it bears as a trait."""
+        return Found({NICHE: float(number)}, context.rank, b_std=self.b_std)
+
+    def exam(self, context: StrategyContext) -> tuple[Item, ...]:
+        """The questions of the exam, each once."""
+        return tuple({item.id: item for item in exam_questions(context, self.questions)}.values())
+
+    def ask(self, context: StrategyContext) -> Sequence[Assignment]:
+        """What is missing of everyone's exam."""
+        living = context.state.population.values()
+        exam = self.exam(context)
+        missing = [(one.id, item) for one in living for item in exam if item.id not in one.marks]
+        return [replace(one, is_exam=True) for one in assignments(missing, 1)]
+
+    def tell(self, context: StrategyContext) -> list[Decision]:
+        """New marks; and once all are there, what follows from them."""
+        living = context.state.population
+        if not living:
+            return self.found(context)
+        ids, earned = [item.id for item in self.exam(context)], rewards_of_exam(context)
+        known = {one.id: {**one.marks, **earned.get(one.id, {})} for one in living.values()}
+        marks = {
+            name: {item: own[item] for item in ids if item in own} for name, own in known.items()
+        }
+        is_complete = {name: len(own) == len(ids) for name, own in marks.items()}
+        scores: list[Decision] = [
+            Score(name, fmean(own.values()) if is_complete[name] else None, own)
+            for name, own in marks.items()
+            if name in earned
+        ]
+        return scores + (self.select(marks, context) if all(is_complete.values()) else [])
+
+
+def exam_questions(context: StrategyContext, count: float) -> tuple[Item, ...]:
+    """About so many questions of every cell, the same in the whole run."""
+    draw, tasks, each = Draw(context.state.seed), context.tasks, max(round(count), 1)
+    return tuple(
+        item for cell in tasks.cells for item in tasks.draw(cell, each, draw("exam", *cell))
+    )
+
+
+def rewards_by_question(outcomes: Iterable[Outcome]) -> dict[str, float]:
+    """The mean reward at each question."""
+    return {
+        item.id: fmean(rollout.reward for rollout in rollouts)
+        for outcome in outcomes
+        for item, rollouts in outcome.by_item()
+        if rollouts
+    }
+
+
+def rewards_of_exam(context: StrategyContext) -> dict[OrganelleId, dict[str, float]]:
+    """What those who sat an exam in this generation earned at each question."""
+    sat: dict[OrganelleId, list[Outcome]] = defaultdict(list)
+    for outcome in context.outcomes:
+        if outcome.assignment.is_exam:
+            sat[outcome.assignment.organelle_id].append(outcome)
+    return {name: rewards_by_question(outcomes) for name, outcomes in sat.items()}
+
+
+def mean_mark(own: Marks) -> float:
+    """The score of an exam."""
+    return fmean(own.values())

@@ -1,0 +1,58 @@
+"""Strategies that begin with experts: founders learn a family each, and then breed.
+
+Published methods that merge adapters start from fine-tuned ones. Here these are made in the same
+run, under the same meter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pydantic import NonNegativeInt, PositiveInt
+
+from symbiont_ecology.ecology import Assignment, Decision, Found
+from symbiont_ecology.strategies import CurriculumStrategy, StrategyContext, assignments
+from symbiont_ecology.strategies.controls import NICHE
+from symbiont_ecology.strategies.exams import ExamStrategy
+
+
+@dataclass(frozen=True)
+class ExpertStrategy(ExamStrategy, CurriculumStrategy):
+    """Founders go to school before their exam: each learns the questions of one family, in turn, by
+    the run's learning rule. With ``schooling: 0``, pair it with ``learning_rule: none``."""
+
+    population: PositiveInt = 4  # founders
+    schooling: NonNegativeInt = 20  # generations in which founders learn, before the first exam
+    samples: PositiveInt = 4  # rollouts per question at school; an exam takes one
+
+    def founder(self, number: int, context: StrategyContext) -> Found:
+        """A founder that can learn; with a warm start it begins with that instead of noise."""
+        founder = super().founder(number, context)
+        b_std = 0.0 if self.warm else founder.b_std
+        return replace(founder, traits={**self.traits, **founder.traits}, b_std=b_std)
+
+    def ask(self, context: StrategyContext) -> Sequence[Assignment]:
+        """School for founders; then the exam."""
+        if not self.is_school(context):
+            return super().ask(context)
+        names, items = context.tasks.names, self.items(context)
+        takers = [
+            (one.id, item)
+            for one in context.state.population.values()
+            for item in items
+            if item.family == names[int(one.genome.traits[NICHE]) % len(names)]
+        ]
+        return self.sampled(assignments(takers, self.samples), context)
+
+    def tell(self, context: StrategyContext) -> list[Decision]:
+        """At school nothing follows, but that who is gone is founded anew."""
+        if not self.is_school(context):
+            return super().tell(context)
+        numbers = {int(one.genome.traits[NICHE]) for one in context.state.population.values()}
+        missing = [number for number in range(self.population) if number not in numbers]
+        return [self.founder(number, context) for number in missing]
+
+    def is_school(self, context: StrategyContext) -> bool:
+        """Whether founders still learn."""
+        return context.state.generation < self.schooling

@@ -1,0 +1,195 @@
+"""The one contract of all strategies: exact resume, conserved energy, one meter, no access to the
+host, no trace of asking and telling; a new one is tested by itself."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.events import Acted, Born, Event, GenerationEnded, Learned, read_events
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies import StrategyContext, strategies
+from symbiont_ecology.strategies.mechanisms import mechanisms
+from toy import Crash, ToyHost, toy_config, toy_ecology, toy_runtime
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "hyper": {"ranks": [1, 2], "targets": [0], "train_size": 16},
+    "cycleqd": {"schooling": 2},
+    "m2n2": {"schooling": 2},
+    "swarm": {"schooling": 1},
+    "randopt": {"population": 6, "keep": 2},
+    "corp": {"population": 6, "questions": 4, "gate": 6},
+}
+"""What a strategy needs in a world as small as the toy's, or shows more of its life with."""
+RULES = {"hyper": "supervised"}
+"""The learning rule that a strategy needs."""
+LIVES: dict[str, Any] = {
+    name: {"kind": name, **SETTINGS.get(name, {})} for name in strategies.names()
+} | {
+    f"ecology, {name} alone": toy_ecology(
+        mechanisms={one: one == name for one in mechanisms.names()}, founders=3
+    )
+    for name in mechanisms.names()
+}
+every_life = pytest.mark.parametrize("strategy", LIVES.values(), ids=LIVES)
+PUBLISHED = ("corp", "cycleqd", "m2n2", "randopt", "swarm")
+"""Methods of others, each of which is to take a file of a hundred lines at most."""
+
+
+def config_of(strategy: Any, **changes: Any) -> RunConfig:
+    """With the learning rule that the strategy needs."""
+    if (rule := RULES.get(strategy["kind"])) is not None:
+        changes["learning_rule"] = rule
+    return toy_config(strategy=strategy, **changes)
+
+
+def lasting(folder: Path) -> tuple[bytes, ...]:
+    """What must be equal after a run, byte for byte."""
+    return tuple((folder / name).read_bytes() for name in ("state.json", "events.jsonl"))
+
+
+def events_of(folder: Path) -> list[Event]:
+    return list(read_events(folder / "events.jsonl"))
+
+
+@every_life
+def test_a_strategy_resumes_exactly_and_conserves_energy(strategy: Any, tmp_path: Path) -> None:
+    config = config_of(strategy, generations=6, checkpoint_every=2)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    start(config, whole, host=ToyHost())
+    start(config, parts, host=ToyHost(), should_stop=lambda: True)
+    while not resume(parts, host=ToyHost(), should_stop=lambda: True).is_complete:
+        assert checkpoint.load_state(parts).ledger.total == 0
+    assert lasting(parts) == lasting(whole)
+    state = checkpoint.load_state(whole)
+    assert state.ledger.total == 0
+    assert set(state.ledger.balances) == set(state.population)
+
+
+@every_life
+def test_a_strategy_that_is_killed_after_any_generation_resumes_exactly(
+    strategy: Any, tmp_path: Path
+) -> None:
+    """Checkpoints are rarer than generations, so what was lived since the last one is lived
+    again."""
+    config, whole = config_of(strategy, generations=6, checkpoint_every=4), ToyHost()
+    start(config, tmp_path / "whole", host=whole)
+    expected = lasting(tmp_path / "whole")
+    calls = len(whole.rolled) + len(whole.learned) + len(whole.scored)
+    for call in range(1, calls):
+        folder = tmp_path / f"killed-{call}"
+        with pytest.raises(Crash):
+            start(config, folder, host=ToyHost(crash_at=call))
+        assert resume(folder, host=ToyHost()).is_complete
+        assert lasting(folder) == expected, call
+
+
+@every_life
+def test_a_strategy_is_metered_by_the_engine_alone(strategy: Any, tmp_path: Path) -> None:
+    """Every FLOP of an answer and of a lesson is in the log, and their sum is what was spent."""
+    config = config_of(strategy, generations=6)
+    state = start(config, tmp_path / "run", host=ToyHost()).state
+    events, built = events_of(tmp_path / "run"), strategies.build(strategy)
+    logged = sum(event.flops for event in events if isinstance(event, Acted | Learned))
+    *_, last = (event for event in events if isinstance(event, GenerationEnded))
+    assert last.train_flops == state.spent.flops
+    if built.needs_sketches or built.scored_answers:  # passes that no event stands for
+        assert 0 < logged <= state.spent.flops
+    else:
+        assert logged == state.spent.flops
+
+
+@pytest.mark.parametrize("name", strategies.names())
+def test_a_strategy_has_no_access_to_the_host(name: str) -> None:
+    """Neither by an import nor by what it is given."""
+    imported = set(imports_of(inspect.getsourcefile(strategies[name]) or ""))
+    forbidden = ("symbiont_ecology.host", "symbiont_ecology.engine", "torch", "transformers")
+    assert not [module for module in imported if module.startswith(forbidden)]
+    assert {field.name for field in fields(StrategyContext)} == {
+        *("state", "tasks", "prices", "allocator", "rank", "draw", "outcomes")
+    }
+
+
+def imports_of(path: str) -> Iterator[str]:
+    """The modules that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_method_takes_a_hundred_lines_at_most(name: str) -> None:
+    source = Path(inspect.getsourcefile(strategies[name]) or "").read_text(encoding="utf-8")
+    assert source.count("\n") <= 100
+    assert source.count("@strategies.register") == 1
+    assert "arXiv:" in source
+
+
+@every_life
+def test_a_strategy_asks_and_tells_without_a_trace(strategy: Any, tmp_path: Path) -> None:
+    config = config_of(strategy, generations=4)
+    start(config, tmp_path / "run", host=ToyHost())
+    state, world = checkpoint.load_state(tmp_path / "run"), toy_runtime(tmp_path / "run", config)
+    before, draw = checkpoint.load_state(tmp_path / "run"), Draw(state.seed, state.generation)
+    context = Turn(**vars(world), state=state, draw=draw).context
+    asked = list(world.strategy.ask(context))
+    assert asked == list(world.strategy.ask(context))
+    assert asked
+    for trial in asked:
+        assert trial.organelle_id == HOST or trial.organelle_id in state.population
+        assert {item.cell for item in trial.items} == {trial.cell}
+        assert trial.cell in world.tasks.cells
+    keys = [
+        (trial.organelle_id, trial.cell, trial.items[0].habitat, trial.perturbation)
+        for trial in asked
+        if trial.purpose == "practice"
+    ]
+    assert len(set(keys)) == len(keys)  # else two trials would share their draws
+    told = list(world.strategy.tell(context))
+    assert told == list(world.strategy.tell(context))
+    assert state == before
+
+
+@every_life
+def test_a_strategy_goes_on_when_everybody_is_gone(strategy: Any, tmp_path: Path) -> None:
+    start(config_of(strategy, generations=2), tmp_path / "run", host=ToyHost())
+    config, state = config_of(strategy), checkpoint.load_state(tmp_path / "run")
+    world = toy_runtime(tmp_path / "run", config)
+    state = replace(state, population={}, posteriors={})
+    context = Turn(**vars(world), state=state, draw=Draw(0, 9)).context
+    practice = [t for t in world.strategy.ask(context) if t.purpose == "practice"]
+    assert practice == []
+    world.strategy.tell(context)
+
+
+def test_frozen_founders_differ_from_the_host_and_stay_as_they_were_born(tmp_path: Path) -> None:
+    config = toy_config(
+        generations=6, strategy="frozen"
+    )  # whatever rule of learning the config names
+    start(config, tmp_path / "run", host=ToyHost())
+    events = list(read_events(tmp_path / "run/events.jsonl"))
+    born = {event.id: event.weights for event in events if isinstance(event, Born)}
+    state, world = checkpoint.load_state(tmp_path / "run"), toy_runtime(tmp_path / "run", config)
+    assert len(set(born.values())) == len(born) == 8
+    for organelle in state.population.values():
+        assert organelle.genome.weights == born[organelle.id]
+        assert world.store.weights(organelle.genome.weights).delta("policy").any()
+        assert world.store.optimizer_state(organelle.optimizer_state).step == 0
+    assert not [event for event in events if isinstance(event, Learned)]
+    assert {event.purpose for event in events if isinstance(event, Acted) and event.generation} == {
+        "practice"
+    }
