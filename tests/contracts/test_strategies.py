@@ -25,6 +25,7 @@ from toy import Crash, ToyHost, toy_config, toy_ecology, toy_runtime
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "hyper": {"ranks": [1, 2], "targets": [0], "train_size": 16},
+    "tpe": {"ranks": [1, 2], "targets": [0], "train_size": 16},
     "cycleqd": {"schooling": 2},
     "m2n2": {"schooling": 2},
     "swarm": {"schooling": 1},
@@ -32,7 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "corp": {"population": 6, "questions": 4, "gate": 6},
 }
 """What a strategy needs in a world as small as the toy's, or shows more of its life with."""
-RULES = {"hyper": "supervised"}
+RULES = {"hyper": "supervised", "tpe": "supervised"}
 """The learning rule that a strategy needs."""
 LIVES: dict[str, Any] = {
     name: {"kind": name, **SETTINGS.get(name, {})} for name in strategies.names()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.errors import ConfigError, MissingExtraError
 from symbiont_ecology.events import Acted, Born, Event, Learned, Retired, Scored, read_events
 from symbiont_ecology.weights.blobs import BlobStore
 from toy import Crash, ToyHost, toy_config
@@ -158,3 +159,22 @@ def test_modules_that_are_not_adapted_stay_as_the_host_has_them(tmp_path: Path) 
     state, store = load_state(tmp_path / "run"), BlobStore(tmp_path / "run" / "blobs")
     for one in state.population.values():
         assert not np.any(store.weights(one.genome.weights).delta("policy"))
+
+
+def test_an_estimator_proposes_variants_and_remembers_every_score(tmp_path: Path) -> None:
+    events = lived(tmp_path / "run", lives=4, kind="tpe")
+    born = [event for event in events if isinstance(event, Born)]
+    assert [event.operator for event in born] == ["founder"] * 6 + ["estimator"] * 24
+    assert len([event for event in events if isinstance(event, Scored)]) == 24
+    assert not [event for event in events if isinstance(event, Retired)]
+    scores = {event.id: event.score for event in events if isinstance(event, Scored)}
+    lives = [[scores[event.id] for event in born[at : at + 6]] for at in (0, 18)]
+    assert np.mean(lives[1]) > np.mean(lives[0])
+
+
+def test_an_estimator_without_its_package_is_refused_before_a_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingExtraError, match=r"optuna: pip install 'symbiont-ecology\[tuning"):
+        check(config(kind="tpe"))

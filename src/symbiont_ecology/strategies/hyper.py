@@ -9,7 +9,7 @@ host again: what is inherited is how to learn (Baldwin 1896; truncation selectio
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +22,7 @@ from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.registry import Share
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Strategy, StrategyContext, assignments, strategies
-from symbiont_ecology.types import Item, LoggedReply
+from symbiont_ecology.types import Item, LoggedReply, OrganelleId
 
 Genes = dict[str, float]
 RANK, ALPHA, RATE, TARGETS = "rank", "alpha", "learning_rate", "targets"
@@ -89,14 +89,14 @@ class Hyper(Strategy):
     def found(self, context: StrategyContext) -> list[Decision]:
         """Variants by draw."""
         draws = [context.draw("variant", number) for number in range(self.population)]
-        return [self._variant(self._drawn(generator), "founder") for generator in draws]
+        return [self.variant(self._drawn(generator), "founder") for generator in draws]
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
         """The next examples to everyone in training; an exam to those who are through."""
         learners, takers = dict[str, int](), list[str]()
         for one in context.state.population.values():
             # Founders are there before the first generation, children come at the end of one.
-            step = context.state.generation - one.born - bool(one.parents)
+            step = context.state.generation - one.born - (one.born > 0)
             if step < self.steps:
                 learners[one.id] = step
             elif one.score is None:
@@ -113,7 +113,7 @@ class Hyper(Strategy):
         ]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """After the exam: scores, the worst leave, and variants of the best come."""
+        """After the exam: scores, and the next life."""
         state = context.state
         if not state.population:
             return self.found(context)
@@ -121,12 +121,18 @@ class Hyper(Strategy):
         scores = {one.id: earned.get(one.id, one.score) for one in state.population.values()}
         decisions: list[Decision] = [Score(name, score) for name, score in earned.items()]
         known = {name: score for name, score in scores.items() if score is not None}
-        if not earned or len(known) < len(scores):
-            return decisions
-        order = sorted(known, key=lambda name: -known[name])
-        decisions += [Retire(name, "eliminated") for name in order[self.elite :]]
-        parents = [state.population[name] for name in order[: self.elite]]
-        taken = [one.genome.traits for one in state.population.values()]
+        is_over = earned and len(known) == len(scores)
+        return decisions + (self.next_life(known, context) if is_over else [])
+
+    def next_life(
+        self, scores: Mapping[OrganelleId, float], context: StrategyContext
+    ) -> list[Decision]:
+        """The worst leave, and variants of the best come. ``scores`` are of everyone alive."""
+        living = context.state.population
+        order = sorted(scores, key=lambda name: -scores[name])
+        decisions: list[Decision] = [Retire(name, "eliminated") for name in order[self.elite :]]
+        parents = [living[name] for name in order[: self.elite]]
+        taken = [one.genome.traits for one in living.values()]
         for number in range(self.population - len(parents)):
             child = self._new_child(parents, taken, context.draw("variant", number))
             taken.append(child.traits)
@@ -156,14 +162,15 @@ class Hyper(Strategy):
         first, second = parents[order[0]], parents[order[-1]]
         if first is second or generator.random() >= self.crossover:
             genes = self._mutated(first.genome.traits, generator)
-            return self._variant(genes, "mutation", (first.id,))
+            return self.variant(genes, "mutation", (first.id,))
         mixed = {
             name: (first, second)[int(generator.integers(2))].genome.traits[name]
             for name in first.genome.traits
         }
-        return self._variant(mixed, "crossover", (first.id, second.id))
+        return self.variant(mixed, "crossover", (first.id, second.id))
 
-    def _variant(self, genes: Genes, operator: str, parents: tuple[str, ...] = ()) -> Found:
+    def variant(self, genes: Genes, operator: str, parents: tuple[str, ...] = ()) -> Found:
+        """An adapter to be trained as the genes say."""
         rank = int(genes[RANK])
         return Found(
             genes,
@@ -175,13 +182,13 @@ class Hyper(Strategy):
         )
 
     def _drawn(self, generator: Generator) -> Genes:
-        return {name: _one_of(values, generator) for name, values in self._space.items()}
+        return {name: _one_of(values, generator) for name, values in self.space.items()}
 
     def _mutated(self, genes: Genes, generator: Generator) -> Genes:
         """Each gene changes with its chance: a rank to its neighbour, a step size by a factor, or
         all of them to anything."""
         changed = dict(genes)
-        for name, values in self._space.items():
+        for name, values in self.space.items():
             if generator.random() >= self.mutation:
                 continue
             changed[name] = _one_of(values, generator)
@@ -195,7 +202,7 @@ class Hyper(Strategy):
         return changed
 
     @property
-    def _space(self) -> dict[str, Sequence[float]]:
+    def space(self) -> dict[str, Sequence[float]]:
         return {
             RANK: self.ranks,
             ALPHA: self.alphas,
