@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from symbiont_ecology.evaluation.spec import EvaluationSpec
 
 GOES_WITH = {
-    "adapter": ("holdout", "routing", "json_file", "host", "chat", "dry_run"),
+    "adapter": ("holdout", "max_samples", "routing", "json_file", "host", "chat", "dry_run"),
     "again": ("folder", "host"),
 }
 """What ``evaluate`` heeds beside an option; all else would be ignored, so it is refused."""
@@ -40,6 +40,9 @@ def evaluate(
     per_cell: options.PerCellOption = 20,
     selection: Annotated[
         Path | None, option("JSONL file of questions that judge the candidates anew.")
+    ] = None,
+    max_samples: Annotated[
+        int | None, option("Ask so many questions of the file, drawn at random.", least=1)
     ] = None,
     selection_max_samples: Annotated[
         int | None, option("Use so many of them, drawn at random.", least=1)
@@ -66,6 +69,7 @@ def evaluate(
     _check_together(context)
     spec = EvaluationSpec(
         holdout=_text(holdout),
+        most_asked=max_samples,
         shifts=tuple(shift),
         per_cell=per_cell,
         selection=_text(selection),
@@ -89,18 +93,23 @@ def evaluate(
 
 def transfer(
     folder: options.RunFolder,
+    holdout: Annotated[
+        Path | None, option("JSONL file of questions, instead of those that are drawn.")
+    ] = None,
     per_cell: options.PerCellOption = 20,
     shift: options.ShiftOption = options.IN_DISTRIBUTION,
     json_file: options.JsonOption = None,
     host: options.HostOption = None,
 ) -> None:
     """Ask every family's best organelle the questions of all families."""
+    from symbiont_ecology.evaluation.spec import EvaluationSpec
     from symbiont_ecology.evaluation.transfer import transfer_matrix
 
+    spec = EvaluationSpec(holdout=_text(holdout), per_cell=per_cell, shifts=tuple(shift))
     with console.report(json_file) as write_json:
         run = console.open_run(folder, host)
         loaded = run.loaded
-        items = loaded.items(per_cell, tuple(shift))
+        items = spec.items(loaded)
         with console.asking() as progress:
             matrix = transfer_matrix(loaded, items, run.host, progress)
         names = list(matrix.host)
@@ -141,8 +150,9 @@ def _check_together(context: typer.Context) -> None:
             raise ConfigError(
                 f"evaluate {flags[key]}: expected no {' or '.join(ignored)} beside it: leave it out"
             )
-    if "selection_max_samples" in given and "selection" not in given:
-        raise ConfigError("evaluate --selection-max-samples: expected --selection FILE beside it")
+    for key, file in (("selection_max_samples", "selection"), ("max_samples", "holdout")):
+        if key in given and file not in given:
+            raise ConfigError(f"evaluate {flags[key]}: expected {flags[file]} FILE beside it")
 
 
 def _evaluate_run(
@@ -215,7 +225,6 @@ def _evaluate_adapter(
 ) -> Record:
     """Asks an adapter, or says what it would be asked."""
     from symbiont_ecology.evaluation.general import general_of_adapter
-    from symbiont_ecology.evaluation.items import read_items
     from symbiont_ecology.evaluation.measure import evaluate_adapter
     from symbiont_ecology.weights.peft_files import stated_rank
 
@@ -225,7 +234,7 @@ def _evaluate_adapter(
         raise ConfigError(
             f"evaluate --adapter: expected --routing single or host, got {spec.routing!r}"
         )
-    items, rank = read_items(Path(spec.holdout)), stated_rank(adapter)
+    items, rank = spec.file_items(), stated_rank(adapter)
     name = host or "embedded"
     if dry_run:
         questions = f"{len(items)} ({spec.holdout})"
