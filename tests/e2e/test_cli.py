@@ -159,9 +159,8 @@ def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
         (["evaluate", "--adapter", "/no/such/adapter"], "expected --holdout FILE"),
         (
             ["evaluate", "--adapter", "x", "--sft", "y", "--per-cell", "20"],
-            "--adapter: expected nothing but --holdout, --max-samples, --routing, --json, --host, --chat, "
-            "--dry-run, "
-            "got --sft, --per-cell: leave it out",
+            "--adapter: expected nothing but --holdout, --max-samples, --routing, --json, --host, "
+            "--chat, --dry-run, got --sft, --per-cell: leave it out",
         ),
         (
             ["evaluate", "x", "--holdout", "y", "--shift", "wording"],
