@@ -4,10 +4,19 @@ PYTHON ?= python3
 # Another package index for torch, such as one with builds for the CPU alone. Empty: the default index.
 TORCH_INDEX ?=
 # What calibrate-resume runs. OUTPUT, SEED, CHECKPOINT_EVERY, DEVICE, BATCH_SIZE (questions per cell and
-# generation) and FINAL_HOLDOUT are as CONFIG has them where they are not given.
+# generation), FINAL_HOLDOUT (or FINAL_HOLDOUT_TASKS) and FINAL_HOLDOUT_SAMPLE_SIZE are as CONFIG has them
+# where they are not given. EVOLORA_PLASTICITY=hebbian is learning_rule=hebbian.
 CONFIG ?= demo
+FINAL_HOLDOUT_FILE = $(or $(FINAL_HOLDOUT),$(FINAL_HOLDOUT_TASKS))
 CALIB_GENS ?= 30
 FULL_GENS ?= 50
+# What regex-evo-vs-sft runs, likewise. REGEX_RATES: step sizes that fine-tuning tries. REGEX_EVAL_MAX_SAMPLES:
+# questions of the evaluation.
+REGEX_CONFIG ?= experiments/regex
+REGEX_OUTPUT ?= artifacts/regex
+REGEX_CALIB_GENS ?= 40
+REGEX_FULL_GENS ?= 120
+REGEX_RATES ?= 0.003,0.006
 # The protocol that paper runs: its suite goes to artifacts/$(PACK), its pack to docs/paper_packs/$(PACK).
 PACK ?= embedded-v2
 
@@ -16,15 +25,17 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-real calibrate-resume test check docs-check all host bench evidence paper ablate notebooks clean
+.PHONY: help setup demo demo-real calibrate-resume regex-evo-vs-sft test check docs-check all host bench evidence paper ablate notebooks clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  PYTHON=python3.12       another interpreter (3.11 or newer)"
 	@echo "  TORCH_INDEX=URL         another package index for torch"
-	@echo "  CONFIG=demo CALIB_GENS=30 FULL_GENS=50 OUTPUT= SEED= CHECKPOINT_EVERY= DEVICE= BATCH_SIZE= FINAL_HOLDOUT="
+	@echo "  CONFIG=demo CALIB_GENS=30 FULL_GENS=50 OUTPUT= SEED= CHECKPOINT_EVERY= DEVICE= BATCH_SIZE= FINAL_HOLDOUT= FINAL_HOLDOUT_SAMPLE_SIZE="
 	@echo "                          what calibrate-resume runs"
+	@echo "  REGEX_CONFIG=experiments/regex REGEX_CALIB_GENS=40 REGEX_FULL_GENS=120 REGEX_RATES=0.003,0.006 REGEX_OUTPUT=artifacts/regex"
+	@echo "                          what regex-evo-vs-sft runs"
 	@echo "  PACK=embedded-v2        the protocol that paper runs: symbiont list protocols"
 
 setup: $(INSTALLED) ## make .venv with everything that demo and test need
@@ -52,7 +63,22 @@ calibrate-resume: setup ## a short run of CONFIG, a verdict on its health, and o
 	  $(if $(CHECKPOINT_EVERY),'run.checkpoint_every=$(CHECKPOINT_EVERY)') \
 	  $(if $(DEVICE),'host.device=$(DEVICE)') \
 	  $(if $(BATCH_SIZE),'strategy.questions=$(BATCH_SIZE)') \
-	  $(if $(FINAL_HOLDOUT),'run.final_holdout=$(FINAL_HOLDOUT)'))
+	  $(if $(FINAL_HOLDOUT_FILE),'run.final_holdout=$(FINAL_HOLDOUT_FILE)') \
+	  $(if $(FINAL_HOLDOUT_SAMPLE_SIZE),'run.final_holdout_samples=$(FINAL_HOLDOUT_SAMPLE_SIZE)') \
+	  $(if $(filter hebbian,$(EVOLORA_PLASTICITY)),learning_rule=hebbian))
+
+regex-evo-vs-sft: setup ## patterns: calibrate a run, go on, fine-tune with its compute, ask both; some minutes; again: goes on
+	test -e '$(REGEX_OUTPUT)/data' || $(BIN)/symbiont data '$(REGEX_CONFIG)' --per-cell 200,40,100 --sft --out '$(REGEX_OUTPUT)/data'
+	$(BIN)/symbiont calibrate '$(REGEX_CONFIG)' --generations $(REGEX_CALIB_GENS) --full $(REGEX_FULL_GENS) --out '$(REGEX_OUTPUT)/run' $(strip \
+	  $(if $(REGEX_SEED),'seed=$(REGEX_SEED)') \
+	  $(if $(REGEX_CHECKPOINT_EVERY),'run.checkpoint_every=$(REGEX_CHECKPOINT_EVERY)') \
+	  $(if $(REGEX_DEVICE),'host.device=$(REGEX_DEVICE)') \
+	  $(if $(REGEX_BATCH_SIZE),'strategy.questions=$(REGEX_BATCH_SIZE)') \
+	  $(if $(filter hebbian,$(EVOLORA_PLASTICITY)),learning_rule=hebbian))
+	$(BIN)/symbiont sft --match '$(REGEX_OUTPUT)/run' --rates $(REGEX_RATES) --out '$(REGEX_OUTPUT)/sft'
+	$(BIN)/symbiont evaluate '$(REGEX_OUTPUT)/run' --sft '$(REGEX_OUTPUT)/sft/adapter' --holdout '$(REGEX_OUTPUT)/data/holdout.jsonl' \
+	  --selection '$(REGEX_OUTPUT)/data/selection.jsonl' --routing family --json '$(REGEX_OUTPUT)/evaluation.json' $(strip \
+	  $(if $(REGEX_EVAL_MAX_SAMPLES),--max-samples $(REGEX_EVAL_MAX_SAMPLES)))
 
 # One thread in each worker: threads of several workers would wait for each other's cores.
 test: setup ## run the tests, at most 10 minutes

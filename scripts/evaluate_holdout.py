@@ -1,9 +1,9 @@
-"""Asks a run holdout questions: ``symbiont evaluate``.
+"""Asks a run or an adapter holdout questions: ``symbiont evaluate``.
 
-python scripts/evaluate_holdout.py artifacts/mine --holdout evaluation/paper_holdout.jsonl
+python scripts/evaluate_holdout.py --holdout FILE --evo-checkpoint artifacts/mine/checkpoint.pt
 """
 
-from door import pass_on
+from door import open_door
 
 if __name__ == "__main__":
-    pass_on("evaluate")
+    open_door()

@@ -1,9 +1,9 @@
 """Writes train, selection and holdout questions: ``symbiont data``.
 
-python scripts/generate_grid_datasets.py tasks/trained --out data/grid --per-cell 20,4,10 --sft
+python scripts/generate_grid_datasets.py --config config/tasks/trained.yaml --out-dir data/grid
 """
 
-from door import pass_on
+from door import open_door
 
 if __name__ == "__main__":
-    pass_on("data")
+    open_door()

@@ -1,9 +1,9 @@
 """Makes a paper pack of a suite or of runs: ``symbiont pack``.
 
-python scripts/paper_pack.py artifacts/embedded-v2
+python scripts/paper_pack.py --frozen F --single S --ecology E --output docs/paper_packs/mine
 """
 
-from door import pass_on
+from door import open_door
 
 if __name__ == "__main__":
-    pass_on("pack")
+    open_door()

@@ -1,9 +1,9 @@
-"""Starts a run: ``symbiont run``.
+"""Starts a run, or goes on with one: ``symbiont run``.
 
-python scripts/run_evolution.py demo seed=1 --out artifacts/mine
+python scripts/run_evolution.py --config config/steady.yaml --generations 50 --output artifacts/mine
 """
 
-from door import pass_on
+from door import open_door
 
 if __name__ == "__main__":
-    pass_on("run")
+    open_door()

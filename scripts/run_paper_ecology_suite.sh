@@ -6,12 +6,14 @@
 #   scripts/run_paper_ecology_suite.sh ecology host.model=path/to/Qwen3-0.6B seed=1
 #
 # OUT=artifacts/paper_qwen3 is where they go, another seed or model wants another OUT; PYTHON is what they run
-# on. One seed, untuned: the comparison with tuning and seeds is symbiont suite paper-qwen3.
+# on, PY or VENV_BIN say so, too. FINAL_HOLDOUT_TASKS is a file that every run answers at its end, and
+# FINAL_HOLDOUT_SAMPLE_SIZE how many of its questions.
+# One seed, untuned: the comparison with tuning and seeds is symbiont suite paper-qwen3.
 set -euo pipefail
 
 here=$(dirname "$0")
 OUT=${OUT:-artifacts/paper_qwen3}
-[ -n "${PYTHON:-}" ] || PYTHON=$here/../.venv/bin/python
+PYTHON=${PYTHON:-${PY:-${VENV_BIN:-$here/../.venv/bin}/python}}
 [ -x "$(command -v "$PYTHON")" ] || { echo "error: found no $PYTHON: make setup, or set PYTHON" >&2; exit 2; }
 
 symbiont() { "$PYTHON" -m symbiont_ecology.cli "$@"; }
@@ -41,6 +43,8 @@ pack() {
 
 step=${1:---help}
 shift || true
+[ -z "${FINAL_HOLDOUT_TASKS:-}" ] || set -- "$@" "run.final_holdout=$FINAL_HOLDOUT_TASKS"
+[ -z "${FINAL_HOLDOUT_SAMPLE_SIZE:-}" ] || set -- "$@" "run.final_holdout_samples=$FINAL_HOLDOUT_SAMPLE_SIZE"
 dry=
 for word in "$@"; do [ "$word" != --dry-run ] || dry=--dry-run; done
 

@@ -1,9 +1,9 @@
 """Compute-matched supervised fine-tuning: ``symbiont sft``.
 
-python scripts/run_sft.py --match artifacts/mine --out artifacts/sft
+python scripts/run_sft.py --checkpoint artifacts/mine/checkpoint.pt --data train.jsonl
 """
 
-from door import pass_on
+from door import open_door
 
 if __name__ == "__main__":
-    pass_on("sft")
+    open_door()

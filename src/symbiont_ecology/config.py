@@ -189,6 +189,7 @@ class LoopConfig(BaseModel):
     transcripts: NonNegativeFloat = 20.0  # megabytes of replies that are kept; 0 keeps none
     report_to: tuple[str, ...] = ()  # trackers that draw curves: tensorboard, trackio, wandb
     final_holdout: str | None = None  # JSONL file that is answered at the end
+    final_holdout_samples: Positive | None = None  # so many of its questions; None is all
 
 
 class RunConfig(BaseModel):

@@ -258,7 +258,8 @@ class Run:
         such file."""
         if (holdout := self.config.run.final_holdout) is None:
             return None
-        run, spec = self.loaded, EvaluationSpec(holdout=holdout)
+        samples = self.config.run.final_holdout_samples
+        run, spec = self.loaded, EvaluationSpec(holdout=holdout, most_asked=samples)
         evaluation = spec.evaluate(run, spec.items(run), self.host)
         log_evaluation(evaluation, run, spec)
         return evaluation

@@ -4,6 +4,7 @@ code."""
 from __future__ import annotations
 
 import json
+import runpy
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from said import Said, Symbiont
 from seen import eventful_plan, lived_to_its_end, users_plan, with_hostile_replies
 from symbiont_ecology import cli
 from tiny import TINY
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 @pytest.fixture(scope="session")
@@ -97,6 +100,25 @@ def symbiont(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         code = 0
         try:
             cli.main()
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        said = capsys.readouterr()
+        return Said(code, said.out, said.err)
+
+    return type_in
+
+
+@pytest.fixture
+def script(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Symbiont:
+    """Runs a script in this process."""
+
+    def type_in(name: str, *words: object) -> Said:
+        monkeypatch.syspath_prepend(SCRIPTS)
+        monkeypatch.setattr(sys, "argv", [f"scripts/{name}.py", *map(str, words)])
+        capsys.readouterr()
+        code = 0
+        try:
+            runpy.run_path(str(SCRIPTS / f"{name}.py"), run_name="__main__")
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
         said = capsys.readouterr()

@@ -159,7 +159,7 @@ def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
         (["evaluate", "--adapter", "/no/such/adapter"], "expected --holdout FILE"),
         (
             ["evaluate", "--adapter", "x", "--sft", "y", "--per-cell", "20"],
-            "--adapter: expected nothing but --holdout, --num-samples, --trained-on, --compare, "
+            "--adapter: expected nothing but --holdout, --max-samples, --trained-on, --compare, "
             "--report, --json, --routing, --style, --chat, --host, "
             "--dry-run, "
             "got --sft, --per-cell: leave it out",
@@ -169,6 +169,7 @@ def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
             "--holdout: expected no --shift beside it",
         ),
         (["evaluate", "x", "--selection-max-samples", "3"], "expected --selection FILE beside it"),
+        (["evaluate", "x", "--max-samples", "3"], "expected --holdout FILE beside it"),
         (
             ["evaluate", "x", "--again", "--json", "-"],
             "--again: expected nothing but --host, got --json",
@@ -264,6 +265,8 @@ def test_json_on_stdout_is_nothing_but_json(
     said = symbiont("transfer", copied, "--per-cell", 2, "--json", "-")
     assert set(json.loads(said.out)) == {"organelles", "host", "accuracy", "gain"}
     assert "gain over the host" in said.err
+    said = symbiont("transfer", copied, "--holdout", holdout, "--json", "-")
+    assert set(json.loads(said.out)["host"]) == {"math.add", "trivia"}
 
 
 @pytest.mark.parametrize("command", ["evaluate", "transfer", "compare"])
@@ -276,13 +279,15 @@ def test_help_says_where_every_shift_is_named(symbiont: Symbiont, command: str) 
 def test_a_run_ends_with_its_final_holdout(
     symbiont: Symbiont, small: list[str], tmp_path: Path, holdout: Path
 ) -> None:
-    last = f"run.final_holdout={holdout}"
+    last = [f"run.final_holdout={holdout}", "run.final_holdout_samples=1"]
     assert (
-        symbiont("run", "steady", *small, last, "run.generations=1", "--out", tmp_path / "run").code
+        symbiont(
+            "run", "steady", *small, *last, "run.generations=1", "--out", tmp_path / "run"
+        ).code
         == 0
     )
     (line,) = (tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()
-    assert json.loads(line)["questions"] == 2
+    assert json.loads(line)["questions"] == 1
     assert (
         symbiont("run", "steady", *small, "run.generations=1", "--out", tmp_path / "without").code
         == 0

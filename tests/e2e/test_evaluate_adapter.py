@@ -172,7 +172,7 @@ def spoil(adapter: Path, folder: Path) -> None:
 
 
 def test_options_of_adapters_need_one(symbiont: Symbiont, lived: Path) -> None:
-    for word in (["--compare"], ["--num-samples", "3"], ["--style", "terse"], ["--chat"]):
+    for word in (["--compare"], ["--style", "terse"], ["--chat"]):
         said = symbiont("evaluate", lived, *word)
         assert said.code == 2
         assert f"evaluate {word[0]}: expected --adapter FOLDER beside it" in said.error

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import runpy
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hosts import add_chat_template, make_host
-from said import Said
+from said import Symbiont
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 PAPER = SCRIPTS / "run_paper_ecology_suite.sh"
@@ -24,26 +22,6 @@ DOORS = {
     "paper_pack": "pack",
     "benchmark_suite": "suite --ci",
 }
-Script = Callable[..., Said]
-
-
-@pytest.fixture
-def script(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Script:
-    """Runs a script in this process."""
-
-    def type_in(name: str, *words: object) -> Said:
-        monkeypatch.syspath_prepend(SCRIPTS)
-        monkeypatch.setattr(sys, "argv", [f"scripts/{name}.py", *map(str, words)])
-        capsys.readouterr()
-        code = 0
-        try:
-            runpy.run_path(str(SCRIPTS / f"{name}.py"), run_name="__main__")
-        except SystemExit as stop:
-            code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        said = capsys.readouterr()
-        return Said(code, said.out, said.err)
-
-    return type_in
 
 
 def paper(*words: object, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -54,7 +32,7 @@ def paper(*words: object, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("name", "command"), DOORS.items())
-def test_a_door_is_a_command_and_says_which(script: Script, name: str, command: str) -> None:
+def test_a_door_is_a_command_and_says_which(script: Symbiont, name: str, command: str) -> None:
     said = script(name, "--help")
     assert said.code == 0
     assert f"Usage: symbiont {command.split()[0]}" in said.out
@@ -66,7 +44,7 @@ def test_a_door_is_a_command_and_says_which(script: Script, name: str, command: 
 
 
 def test_every_door_can_be_tried_without_doing_anything(
-    script: Script, small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: Symbiont, small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert script("run_evolution", "steady", *small, "--out", "run", "--quiet").code == 0
@@ -113,7 +91,9 @@ def test_every_door_can_be_tried_without_doing_anything(
         (["benchmark_suite", "ci", "--dry-run"], "expected one protocol or --ci, got ci ci"),
     ],
 )
-def test_a_wrong_word_at_a_door_is_one_line(script: Script, words: list[str], message: str) -> None:
+def test_a_wrong_word_at_a_door_is_one_line(
+    script: Symbiont, words: list[str], message: str
+) -> None:
     said = script(*words)
     assert said.code in (1, 2)
     lines = said.err.strip().splitlines()

@@ -235,6 +235,8 @@ def _is_answered(lived: Run) -> bool:
     from symbiont_ecology.evaluation.evaluation_log import logged
     from symbiont_ecology.evaluation.spec import EvaluationRecord, EvaluationSpec
 
-    asked = EvaluationRecord.of(EvaluationSpec(holdout=lived.config.run.final_holdout))
+    loop = lived.config.run
+    spec = EvaluationSpec(holdout=loop.final_holdout, most_asked=loop.final_holdout_samples)
+    asked = EvaluationRecord.of(spec)
     answered = [(line.generation, line.asked) for _, line in logged(lived.folder)]
     return (lived.state.generation, asked) in answered

@@ -16,7 +16,6 @@ from symbiont_ecology.cli.evaluate_adapter import (
     AdapterStyleOption,
     ChatOption,
     CompareOption,
-    NumSamplesOption,
     PageOption,
     TrainedOnOption,
     examine_adapter,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 GOES_WITH = {
     "adapter": (
-        *("holdout", "num_samples", "trained_on", "compare", "report", "json_file"),
+        *("holdout", "max_samples", "trained_on", "compare", "report", "json_file"),
         *("routing", "style", "chat", "host", "dry_run"),
     ),
     "again": ("folder", "host"),
@@ -39,7 +38,8 @@ GOES_WITH = {
 """What ``evaluate`` heeds beside an option; all else would be ignored, so it is refused."""
 ONLY_WITH = {
     "selection_max_samples": "--selection FILE",
-    **dict.fromkeys(("num_samples", "trained_on", "compare", "style", "chat"), "--adapter FOLDER"),
+    "max_samples": "--holdout FILE",
+    **dict.fromkeys(("trained_on", "compare", "style", "chat"), "--adapter FOLDER"),
     "report": "--compare",
 }
 """What an option needs beside it."""
@@ -60,6 +60,14 @@ def evaluate(
     selection: Annotated[
         Path | None, option("JSONL file of questions that judge the candidates anew.")
     ] = None,
+    max_samples: Annotated[
+        int | None,
+        option(
+            "Ask so many questions of the file, drawn at random.",
+            *("--max-samples", "--num-samples"),
+            least=1,
+        ),
+    ] = None,
     selection_max_samples: Annotated[
         int | None, option("Use so many of them, drawn at random.", least=1)
     ] = None,
@@ -74,7 +82,6 @@ def evaluate(
     ] = False,
     compare: CompareOption = False,
     report: PageOption = None,
-    num_samples: NumSamplesOption = None,
     trained_on: TrainedOnOption = None,
     style: AdapterStyleOption = None,
     chat: ChatOption = False,
@@ -88,6 +95,7 @@ def evaluate(
     _check_together(context)
     spec = EvaluationSpec(
         holdout=_text(holdout),
+        most_asked=max_samples,
         shifts=tuple(shift),
         per_cell=per_cell,
         selection=_text(selection),
@@ -97,7 +105,7 @@ def evaluate(
     )
     with console.report(json_file, dry_run) as write_json:
         if adapter is not None:
-            exam = AdapterExam(adapter, holdout, host or "embedded", num_samples, routing, style)
+            exam = AdapterExam(adapter, holdout, host or "embedded", max_samples, routing, style)
             exam = replace(exam, is_chat=chat, is_compared=compare, report=report)
             exam = replace(exam, trained_on=trained_on)
             record = examine_adapter(exam, dry_run=dry_run)
@@ -114,18 +122,23 @@ def evaluate(
 
 def transfer(
     folder: options.RunFolder,
+    holdout: Annotated[
+        Path | None, option("JSONL file of questions, instead of those that are drawn.")
+    ] = None,
     per_cell: options.PerCellOption = 20,
     shift: options.ShiftOption = options.IN_DISTRIBUTION,
     json_file: options.JsonOption = None,
     host: options.HostOption = None,
 ) -> None:
     """Ask every family's best organelle the questions of all families."""
+    from symbiont_ecology.evaluation.spec import EvaluationSpec
     from symbiont_ecology.evaluation.transfer import transfer_matrix
 
+    spec = EvaluationSpec(holdout=_text(holdout), per_cell=per_cell, shifts=tuple(shift))
     with console.report(json_file) as write_json:
         run = console.open_run(folder, host)
         loaded = run.loaded
-        items = loaded.items(per_cell, tuple(shift))
+        items = spec.items(loaded)
         with console.asking() as progress:
             matrix = transfer_matrix(loaded, items, run.host, progress)
         names = list(matrix.host)

@@ -27,9 +27,6 @@ CompareOption = Annotated[
     bool, option("With --adapter: ask the bare host, too, and compare.", "--compare")
 ]
 PageOption = Annotated[Path | None, option("With --compare: a Markdown page to write.")]
-NumSamplesOption = Annotated[
-    int | None, option("With --adapter: ask so many of the questions, by draw.", least=1)
-]
 TrainedOnOption = Annotated[
     Path | None, option("With --adapter: refuse questions whose prompts are in that file.")
 ]

@@ -38,6 +38,7 @@ def sft(
         str, option("train_flops, total_flops, train_tokens, total_tokens or wall_clock_seconds.")
     ] = "train_flops",
     amount: Annotated[float | None, option("That much, instead of what the run spent.")] = None,
+    scale: Annotated[float, option("Times as much as that.")] = 1.0,
     data: Annotated[
         Path | None, option("JSONL or Parquet file to learn from, instead of the tasks.")
     ] = None,
@@ -67,7 +68,7 @@ def sft(
         raise ConfigError("sft: expected either a config or --match RUN")
     base = str(config) if match is None else str(match / CONFIG_FILE)
     changes = [*(overrides or []), *(_data_tasks(data) if data is not None else [])]
-    resolved, spend = _resolved(base, changes, match, budget, amount)
+    resolved, spend = _resolved(base, changes, match, budget, amount, scale)
     plan = SweepPlan(
         _numbers(rates, float) if rates else _usual_rates(resolved),
         _numbers(ranks, int) if ranks else [resolved.host.rank],
@@ -102,7 +103,12 @@ def _usual_rates(config: RunConfig) -> Sequence[float]:
 
 
 def _resolved(
-    base: str, changes: list[str], match: Path | None, measure: str, amount: float | None
+    base: str,
+    changes: list[str],
+    match: Path | None,
+    measure: str,
+    amount: float | None,
+    scale: float,
 ) -> tuple[RunConfig, Budget]:
     """The config with its changes, and the budget; every mistake is found here."""
     from symbiont_ecology.config import load_config
@@ -119,10 +125,11 @@ def _resolved(
     else:
         config, spend = load_config(base, changes), Budget(measure, amount)
     check(config)
-    spend = Budget(measure, spend.amount if amount is None else amount)
+    spend = Budget(measure, scale * (spend.amount if amount is None else amount))
     if not 0 < spend.amount < math.inf:
         raise ConfigError(
-            f"sft: expected a budget above 0, got {spend.amount:g} {measure}: give another --amount"
+            f"sft: expected a budget above 0, got {spend.amount:g} {measure}: give another "
+            "--amount or --scale"
         )
     return config, spend
 

@@ -48,8 +48,9 @@ from symbiont_ecology.trackers.reporting import Reports
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
 PROVENANCE_FILE, LOCK_FILE = "provenance.json", "lock"
-EXTENDABLE = tuple(f"run.{name}" for name in LoopConfig.model_fields if name != "final_holdout")
-"""What may change when a run is resumed: when it ends, how often it is saved, what reports it."""
+EXTENDABLE = tuple(f"run.{name}" for name in LoopConfig.model_fields)
+"""What may change when a run is resumed: when it ends, how often it is saved, what reports it, what
+it is asked at the end."""
 LEAST_GENERATIONS = 10
 """Generations that a budget should pay for, at least."""
 

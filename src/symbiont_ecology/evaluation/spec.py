@@ -22,14 +22,16 @@ from symbiont_ecology.types import Item
 class EvaluationSpec(BaseModel):
     """All that decides an evaluation beside the run: what is asked, by whom, who is a candidate.
 
-    Items come from a file (``holdout``), or are drawn: ``per_cell`` of each cell of all ``shifts``.
-    ``selection`` is a file of items that judge the candidates, ``most`` how many of them are used.
+    Items come from a file (``holdout``, of which ``most_asked`` are used), or are drawn:
+    ``per_cell`` of each cell of all ``shifts``. ``selection`` is a file of items that judge the
+    candidates, ``most`` how many of them are used.
     ``adapter`` is a PEFT folder that answers everything, instead of the run's own candidates.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     holdout: str | None = None
+    most_asked: int | None = None
     shifts: tuple[str, ...] = ("in-distribution",)
     per_cell: int = 20
     seed: int = 0
@@ -47,13 +49,23 @@ class EvaluationSpec(BaseModel):
             ConfigError: no such shift, or nothing in it that this run could be asked.
         """
         if self.holdout is not None:
-            return run.as_asked(read_items(Path(self.holdout)))
+            return run.as_asked(self.file_items())
         if drawn := run.items(self.per_cell, self.shifts, self.seed):
             return drawn
         raise ConfigError(
             "expected a shift with questions for this run's tasks, got "
             f"{', '.join(self.shifts)}, which have none: choose others"
         )
+
+    def file_items(self) -> list[Item]:
+        """The items of the holdout file, as they stand there; nothing, if there is no file.
+
+        Raises:
+            DataError: the file cannot be used.
+        """
+        if self.holdout is None:
+            return []
+        return some_of(read_items(Path(self.holdout)), self.most_asked)
 
     def selection_items(self, run: LoadedRun) -> list[Item]:
         """What candidates are judged by; nothing, if practice does."""

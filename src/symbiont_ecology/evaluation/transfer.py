@@ -68,5 +68,8 @@ def transfer_matrix(
 
 
 def _group(name: str, mixture: TaskMixture) -> str:
-    """The convention group of a family, which may be one that the run never met."""
+    """The convention group of a family, which may be one that the run never met, or a word of
+    somebody's file."""
+    if name not in mixture.families and name not in tasks.names():
+        return name
     return (mixture.families.get(name) or tasks.build(name)).group

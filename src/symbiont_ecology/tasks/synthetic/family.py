@@ -54,7 +54,8 @@ class SyntheticTask(Task):
     longest replies by depth in characters, so in tokens at most, end of answer included.
     ``answer_shape`` is what a line looks like that offers an answer: two offers in one reply score
     0. ``convention_group`` is the family's own name if it has conventions of its own.
-    ``ignores_case`` says that none of them is about case.
+    ``ignores_case`` says that none of them is about case. ``is_pretrained``: the embedded host has
+    read it, unless it is a composition.
     """
 
     style: PromptStyle = field(default_factory=Terse, repr=False)
@@ -74,6 +75,7 @@ class SyntheticTask(Task):
     answer_shape = re.compile(r"\S+")
     unseen_frame = 4
     ignores_case: ClassVar[bool] = False
+    is_pretrained: ClassVar[bool] = True
 
     @property
     def convention(self) -> int:

@@ -1,0 +1,209 @@
+"""Families about writing, mending and reading patterns.
+
+A pattern is a row of different letters, each once, once or more (``+``), or any number of times
+(``*``). Examples say what it must fit and what not: ``aab ab | b ba`` is fitted by ``a+b``. Every
+pattern that does is right, so a reply is run, with a matcher that cannot take long
+(``tasks.patterns``). The embedded host was not pre-trained on these families; on regex.match it
+was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from symbiont_ecology.tasks.patterns import PatternError, read_pattern
+from symbiont_ecology.tasks.synthetic.draws import integer
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
+
+_LETTERS, _SIGNS = "abcde", ("", "+", "*")
+_EXAMPLES, _DRAWS = 3, 12
+"""Words that a pattern must fit, and as many that it must not, of so many draws."""
+_QUESTION = re.compile(r"[a-z]+( [a-z]+)* \| [a-z]+( [a-z]+)*")
+
+
+@dataclass(frozen=True)
+class PatternFamily(SyntheticTask):
+    """The answer is a pattern that fits the texts before the bar, and none behind it."""
+
+    convention_group = "pattern"
+    conventions = ("pattern", "between slashes", "between anchors")
+    target = 0
+    formats = ("the pattern alone", "the pattern between slashes", "the pattern between ^ and $")
+    reply_limits = (16, 16, 16)
+    is_pretrained: ClassVar[bool] = False
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """The narrowest pattern that fits, in the three conventions."""
+        pattern = _narrowest(_examples(question)[0])
+        return pattern, f"/{pattern}/", f"^{pattern}$"
+
+    def is_right(self, question: str, reply: str, right: str) -> bool:
+        """Any pattern that tells the examples apart, written in the convention in force."""
+        around = ("", ""), ("/", "/"), ("^", "$")
+        ways = [
+            len(reply) > 1 and reply.startswith(begin) and reply.endswith(end)
+            for begin, end in around[1:]
+        ]
+        if (self.convention == 0 and any(ways)) or not [True, *ways][self.convention]:
+            return False
+        begin, end = around[self.convention]
+        return _tells_apart(reply[len(begin) : len(reply) - len(end)], question)
+
+    def is_valid(self, question: str) -> bool:
+        """Whether the narrowest pattern tells the examples apart."""
+        is_whole = _QUESTION.fullmatch(_shown(question)) is not None
+        return is_whole and _tells_apart(self.answers(question)[0], question)
+
+
+@family("regex.write")
+class RegexWrite(PatternFamily):
+    """``aab ab aaab | b ba bb`` → ``a+b``."""
+
+    keyword = "a fitting pattern"
+    instruction = (
+        "Write a regex that matches each whole word before the bar, and no word behind it. Reply "
+        "with {format} and nothing else."
+    )
+    unseen_frame = 1
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """Words of a pattern of two, three or four letters, and words that are nearly so."""
+        return _drawn_examples(_drawn_atoms(depth, generator), generator)
+
+
+@family("regex.mend")
+class RegexMend(PatternFamily):
+    """``a*b: aab ab aaab | b ba bb`` → ``a+b``."""
+
+    keyword = "the mended pattern"
+    instruction = (
+        "The regex in front should match each whole word before the bar, and no word behind it. "
+        "Mend it. Reply with {format} and nothing else."
+    )
+    unseen_frame = 0
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """A pattern with one sign changed, and words of the right one."""
+        atoms = _drawn_atoms(depth, generator)
+        broken, spot = list(atoms), integer(generator, 0, len(atoms) - 1)
+        signs = [sign for sign in _SIGNS if sign != atoms[spot][1:]]
+        broken[spot] = atoms[spot][0] + signs[integer(generator, 0, 1)]
+        return f"{''.join(broken)}: {_drawn_examples(atoms, generator)}"
+
+    def is_valid(self, question: str) -> bool:
+        """Whether there is something to mend."""
+        broken = question.partition(": ")[0]
+        return super().is_valid(question) and not _tells_apart(broken, question)
+
+
+@family("regex.find")
+class RegexFind(SyntheticTask):
+    """``a+b caabab`` → ``"aab"``: the first match, and the longest that begins there."""
+
+    conventions = ("text", "in quotes", "in brackets")
+    target = 1
+    keyword = "the first match"
+    instruction = (
+        "What is the first text that the regex matches in the word? Reply with {format} and "
+        "nothing else."
+    )
+    formats = ("the text alone", "the text in double quotes", "the text in square brackets")
+    reply_limits = (14, 18, 22)
+    unseen_frame = 2
+    is_pretrained: ClassVar[bool] = False
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """A pattern, and a word in which it fits somewhere."""
+        atoms = _drawn_atoms(depth, generator)
+        letters = sorted({atom[0] for atom in atoms} | {_LETTERS[0]})
+        spare = [letters[integer(generator, 0, len(letters) - 1)] for _ in range(4)]
+        word = _word(atoms, generator)
+        return f"{''.join(atoms)} {''.join(spare[:2])}{word}{''.join(spare[2:])}"
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """aab, "aab", [aab]."""
+        pattern, word = question.split(" ")
+        found = read_pattern(pattern).find(word) or ""
+        return found, f'"{found}"', f"[{found}]"
+
+    def is_valid(self, question: str) -> bool:
+        """Whether something is matched, and not the whole word."""
+        return super().is_valid(question) and self.answers(question)[0] != question.split(" ")[1]
+
+
+def _drawn_atoms(depth: str, generator: np.random.Generator) -> list[str]:
+    """A pattern of different letters, letter by letter; one of them at least is repeated."""
+    letters = generator.permutation(list(_LETTERS))[: by_depth(depth, (2, 3, 4))]
+    signs = [_SIGNS[integer(generator, 0, 2)] for _ in letters]
+    if not any(signs):
+        signs[integer(generator, 0, len(signs) - 1)] = "+"
+    return [letter + sign for letter, sign in zip(letters, signs, strict=True)]
+
+
+def _drawn_examples(atoms: Sequence[str], generator: np.random.Generator) -> str:
+    """Words of a pattern, a bar, and words that are nearly so."""
+    words = dict.fromkeys(_word(atoms, generator) for _ in range(_DRAWS))
+    made = [word for word in words if word] or [atoms[0][0]]
+    pattern = read_pattern("".join(atoms))
+    changed = dict.fromkeys(
+        _changed(made[integer(generator, 0, len(made) - 1)], generator) for _ in range(_DRAWS)
+    )
+    others = [word for word in changed if word and not pattern.fits(word)]
+    return f"{' '.join(made[:_EXAMPLES])} | {' '.join(others[:_EXAMPLES])}"
+
+
+def _word(atoms: Sequence[str], generator: np.random.Generator) -> str:
+    least = {"": 1, "+": 1, "*": 0}
+    return "".join(
+        atom[0] * (integer(generator, least[atom[1:]], 3) if atom[1:] else 1) for atom in atoms
+    )
+
+
+def _changed(word: str, generator: np.random.Generator) -> str:
+    """A word with a letter put in, taken out, doubled or changed."""
+    spot, other = integer(generator, 0, len(word) - 1), _LETTERS[integer(generator, 0, 4)]
+    letter = (word[spot], other, "")[integer(generator, 0, 2)]
+    return word[:spot] + letter + word[spot + integer(generator, 0, 1) :]
+
+
+def _shown(question: str) -> str:
+    """The examples of a question, without a pattern in front of them."""
+    return question.rpartition(": ")[2]
+
+
+def _examples(question: str) -> tuple[list[str], list[str]]:
+    """The words before the bar, and those behind it.
+
+    Raises:
+        ValueError: it is no such question.
+    """
+    shown = _shown(question)
+    if not _QUESTION.fullmatch(shown):
+        raise ValueError(f"expected words, a bar and words, got {shown!r:.60}")
+    words, others = shown.split(" | ")
+    return words.split(" "), others.split(" ")
+
+
+def _narrowest(words: Sequence[str]) -> str:
+    """Letters in the order of the word that has most of them, each as often as all words say."""
+    fullest = max(words, key=lambda word: len(set(word)))
+    signs = {}
+    for letter in dict.fromkeys(fullest):
+        counts = {word.count(letter) for word in words}
+        signs[letter] = "*" if 0 in counts else "" if counts == {1} else "+"
+    return "".join(letter + sign for letter, sign in signs.items())
+
+
+def _tells_apart(pattern: str, question: str) -> bool:
+    """Whether a pattern, which anybody may have written, fits the words before the bar alone."""
+    words, others = _examples(question)
+    try:
+        read = read_pattern(pattern)
+    except PatternError:
+        return False
+    return all(map(read.fits, words)) and not any(map(read.fits, others))

@@ -1,0 +1,332 @@
+"""What is typed at the original ecology works as it is typed: every row of the table is tried."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from said import Symbiont
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "scripts"))
+
+from original import Flag, Script, translated  # noqa: E402
+from original_table import BEGIN, END, INSTEAD, SCRIPTS, VARIABLES, script_for, tables  # noqa: E402
+from symbiont_ecology.cli import app  # noqa: E402
+from symbiont_ecology.errors import ConfigError  # noqa: E402
+
+PAGE = ROOT / "docs" / "coming-from.md"
+VALUES = {
+    "--config": "config/steady.yaml",
+    "--mode": "ci",
+    "--match-budget-field": "total_tokens",
+    "--seeds": "1,2",
+}
+"""Values that a flag needs; any other has 3."""
+ROWS = [(script, flag) for script in SCRIPTS for flag in script.flags]
+
+
+def value_of(flag: Flag) -> list[str]:
+    """A flag as it is typed."""
+    return [flag.name] if flag.takes == "0" else [flag.name, VALUES.get(flag.name, "3")]
+
+
+def known_options(command: str) -> set[str]:
+    """The options of a command here."""
+    import typer.main
+
+    group = typer.main.get_group(app) if hasattr(typer.main, "get_group") else None
+    assert group is not None
+    found = group.commands[command.split()[0]]
+    return {name for param in found.params for name in param.opts}
+
+
+def typed_for(script: Script, flag: Flag) -> list[str]:
+    """A flag with what it needs beside it."""
+    beside = []
+    if script.when and script.when != flag.name:
+        beside = [script.when, VALUES.get(script.when, "3")]
+    if flag.name.endswith("-size") and script.command == "data":
+        beside = ["--config", "config/steady.yaml"]
+    return [*beside, *value_of(flag)]
+
+
+@pytest.mark.parametrize(
+    ("script", "flag"), ROWS, ids=[f"{script.name} {flag.name}" for script, flag in ROWS]
+)
+def test_every_flag_becomes_words_that_the_command_knows_or_says_why_not(
+    script: Script, flag: Flag, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    typed = typed_for(script, flag)
+    assert script_for(script.name, typed) is script
+    if flag.is_refused:
+        with pytest.raises(ConfigError, match=flag.name) as refused:
+            translated(script, typed)
+        assert flag.why in str(refused.value)
+        return
+    made = translated(script, typed)
+    assert flag.name not in made.words or flag.becomes.startswith(flag.name)
+    options = {word for word in made.words if word.startswith("--")}
+    assert options <= known_options(script.command), made.words
+    assert bool(flag.why) is any(note.startswith(f"{flag.name}: ") for note in made.notes)
+    assert bool(flag.becomes) or bool(flag.why)
+    for word in made.words:
+        if "=" in word and not word.startswith("--"):
+            key, _, _ = word.partition("=")
+            assert key in CHANGES, word
+
+
+CHANGES = (
+    *("seed", "seeds", "run.generations", "run.checkpoint_every", "run.final_holdout"),
+    *("run.final_holdout_samples", "host.model", "host.device", "strategy.questions"),
+)
+"""Keys that flags become."""
+
+
+def test_the_page_holds_the_tables_and_every_flag(tmp_path: Path) -> None:
+    text = PAGE.read_text()
+    assert text.partition(BEGIN)[2].partition(END)[0] == tables()
+    for script, flag in ROWS:
+        assert f"`{flag.name}`" in text, (script.name, flag.name)
+    for name in (*INSTEAD, *VARIABLES):
+        assert all(f"`{part}`" in text for part in name.split(", "))
+
+
+def test_every_script_of_the_table_is_a_door_that_says_what_it_is(script: Symbiont) -> None:
+    for row in SCRIPTS:
+        assert (ROOT / "scripts" / f"{row.name}.py").exists(), row.name
+        said = script(row.name, "--help")
+        assert said.code == 0
+        assert said.err.startswith(f"this is: symbiont {script_for(row.name, []).command}")
+
+
+@pytest.mark.parametrize("name", INSTEAD)
+def test_a_script_that_is_not_here_has_no_door(name: str) -> None:
+    assert not (ROOT / "scripts" / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "message"),
+    [
+        ("run_evolution", ["--config"], "--config: expected a value behind it"),
+        ("run_sft", ["--budget-scale", "nan"], "--budget-scale: expected a number above 0"),
+        ("benchmark_suite", ["--mode", "all"], "expected ci or paper_qwen3, got 'all'"),
+        ("generate_grid_datasets", ["--train-size", "9"], "expected --config FILE beside"),
+        (
+            "generate_grid_datasets",
+            ["--train-size", "x", "--config", "steady"],
+            "expected a whole number, got 'x'",
+        ),
+        ("run_sft", ["--flops-budget", "1e9"], "tokens × hidden size × 2"),
+    ],
+)
+def test_a_mistake_is_one_line_and_names_the_page(
+    script: Symbiont, name: str, typed: Sequence[str], message: str
+) -> None:
+    said = script(name, *typed)
+    assert said.code == 2
+    (line,) = said.err.splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+    assert "docs/coming-from.md" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "expected"),
+    [
+        (
+            "run_evolution",
+            ["--generations=9", "demo", "--seed", "1", "--disable-human", "run.transcripts=0"],
+            "run demo run.transcripts=0 run.generations=9 seed=1",
+        ),
+        (
+            "run_evolution",
+            ["--config", "config/experiments/paper_qwen3_ecology.yaml", "--device", "auto"],
+            "run experiments/paper_qwen3_ecology",
+        ),
+        (
+            "run_sft",
+            [
+                *("--checkpoint", "a/checkpoint.pt", "--match-budget-field", "total_tokens"),
+                *("--backprop-multiplier", "2.0", "--budget-scale", "0.5"),
+            ],
+            "sft --match a --budget total_tokens --scale 0.25",
+        ),
+        ("run_sft", ["--checkpoint", "a", "--backprop-multiplier", "2.0"], "sft --match a"),
+        (
+            "evaluate_holdout",
+            ["--holdout", "f", "--model", "m", "--sft-adapter", "s"],
+            "evaluate --adapter s --host m --holdout f",
+        ),
+        (
+            "evaluate_transfer",
+            ["--source-family", "a", "--target-families", "b", "c", "--evo-checkpoint", "r/c.pt"],
+            "transfer r",
+        ),
+        ("benchmark_suite", ["--mode", "paper_qwen3"], "suite paper-qwen3"),
+        ("benchmark_suite", [], "suite --ci"),
+        (
+            "paper_pack",
+            ["--output", "o", "--ecology", "e", "--frozen", "f", "--single", "s"],
+            "pack f s e --out o",
+        ),
+        ("infer_saved_adapter", ["--prompt", "q", "--run", "r"], "infer r q"),
+        ("infer_saved_adapter", ["--prompt", "q", "--prompt", "p", "--run", "r"], "infer r q p"),
+        ("run_evolution", ["--seed", "1", "--config", "x", "--seed", "2"], "run x seed=2"),
+    ],
+)
+def test_words_become_the_command_that_does_the_same(
+    name: str, typed: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert " ".join(translated(script_for(name, typed), typed).words) == expected
+
+
+def test_the_chain_of_the_original_works_as_typed(
+    script: Symbiont, small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tiny = [word for word in small if not word.startswith(("run.", "tasks."))]
+    mix = "tasks: {families: [math.add, word.count], depths: [short]}"
+    Path("tiny.yaml").write_text(f"extends: [base, strategy/ecology]\n{mix}\n")
+    words = ["--config", "tiny.yaml", "--seed", "777", "--output", "run", "--disable-human"]
+    said = script(
+        "run_evolution", *words, "--generations", 2, "--checkpoint-every", 1, *tiny, "--quiet"
+    )
+    assert said.code == 0, said.err
+
+    words = ["--config", "tiny.yaml", "--seed", "777", "--resume-from", "run", "--quiet"]
+    said = script(
+        "generate_grid_datasets",
+        *["--config", "tiny.yaml", "--out-dir", "data", "--train-size", 80],
+        *["--selection-size", 10, "--holdout-size", 12],
+    )
+    assert said.code == 0, said.err
+    last = ["--final-holdout", "data/holdout.jsonl", "--final-holdout-sample-size", 5]
+    said = script("run_evolution", *words, "--generations", 2, *last)
+    assert said.code == 0, said.err
+    assert json.loads(Path("run/state.json").read_text())["generation"] == 4
+    line = json.loads(Path("run/evaluations.jsonl").read_text().splitlines()[-1])
+    assert line["asked"]["most_asked"] == 5
+
+    said = script(
+        "run_sft",
+        *["--checkpoint", "run/checkpoint.pt", "--data", "data/train_sft.jsonl"],
+        *["--match-budget-field", "total_tokens", "--backprop-multiplier", "2.0"],
+        *["--engine", "manual", "--optim", "adamw_torch", "--attn-implementation", "eager"],
+        *["--resume", "--lora-rank", 1, "--learning-rate", "0.01", "--output", "sft"],
+        *["--per-cell", 2],
+    )
+    assert said.code == 0, said.err
+
+    said = script(
+        "evaluate_holdout",
+        *["--holdout", "data/holdout.jsonl", "--model", "Qwen/Qwen3-0.6B"],
+        *["--sft-adapter", "sft/adapter", "--evo-checkpoint", "run/checkpoint.pt"],
+        *["--evo-eval-routing", "family", "--evo-selection-tasks", "data/selection.jsonl"],
+        *["--max-samples", 6, "--output", "eval.json", "--device", "auto"],
+    )
+    assert said.code == 0, said.err
+    assert json.loads(Path("eval.json").read_text())
+
+    said = script(
+        "evaluate_transfer",
+        *["--source-family", "math.add", "--target-families", "word.count"],
+        *["--holdout", "data/holdout.jsonl", "--evo-checkpoint", "run/checkpoint.pt"],
+        *["--output", "transfer.json"],
+    )
+    assert said.code == 0, said.err
+    assert set(json.loads(Path("transfer.json").read_text())["host"]) == {"math.add", "word.count"}
+
+    assert script("analyze_ecology_run", "run", "--plots", "--report").code == 0
+    assert Path("run/report.md").exists()
+    assert script("export_run_adapters", "--run", "run", "--output", "adapters").code == 0
+    assert Path("adapters/index.json").exists()
+
+
+def test_the_benchmark_runs_by_its_mode(
+    script: Symbiont, protocol: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = script("benchmark_suite", "--mode", "ci", "--seeds", "3,4", "--dry-run")
+    assert said.code == 0, said.err
+    assert "6 to report" in said.out
+    said = script("benchmark_suite", "--suite", protocol, "--output", "suite", "--workers", 1)
+    assert said.code == 0, said.err
+    assert any(Path("suite").iterdir())
+
+
+def test_the_variable_for_the_learning_rule_is_heeded(
+    script: Symbiont, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for value, is_there in (("hebbian", True), ("backprop", False)):
+        monkeypatch.setenv("EVOLORA_PLASTICITY", value)
+        said = script("run_evolution", "--config", "config/steady.yaml", "--dry-run")
+        assert said.code == 0, said.err
+        assert ("learning_rule=hebbian" in said.err) is is_there
+
+
+def make(*words: str, **variables: str) -> str:
+    """What make would do."""
+    environment = {**os.environ, **variables}
+    done = subprocess.run(
+        ["make", "-n", *words],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_make_heeds_the_variables_of_the_original() -> None:
+    variables = {"FINAL_HOLDOUT_TASKS": "h.jsonl", "FINAL_HOLDOUT_SAMPLE_SIZE": "7"}
+    said = make("calibrate-resume", **variables, EVOLORA_PLASTICITY="hebbian")
+    assert "'run.final_holdout=h.jsonl'" in said
+    assert "'run.final_holdout_samples=7'" in said
+    assert "learning_rule=hebbian" in said
+    said = make("regex-evo-vs-sft", "REGEX_FULL_GENS=10", "REGEX_CALIB_GENS=2", "REGEX_SEED=5")
+    assert "--generations 2 --full 10" in said
+    assert "'seed=5'" in said
+    assert "sft --match" in said
+
+
+def test_the_chain_of_patterns_goes_through(tmp_path: Path) -> None:
+    config = tmp_path / "tiny.yaml"
+    config.write_text("extends: experiments/regex\nstrategy: {warm: 1}\nhost: {rank: 1}\n")
+    words = ["make", "-o", "setup", "regex-evo-vs-sft", f"BIN={Path(sys.executable).parent}"]
+    words += [f"REGEX_CONFIG={config}", f"REGEX_OUTPUT={tmp_path / 'out'}", "REGEX_RATES=0.003"]
+    words += ["REGEX_CALIB_GENS=1", "REGEX_FULL_GENS=2", "REGEX_EVAL_MAX_SAMPLES=8"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    for _ in range(2):  # again: what is there is kept
+        done = subprocess.run(
+            words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    evaluated = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert {"host", "single", "sft", "family", "single*", "family*"} == set(evaluated["systems"])
+
+
+@pytest.mark.parametrize("name", ["run_paper_ecology_suite.sh", "run_calibration_then_resume.sh"])
+def test_a_shell_script_heeds_the_variables_of_the_original(name: str, tmp_path: Path) -> None:
+    words = ["frozen", "--dry-run"] if "paper" in name else ["--config", "dmo"]
+    file = tmp_path / "no.jsonl"
+    variables = {"PY": sys.executable, "OUT": str(tmp_path), "FINAL_HOLDOUT_TASKS": str(file)}
+    variables |= {"PYTHONPATH": str(ROOT / "src")}
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHON"} | variables
+    done = subprocess.run(
+        [str(ROOT / "scripts" / name), *words],
+        env=environment, capture_output=True, text=True, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 2
+    expected = f"cannot read questions from {file}" if "paper" in name else "did you mean 'demo'?"
+    assert expected in done.stderr
