@@ -151,6 +151,34 @@ def test_a_changed_protocol_is_another_one(protocol: Path, tmp_path: Path) -> No
         claim_folder(fewer, tmp_path / "suite")
 
 
+def test_a_suite_of_some_methods_has_their_arms_alone(symbiont: Symbiont) -> None:
+    said = symbiont("suite", "--methods", "es,sft", "--dry-run")
+    assert said.code == 0
+    assert "arms      es, sft\n" in said.out
+    assert "artifacts/methods-v1.es.sft" in said.out
+    whole = load_protocol("methods-v1")
+    few = whole.of_arms(["es", "ecology"])
+    assert (few.main, whole.of_arms(["es", "sft"]).main) == ("ecology", "es")
+    assert few.digest != whole.digest
+    assert few.arms["es"] == whole.arms["es"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--methods", "es,stf"], "has no arm 'stf'; did you mean 'sft'?"),
+        (["smollm2-v1", "--methods", "single-routed"], "answers with the runs of 'single'"),
+        (["habitats-v1", "--methods", "told"], "arms share one world"),
+    ],
+)
+def test_methods_that_a_protocol_does_not_have_are_one_line(
+    symbiont: Symbiont, words: list[str], said: str
+) -> None:
+    refused = symbiont("suite", *words, "--dry-run")
+    assert refused.code == 2
+    assert said in refused.error
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

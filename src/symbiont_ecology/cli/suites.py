@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 CI = "ci"
 """The protocol of ``--ci``."""
+METHODS = "methods-v1"
+"""The protocol of ``--methods``, if no other is named."""
 PARTS = 20
 """Lines on the progress of a stage, at most."""
 
@@ -51,6 +53,10 @@ def suite(
     ci: Annotated[
         bool, option("The protocol ci: the three controls in two minutes, with a table.", "--ci")
     ] = False,
+    methods: Annotated[
+        str | None,
+        option(f"Only these arms, such as ecology,es; of {METHODS} if no protocol is named."),
+    ] = None,
     out: Annotated[Path | None, options.resumable_folder("artifacts/<name>")] = None,
     workers: options.WorkersOption = None,
     json_file: options.JsonOption = None,
@@ -64,10 +70,12 @@ def suite(
     from symbiont_ecology.experiments.worlds import WorldsProtocol
 
     names, changes = options.split_words(words)
-    names += [CI] * ci
+    names += [CI] * ci or [METHODS] * (methods is not None and not names)
     if len(names) != 1:
         raise ConfigError(f"suite: expected one protocol or --ci, got {' '.join(names) or 'none'}")
     plan = suites.load_plan(names[0], changes, additions or ())
+    if methods is not None:
+        plan = _of_methods(plan, methods)
     suites.check_plan(plan)
     if isinstance(plan, WorldsProtocol):
         check_measures(plan)
@@ -216,6 +224,18 @@ def print_lines(stage: str, jobs: int) -> JobCallback:
         )
 
     return advance
+
+
+def _of_methods(plan: Plan, methods: str) -> Plan:
+    """A protocol with some of its arms."""
+    from symbiont_ecology.experiments.worlds import WorldsProtocol
+
+    names = list(dict.fromkeys(name.strip() for name in methods.split(",")))
+    if isinstance(plan, WorldsProtocol):
+        raise ConfigError(
+            f"suite --methods: expected a protocol whose arms share one world, got {plan.name!r}"
+        )
+    return plan.of_arms(names)
 
 
 def _tell_plan(plan: Plan, folder: Path, workers: int) -> None:

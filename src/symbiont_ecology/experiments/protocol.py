@@ -207,6 +207,31 @@ class Protocol(BaseModel):
         )
         return compose(self.base, overrides, f"protocol {self.name!r}, arm {arm!r}")
 
+    def of_arms(self, names: Sequence[str]) -> Protocol:
+        """The same with these arms alone: another protocol, with a name and a digest of its own.
+
+        Raises:
+            ConfigError: it has no such arm, or one that answers with the runs of one left out.
+        """
+        for name in names:
+            if name not in self.arms:
+                hint = did_you_mean(name, self.arms)
+                known = ", ".join(self.arms)
+                raise ConfigError(
+                    f"protocol {self.name!r} has no arm {name!r};{hint} it has {known}"
+                )
+            if self.runs_of(name) not in names:
+                raise ConfigError(
+                    f"arm {name!r} answers with the runs of {self.runs_of(name)!r}: name both"
+                )
+        changes = {
+            "name": ".".join((self.name, *names)),
+            "arms": {name: self.arms[name] for name in names},
+            "main": self.main if self.main in names else names[0],
+            "second": self.second if self.second in names else None,
+        }
+        return validate(Protocol, {**dict(self), **changes}, f"protocol {self.name!r}")
+
     def arrivals(self, budget: float) -> tuple[float, ...]:
         """The training FLOPs at which families come in the main arm's world."""
         return self.config(self.main, budget, 0).tasks.arrivals
