@@ -9,8 +9,8 @@ process.
     python benchmarks/ascents.py es-countdown es-conciseness --json docs/results/ascents.json
     python benchmarks/ascents.py experiments/smollm2_conciseness --seeds 200 201 202
 
-Half a minute of a core per seed on the embedded host, at most twenty on SmolLM2. Finished runs in the
-folder are measured again and not run again; others go on where they were.
+Half a minute of a core per seed on the embedded host, at most twenty on SmolLM2. Finished runs in
+the folder are measured again and not run again; others go on where they were.
 """
 
 from __future__ import annotations
