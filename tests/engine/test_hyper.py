@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.engine.build import check
+from symbiont_ecology.engine.build import check, mixture
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError, MissingExtraError
+from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.events import Acted, Born, Event, Learned, Retired, Scored, read_events
 from symbiont_ecology.weights.blobs import BlobStore
 from toy import Crash, ToyHost, toy_config
@@ -178,3 +179,29 @@ def test_an_estimator_without_its_package_is_refused_before_a_host(
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(MissingExtraError, match=r"optuna: pip install 'symbiont-ecology\[tuning"):
         check(config(kind="tpe"))
+
+
+def test_the_best_so_far_is_alive_with_the_weights_that_sat_its_exam(tmp_path: Path) -> None:
+    scores, learned, retired = dict[str, float](), dict[str, str](), set[str]()
+    bests = set[str]()
+    for event in lived(tmp_path / "run", lives=8):
+        if isinstance(event, Scored):
+            scores[event.id] = event.score
+        if isinstance(event, Learned):
+            assert event.id not in scores
+            learned[event.id] = event.weights
+        if isinstance(event, Retired):
+            retired.add(event.id)
+            bests.add(best := max(scores, key=lambda name: scores[name]))
+            assert best not in retired
+    assert len(bests) > 1
+    final = load_state(tmp_path / "run").population[best]
+    assert final.genome.weights == learned[best]
+    assert BlobStore(tmp_path / "run" / "blobs").weights(learned[best]).rank > 0
+
+
+def test_no_held_out_question_is_learned_or_examined(tmp_path: Path) -> None:
+    asked = {item for e in lived(tmp_path / "run") if isinstance(e, Acted) for item in e.items}
+    held_out = draw_shifts(mixture(config()), ["in-distribution"], 200)
+    assert asked
+    assert not asked & {item.id for item in held_out}
