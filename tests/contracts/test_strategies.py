@@ -31,6 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "swarm": {"schooling": 1},
     "randopt": {"population": 6, "keep": 2},
     "corp": {"population": 6, "questions": 4, "gate": 6},
+    "mixing": {"schooling": 1, "population": 3, "offspring": 4, "groups": 2},
 }
 """What a strategy needs in a world as small as the toy's, or shows more of its life with."""
 RULES = {"hyper": "supervised", "tpe": "supervised"}
@@ -44,7 +45,7 @@ LIVES: dict[str, Any] = {
     for name in mechanisms.names()
 }
 every_life = pytest.mark.parametrize("strategy", LIVES.values(), ids=LIVES)
-PUBLISHED = ("corp", "cycleqd", "m2n2", "randopt", "swarm")
+PUBLISHED = ("corp", "cycleqd", "m2n2", "mixing", "randopt", "swarm")
 """Methods of others, each of which is to take a file of a hundred lines at most."""
 
 

@@ -26,7 +26,10 @@ from symbiont_ecology.types import turns
 from towns import GENERATIONS, acceptance, asked, config, lived, world_of
 from toy import Crash, ToyHost, toy_prices
 
-CONTROLS = ("single", "per_habitat", "told", "ifca", "clove", "nearest", "bank", "neutral")
+CONTROLS = (
+    *("single", "per_habitat", "told", "ifca", "clove", "nearest", "bank", "neutral"),
+    *("es", "genetic"),
+)
 
 
 @pytest.fixture(scope="module")

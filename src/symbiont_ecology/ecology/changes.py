@@ -38,21 +38,38 @@ class Score(Decision):
     it, once its weights are others.
 
     ``marks`` say what it earned at each question, by item, for strategies that look at that. There
-    may be some without a score: then the exam is not complete.
+    may be some without a score: then the exam is not complete. ``answers`` counts those that the
+    score is the mean of, for strategies that go on with it.
     """
 
     organelle_id: OrganelleId
     score: float | None
     marks: Mapping[str, float] = field(default_factory=dict)
+    answers: int = 0
 
     def carried_out(self, materials: Materials) -> list[Event]:
         """Keeps or forgets the score."""
         state = materials.state
         organelle = state.population[self.organelle_id]
-        state.population[organelle.id] = replace(organelle, score=self.score, marks=self.marks)
+        state.population[organelle.id] = replace(
+            organelle, score=self.score, marks=self.marks, answers=self.answers
+        )
         if self.score is None:
             return []
         return [Scored(state.generation, organelle.id, self.score)]
+
+
+@dataclass(frozen=True)
+class Note(Decision):
+    """A strategy keeps numbers for the generations to come, in place of those of that name."""
+
+    name: str
+    numbers: tuple[float, ...]
+
+    def carried_out(self, materials: Materials) -> list[Event]:
+        """Keeps them; no event records that."""
+        materials.state.notes[self.name] = self.numbers
+        return []
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,8 @@ class Organelle:
     the generations in a row that it ended below zero, ``former`` is a self that it could come back
     to. ``memories`` are answers that habitats had accepted before they changed. ``range`` is kept
     only for strategies that want it, and ``score``, the mean reward of these weights in an exam, as
-    long as they are what they were in it; ``marks`` are what they earned at its questions."""
+    long as they are what they were in it; ``marks`` are what they earned at its questions, and
+    ``answers`` counts those that the score is the mean of, where that is kept."""
 
     id: OrganelleId
     genome: Genome
@@ -113,6 +114,7 @@ class Organelle:
     range: PromptRange = field(default_factory=PromptRange)
     score: float | None = None
     marks: Mapping[str, float] = field(default_factory=dict)
+    answers: int = 0
 
     def remembering(self, answers: Sequence[RememberedAnswer]) -> Organelle:
         """With some more memories; the newest of each family are kept."""

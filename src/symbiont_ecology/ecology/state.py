@@ -64,6 +64,8 @@ class EcologyState:
     common: dict[str, str] = field(default_factory=dict)
     """What answers of a family have in common, whatever is wanted: the mean sketch of the warm
     start's examples, by family; on wide hosts alone."""
+    notes: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """Numbers that a strategy keeps from one generation to the next, by name."""
     examples: tuple[RememberedAnswer, ...] = ()
     """The warm start's examples with their sketches; where there is ``common``."""
     scored: int = 0

@@ -152,6 +152,8 @@ def _check_habitats(config: RunConfig, mix: TaskMixture) -> None:
         raise ConfigError(
             f"{parts} asks questions of its own, and in this world habitats ask theirs: {hint}"
         )
+    if config.tasks.habitats and strategy.habitat_faults:
+        raise ConfigError(strategy.habitat_faults[0])
     if not config.tasks.habitats and strategy.needs_habitats:
         raise ConfigError(
             f"strategy: {name!r} is about habitats, and the tasks have none: set tasks.habitats, "

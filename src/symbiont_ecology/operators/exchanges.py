@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +10,6 @@ from numpy.random import Generator
 from symbiont_ecology.operators import Merge, Parents, operators
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.deltas import grown, modules, spectrum, truncated
-
-_LAYER = re.compile(r"\.(\d+)\.")
 
 
 @operators.register("elementwise")
@@ -46,10 +43,10 @@ class Layers(Merge):
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """One draw per layer, at the larger parent's rank; a module in no layer is one of its
         own."""
-        equals, chosen = _of_equal_rank(parents, generator), dict[str, int]()
+        equals, chosen = _of_equal_rank(parents, generator), dict[int, int]()
         factors = {}
         for name, parts in modules(equals):
-            layer = match[1] if (match := _LAYER.search(name)) else name
+            layer = equals[0].layout.layers[name]
             if layer not in chosen:
                 chosen[layer] = int(generator.integers(2))
             factors[name] = parts[chosen[layer]]

@@ -28,6 +28,24 @@ class Combination:
         return truncated(combined(parents, self.shares), _largest_rank(parents))
 
 
+@dataclass(frozen=True)
+class GroupedCombination:
+    """A ``Combination`` with other shares in each group of layers: as many groups of neighbours,
+    as even as can be, as there are rows of shares, each with a number per parent."""
+
+    shares: tuple[tuple[float, ...], ...]
+    arity: ClassVar[int] = 0
+
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
+        """No draw is made."""
+        layers = parents[0].layout.layers
+        count = max(layers.values()) + 1
+        shares = {
+            name: self.shares[layer * len(self.shares) // count] for name, layer in layers.items()
+        }
+        return truncated(combined(parents, shares), _largest_rank(parents))
+
+
 @operators.register("linear")
 @dataclass(frozen=True)
 class LinearMerge(Merge):

@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
+import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Outcome
@@ -21,6 +22,8 @@ from symbiont_ecology.routing.curricula import Curriculum, curricula
 from symbiont_ecology.routing.sampling import by_success
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Cell, Item, OrganelleId
+
+_Taker = TypeVar("_Taker")
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,11 @@ class Strategy(ABC):
                 f"expected {rule.least_samples} or more, got {self.samples}: set samples=4, or "
                 "learning_rule=policy_gradient"
             )
+
+    @property
+    def habitat_faults(self) -> Sequence[str]:
+        """What is wrong with its knobs in a world of habitats, for a strategy that fits there."""
+        return ()
 
     @property
     def mechanism_names(self) -> tuple[str, ...]:
@@ -182,6 +190,19 @@ def assignments(takers: Iterable[tuple[OrganelleId, Item]], samples: int) -> lis
     for organelle_id, item in takers:
         taken[organelle_id, item.cell, item.habitat].append(item)
     return [Assignment(taker, tuple(items), samples) for (taker, *_), items in taken.items()]
+
+
+def dealt(
+    items: Sequence[Item], takers: Sequence[_Taker], generator: np.random.Generator
+) -> dict[_Taker, tuple[Item, ...]]:
+    """Each item to one of those who can take it, in random order and by turns: for questions of
+    habitats, which are asked once.
+
+    Numbers of items differ by one at most. Two neighbours, such as opposite noise, get as many
+    where the number of items is even.
+    """
+    mixed = tuple(items[place] for place in generator.permutation(len(items)))
+    return {taker: mixed[place :: len(takers)] for place, taker in enumerate(takers)}
 
 
 strategies: Registry[Strategy] = Registry("strategy", "symbiont_ecology.strategies")

@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import ClassVar
 
 import numpy as np
 from pydantic import PositiveFloat, PositiveInt
@@ -45,6 +46,7 @@ class Corp(EvolutionStrategies):
     best: PositiveInt = 4  # members whose noise makes a candidate
     gate: PositiveInt = 48  # held-out questions per cell
     level: OpenShare = 0.4  # chance that a candidate without merit is accepted, at most
+    fits_habitats: ClassVar[bool] = False  # its gate asks two the same
 
     def items(self, context: StrategyContext) -> tuple[Item, ...]:
         """Questions for members: none of the gate."""

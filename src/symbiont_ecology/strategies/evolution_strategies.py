@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -22,7 +22,13 @@ from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.registry import PositiveShare
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import AskingStrategy, StrategyContext, assignments, strategies
+from symbiont_ecology.strategies import (
+    AskingStrategy,
+    StrategyContext,
+    assignments,
+    dealt,
+    strategies,
+)
 from symbiont_ecology.strategies.exams import rewards_by_question
 from symbiont_ecology.weights.perturbations import Perturbation
 
@@ -40,6 +46,9 @@ class EvolutionStrategies(AskingStrategy):
     ``step`` is in units of the noise, before it is divided by the size of the population: with
     z-scores, the centre moves by step ÷ √population of the noise per number. That is the step size
     of the literature, α, divided by σ.
+
+    In a world of habitats nobody can ask everyone the same. Their questions are dealt out, and a
+    member is worth what its own ones earned.
     """
 
     population: PositiveInt = 16  # members of a generation
@@ -54,6 +63,7 @@ class EvolutionStrategies(AskingStrategy):
     looks: NonNegativeInt = 0  # generations from one look at the centre itself to the next; 0: none
     warm: NonNegativeInt = 0  # gold examples per cell that the centre has learned; 0: none
     warm_rate: PositiveFloat = 0.001  # Adam's step size for them, > 0
+    fits_habitats: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,20 +89,33 @@ class EvolutionStrategies(AskingStrategy):
                 f"centre as well, got {self.directions}"
             )
 
+    @property
+    def habitat_faults(self) -> Sequence[str]:
+        """What compares answers to equal questions."""
+        why, faults = "habitats ask every question once, so no two can be asked the same", []
+        if self.shaping == "questions":
+            faults.append(f"strategy.shaping: {why}: expected ranks or z_score, got 'questions'")
+        if self.looks:
+            faults.append(f"strategy.looks: {why}: expected 0, got {self.looks}")
+        return faults
+
     def found(self, context: StrategyContext) -> list[Decision]:
         """The centre, which starts as the host itself (B = 0), or warm."""
         return [Found({}, context.rank - self.directions)]
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
-        """All questions to every member; now and then, others to the centre and to the bare
-        host."""
-        items, asked = self.items(context), list[Assignment]()
+        """All questions to every member, or those of habitats each to one; now and then, others to
+        the centre and to the bare host."""
+        items, members, asked = self.items(context), self._members(context), list[Assignment]()
+        if context.tasks.habitats:
+            hands = dealt(items, members, context.draw("deal"))
+        else:
+            hands = dict.fromkeys(members, items)
         for centre in context.state.population:
-            taken = assignments([(centre, item) for item in items], self.samples)
             asked += [
-                Assignment(centre, one.items, is_exam=True, perturbation=noise)
-                for noise in self._members(context)
-                for one in taken
+                replace(one, is_exam=True, perturbation=noise)
+                for noise, hand in hands.items()
+                for one in assignments([(centre, item) for item in hand], 1)
             ]
             if self.looks and context.state.generation % self.looks == 0:
                 asked += self._look(centre, context)

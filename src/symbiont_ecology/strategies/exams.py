@@ -85,9 +85,9 @@ def exam_questions(context: StrategyContext, count: float) -> tuple[Item, ...]:
 
 
 def rewards_by_question(outcomes: Iterable[Outcome]) -> dict[str, float]:
-    """The mean reward at each question."""
+    """The mean reward at each question; two habitats that ask the same have two questions."""
     return {
-        item.id: fmean(rollout.reward for rollout in rollouts)
+        f"{item.id}{item.habitat}": fmean(rollout.reward for rollout in rollouts)
         for outcome in outcomes
         for item, rollouts in outcome.by_item()
         if rollouts

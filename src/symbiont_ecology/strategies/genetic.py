@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import Generator
@@ -21,7 +21,13 @@ from symbiont_ecology.ecology import Assignment, Birth, Decision, Found, Organel
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.operators import Merge, Parent, Parents, operators, with_arity
 from symbiont_ecology.registry import Spec, kind_of
-from symbiont_ecology.strategies import CurriculumStrategy, StrategyContext, assignments, strategies
+from symbiont_ecology.strategies import (
+    CurriculumStrategy,
+    StrategyContext,
+    assignments,
+    dealt,
+    strategies,
+)
 from symbiont_ecology.strategies.exams import exam_questions
 from symbiont_ecology.types import Item
 from symbiont_ecology.weights import AdapterWeights
@@ -58,6 +64,9 @@ class Genetic(CurriculumStrategy):
 
     The exam has the same questions in every generation, so a score stays what it was and no elite
     is asked again; with ``is_fresh`` questions are drawn anew, and everyone sits every exam.
+
+    In a world of habitats nobody can ask everyone the same. Their questions are dealt out, fitness
+    is the mean reward since birth, and nobody is selected before all have given enough ``answers``.
     """
 
     population: PositiveInt = 6  # organelles alive
@@ -69,6 +78,8 @@ class Genetic(CurriculumStrategy):
     is_fresh: bool = False  # whether every exam has questions of its own
     refine: NonNegativeInt = 0  # generations from one in which the best learns to the next; 0: none
     questions: PositiveFloat = 4  # per cell and exam, on average
+    answers: PositiveInt = 8  # of each before a selection, in a world of habitats
+    fits_habitats: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,8 +118,13 @@ class Genetic(CurriculumStrategy):
         if best and self._refines(context):
             taken = assignments([(best[0].id, item) for item in self.items(context)], self.samples)
             return self.sampled(taken, context)
-        candidates = [name for name, one in living.items() if one.score is None or self.is_fresh]
-        takers = [(name, item) for name in candidates for item in self._exam(context)]
+        if context.tasks.habitats:
+            hands = dealt(self.items(context), list(living), context.draw("deal"))
+            takers = [(name, item) for name, hand in hands.items() for item in hand]
+        else:
+            exam, is_fresh = self._exam(context), self.is_fresh
+            candidates = [name for name, one in living.items() if one.score is None or is_fresh]
+            takers = [(name, item) for name in candidates for item in exam]
         return [replace(one, is_exam=True) for one in assignments(takers, 1)]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
@@ -118,13 +134,12 @@ class Genetic(CurriculumStrategy):
             return self.found(context)
         if self._refines(context) and (best := self._best(context)):
             return [Score(best[0].id, None)]
-        scores = {one.id: one.score for one in state.population.values()}
-        earned = _mean_rewards(context)
-        decisions: list[Decision] = [Score(name, score) for name, score in earned.items()]
-        scores |= earned
-        if any(score is None for score in scores.values()):
-            return decisions  # for want of compute: they sit the exam in the next generation
-        order = sorted(scores, key=lambda name: -(scores[name] or 0.0))
+        news, least = _scores(context), self._least(context)
+        known: dict[str, Organelle | Score] = {**state.population, **news}
+        decisions: list[Decision] = list(news.values())
+        if any(one.score is None or one.answers < least for one in known.values()):
+            return decisions  # they answer more in the next generation
+        order = sorted(known, key=lambda name: -(known[name].score or 0.0))
         elite, others = order[: self.elite], order[self.elite :]
         decisions += [Retire(name, "eliminated") for name in others]
         return decisions + [
@@ -159,8 +174,13 @@ class Genetic(CurriculumStrategy):
 
     def _best(self, context: StrategyContext) -> list[Organelle]:
         """Those with a score, the best first."""
-        scored = [one for one in context.state.population.values() if one.score is not None]
+        living, least = context.state.population.values(), self._least(context)
+        scored = [one for one in living if one.score is not None and one.answers >= least]
         return sorted(scored, key=lambda one: -(one.score or 0.0))
+
+    def _least(self, context: StrategyContext) -> int:
+        """How many answers a score needs."""
+        return self.answers if context.tasks.habitats else 0
 
     def _exam(self, context: StrategyContext) -> tuple[Item, ...]:
         """The questions of an exam."""
@@ -169,10 +189,18 @@ class Genetic(CurriculumStrategy):
         return exam_questions(context, self.questions)
 
 
-def _mean_rewards(context: StrategyContext) -> dict[str, float]:
-    """What everyone earned in this generation's exam."""
+def _scores(context: StrategyContext) -> dict[str, Score]:
+    """The mean of what everyone earned in this generation's exam; where habitats ask, of all that
+    it earned since birth."""
     rewards: dict[str, list[float]] = defaultdict(list)
     for outcome in context.outcomes:
         if outcome.assignment.is_exam:
             rewards[outcome.assignment.organelle_id] += [one.reward for one in outcome.rollouts]
-    return {name: float(np.mean(earned)) for name, earned in rewards.items() if earned}
+    scores = dict[str, Score]()
+    for name, earned in rewards.items():
+        one = context.state.population[name]
+        before = one.answers if context.tasks.habitats else 0
+        if answers := before + len(earned):
+            mean = (before * (one.score or 0.0) + sum(earned)) / answers
+            scores[name] = Score(name, float(mean), answers=answers)
+    return scores

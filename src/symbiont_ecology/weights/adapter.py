@@ -8,11 +8,14 @@ clipping, Adam moments, copying into a slot) a single array operation. What need
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+
+_LAYER = re.compile(r"\.(\d+)\.")
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,16 @@ class AdapterLayout:
     def width(self) -> int:
         """Parameters per unit of rank."""
         return sum(d_in + d_out for _, d_in, d_out in self.modules)
+
+    @cached_property
+    def layers(self) -> dict[str, int]:
+        """The number of the layer that each module is in, from 0 in host order; a module in no
+        layer is one of its own."""
+        numbers: dict[str, int] = {}
+        found = {
+            name: match[1] if (match := _LAYER.search(name)) else name for name, *_ in self.modules
+        }
+        return {name: numbers.setdefault(layer, len(numbers)) for name, layer in found.items()}
 
     def blocks(self, rank: int) -> Iterator[tuple[str, slice, slice, int, int]]:
         """``(name, slice of A, slice of Bᵀ, d_in, d_out)`` of every module at that rank."""
