@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -54,6 +54,7 @@ class EvolutionStrategies(AskingStrategy):
     looks: NonNegativeInt = 0  # generations from one look at the centre itself to the next; 0: none
     warm: NonNegativeInt = 0  # gold examples per cell that the centre has learned; 0: none
     warm_rate: PositiveFloat = 0.001  # Adam's step size for them, > 0
+    compares_rewards: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

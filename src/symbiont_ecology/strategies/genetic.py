@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import Generator
@@ -69,6 +69,7 @@ class Genetic(CurriculumStrategy):
     is_fresh: bool = False  # whether every exam has questions of its own
     refine: NonNegativeInt = 0  # generations from one in which the best learns to the next; 0: none
     questions: PositiveFloat = 4  # per cell and exam, on average
+    compares_rewards: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
