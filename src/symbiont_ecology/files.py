@@ -53,12 +53,14 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
     for number, line in enumerate(text.splitlines(), 1):
         try:
             yield number, dict(json.loads(line))
-        except ValueError:
+        except (ValueError, TypeError):
             continue
 
 
-def append_line(path: Path, record: Mapping[str, object]) -> None:
+def append_line(path: Path, record: Mapping[str, object], *, is_synced: bool = False) -> None:
     """Adds a JSON object to a log; half a line that a crash left does not take it along.
+
+    With ``is_synced`` it is on the disk when this returns.
 
     Raises:
         RunError: it cannot be written.
@@ -68,6 +70,9 @@ def append_line(path: Path, record: Mapping[str, object]) -> None:
             file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
             is_torn = file.read(1) not in (b"", b"\n")
             file.write(b"\n" * is_torn + json.dumps(record).encode() + b"\n")
+            if is_synced:
+                file.flush()
+                os.fsync(file.fileno())
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from error
 

@@ -177,8 +177,12 @@ def plain(text: str, widest: int) -> str:
     """A text of a model or of data in one line of about so many characters. What is no plain
     letter, such as a control character, is escaped: it would reach the terminal."""
     text = text.strip()
-    short = text if len(text) <= widest else text[: widest - 1] + "…"
-    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in short)
+    return escaped(text if len(text) <= widest else text[: widest - 1] + "…")
+
+
+def escaped(text: str) -> str:
+    """The text with everything escaped that is no plain letter, ends of lines included."""
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
 _NEVER = 2**60

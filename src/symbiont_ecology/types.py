@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -62,10 +62,11 @@ def examples_in(prompt: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LoggedReply:
-    """What was replied to an item in the past, by whatever model, and whether it was accepted."""
+    """What was replied to an item in the past, by whatever model, and whether it was accepted; None
+    for a text that is only there to be read, such as a reference answer."""
 
     text: str
-    is_accepted: bool
+    is_accepted: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,11 @@ class Item:
     def niche(self) -> str:
         """Where success is counted, paid and archived: the habitat, or else the cell by name."""
         return self.habitat or f"{self.family}/{self.depth}"
+
+    @property
+    def to_read(self) -> Item:
+        """The item with its reference answer, which is read instead of asking anybody."""
+        return replace(self, logged=LoggedReply(self.answer))
 
     @property
     def subject(self) -> str:

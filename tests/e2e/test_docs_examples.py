@@ -62,7 +62,7 @@ def blocks(page: Path, language: str) -> list[str]:
 def test_the_extension_examples_live_a_run_together(tmp_path: Path) -> None:
     page = ROOT / "docs" / "extending.md"
     examples = blocks(page, "python")
-    assert len(examples) == 6
+    assert len(examples) == 7
     for number, text in enumerate(examples):
         (tmp_path / f"example_{number}.py").write_text(text)
     (tmp_path / "all.yaml").write_text(blocks(page, "yaml")[0])

@@ -3,7 +3,7 @@
 What a command needs it imports when it is called, so that help answers before torch could be
 loaded. Data goes to stdout, everything else to stderr where the two could mix. Exit codes: 0 fine,
 1 a run failed, 2 usage or config, 3 a missing package, 4 a calibration that is sick, 130
-interrupted.
+interrupted, or waiting for people.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from symbiont_ecology.cli.evolve import evolve
 from symbiont_ecology.cli.evoscope import evoscope
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.host import host
+from symbiont_ecology.cli.judge import judge_command
 from symbiont_ecology.cli.learn_from import learn_from
 from symbiont_ecology.cli.look import look_command
 from symbiont_ecology.cli.machine import bench, doctor
@@ -36,7 +37,7 @@ from symbiont_ecology.cli.runs import runs
 from symbiont_ecology.cli.sft import sft
 from symbiont_ecology.cli.show import show
 from symbiont_ecology.cli.suites import ablate, suite
-from symbiont_ecology.errors import EcologyError, EcologyWarning
+from symbiont_ecology.errors import EcologyError, EcologyWarning, WaitingError
 
 app = typer.Typer(
     name="symbiont",
@@ -75,6 +76,7 @@ app.add_typer(datasets, name="datasets")
 app.command("list")(list_names)
 app.command("look")(look_command)
 app.command("resume")(resume_command)
+app.command("judge")(judge_command)
 app.command("report")(report_command)
 
 
@@ -92,6 +94,9 @@ def main() -> None:
     warnings.formatwarning = one_line  # type: ignore[assignment]
     try:
         app()
+    except WaitingError as waiting:
+        print(_one_line(waiting), file=sys.stderr)
+        sys.exit(waiting.exit_code)
     except EcologyError as error:
         print(f"error: {_one_line(error)}", file=sys.stderr)
         sys.exit(error.exit_code)

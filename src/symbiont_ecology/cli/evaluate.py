@@ -45,6 +45,14 @@ ONLY_WITH = {
 """What an option needs beside it."""
 INSTEAD_OF = {"holdout": ("shift", "per_cell"), "routing_map": ("routing",)}
 """What an option leaves without meaning."""
+MaxSamplesOption = Annotated[
+    int | None,
+    option(
+        "Ask so many questions of the file, drawn at random.",
+        *("--max-samples", "--num-samples"),
+        least=1,
+    ),
+]
 
 
 def evaluate(
@@ -60,14 +68,7 @@ def evaluate(
     selection: Annotated[
         Path | None, option("JSONL file of questions that judge the candidates anew.")
     ] = None,
-    max_samples: Annotated[
-        int | None,
-        option(
-            "Ask so many questions of the file, drawn at random.",
-            *("--max-samples", "--num-samples"),
-            least=1,
-        ),
-    ] = None,
+    max_samples: MaxSamplesOption = None,
     selection_max_samples: Annotated[
         int | None, option("Use so many of them, drawn at random.", least=1)
     ] = None,

@@ -27,7 +27,8 @@ class Rollout:
     the verifier's, in [0, 1]; ``fault`` says what was wrong with the verifier, if anything.
     ``reward`` is what the answer is worth to learning. ``host_log_probabilities`` (tokens,) are the
     bare host's of the same tokens, if the learning rule or the assignment needs them. ``ended_ids``
-    are the tokens of an answer that a stop text cut, written as one that ends.
+    are the tokens of an answer that a stop text cut, written as one that ends. ``judgement`` is
+    what people say of it, in [0, 1], where the reward asks them.
     """
 
     item: Item
@@ -42,9 +43,15 @@ class Rollout:
     trace: Trace | None = None
     host_log_probabilities: np.ndarray | None = None
     ended_ids: tuple[int, ...] | None = None
+    judgement: float | None = None
 
     def __repr__(self) -> str:
         return f"<{self.organelle_id}: {self.text!r:.60} to {self.item.id!r:.60}, {self.verdict:g}>"
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether it was judged: a reference answer that was only read is nobody's success."""
+        return self.item.logged is None or self.item.logged.is_accepted is not None
 
     @property
     def answer_ids(self) -> tuple[int, ...]:
@@ -109,8 +116,8 @@ class Outcome:
 
     @cached_property
     def verdicts(self) -> tuple[float, ...]:
-        """The verdict of every rollout."""
-        return tuple(rollout.verdict for rollout in self.rollouts)
+        """The verdict of every rollout that has one."""
+        return tuple(rollout.verdict for rollout in self.rollouts if rollout.has_verdict)
 
     @property
     def kl(self) -> float | None:
@@ -131,7 +138,7 @@ class Outcome:
 
     @property
     def accuracy(self) -> float:
-        """Mean verdict over all rollouts."""
+        """Mean verdict over all rollouts that have one."""
         return sum(self.verdicts) / len(self.verdicts)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout, cell_name
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.runtime import Host, Turn
-from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import judge
 from symbiont_ecology.types import (
     HOST_SLOT,
@@ -87,9 +86,7 @@ def roll_out(
 
 def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
     """Rolls out and judges every assignment, and charges the budget; outcomes in their order."""
-    questions = [
-        question for assignment in assignments for question in _samples(assignment, turn.draw)
-    ]
+    questions = [question for assignment in assignments for question in _samples(assignment, turn)]
 
     def weights_of(organelle_id: OrganelleId) -> AdapterWeights:
         """As they are at the start of the generation."""
@@ -105,12 +102,28 @@ def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
     remaining = iter([next(from_log if one.item.logged else from_host) for one in questions])
     outcomes = []
     for assignment in assignments:
-        rollouts = list(islice(remaining, len(assignment.items) * assignment.samples))
-        if assignment.purpose == "practice":
-            rollouts = [replace(rollout, reward=turn.reward(rollout)) for rollout in rollouts]
+        rollouts = islice(remaining, len(assignment.items) * assignment.samples)
         outcomes.append(Outcome(assignment, tuple(rollouts)))
+    outcomes = _rewarded(outcomes, turn)
     compared = iter(read_by_host([one for one in outcomes if one.assignment.is_compared], turn))
     return [next(compared) if one.assignment.is_compared else one for one in outcomes]
+
+
+def _rewarded(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
+    """The same outcomes, each rollout of practice with what it is worth to learning.
+
+    Raises:
+        WaitingError: people have to judge some of them first.
+    """
+    judged = turn.judgements.of(outcomes) if turn.reward.asks_people else outcomes
+    return [
+        replace(
+            one, rollouts=tuple(replace(each, reward=turn.reward(each)) for each in one.rollouts)
+        )
+        if one.assignment.purpose == "practice"
+        else one
+        for one in judged
+    ]
 
 
 def read_by_host(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
@@ -168,7 +181,7 @@ def read_log(
             parameters = host.layout.size(ranks[question.respondent])
             read, written = lengths[row], len(completions[row])
             flops = host.shape.scoring_flops(parameters, read, written)
-            verdict = float(replies[row].is_accepted)
+            verdict = float(bool(replies[row].is_accepted))
             rollouts[index] = Rollout(
                 item=question.item,
                 organelle_id=question.organelle_id,
@@ -245,11 +258,14 @@ def completion_cost(completion: Completion, host: Host, rank: int) -> Cost:
     return Cost(read, written, rows=1, flops=useful, executed=executed)
 
 
-def _samples(assignment: Assignment, draw: Draw) -> Iterator[Question]:
-    """Practice explores; everything else is answered as it would be in use, greedily."""
+def _samples(assignment: Assignment, turn: Turn) -> Iterator[Question]:
+    """Practice explores; everything else is answered as it would be in use, greedily. Where the
+    reward is about reference answers, practice reads them and nobody replies."""
     name, purpose, noise = assignment.organelle_id, assignment.purpose, assignment.perturbation
     explores = purpose == "practice" and not assignment.is_exam
+    reads = purpose == "practice" and turn.reward.reads
     for index, item in enumerate(assignment.items):
         for sample in range(assignment.samples):
             key = ("rollout", name, purpose, item.id, index, sample)
-            yield Question(item, name, draw(*key) if explores else None, noise)
+            generator = turn.draw(*key) if explores else None
+            yield Question(item.to_read if reads else item, name, generator, noise)

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import get_args
 
 from symbiont_ecology.config import HabitatsConfig, RunConfig
+from symbiont_ecology.engine.judgements import Judgements
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.engine.warm import warm_examples
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.host.chat_template import has_chat_template
 from symbiont_ecology.inference.routers import routers
 from symbiont_ecology.learning import learning_rules, reward_rules
+from symbiont_ecology.learning.imitation import NoLearning
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import allocators
@@ -65,6 +67,7 @@ def check(config: RunConfig) -> None:
             f"that is 1 for right answers, got {kind_of(config.reward)!r}: set reward=verdict, or "
             "learning_rule=policy_gradient"
         )
+    _check_reading(config, mix)
     _check_habitats(config, mix)
     if strategy.warm:
         warm_examples(mix, 1, Draw(config.seed))  # a task without answers shows here
@@ -140,6 +143,31 @@ def _check_chat(config: RunConfig) -> None:
             f"tasks.style: expected a host with a chat template, and {model!r} has none: set "
             "tasks.style.is_chat=false, or choose another host"
         )
+
+
+def _check_reading(config: RunConfig, mix: TaskMixture) -> None:
+    """Whether everything else does without replies, if the reward reads reference answers."""
+    name, strategy = kind_of(config.reward), strategies.build(config.strategy)
+    if not reward_rules.build(config.reward).reads:
+        return
+    if not strategy.compares_rewards:
+        raise ConfigError(
+            f"reward: nobody replies where {name} reads reference answers, so expected a strategy "
+            f"that only compares rewards, got {kind_of(config.strategy)!r}: set strategy=es or "
+            "strategy=genetic, or another reward"
+        )
+    if not isinstance(learning_rules.build(config.learning_rule), NoLearning):
+        raise ConfigError(
+            f"reward: nobody replies where {name} reads reference answers, so there is nothing to "
+            f"learn from, got learning_rule {kind_of(config.learning_rule)!r}: set "
+            "learning_rule=none, or another reward"
+        )
+    for family, depth in mix.cells:
+        if not mix.families[family].sample(depth, Draw(config.seed)("read", family, depth)).answer:
+            raise ConfigError(
+                f"reward: {name} reads reference answers, and {family!r} has none: leave it out, "
+                "or set another reward"
+            )
 
 
 def _check_habitats(config: RunConfig, mix: TaskMixture) -> None:
@@ -281,6 +309,7 @@ def build_runtime(config: RunConfig, host: Host, folder: Path) -> Runtime:
         learning_rule=learning_rules.build(config.learning_rule),
         reward=reward_rules.build(config.reward),
         transcripts=TranscriptLog(folder / TRANSCRIPTS_FILE, config.run.transcripts),
+        judgements=Judgements(folder),
         climate=config.climate,
         stops=prompt_styles.build(config.tasks.style).stops,
     )

@@ -7,6 +7,8 @@ same.
     timings.jsonl    how long it took (not state)
     transcripts.jsonl what was asked and replied, or a sample (not state)
     state.json       the last checkpoint
+    queue.jsonl      replies that wait for people (``engine.judgements``)
+    judgements.jsonl what they said
     blobs/           weights and optimizer states
     trackers.json    what trackers were told (not state)
 
@@ -158,7 +160,7 @@ def generations(
             _check_free(folder)  # again: another process may have founded a run while this loaded
         write_whole(folder / CONFIG_FILE, dump_config(config))
         runtime, log = build_runtime(config, host, folder), EventLog(folder / EVENTS_FILE)
-        laps = Laps()
+        laps, every = Laps(), config.run.checkpoint_every
         runtime = replace(runtime, tell=tell, passed=laps.end)
         run = _OpenRun(config, folder, runtime, log)
         state = run.restored() or run.founded(may_learn_nothing)
@@ -169,7 +171,7 @@ def generations(
             summary = run_generation(state, runtime, log)
             runtime.store.forget(state.reachable())
             elapsed += time.perf_counter() - began
-            is_due = state.generation % config.run.checkpoint_every == 0
+            is_due = runtime.reward.asks_people or state.generation % every == 0
             is_saved = is_due or is_complete(config, state, elapsed)
             if is_saved:
                 run.save(state)

@@ -26,7 +26,7 @@ from symbiont_ecology.evaluation.measure import (
     interval_values,
 )
 from symbiont_ecology.statistics import paired_interval
-from symbiont_ecology.types import Item, LoggedReply, last_turn
+from symbiont_ecology.types import Item, last_turn
 from symbiont_ecology.weights.peft_files import read_peft
 
 Change = Literal["improvement", "regression", "both right", "both wrong"]
@@ -193,7 +193,7 @@ def compare_with_host(
         evaluate_adapter(folder, items, host, is_bare=is_bare, progress=progress, stops=stops)
         for is_bare in (True, False)
     )
-    read = [replace(item, logged=LoggedReply(item.answer, is_accepted=True)) for item in items]
+    read = [item.to_read for item in items]
     nats = []
     for reader in (HOST, "adapter"):
         rollouts, _ = read_log([Question(item, reader) for item in read], host, weights.__getitem__)

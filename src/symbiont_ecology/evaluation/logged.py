@@ -18,7 +18,7 @@ from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.evaluation.items import some_of
 from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
-from symbiont_ecology.types import Item, LoggedReply, OrganelleId
+from symbiont_ecology.types import Item, OrganelleId
 
 MOST_PER_HABITAT = 1 << 20
 """All that there are."""
@@ -75,9 +75,6 @@ def _read(
 ) -> np.ndarray:
     """Mean log-probability of a token of each item's answer under an organelle, ``(items,)`` in
     nats."""
-    questions = [
-        Question(replace(item, logged=LoggedReply(item.answer, is_accepted=True)), name)
-        for item, name in zip(items, who, strict=True)
-    ]
+    questions = [Question(item.to_read, name) for item, name in zip(items, who, strict=True)]
     rollouts, _ = read_log(questions, host, run.pool.weights.__getitem__)
     return np.array([rollout.confidence for rollout in rollouts])

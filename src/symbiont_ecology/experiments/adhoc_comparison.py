@@ -113,11 +113,12 @@ def _arms(runs: Mapping[Path, LoadedRun]) -> dict[str, list[Path]]:
 
 def _sees(config: RunConfig) -> str:
     """What learning is told."""
-    parts = (learning_rules.build(config.learning_rule), reward_rules.build(config.reward))
-    if any(part.sees_gold for part in parts):
+    reward = reward_rules.build(config.reward)
+    if reward.sees_gold or learning_rules.build(config.learning_rule).sees_gold:
         return "gold answers"
     warm = strategies.build(config.strategy).warm
-    return f"verdicts, {warm} gold examples per cell" if warm else "verdicts"
+    told = "judgements of people" if reward.asks_people else "verdicts"
+    return f"{told}, {warm} gold examples per cell" if warm else told
 
 
 def _protocol(

@@ -8,6 +8,7 @@ who answered, and the verdict. It costs no extra rollout, and no family label.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -88,7 +89,8 @@ class AdapterPool:
     def best(self) -> OrganelleId:
         """The candidate with the highest success summed over all cells; the host if there is none.
 
-        Judged by practice, only the living have a record in more than one cell.
+        Judged by practice, only the living have a record in more than one cell. Of equals it is the
+        one with the highest score in an exam: where exams are read, nobody has a success.
         """
         record: dict[OrganelleId, float] = dict.fromkeys(sorted(self.state.population), 0.0)
         for scores in self.scores.values():
@@ -96,7 +98,14 @@ class AdapterPool:
                 if self.source == "selection" or organelle_id in self.state.population:
                     record[organelle_id] = record.get(organelle_id, 0.0) + score
         record.pop(HOST, None)
-        return max(sorted(record), key=record.__getitem__, default=HOST)
+        marks = {one.id: one.score for one in self.state.population.values()}
+
+        def rank(name: OrganelleId) -> tuple[float, float]:
+            """Success, then score."""
+            mark = marks.get(name)
+            return record[name], -math.inf if mark is None else mark
+
+        return max(sorted(record), key=rank, default=HOST)
 
     def server(self, habitat: str) -> OrganelleId:
         """The living organelle that serves a habitat; the host if there is none."""

@@ -4,7 +4,7 @@ Each rule is such a file. ``examples/grpo_kl.py`` is one of one's own.
 """
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.learning.experience import Experience, Targets, WeightedTarget
@@ -44,15 +44,26 @@ class LearningRule(ABC):
         """What to learn from a generation, and the notes to keep."""
 
 
-class RewardRule(Protocol):
+class RewardRule(ABC):
     """What a rollout is worth to learning, more for the better. Revenue and accuracy use the
-    verdict."""
+    verdict. A subclass declares what it is and what it needs.
 
-    sees_gold: ClassVar[bool]
-    """Whether it uses more of the reference answer than the verdict."""
-    follows_verdict: ClassVar[bool]
-    """Whether it is 1 for what the verifier accepts, and from 0 to less than 1 for all else."""
+    Attributes:
+        sees_gold: it uses more of the reference answer than the verdict.
+        follows_verdict: it is 1 for what the verifier accepts, and from 0 to less than 1 for all
+            else.
+        reads: it is about reference answers. In practice nobody replies: rollouts are reference
+            answers with the log-probabilities that they have. They have no verdict.
+        asks_people: rollouts of practice come with a judgement. The run stops where people have yet
+            to give one.
+    """
 
+    sees_gold: ClassVar[bool] = False
+    follows_verdict: ClassVar[bool] = False
+    reads: ClassVar[bool] = False
+    asks_people: ClassVar[bool] = False
+
+    @abstractmethod
     def __call__(self, rollout: Rollout) -> float:
         """The reward of a rollout that the verifier has judged."""
 

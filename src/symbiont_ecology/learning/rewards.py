@@ -8,15 +8,14 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from symbiont_ecology.ecology import Rollout
-from symbiont_ecology.learning import reward_rules
+from symbiont_ecology.learning import RewardRule, reward_rules
 
 
 @reward_rules.register("verdict")
 @dataclass(frozen=True)
-class VerdictReward:
+class VerdictReward(RewardRule):
     """The verifier's verdict: all that a learner without reference answers can see."""
 
-    sees_gold: ClassVar[bool] = False
     follows_verdict: ClassVar[bool] = True
 
     def __call__(self, rollout: Rollout) -> float:
@@ -26,7 +25,7 @@ class VerdictReward:
 
 @reward_rules.register("shaped")
 @dataclass(frozen=True)
-class ShapedReward:
+class ShapedReward(RewardRule):
     """The verdict, and partial credit for a small edit distance to the reference answer.
 
     It sees gold answers, and tables must say so. A wrong reply earns ``ceiling`` at most, so less

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.errors import MissingExtraError
-from symbiont_ecology.learning import reward_rules
+from symbiont_ecology.learning import RewardRule, reward_rules
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks.grading import LONGEST_REPLY, ReferenceVerifier, graders
 from symbiont_ecology.tasks.synthetic.countdown import is_expression
@@ -27,13 +27,12 @@ FORMAT = 0.1
 
 @reward_rules.register("graded")
 @dataclass(frozen=True)
-class GradedReward:
+class GradedReward(RewardRule):
     """What a grader gives, such as ``contains``, ``number`` or one's own, within its time
     limit."""
 
     grader: Spec = "stated"  # compares the reply with the reference answer
     sees_gold: ClassVar[bool] = True
-    follows_verdict: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         graders.build(self.grader)  # a mistake shows before a host is loaded
@@ -47,12 +46,11 @@ class GradedReward:
 
 @reward_rules.register("conciseness")
 @dataclass(frozen=True)
-class ConcisenessReward:
+class ConcisenessReward(RewardRule):
     """How near the reply's length is to that of the reference answer, in characters: 0 at best
     (Qiu et al. 2025, arXiv:2509.24372). What the reply says does not count."""
 
     sees_gold: ClassVar[bool] = True
-    follows_verdict: ClassVar[bool] = False
 
     def __call__(self, rollout: Rollout) -> float:
         """−|length − length of the reference answer|."""
@@ -61,12 +59,9 @@ class ConcisenessReward:
 
 @reward_rules.register("countdown")
 @dataclass(frozen=True)
-class CountdownReward:
+class CountdownReward(RewardRule):
     """A tenth for an arithmetic expression, and one for the right one (Pan et al. 2025,
     TinyZero)."""
-
-    sees_gold: ClassVar[bool] = False
-    follows_verdict: ClassVar[bool] = False
 
     def __call__(self, rollout: Rollout) -> float:
         """From 0 to 1.1."""
@@ -75,13 +70,12 @@ class CountdownReward:
 
 @reward_rules.register("overlap")
 @dataclass(frozen=True)
-class OverlapReward:
+class OverlapReward(RewardRule):
     """How much of the reference answer the reply says: chrF (Popović 2015), BLEU (Papineni et al.
     2002, smoothed) or ROUGE-L (Lin 2004), through their own libraries."""
 
     metric: Literal["chrf", "bleu", "rouge_l"] = "chrf"  # which of them
     sees_gold: ClassVar[bool] = True
-    follows_verdict: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _metric(self.metric)  # a package that is not there shows before a host is loaded
@@ -89,6 +83,20 @@ class OverlapReward:
     def __call__(self, rollout: Rollout) -> float:
         """The share, in [0, 1]."""
         return _metric(self.metric)(rollout.text[:LONGEST_REPLY], rollout.item.answer)
+
+
+@reward_rules.register("log_probability")
+@dataclass(frozen=True)
+class LogProbabilityReward(RewardRule):
+    """Mean log-probability of a token of the reference answer, its end included, in nats: 0 at
+    best. Nobody replies: the answer is read, so even those who would all be wrong differ."""
+
+    sees_gold: ClassVar[bool] = True
+    reads: ClassVar[bool] = True
+
+    def __call__(self, rollout: Rollout) -> float:
+        """From −∞ to 0."""
+        return rollout.confidence
 
 
 @cache

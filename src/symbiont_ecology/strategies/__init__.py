@@ -52,9 +52,10 @@ class Strategy(ABC):
     before they changed. ``scored_answers`` asks for the losses of everyone alive, after each
     question of a habitat, on so many answers that it accepted. ``watches_losses`` keeps the last
     losses of everyone. ``keeps_ranges`` keeps which prompts everyone has met (``ecology.ranges``).
-    ``questions`` are per cell and generation, on average; ``samples`` are rollouts per question,
-    and with 0 learning only reads. ``warm`` are gold examples per cell that founders have learned
-    (``engine.warm``), with a step size of its own.
+    ``compares_rewards`` says that practice serves to see who earns more and nothing else, so that a
+    reward may have any scale. ``questions`` are per cell and generation, on average; ``samples``
+    are rollouts per question, and with 0 learning only reads. ``warm`` are gold examples per cell
+    that founders have learned (``engine.warm``), with a step size of its own.
     """
 
     is_mortal: ClassVar[bool] = False
@@ -62,6 +63,7 @@ class Strategy(ABC):
     keeps_memories: ClassVar[bool] = False
     watches_losses: ClassVar[bool] = False
     keeps_ranges: ClassVar[bool] = False
+    compares_rewards: ClassVar[bool] = False
     scored_answers: int = 0
     fits_habitats: ClassVar[bool] = False
     needs_habitats: ClassVar[bool] = False

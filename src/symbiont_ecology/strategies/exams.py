@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import ClassVar
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -31,6 +32,7 @@ class ExamStrategy(AskingStrategy):
     population: PositiveInt = 12  # founders
     b_std: NonNegativeFloat = 0.05  # standard deviation of the founders' B
     questions: PositiveFloat = 16  # per cell and exam, on average
+    compares_rewards: ClassVar[bool] = True
 
     @abstractmethod
     def select(

@@ -80,6 +80,7 @@ class Genetic(CurriculumStrategy):
     questions: PositiveFloat = 4  # per cell and exam, on average
     answers: PositiveInt = 8  # of each before a selection, in a world of habitats
     fits_habitats: ClassVar[bool] = True
+    compares_rewards: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -22,7 +22,7 @@ from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.registry import Share
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Strategy, StrategyContext, assignments, strategies
-from symbiont_ecology.types import Item, LoggedReply, OrganelleId
+from symbiont_ecology.types import Item, OrganelleId
 
 Genes = dict[str, float]
 RANK, ALPHA, RATE, TARGETS = "rank", "alpha", "learning_rate", "targets"
@@ -105,7 +105,7 @@ class Hyper(Strategy):
         learned = [(name, item) for name, step in learners.items() for item in batches[step]]
         exam = _drawn_of(context, self.eval_size, "exam") if takers else []
         taken = assignments([(name, item) for name in takers for item in exam], 1)
-        read = assignments([(name, _as_read(item)) for name in takers for item in exam], 1)
+        read = assignments([(name, item.to_read) for name in takers for item in exam], 1)
         return [
             *assignments(learned, 0),
             *(replace(each, is_exam=True) for each in taken),
@@ -203,6 +203,7 @@ class Hyper(Strategy):
 
     @property
     def space(self) -> dict[str, Sequence[float]]:
+        """What each gene may be."""
         return {
             RANK: self.ranks,
             ALPHA: self.alphas,
@@ -229,11 +230,6 @@ def _drawn_of(context: StrategyContext, count: int, name: str) -> list[Item]:
         for cell, share in zip(cells, shares, strict=True)
         for item in context.tasks.draw(cell, share, draw(name, *cell))
     ]
-
-
-def _as_read(item: Item) -> Item:
-    """The item with its reference answer as if it had been replied, to be read."""
-    return replace(item, logged=LoggedReply(item.answer, is_accepted=True))
 
 
 def _fitness(context: StrategyContext) -> dict[str, float]:

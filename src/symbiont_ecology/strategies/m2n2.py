@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.random import Generator
@@ -36,6 +37,7 @@ class M2N2(ExpertStrategy):
     offspring: PositiveInt = 6  # children of a generation
     crossover: Spec = field(default_factory=lambda: "split")  # operator of two parents
     mutation: Spec = field(default_factory=lambda: {"kind": "gaussian", "sigma": 0.1})  # of one
+    compares_rewards: ClassVar[bool] = False  # they are shared, so none is below 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

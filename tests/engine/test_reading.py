@@ -1,0 +1,206 @@
+"""A reward that is about reference answers: they are read, and nobody replies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.engine.build import check
+from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.events import (
+    Acted,
+    Archived,
+    Ascended,
+    Born,
+    Event,
+    GenerationEnded,
+    Scored,
+    Settled,
+    read_events,
+)
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.tasks import Task, tasks
+from symbiont_ecology.transcripts import read_transcripts
+from symbiont_ecology.weights.blobs import BlobStore
+from symbiont_ecology.weights.perturbations import Perturbation
+from toy import ToyHost, toy_config
+
+ES = {"kind": "es", "population": 24, "questions": 6, "noise": 0.3, "step": 2.0}
+GA = {"kind": "genetic", "questions": 6, "mutation": {"kind": "gaussian", "sigma": 0.5}}
+
+
+def plan(strategy: dict[str, Any] | None = None, generations: int = 6, **changes: Any) -> RunConfig:
+    parts = {"learning_rule": "none", "reward": "log_probability", **changes}
+    return toy_config(generations=generations, strategy=strategy or ES, **parts)
+
+
+def lived(folder: Path, config: RunConfig, host: ToyHost | None = None) -> list[Event]:
+    start(config, folder, host=host or ToyHost())
+    return list(read_events(folder / "events.jsonl"))
+
+
+def of(events: list[Event], kind: type[Any]) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def practice(events: list[Event]) -> list[Acted]:
+    return [event for event in of(events, Acted) if event.purpose == "practice"]
+
+
+def test_reference_answers_become_more_likely(tmp_path: Path) -> None:
+    steps = of(lived(tmp_path / "run", plan(generations=40)), Ascended)
+    rewards = [float(np.mean(step.rewards)) for step in steps]
+    assert all(reward < 0 for step in steps for reward in step.rewards)
+    assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.1
+
+
+def test_nobody_replies_and_everyone_reads_in_one_call(tmp_path: Path) -> None:
+    host = ToyHost(slots=24)
+    lived(tmp_path / "run", plan(generations=3), host)
+    assert len(host.rolled) == 1  # the founding
+    assert host.scored == [24 * 18] * 3
+
+
+def test_the_reward_is_the_mean_log_probability_under_the_noise_of_a_member(tmp_path: Path) -> None:
+    events = lived(tmp_path / "run", plan(generations=1))
+    config, host = plan(), ToyHost()
+    centre = BlobStore(tmp_path / "run" / "blobs").weights(of(events, Born)[0].weights)
+    seed = Draw(config.seed, 0).key("member", 3)
+    items = {
+        identity: tasks.build(identity.split("/")[0]).item(identity.split("/", 3)[3], "short")
+        for act in practice(events)
+        for identity in act.items
+    }
+    for place, sign in ((6, 1), (7, -1)):
+        host.place(0, Perturbation(seed, sign * 0.3, 0).of(centre, host.norms))
+        worth = []
+        for item in items.values():
+            (ids,) = host.encode_answers([item.answer])
+            (values,) = host.score([item.prompt], [ids], [0])
+            worth.append(float(np.mean(values)))
+        (step,) = of(events, Ascended)
+        assert step.rewards[place] == pytest.approx(np.mean(worth), abs=1e-6)
+
+
+def test_a_read_answer_is_neither_a_success_nor_a_failure(tmp_path: Path) -> None:
+    events = lived(tmp_path / "run", plan())
+    state = load_state(tmp_path / "run")
+    assert practice(events)
+    assert all(act.verdicts == () for act in practice(events))
+    assert all(ended.accuracy is None for ended in of(events, GenerationEnded))
+    assert all(account.revenue == 0 for account in of(events, Settled))
+    assert not of(events, Archived)
+    assert state.posteriors == {}
+    assert state.drift_detectors == {}
+    kept = read_transcripts(tmp_path / "run" / "transcripts.jsonl").transcripts
+    assert not [one for one in kept if one.purpose == "practice"]
+
+
+def test_reading_costs_what_it_takes_and_counts_once(tmp_path: Path) -> None:
+    host = ToyHost()
+    events = lived(tmp_path / "run", plan(generations=2), host)
+    ends = of(events, GenerationEnded)
+    for generation, end in enumerate(ends):
+        acts = [act for act in practice(events) if act.generation == generation]
+        before = ends[generation - 1].train_flops if generation else None
+        flops = sum(act.flops for act in acts)
+        assert flops > 0
+        if before is not None:
+            assert end.train_flops - before == flops
+    act = practice(events)[0]
+    parameters, expected = host.layout.size(4), 0
+    for identity in act.items:
+        family, _, _, question = identity.split("/", 3)
+        item = tasks.build(family).item(question, "short")
+        read, written = len(host.encode([item.prompt])[0]), len(item.answer) + 1
+        expected += host.shape.scoring_flops(parameters, read, written)
+    assert act.flops == expected
+
+
+def test_a_run_that_was_stopped_reads_on_with_the_same_result(tmp_path: Path) -> None:
+    config = plan()
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    start(config, whole, host=ToyHost())
+    start(config, stopped, host=ToyHost(), should_stop=lambda: True)
+    while not resume(stopped, host=ToyHost(), should_stop=lambda: True).is_complete:
+        pass
+    for name in ("state.json", "events.jsonl"):
+        assert (stopped / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_the_genetic_algorithm_keeps_whom_reference_answers_are_likely_to(tmp_path: Path) -> None:
+    events = lived(tmp_path / "run", plan({**GA, "b_std": 0.3}, generations=25))
+    scores = {event.id: event.score for event in of(events, Scored)}
+    first = max(event.score for event in of(events, Scored) if event.generation == 0)
+    run = LoadedRun.of_run(tmp_path / "run")
+    best = run.pool.best()
+    assert scores[best] == max(scores[one] for one in run.pool.state.population if one in scores)
+    assert scores[best] > first + 0.05
+
+
+@pytest.mark.parametrize("routing", ["single", "learned"])
+def test_such_a_run_can_be_evaluated(routing: str, tmp_path: Path) -> None:
+    lived(tmp_path / "run", plan(generations=40))
+    run, host = LoadedRun.of_run(tmp_path / "run"), ToyHost()
+    items = run.items(20)
+    evaluation, bare = (run.evaluate(items, host, name) for name in (routing, "host"))
+    assert set(evaluation.choices) == {"o1"}
+    assert evaluation.accuracy().estimate > bare.accuracy().estimate
+
+
+@pytest.mark.parametrize("strategy", ["randopt", "swarm", "cycleqd", "corp"])
+def test_other_strategies_with_exams_read_them_too(strategy: str, tmp_path: Path) -> None:
+    schooling = {"schooling": 0} if strategy in ("swarm", "cycleqd") else {}
+    small = {"kind": strategy, "questions": 2, "population": 4, **schooling}
+    events = lived(tmp_path / "run", plan(small, generations=4))
+    assert practice(events)
+    assert all(act.verdicts == () for act in practice(events))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"strategy": "single"}, r"reward: .*log_probability.* got 'single': set strategy=es"),
+        ({"strategy": "ecology"}, r"got 'ecology'"),
+        (
+            {"strategy": {"kind": "hyper", "ranks": [1, 2]}, "learning_rule": "supervised"},
+            r"got 'hyper'",
+        ),
+        ({"strategy": "m2n2"}, r"got 'm2n2'"),
+        (
+            {"strategy": {"kind": "genetic", "refine": 5}, "learning_rule": "policy_gradient"},
+            r"nothing to learn from, got learning_rule 'policy_gradient': set learning_rule=none",
+        ),
+    ],
+)
+def test_what_needs_replies_is_refused_in_one_line(changes: dict[str, Any], message: str) -> None:
+    config = toy_config(**{"learning_rule": "none", "reward": "log_probability", **changes})
+    with pytest.raises(ConfigError, match=message) as error:
+        check(config)
+    assert "\n" not in str(error.value)
+
+
+def test_a_task_without_reference_answers_is_refused(own_parts: None) -> None:
+    @tasks.register("open question")
+    @dataclass(frozen=True)
+    class OpenQuestion(Task):
+        """Nobody knows the answer."""
+
+        def draw(self, depth: str, generator: np.random.Generator) -> str:
+            return str(generator.integers(1000))
+
+        def verify(self, question: str, reply: str) -> object:
+            return bool(reply)
+
+    config = plan()
+    mix = config.tasks.model_copy(update={"families": ("open question",), "depths": None})
+    with pytest.raises(ConfigError, match=r"reward: .* 'open question' has none"):
+        check(config.model_copy(update={"tasks": mix}))
