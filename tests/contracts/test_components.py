@@ -280,7 +280,7 @@ KNOBS = [
 
 
 FEW: dict[str, Any] = {"questions": 1, "samples": 2, "schooling": 1}
-READS_GOLD: dict[str, Any] = dict.fromkeys(("hyper", "tpe"), {"ranks": [1, 2], "batch": 32})
+READS_GOLD: dict[str, Any] = {name: {"ranks": [1, 2], "batch": 32} for name in ("hyper", "tpe")}
 """Knobs that make a life short and fit the toy, where a strategy has them; and those of strategies
 that only learn by a rule which reads gold answers."""
 
