@@ -31,6 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "swarm": {"schooling": 1},
     "randopt": {"population": 6, "keep": 2},
     "corp": {"population": 6, "questions": 4, "gate": 6},
+    "es": {"looks": 2},
     "mixing": {"schooling": 1, "population": 3, "offspring": 4, "groups": 2},
 }
 """What a strategy needs in a world as small as the toy's, or shows more of its life with."""

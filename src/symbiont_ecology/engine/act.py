@@ -105,8 +105,23 @@ def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
         rollouts = islice(remaining, len(assignment.items) * assignment.samples)
         outcomes.append(Outcome(assignment, tuple(rollouts)))
     outcomes = _rewarded(outcomes, turn)
-    compared = iter(read_by_host([one for one in outcomes if one.assignment.is_compared], turn))
+    compared = iter(_compared([one for one in outcomes if one.assignment.is_compared], turn))
     return [next(compared) if one.assignment.is_compared else one for one in outcomes]
+
+
+def _compared(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
+    """The same outcomes, read by the host; what that took is part of what each answer took."""
+    read = read_by_host(outcomes, turn)
+    costs = iter(cost for _, cost in reading_costs(read, turn))
+    return [
+        replace(outcome, rollouts=tuple(_with_cost(one, next(costs)) for one in outcome.rollouts))
+        for outcome in read
+    ]
+
+
+def _with_cost(rollout: Rollout, more: Cost) -> Rollout:
+    """With more FLOPs on the same tokens."""
+    return replace(rollout, cost=rollout.cost + Cost(flops=more.flops, executed=more.executed))
 
 
 def _rewarded(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
