@@ -12,7 +12,6 @@ Needs the extra ``peers`` (PEFT).
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import tempfile
@@ -185,7 +184,13 @@ def live_few(population: int) -> None:
         Run.start(
             "es-conciseness", *STILL, "strategy.questions=2", *changes, folder=Path(folder) / "run"
         ).finish()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    # Not ru_maxrss, which begins with what the parent had.
+    (line,) = (
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmHWM")
+    )
+    print(int(line.split()[1]) / 1024)
 
 
 def trainings(workplace: Path, turns: int) -> Result:
