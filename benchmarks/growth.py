@@ -26,7 +26,7 @@ import numpy as np
 from rich.console import Console
 
 from populations import RANK, Population, host_folder
-from sides import Ratio, Result, Side, all_hold, arguments, save, settle, show, timed
+from sides import Ratio, Result, Side, all_hold, arguments, memory_mb, save, settle, show, timed
 from symbiont_ecology.weights.adapter import AdapterWeights
 
 SIZES, BARE_SIZES, LEARNING_SIZES = (
@@ -147,7 +147,7 @@ def curve(name: str, populations: Mapping[int, Population], turns: int) -> Resul
     return Result(f"cost per row against {name}, {FEW} organelles × {ROWS_EACH} rows", [], seconds)
 
 
-def optimizer_state(folder: Path, turns: int) -> Result:
+def memory(folder: Path, turns: int) -> Result:
     """Peak memory against organelles, every size in a process of its own. Linux alone tells it."""
     numbers: dict[str, float] = {}
     for count in MEMORY_SIZES:
@@ -167,24 +167,18 @@ def optimizer_state(folder: Path, turns: int) -> Result:
 
 def peak_memory(folder: Path, organelles: int) -> dict[str, float]:
     """Megabytes beyond the host, at most, after answers and then after a learning step."""
-    status = Path("/proc/self/status")
-    if not status.is_file():
+    if not Path("/proc/self/status").is_file():
         return {}
-
-    def told(field: str) -> float:
-        line = next(one for one in status.read_text().splitlines() if one.startswith(field))
-        return int(line.split()[1]) / 1024
-
     host = Population(folder, 1, 1)
     host.bare()
     host.learn()
-    before = told("VmRSS")
+    before = memory_mb("VmRSS")
     some = Population(folder, organelles, ROWS_EACH)
     some.ours()
-    found = {"answers": told("VmHWM") - before}
+    found = {"answers": memory_mb() - before}
     if organelles <= LARGEST_LEARNING:
         some.learn()
-        found["learning"] = told("VmHWM") - before
+        found["learning"] = memory_mb() - before
     return found
 
 
@@ -264,7 +258,7 @@ CASES: dict[str, Callable[[Path, int], Result]] = {
     "rank": rank,
     "prompt": prompt,
     "answer": answer,
-    "memory": optimizer_state,
+    "memory": memory,
 }
 
 
@@ -282,8 +276,8 @@ def main() -> int:
     console, results = Console(), {}
     with tempfile.TemporaryDirectory() as workplace:
         folder = host_folder("embedded", Path(workplace))
-        if options.optimizer_state:
-            print(json.dumps(peak_memory(folder, options.optimizer_state)))
+        if options.memory:
+            print(json.dumps(peak_memory(folder, options.memory)))
             return 0
         for name, case in CASES.items():
             if options.only in (None, name):

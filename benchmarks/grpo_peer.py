@@ -1,8 +1,8 @@
 """An outside peer of the arm ``grpo`` of methods-v1: GRPO as the package trl has it.
 
 The same host, the same train questions by family, verifiers, rank, compute by the same meter, and
-the same held-out questions. Step sizes are tuned on other seeds, as many as our arm has. The
-frequencies of what trl does beyond that (clipping, no KL, reward scaling) are its defaults.
+the same held-out questions. Four step sizes are tuned on the protocol's tuning seeds, as many
+settings as our arm has. All other settings of trl (clipping, KL, reward scale) are its defaults.
 
     python benchmarks/grpo_peer.py --json docs/results/grpo_peer.json
 

@@ -18,7 +18,6 @@ without an adapter, which read as much. PEFT and HF generate are run on one row 
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -35,7 +34,19 @@ import torch
 from rich.console import Console
 
 from populations import PeftPopulation, Population, generate
-from sides import Ratio, Result, Side, all_hold, arguments, matmul_rate, save, settle, show, timed
+from sides import (
+    Ratio,
+    Result,
+    Side,
+    all_hold,
+    arguments,
+    matmul_rate,
+    memory_mb,
+    save,
+    settle,
+    show,
+    timed,
+)
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host import packing
 from symbiont_ecology.host.locating import find_folder
@@ -248,7 +259,7 @@ def learn_once(folder: str, dtype: str) -> None:
     ours.fresh()
     for _ in range(2):
         ours.lesson_step()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
+    print(memory_mb() * 1024 / 1e6)
 
 
 CASES = {

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from sides import Ratio, Result, Side, all_hold, arguments, save, settle, show, timed
+from sides import Ratio, Result, Side, all_hold, arguments, memory_mb, save, settle, show, timed
 from symbiont_ecology import Run
 from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import DROPOUT
@@ -184,13 +184,7 @@ def live_few(population: int) -> None:
         Run.start(
             "es-conciseness", *STILL, "strategy.questions=2", *changes, folder=Path(folder) / "run"
         ).finish()
-    # Not ru_maxrss, which begins with what the parent had.
-    (line,) = (
-        line
-        for line in Path("/proc/self/status").read_text().splitlines()
-        if line.startswith("VmHWM")
-    )
-    print(int(line.split()[1]) / 1024)
+    print(memory_mb())
 
 
 def trainings(workplace: Path, turns: int) -> Result:

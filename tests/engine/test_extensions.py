@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,87 +11,34 @@ from typing import Any
 import numpy as np
 import pytest
 
+from exams import (
+    EXAMS,
+    FAMILIES,
+    OF_FULL_RANK,
+    delta,
+    lived,
+    mark,
+    parents,
+    plan,
+    retired,
+    told,
+    turn_of,
+    world_of,
+)
 from lives import adapter, generations, specialist
-from symbiont_ecology.config import Flip, RunConfig
-from symbiont_ecology.ecology import Birth, Decision, Genome, Organelle, Retire
+from symbiont_ecology.config import Flip
 from symbiont_ecology.ecology.state import EcologyState, load_state
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.generation import execute
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.engine.runtime import Runtime, Turn
-from symbiont_ecology.errors import ConfigError, MissingExtraError
+from symbiont_ecology.engine.runtime import Runtime
+from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.events import Acted, Ascended, Born, Event, Retired, Scored, read_events
-from symbiont_ecology.operators import Parent
-from symbiont_ecology.operators.means import GroupedCombination
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.events import Acted, Ascended, Born, Retired, Scored
 from symbiont_ecology.strategies.controls import NICHE
 from symbiont_ecology.strategies.corp import is_for_gate
 from symbiont_ecology.tasks.grading import final_answer
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
-from toy import ToyHost, toy_config, toy_runtime
-
-FAMILIES = ("math.add", "string.sort")
-EXPERTS = ("cycleqd", "m2n2", "mixing", "swarm")
-EXAMS = (*EXPERTS, "randopt")
-
-
-def plan(count: int = 10, seed: int = 0, rule: str = "none", **strategy: Any) -> RunConfig:
-    """Founders are no experts where nothing is learned."""
-    if rule == "none" and strategy["kind"] in EXPERTS:
-        strategy = {"schooling": 0, **strategy}
-    return toy_config(seed, count, FAMILIES, strategy=strategy, learning_rule=rule)
-
-
-def lived(folder: Path, config: RunConfig, host: ToyHost | None = None) -> list[Event]:
-    start(config, folder, host=host or ToyHost())
-    return list(read_events(folder / "events.jsonl"))
-
-
-def world_of(
-    folder: Path, config: RunConfig, adapters: Sequence[AdapterWeights], generation: int = 5
-) -> tuple[EcologyState, Runtime]:
-    """Organelles o1, o2, … with these adapters, which are the particles 0, 1, …"""
-    world, state = toy_runtime(folder, config), EcologyState(0, generation, mean_rollout_flops=1000)
-    state.success = dict.fromkeys((f"{name}/short" for name in FAMILIES), 0.5)
-    for number, weights in enumerate(adapters):
-        who, ref = state.new_id(), world.store.put_weights(weights)
-        genome = Genome(ref, weights.rank, {"learning_rate": 0.1, NICHE: float(number)})
-        memory = world.store.put_optimizer_state(OptimizerState())
-        state.population[who] = Organelle(who, genome, memory, (), "founder", 0, inborn=ref)
-        state.ledger.open(who)
-    return state, world
-
-
-def turn_of(state: EcologyState, world: Runtime) -> Turn:
-    return Turn(**vars(world), state=state, draw=Draw(state.seed, state.generation))
-
-
-def mark(state: EcologyState, world: Runtime, marks: Sequence[Mapping[str, float]]) -> None:
-    """What o1, o2, … earned in the exam; whatever is not named is 0."""
-    strategy: Any = world.strategy
-    items = strategy.exam(turn_of(state, world).context)
-    for who, own in zip(list(state.population), marks, strict=True):
-        known = {item.id: float(own.get(item.id, own.get(item.family, 0.0))) for item in items}
-        score = float(np.mean(list(known.values())))
-        state.population[who] = replace(state.population[who], score=score, marks=known)
-
-
-def told(state: EcologyState, world: Runtime) -> list[Decision]:
-    return list(world.strategy.tell(turn_of(state, world).context))
-
-
-def retired(decisions: Sequence[Decision]) -> set[str]:
-    return {one.organelle_id for one in decisions if isinstance(one, Retire)}
-
-
-def parents(decisions: Sequence[Decision]) -> list[tuple[str, ...]]:
-    return [one.parents for one in decisions if isinstance(one, Birth)]
-
-
-def delta(state: EcologyState, world: Runtime, who: str) -> np.ndarray:
-    return world.store.weights(state.population[who].genome.weights).delta("policy")
-
+from toy import ToyHost, toy_runtime
 
 # Exams.
 
@@ -202,7 +147,6 @@ def test_mates_complete_each_other(tmp_path: Path) -> None:
 # Swarm.
 
 SWARM = {"kind": "swarm", "population": 3, "fade": 1.0}
-OF_FULL_RANK = [adapter(seed, rank=4) for seed in range(3)]
 
 
 def moved(
@@ -266,104 +210,6 @@ def test_of_a_particle_three_places_are_kept_at_most(tmp_path: Path) -> None:
     particles = Counter(one.genome.traits[NICHE] for one in population)
     assert len(particles) == 3
     assert sum(particles.values()) <= 3 * 3 + 1  # and the worst place of all
-
-
-# Mixing.
-
-MIXING = {"kind": "mixing", "population": 3, "offspring": 6}
-
-
-def weights_of(one: Born | Organelle) -> list[float]:
-    """Those of a mix, by expert; none for an expert."""
-    traits = one.traits if isinstance(one, Born) else one.genome.traits
-    return [value for name, value in traits.items() if re.fullmatch(r"w\d+", name)]
-
-
-def searched(
-    folder: Path, target: Sequence[float], rounds: int, **knobs: Any
-) -> tuple[EcologyState, Runtime, list[Born]]:
-    """Mixes that score the better the nearer their weights are to the target; who was born."""
-    state, world = world_of(folder, plan(**{**MIXING, **knobs}), OF_FULL_RANK)
-    born = list[Born]()
-    for _ in range(rounds):
-        everyone = state.population.values()
-        mixes = [own for one in everyone if (own := weights_of(one))]
-        scores = [0.0] * 3 + [1 - float(np.square(np.subtract(own, target)).sum()) for own in mixes]
-        mark(state, world, [dict.fromkeys(FAMILIES, score) for score in scores])
-        turn = turn_of(state, world)
-        events = execute(world.strategy.tell(turn.context), turn)
-        born += [event for event in events if isinstance(event, Born)]
-        state.generation += 1
-    return state, world, born
-
-
-def test_a_mix_is_the_sum_of_the_experts_with_its_weights(tmp_path: Path) -> None:
-    state, world, born = searched(tmp_path, (0.5, 0.5, 0.5), 1)
-    experts = [delta(state, world, name) for name in ("o1", "o2", "o3")]
-    assert [event.parents for event in born] == [("o1", "o2", "o3")] * 6
-    assert len({tuple(weights_of(event)) for event in born}) == 6
-    for event in born:
-        expected = np.tensordot(weights_of(event), experts, axes=1)
-        np.testing.assert_allclose(delta(state, world, event.id), expected, atol=1e-5)
-
-
-def test_weights_go_where_scores_are_better(tmp_path: Path) -> None:
-    target = (1.4, -0.3, 0.1)
-    _, _, born = searched(tmp_path, target, 40)
-    first, last = (
-        np.mean([weights_of(one) for one in born[at][:6]], axis=0)
-        for at in (slice(0, 6), slice(-6, None))
-    )
-    assert np.linalg.norm(first - target) > 0.8
-    np.testing.assert_allclose(last, target, atol=0.05)
-
-
-def test_the_experts_and_the_best_mix_of_all_stay(tmp_path: Path) -> None:
-    events = lived(tmp_path / "run", plan(12, **MIXING))
-    mixes = {event.id for event in events if isinstance(event, Born) and event.parents}
-    scores = {e.id: e.score for e in events if isinstance(e, Scored) and e.id in mixes}
-    assert len(scores) == 6 * 11
-    living = load_state(tmp_path / "run").population
-    assert set(living) > {"o1", "o2", "o3"}
-    (best,) = [one for one in living.values() if one.id in mixes and one.score is not None]
-    assert best.score == max(scores.values())
-    assert len(living) == 3 + 1 + 6
-
-
-def test_a_lost_expert_is_founded_anew_and_lost_mixes_count_as_bad(tmp_path: Path) -> None:
-    state, world, born = searched(tmp_path, (0.5, 0.5, 0.5), 3)
-    for name in ("o2", born[-1].id):
-        del state.population[name]
-    mark(state, world, [{FAMILIES[0]: 1.0}] * len(state.population))
-    turn = turn_of(state, world)
-    (expert,) = [one.id for one in execute(told(state, world), turn) if isinstance(one, Born)]
-    assert state.population[expert].genome.traits[NICHE] == 1.0
-    mark(state, world, [{FAMILIES[0]: 1.0}] * len(state.population))
-    assert parents(told(state, world)) == [("o1", expert, "o3")] * 6
-
-
-def test_groups_of_layers_have_weights_of_their_own() -> None:
-    names = [f"model.layers.{layer}.{part}" for layer in range(4) for part in ("up", "down")]
-    layout = AdapterLayout(tuple((name, 3, 3) for name in names))
-    one, other = (
-        AdapterWeights.random(layout, 3, 1.0, np.random.default_rng(seed), b_std=0.5)
-        for seed in (1, 2)
-    )
-    shares = ((2.0, 0.0), (0.5, -1.0))
-    twins = [Parent(**vars(adapter)) for adapter in (one, other)]
-    mix = GroupedCombination(shares)(twins, np.random.default_rng(0))
-    for place, name in enumerate(names):
-        mine, others = shares[place // 4]
-        expected = mine * one.delta(name) + others * other.delta(name)
-        np.testing.assert_allclose(mix.delta(name), expected, atol=1e-5)
-
-
-def test_mixing_without_its_package_is_refused_before_a_host(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "cmaes", None)
-    with pytest.raises(MissingExtraError, match=r"cmaes: pip install 'symbiont-ecology\[tuning"):
-        check(plan(**MIXING))
 
 
 # CoRP.

@@ -1,0 +1,176 @@
+"""Graders in data of one's own: lines name them and keep them, and say what they lack."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from graded import EMPTY, one_case, task
+from lines import Row, jsonl, rows
+from symbiont_ecology.errors import ConfigError, DataError, EcologyWarning
+from symbiont_ecology.evaluation.items import read_items, write_items
+from symbiont_ecology.registry import Spec
+from symbiont_ecology.tasks import judge
+from symbiont_ecology.tasks.data import DataTask
+
+
+def judged(quiz: DataTask, replies: tuple[str, ...]) -> list[float]:
+    """The verdicts on replies to the first line."""
+    line = quiz.lines[0]
+    asked = quiz.item(line.prompt, line.depth)
+    assert [asked.verifier(reply) for reply in replies] == [
+        quiz.verify(line.prompt, reply) for reply in replies
+    ]
+    return [judgement.verdict for judgement in judge((asked, reply) for reply in replies)]
+
+
+@one_case
+def test_lines_are_judged_by_the_grader_that_the_source_names(
+    spec: Spec, answer: str, right: tuple[str, ...], wrong: tuple[str, ...], tmp_path: Path
+) -> None:
+    quiz = task(jsonl(tmp_path / "q.jsonl", [{"prompt": "p", "target": answer}]), grade=spec)
+    assert judged(quiz, right + wrong + EMPTY) == [1.0] * len(right) + [0.0] * (
+        len(wrong) + len(EMPTY)
+    )
+
+
+@one_case
+def test_a_line_of_a_holdout_file_names_its_grader_and_keeps_it(
+    spec: Spec, answer: str, right: tuple[str, ...], wrong: tuple[str, ...], tmp_path: Path
+) -> None:
+    row = {"prompt": "p", "target": answer, "family": "f", "depth": "d", "grade": spec}
+    items = read_items(jsonl(tmp_path / "q.jsonl", [row]))
+    write_items(items, tmp_path / "again.jsonl")
+    for (asked,) in (items, read_items(tmp_path / "again.jsonl")):
+        judgements = judge((asked, reply) for reply in right + wrong + EMPTY)
+        assert [one.verdict for one in judgements] == [1.0] * len(right) + [0.0] * (
+            len(wrong) + len(EMPTY)
+        )
+
+
+@pytest.mark.parametrize(
+    ("target", "answers", "right", "wrong"),
+    [
+        (["Paris", "City of Light"], ("Paris", "City of Light"), ("Paris",), ("London", "")),
+        (7, ("7",), ("7", "Answer: 7"), ("8", "7.0", "")),
+        (1.5, ("1.5",), ("1.5",), ("1", "15", "")),
+        ([1, "one"], ("1", "one"), ("1", "one"), ("2", "[1, 'one']", "")),
+        (["so\n#### 4", 4], ("4", "4"), ("4",), ("so", "####", "")),
+        (1e30, ("1e+30",), ("1e+30",), ("1", "")),
+        (0, ("0",), ("0",), ("", "1")),
+    ],
+)
+def test_a_target_is_a_text_a_number_or_a_list_of_these(
+    target: object,
+    answers: tuple[str, ...],
+    right: tuple[str, ...],
+    wrong: tuple[str, ...],
+    tmp_path: Path,
+) -> None:
+    quiz = task(jsonl(tmp_path / "q.jsonl", [{"prompt": "p", "target": target}]))
+    assert quiz.lines[0].answers == answers
+    assert quiz.answer("p") == answers[0]
+    assert judged(quiz, right + wrong) == [1.0] * len(right) + [0.0] * len(wrong)
+    row = {"prompt": "p", "target": target, "family": "f", "depth": "d"}
+    (asked,) = read_items(jsonl(tmp_path / "holdout.jsonl", [row]))
+    assert asked.answer == answers[0]
+    judgements = judge((asked, reply) for reply in right + wrong)
+    assert [one.verdict for one in judgements] == [1.0] * len(right) + [0.0] * len(wrong)
+    write_items([asked], tmp_path / "again.jsonl")
+    (again,) = read_items(tmp_path / "again.jsonl")
+    assert again.verifier == asked.verifier
+
+
+def test_data_that_are_written_down_keep_their_grader_and_all_answers(tmp_path: Path) -> None:
+    lines: list[Row] = [{"prompt": f"p{n}", "target": [n, f"no {n}"]} for n in range(3)]
+    quiz = task(jsonl(tmp_path / "q.jsonl", lines), grade={"kind": "contains"}, reply_tokens=80)
+    asked = [quiz.item(line.prompt, line.depth) for line in quiz.lines]
+    write_items(asked, tmp_path / "holdout.jsonl")
+    again = read_items(tmp_path / "holdout.jsonl")
+    assert again == asked
+    for place, one in enumerate(again):
+        replies = (f"it is {place}, I think", f"no {place}", "9", "")
+        assert [reply.verdict for reply in judge((one, text) for text in replies)] == [1, 1, 0, 0]
+        assert one.reply_limit == 80
+
+
+@pytest.mark.parametrize(
+    ("grade", "target", "said"),
+    [
+        ("number", "seven", "the answer 'seven': raised ValueError: could not convert string"),
+        ("number", ["7", "seven"], "the answer '7': raised ValueError"),
+        ("regex", "(", "the answer '(': raised error: missing ), unterminated subpattern"),
+    ],
+)
+def test_an_answer_that_the_grader_cannot_use_is_refused_with_its_line(
+    grade: str, target: object, said: str, tmp_path: Path
+) -> None:
+    good = {"prompt": "p", "target": "7", "family": "f", "depth": "d", "grade": grade}
+    path = jsonl(tmp_path / "q.jsonl", [good, good | {"prompt": "q", "target": target}])
+    with pytest.raises(DataError, match="line 2: the grader cannot use") as refused:
+        task(path, grade=grade, prompt="prompt")
+    assert said in str(refused.value)
+    with pytest.raises(DataError, match="line 2: the grader cannot use") as refused:
+        read_items(path)
+    assert said in str(refused.value)
+
+
+# Room for a reply, and columns that are not used.
+
+
+@pytest.mark.parametrize(
+    ("knobs", "answer", "limit"),
+    [
+        ({}, "4", 64),
+        ({}, "x" * 63, 64),
+        ({}, "x" * 64, 65),
+        ({}, "é" * 64, 129),
+        ({}, ["4", "x" * 99], 100),
+        ({"reply_tokens": 300}, "4", 300),
+        ({"reply_tokens": 8}, "4", 8),
+    ],
+)
+def test_a_reply_may_be_as_long_as_the_setting_says_else_as_the_answers(
+    knobs: dict[str, object], answer: object, limit: int, tmp_path: Path
+) -> None:
+    lines: list[Row] = [{"prompt": "p", "target": answer}, {"prompt": "q", "target": "4"}]
+    quiz = task(
+        jsonl(tmp_path / "q.jsonl", [*lines, {**lines[1], "prompt": "r", "depth": "far"}]), **knobs
+    )
+    assert quiz.reply_limit("short") == quiz.item("q", "short").reply_limit == limit
+    assert quiz.reply_limit("far") == knobs.get("reply_tokens", 64)
+
+
+@pytest.mark.parametrize("tokens", [0, -1, "9", 1.5, True])
+def test_room_for_a_reply_is_a_whole_number_from_1(tokens: object, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="reply_tokens: expected"):
+        task(jsonl(tmp_path / "q.jsonl", rows(9)), reply_tokens=tokens)
+
+
+def test_a_column_that_is_not_used_is_named_once(tmp_path: Path) -> None:
+    lines = [row | {"note": "x", "hint": n} for n, row in enumerate(rows(9))]
+    path = jsonl(tmp_path / "q.jsonl", lines)
+    with pytest.warns(EcologyWarning) as said:
+        read = [task(path), task(path)]
+    assert read[0] is read[1]
+    (warning,) = said
+    assert str(warning.message).endswith("columns that are not used: note, hint")
+    assert str(path) in str(warning.message)
+
+
+@pytest.mark.parametrize(
+    ("lines", "knobs"),
+    [
+        ([{"prompt": "p", "target": "t", "depth": "far"}], {}),
+        ([{"prompt": "p", "target": "t"}, {"prompt": "q", "completion": "t"}], {}),
+        ([{"q": "p", "a": "t"}], {"prompt": "q", "target": "a"}),
+    ],
+)
+def test_columns_that_are_used_are_not_named(
+    lines: list[Row], knobs: dict[str, object], tmp_path: Path
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        task(jsonl(tmp_path / "q.jsonl", lines), **knobs)
