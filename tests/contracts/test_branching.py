@@ -132,12 +132,6 @@ def gradient(kernel: HostKernel, lessons: list[Lesson], weights: dict) -> dict[i
     return {slot: 10 * state.first for slot, state in states.items() if state.first is not None}
 
 
-def test_features_of_a_tree_are_those_of_each_text(kernel: HostKernel) -> None:
-    prompts = [f"{text}!" for text in grown(Draw(0)("features"), 8)]
-    alone = np.concatenate([kernel.features([prompt]) for prompt in prompts])
-    np.testing.assert_allclose(kernel.features(prompts), alone, atol=1e-5)
-
-
 def test_with_dropout_an_organelle_learns_in_company_what_it_learns_alone(
     kernel: HostKernel,
 ) -> None:

@@ -228,7 +228,6 @@ def test_no_verb_changes_the_base_weights(company: Company, tmp_path: Path) -> N
     slot = kernel.attach(tmp_path / "out")
     _, batch = some_lessons(company)
     kernel.learn(batch, dict(enumerate(company.adapters)), {})
-    kernel.features(PROMPTS)
     kernel.score(PROMPTS, PROMPTS, slot)
     kernel.generate(PROMPTS, slot)
     kernel.detach(slot)

@@ -123,16 +123,6 @@ def test_prompts_are_scored_with_their_beginning_and_completions_without(company
     assert nothing.shape == (0,)
 
 
-def test_features_are_the_mean_of_the_last_hidden_states(company: Company) -> None:
-    features = company.kernel.features(PROMPTS)
-    with torch.no_grad(), company.peft.disable_adapter():
-        for prompt, ours in zip(PROMPTS, features, strict=True):
-            batch = company.tokenizer(prompt, return_tensors="pt")
-            states = company.peft(**batch, output_hidden_states=True).hidden_states[-1]
-            np.testing.assert_allclose(ours, states[0].mean(0).numpy(), atol=1e-4)
-
-
 def test_an_empty_call_answers_nothing(company: Company) -> None:
     assert company.kernel.rollout([], None, GREEDY).texts == ()
     assert company.kernel.score([], [], []) == []
-    assert company.kernel.features([]).shape == (0, company.kernel.shape.hidden)

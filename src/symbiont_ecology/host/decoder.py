@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import torch
@@ -42,6 +42,11 @@ class Session(Protocol):
 
     def keep(self, rows: Tensor) -> None:
         """Goes on with these rows only, in this order."""
+        ...
+
+    def join(self, other: Self, room: int) -> None:
+        """Goes on with the rows of another session of this decoder behind its own; none of them
+        will have more than ``room`` tokens."""
         ...
 
 
@@ -92,11 +97,6 @@ class Decoder(Protocol):
 
         Gradients of layers below ``learns_from`` are not wanted, and need not be right.
         """
-        ...
-
-    def features(self, packing: Packing, adapters: Adapters) -> Tensor:
-        """Last hidden states, after the final norm, averaged over each row's prompt:
-        ``(rows, hidden)``."""
         ...
 
 

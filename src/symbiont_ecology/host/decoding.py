@@ -1,9 +1,8 @@
 """Writing answers: the whole population in one batch, token after token.
 
-A row's draws are uniform numbers taken from its own generator before the first token and turned
-into tokens by the inverse of the cumulative distribution, so a row's text does not depend on its
-neighbours. Rows that have ended leave the batch when the smaller batch is worth it. Nucleus:
-arXiv:1904.09751.
+A row's draws are uniform numbers taken from its own generator before the first token, so its text
+does not depend on its neighbours. Rows that have ended leave the batch when the smaller batch is
+worth it.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from symbiont_ecology.host.backend.lowrank import Adapters, Shares
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder, Session
 from symbiont_ecology.host.loading import TextCodec
+from symbiont_ecology.host.sampling import cut_at, inverse_cdf
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import Completions, Decoding, Request
 
@@ -105,7 +105,7 @@ class _Writer:
         batch = self._batch
         answers = zip(self._ids.tolist(), self._lengths, strict=True)
         written = self._codec.decode([ids[:length] for ids, length in answers])
-        texts = tuple(_cut(text, batch.decoding.stop) for text in written)
+        texts = tuple(cut_at(batch.decoding.stop, text) for text in written)
         return Completions(
             texts,
             self._ids,
@@ -186,32 +186,6 @@ class _Writer:
         tokens = allowed.argmax(-1)
         if self._uniforms is not None:
             uniforms = torch.from_numpy(self._uniforms[rows, time]).to(logits.device)
-            drawn = _inverse_cdf(allowed, uniforms.nan_to_num(), decoding)
-            tokens = torch.where(uniforms.isnan(), tokens, drawn)
+            at = uniforms.nan_to_num(), decoding.temperature, decoding.top_p
+            tokens = torch.where(uniforms.isnan(), tokens, inverse_cdf(allowed, *at))
         return tokens, -F.cross_entropy(logits, tokens, reduction="none")
-
-
-def _cut(text: str, stops: Sequence[str]) -> str:
-    """The text up to the first of the stop texts."""
-    return text[: min((text.index(stop) for stop in stops if stop in text), default=len(text))]
-
-
-def _inverse_cdf(logits: Tensor, uniforms: Tensor, decoding: Decoding) -> Tensor:
-    """One token per row: where the cumulative distribution within ``top_p`` passes the uniform
-    number.
-
-    In double precision: a single-precision sum over a large vocabulary is off by more than a rare
-    token.
-    """
-    weights = torch.softmax(logits.double() / decoding.temperature, dim=-1)
-    if decoding.top_p < 1.0:
-        ranked, order = weights.sort(dim=-1, descending=True, stable=True)
-        is_out = ranked.cumsum(-1) - ranked >= decoding.top_p  # the first token is always in
-        weights = weights.masked_fill(is_out.gather(-1, order.argsort(-1)), 0.0)
-    cumulative = weights.cumsum(-1)
-    target = uniforms[:, None] * cumulative[:, -1:]
-    # The first place beyond the target has weight > 0; rounding may push the target to the very
-    # end.
-    place = torch.searchsorted(cumulative, target, right=True)[:, 0]
-    last = (weights > 0).long().cumsum(-1).argmax(-1)
-    return torch.minimum(place, last)

@@ -24,9 +24,9 @@ from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.host.backend.bank import Arrangement
 from symbiont_ecology.host.backend.compiled import backend_for
 from symbiont_ecology.host.budget import MemoryBudget, Output, within
+from symbiont_ecology.host.continuous import ContinuousBatch
 from symbiont_ecology.host.decoder import Decoder, digest_of, layout_of, norms_of
 from symbiont_ecology.host.decoding import DecodingBatch, write
-from symbiont_ecology.host.features import features
 from symbiont_ecology.host.learning import Example, check_lessons, learning_step, score, sketches
 from symbiont_ecology.host.loading import (
     TextCodec,
@@ -83,7 +83,10 @@ class HostKernel:
         self._budget = MemoryBudget(memory_mb, decoder.shape, decoder.dtype.itemsize, is_cpu)
         arrangement = Arrangement(decoder.sites, self.layout, rank)
         backend = backend_for(decoder.device, decoder.dtype)
-        self._bank = backend.bank(arrangement, slots, decoder.device, decoder.dtype)
+        self._new_bank = partial(
+            backend.bank, arrangement, device=decoder.device, dtype=decoder.dtype
+        )
+        self._bank = self._new_bank(slots=slots)
 
     @classmethod
     def from_pretrained(
@@ -314,6 +317,11 @@ class HostKernel:
             lambda budget: write(self._decoder, self._bank, self._codec, batch, budget)
         )
 
+    def continuous(self, slots: int) -> ContinuousBatch:
+        """A batch whose rows join and leave between tokens, with so many slots of its own."""
+        bank = self._new_bank(slots=slots)
+        return ContinuousBatch(self._decoder, self._codec, bank, slots, self._budget)
+
     def generate(
         self,
         prompts: Sequence[str],
@@ -358,13 +366,6 @@ class HostKernel:
         return self._within_memory(
             lambda budget: score(self._decoder, self._bank, examples, budget)
         )
-
-    def features(self, prompts: Sequence[str]) -> np.ndarray:
-        """What the bare host makes of each prompt: its last hidden states averaged,
-        ``(rows, hidden)``."""
-        encoded = self.encode(prompts)
-        self._check_positions([len(ids) for ids in encoded])
-        return features(self._decoder, encoded, self._budget)
 
     def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
         """What each answer would teach the bare host, as unit vectors ``(rows, dimensions)``.

@@ -46,7 +46,7 @@ class _Forward:
     """What tokens meet on their way through the layers.
 
     ``attend`` gives what they see in a layer; ``ends`` is the packing whose ends alone go on after
-    the last layer's attention, None where all tokens do.
+    the last layer's attention, None when writing.
     """
 
     backend: TorchBackend
@@ -88,7 +88,7 @@ class LlamaDecoder:
         end = int(lengths.max()) + room
         size = shape.layers, 2, len(prompts), shape.kv_heads, end, shape.head_dim
         states = torch.empty(size, device=self.device, dtype=self.dtype)
-        cache = self._backend.cache(self._sights(end), states, lengths)
+        cache = self._backend.cache(self.sights(end), states, lengths)
         last, read = list[Tensor](), list[np.ndarray]()
         texts, least = [Text(prompt) for prompt in prompts], least_shared(shape)
         preambles = preambles_of(prompts, slots, least)
@@ -116,18 +116,6 @@ class LlamaDecoder:
         predicted."""
         states = self._read(packing, adapters.dropping(dropout), learns_from=learns_from)
         return self._logits(taken(states, packing.predicts))
-
-    def features(self, packing: Packing, adapters: Adapters) -> Tensor:
-        """Last hidden states, after the final norm, averaged over each prompt:
-        ``(rows, hidden)``."""
-        states = self._read(packing, adapters, is_everywhere=True)
-        states = self._current().normalize(states, self._host.norm)
-        places = torch.from_numpy(packing.places_of_prompts()).to(self.device)
-        means = [
-            states[row[: len(text.prompt)]].mean(0)
-            for row, text in zip(places, packing.texts, strict=True)
-        ]
-        return torch.stack(means)
 
     def decode(self, tokens: Tensor, cache: Cache, adapters: Adapters, shares: Shares) -> Tensor:
         """One more token per row; logits ``(rows, vocab)``."""
@@ -163,19 +151,17 @@ class LlamaDecoder:
         adapters: Adapters,
         states: Tensor | None = None,
         *,
-        is_everywhere: bool = False,
         kept: Tensor | None = None,
         learns_from: int = 0,
     ) -> Tensor:
-        """Hidden states before the final norm, ``(ends, hidden)`` or of all tokens.
+        """Hidden states before the final norm, ``(ends, hidden)``.
 
         The last layer works for the ends alone: a sixth of all products in a host of five layers.
         Layers below ``learns_from`` keep nothing for a backward pass.
         """
-        sights, backend = self._sights(packing.longest), self._current()
-        line = backend.line(packing, sights, states, is_everywhere, kept)
-        ends = None if is_everywhere else packing
-        forward = _Forward(backend, adapters, packing.counts, line.attend, ends)
+        sights, backend = self.sights(packing.longest), self._current()
+        line = backend.line(packing, sights, states, kept)
+        forward = _Forward(backend, adapters, packing.counts, line.attend, packing)
         x, is_learning = self._embedded(packing.ids), torch.is_grad_enabled()
         with torch.no_grad():
             for index in range(learns_from):
@@ -203,7 +189,7 @@ class LlamaDecoder:
         fed = backend.gated(layer.gate_up.base(normed), activation, gate_up, normed, shares)
         return layer.down.onto(x, fed, down, shares, backend.normalize)
 
-    def _sights(self, end: int) -> list[Sight]:
+    def sights(self, end: int) -> list[Sight]:
         """How each layer looks at up to ``end`` tokens."""
         if self._tables is None or self._tables.shape[2] < end:
             # Not inference tensors: the tables outlive the call, and a learning step reads them
@@ -246,6 +232,11 @@ class LlamaSession:
     def keep(self, rows: Tensor) -> None:
         """Goes on with fewer rows."""
         self.cache.keep(rows)
+
+    def join(self, other: LlamaSession, room: int) -> None:
+        """Goes on with the rows of another session behind its own."""
+        self.cache.join(other.cache, room)
+        self.cache.sights = self._decoder.sights(room)
 
 
 def _first_of(

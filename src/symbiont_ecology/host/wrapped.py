@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from symbiont_ecology.economics import HostShape
@@ -128,15 +129,6 @@ class WrappedDecoder:
             torch.from_numpy(rows).to(ids.device), torch.from_numpy(spots - first).to(ids.device)
         ]
 
-    def features(self, packing: Packing, adapters: Adapters) -> Tensor:
-        """Last hidden states, after the final norm, averaged over each row's prompt."""
-        order, ids, hooked = self._padded(packing, adapters)
-        states: Tensor = self._read(ids, hooked, output_hidden_states=True).hidden_states[-1]
-        lengths = torch.tensor([len(packing.texts[row].prompt) for row in order], device=ids.device)
-        is_real = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
-        means = (states * is_real[..., None]).sum(1) / lengths[:, None]
-        return means[torch.from_numpy(np.argsort(order)).to(ids.device)]
-
     def forward(self, adapters: _Hooked, **inputs: object) -> CausalLMOutputWithPast:
         """One forward of the model with these adapters in its hooks; arguments that it lacks are
         left out."""
@@ -233,6 +225,26 @@ class WrappedSession:
         self._mask = self._mask[rows]
         assert self._cache is not None
         self._cache.batch_select_indices(rows)
+
+    def join(self, other: WrappedSession, room: int) -> None:
+        """Goes on with the rows of another session behind its own: the newest tokens of all stand
+        in one column."""
+        assert self._cache is not None
+        assert other._cache is not None
+        self._mask = _on_the_right([self._mask, other._mask], dim=1)
+        for mine, theirs in zip(self._cache.layers, other._cache.layers, strict=True):
+            mine.keys = _on_the_right([mine.keys, theirs.keys], dim=2)
+            mine.values = _on_the_right([mine.values, theirs.values], dim=2)
+            if hasattr(mine, "cumulative_length"):  # of a layer that sees a window
+                mine.cumulative_length = max(mine.cumulative_length, theirs.cumulative_length)
+
+
+def _on_the_right(parts: Sequence[Tensor], dim: int) -> Tensor:
+    """Rows of all parts, filled with zeros on the left of a dimension up to one size."""
+    longest = max(part.shape[dim] for part in parts)
+    behind = 2 * (parts[0].dim() - 1 - dim)
+    padded = [F.pad(one, (*(0,) * behind, longest - one.shape[dim], 0)) for one in parts]
+    return torch.cat(padded)
 
 
 def _linears(model: PreTrainedModel, layers: int) -> list[tuple[tuple[str, int, int], nn.Module]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import torch
@@ -32,6 +33,10 @@ def backend_for(device: torch.device, dtype: torch.dtype) -> TorchBackend:
     return CompiledBackend() if can_compile else TorchBackend()
 
 
+MORE_ROWS = 8
+"""Entries by which a cache grows."""
+
+
 class RaggedCache(Cache):
     """Every row at its own length, in the entry that it got first."""
 
@@ -52,6 +57,28 @@ class RaggedCache(Cache):
         """As ``Cache``: the others are not looked at any more."""
         kept = rows.numpy()
         self._lengths, self._entries = self._lengths[kept], self._entries[kept]
+
+    def join(self, other: Self, room: int) -> None:
+        """As ``Cache``: new rows take entries that are free."""
+        self._make_room(len(self._entries) + len(other._entries), room)
+        is_free = np.ones(self.states.shape[2], dtype=bool)
+        is_free[self._entries] = False
+        entries, longest = np.flatnonzero(is_free)[: len(other._entries)], other._lengths.max()
+        new = other.states[:, :, other._entries, :, :longest]
+        self.states[:, :, entries, :, :longest] = new
+        self._entries = np.concatenate([self._entries, entries])
+        self._lengths = np.concatenate([self._lengths, other._lengths])
+
+    def _make_room(self, rows: int, room: int) -> None:
+        """A larger cache, if this one has no place for so many rows of so many tokens."""
+        layers, both, held, kv_heads, now, size = self.states.shape
+        if rows <= held and room <= now:
+            return
+        held, longest = max(held, -(-rows // MORE_ROWS) * MORE_ROWS), self._lengths.max()
+        larger = self.states.new_empty(layers, both, held, kv_heads, max(room, now), size)
+        old = self.states[:, :, self._entries, :, :longest]
+        larger[:, :, : len(self._entries), :, :longest] = old
+        self.states, self._entries = larger, np.arange(len(self._entries))
 
 
 class RaggedLine(Line):

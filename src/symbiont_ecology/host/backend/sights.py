@@ -56,19 +56,18 @@ class Sight:
 @dataclass(frozen=True)
 class Line(ABC):
     """Attention on a packed line. Keys and values of the prompts go into ``states``, those of a
-    cache, if they are given. In the last layer the ends alone look, unless ``is_everywhere``.
+    cache, if they are given. In the last layer the ends alone look.
     ``kept (layers, 2, places, kv_heads, head_dim)`` are those of the places that the packing keeps.
     """
 
     packing: Packing
     sights: Sequence[Sight]
     states: Tensor | None
-    is_everywhere: bool
     kept: Tensor | None = None
 
     def is_narrow(self, layer: int) -> bool:
         """Whether the ends alone look in this layer."""
-        return layer == len(self.sights) - 1 and not self.is_everywhere
+        return layer == len(self.sights) - 1
 
     def behind_kept(self, layer: int, turned: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys, and values, ``(tokens, heads, head_dim)`` each, behind those that are

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -54,6 +54,10 @@ class Cache(ABC):
     def keep(self, rows: Tensor) -> None:
         """Goes on with these rows only, in this order."""
 
+    @abstractmethod
+    def join(self, other: Self, room: int) -> None:
+        """Goes on with the rows of another cache behind its own, each in ``room`` places."""
+
 
 class PaddedCache(Cache):
     """All rows as long as the longest: short prompts leave a gap before the first new token.
@@ -64,16 +68,20 @@ class PaddedCache(Cache):
 
     def __init__(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> None:
         super().__init__(sights, states, lengths)
-        self._lengths = torch.from_numpy(lengths).to(states.device)
-        self._longest, self._written = int(lengths.max()), 0
+        self._begin(torch.from_numpy(lengths).to(states.device))
+        # Not left as they are: masked places enter the product as 0 · value, and 0 · NaN is NaN.
+        self.states[..., : self._longest, :] = 0
+
+    def _begin(self, lengths: Tensor) -> None:
+        """Nothing is written behind rows of these lengths."""
+        self._lengths, self._longest, self._written = lengths, int(lengths.max()), 0
+        states = self.states
         kv_heads, room = states.shape[3:5]
         spots = torch.arange(room, device=states.device)
         is_gap = (spots >= self._lengths[:, None]) & (spots < self._longest)
         lowest = torch.finfo(states.dtype).min
         mask = torch.zeros_like(is_gap, dtype=states.dtype).masked_fill_(is_gap, lowest)
         self._mask = mask.repeat_interleave(kv_heads, dim=0)[:, None]
-        # Not left as they are: masked places enter the product as 0 · value, and 0 · NaN is NaN.
-        self.states[..., : self._longest, :] = 0
         self._masks: dict[int | None, Tensor] = {}  # by window
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
@@ -102,6 +110,19 @@ class PaddedCache(Cache):
         self._lengths, kv_heads = self._lengths[rows], self.states.shape[3]
         self._mask = self._mask.view(-1, kv_heads, *self._mask.shape[1:])[rows].flatten(0, 1)
         self.states = self.states.index_select(2, rows)
+
+    def join(self, other: Self, room: int) -> None:
+        """As ``Cache``: the tokens of all rows are laid without gaps, which is a copy."""
+        self.states = torch.cat([one._laid(room) for one in (self, other)], dim=2)
+        self._begin(torch.cat([one._lengths + one._written for one in (self, other)]))
+
+    def _laid(self, room: int) -> Tensor:
+        """The states with the tokens of each row from its first place on."""
+        places = torch.arange(room, device=self.states.device).expand(len(self._lengths), -1)
+        gap = self._longest - self._lengths[:, None]
+        places = torch.where(places < self._lengths[:, None], places, places + gap)
+        places = places.clamp_(max=max(self._longest + self._written - 1, 0))
+        return self.states.take_along_dim(places[None, None, :, None, :, None], dim=4)
 
     def _visible(self, window: int | None, end: int) -> Tensor:
         """The mask of the first ``end`` places."""
@@ -164,12 +185,11 @@ class TorchBackend:
         packing: Packing,
         sights: Sequence[Sight],
         states: Tensor | None,
-        is_everywhere: bool,
         kept: Tensor | None = None,
     ) -> Line:
         """The attention on a line (see ``Line``)."""
         kind = self.kind_of_line(packing)
-        return kind(packing, sights, states, is_everywhere, kept)
+        return kind(packing, sights, states, kept)
 
     def kind_of_line(self, packing: Packing) -> type[Line]:
         """What computes the attention on such a line."""

@@ -1,0 +1,278 @@
+"""Continuous batching: rows of many adapters that join and leave between tokens.
+
+A service cannot wait until a batch is full, nor let a short answer wait for a long one. So the
+prompts of newcomers are read while others are half-written, and all rows go on together (Orca, Yu
+et al. 2022). A row keeps the adapter with which it began, whatever is learned meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from symbiont_ecology.errors import HostError
+from symbiont_ecology.host.backend.bank import SlotBank
+from symbiont_ecology.host.budget import MemoryBudget
+from symbiont_ecology.host.decoder import Decoder, Session
+from symbiont_ecology.host.loading import TextCodec
+from symbiont_ecology.host.sampling import cut_at, inverse_cdf
+from symbiont_ecology.types import HOST_SLOT, Decoding
+from symbiont_ecology.weights.adapter import AdapterWeights
+
+RowId = int
+UNSURE = "\ufffd"
+"""Stands at the end of a text whose last letter is not complete yet."""
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedRequest:
+    """A prompt, as token ids, for one adapter (None: the bare host), with its own way to choose
+    tokens.
+
+    Without a generator the answer is greedy. ``alternatives`` likeliest tokens are told beside each
+    one.
+    """
+
+    prompt: np.ndarray
+    weights: AdapterWeights | None
+    max_new_tokens: int
+    decoding: Decoding = Decoding()  # noqa: RUF009  (frozen)
+    generator: np.random.Generator | None = None
+    alternatives: int = 0
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """The next token of a row, with its log-probability (nats, temperature 1).
+
+    ``text`` is what can be shown since the last one: it may be empty, or more than this token.
+    ``end`` says why the row has left: ``stop`` (it ended by itself, or at a stop text), ``length``,
+    or empty while it goes on.
+    """
+
+    row: RowId
+    token_id: int
+    log_probability: float
+    text: str
+    end: str = ""
+    alternatives: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class _Row:
+    """A row that is being written."""
+
+    id: RowId
+    request: StreamedRequest
+    slot: int
+    ids: list[int] = field(default_factory=list)
+    shown: int = 0
+    """Letters of its text that were told."""
+
+    @property
+    def longest(self) -> int:
+        """Tokens that prompt and answer have at most."""
+        return len(self.request.prompt) + self.request.max_new_tokens
+
+
+class ContinuousBatch:
+    """Rows that are being written, each by its adapter. Not for several threads.
+
+    It has a slot bank of its own: whatever happens in the slots of the kernel does not reach it.
+    """
+
+    def __init__(
+        self, decoder: Decoder, codec: TextCodec, bank: SlotBank, slots: int, budget: MemoryBudget
+    ) -> None:
+        self._decoder, self._codec, self._bank, self._budget = decoder, codec, bank, budget
+        self._rows: list[_Row] = []  # as in the session: by slot
+        self._session: Session | None = None
+        self._logits = torch.empty(0, decoder.shape.vocab, device=decoder.device)
+        self._slots: list[AdapterWeights | None] = [None] * slots
+        self._next_id = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def check(self, request: StreamedRequest) -> None:
+        """Whether a request can be answered at all.
+
+        Raises:
+            HostError: it has no room in the host's positions, or asks for no token.
+            AdapterError: its adapter does not fit.
+        """
+        most, wanted = self._decoder.shape.max_positions, request.max_new_tokens
+        if wanted < 1:
+            raise HostError(f"expected max_new_tokens >= 1, got {wanted}")
+        if len(request.prompt) + wanted > most:
+            raise HostError(
+                f"expected at most {most} tokens for prompt and answer, got {len(request.prompt)} "
+                f"and {wanted}: shorten the prompt, or ask for fewer"
+            )
+        if request.weights is not None:
+            self._bank.check(request.weights)
+
+    def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
+        """Reads the prompts of the first of these requests, as many as there is room for now;
+        returns their rows' ids. The others have to ask again."""
+        newcomers = list[_Row]()
+        for request in requests:
+            slot = self._slot_for(request.weights, newcomers)
+            longest = max(len(request.prompt) + request.max_new_tokens, self._longest(newcomers))
+            count = len(self._rows) + len(newcomers) + 1
+            is_full = count > 1 and count > self._budget.rows(longest)
+            if slot is None or is_full:
+                break
+            newcomers.append(_Row(self._next_id, request, slot))
+            self._next_id += 1
+        if newcomers:
+            self._read(sorted(newcomers, key=lambda row: (row.slot, row.request.prompt.tobytes())))
+        return [row.id for row in newcomers]
+
+    def step(self) -> list[NewToken]:
+        """One more token for every row. Rows that end leave."""
+        if not self._rows:
+            return []
+        with torch.inference_mode():
+            chosen, scores, alternatives = self._choose()
+            told = [
+                self._told(row, *news)
+                for row, *news in zip(
+                    self._rows, chosen.tolist(), scores, alternatives, strict=True
+                )
+            ]
+            self._go_on(chosen, [not one.end for one in told])
+        return told
+
+    def leave(self, rows: Sequence[RowId]) -> None:
+        """Rows that nobody waits for any more leave."""
+        if not self._rows:
+            return
+        stays = [row.id not in rows for row in self._rows]
+        with torch.inference_mode():
+            self._keep(stays)
+
+    def _slot_for(self, weights: AdapterWeights | None, newcomers: Sequence[_Row]) -> int | None:
+        """Where an adapter stands, or may stand; None if all slots are in use."""
+        if weights is None:
+            return HOST_SLOT
+        for slot, held in enumerate(self._slots):
+            if held is weights:
+                return slot
+        used = {row.slot for row in (*self._rows, *newcomers)}
+        free = [slot for slot in range(len(self._slots)) if slot not in used]
+        if not free:
+            return None
+        empty = [slot for slot in free if self._slots[slot] is None]
+        slot = (empty or free)[0]
+        self._slots[slot] = weights
+        self._bank.place(slot, weights)
+        return slot
+
+    def _longest(self, newcomers: Sequence[_Row] = ()) -> int:
+        """Tokens that any row may have."""
+        return max((row.longest for row in (*self._rows, *newcomers)), default=0)
+
+    def _read(self, newcomers: list[_Row]) -> None:
+        """Reads the prompts of newcomers, which come by slot and prompt, and lets them in."""
+        prompts = [row.request.prompt for row in newcomers]
+        slots = [row.slot for row in newcomers]
+        room = max(row.request.max_new_tokens for row in newcomers)
+        with torch.inference_mode():
+            logits, session = self._decoder.start(prompts, slots, self._bank, room, self._budget)
+            if self._session is None:
+                self._rows, self._session, self._logits = newcomers, session, logits
+                return
+            everyone = [*self._rows, *newcomers]
+            self._session.join(session, self._places(everyone))
+            order = sorted(range(len(everyone)), key=lambda place: everyone[place].slot)
+            self._rows = [everyone[place] for place in order]
+            self._session.keep(torch.tensor(order, device=self._decoder.device))
+            self._logits = torch.cat([self._logits, logits])[order]
+
+    def _places(self, rows: Sequence[_Row]) -> int:
+        """Room that every row has in the cache: all of them write side by side with torch, behind
+        the longest."""
+        written = max(len(row.request.prompt) + len(row.ids) for row in rows)
+        left = max(row.request.max_new_tokens - len(row.ids) for row in rows)
+        return written + left
+
+    def _choose(self) -> tuple[Tensor, list[float], list[dict[int, float]]]:
+        """Tokens ``(rows,)``, their log-probabilities, and the likeliest ones of who asked."""
+        logits = self._logits.float()
+        scores, tokens = logits.log_softmax(-1), logits.argmax(-1)
+        drawn = [place for place, row in enumerate(self._rows) if row.request.generator]
+        if drawn:
+            tokens[drawn] = self._drawn(logits[drawn], [self._rows[place] for place in drawn])
+        chosen = scores.gather(1, tokens[:, None])[:, 0].tolist()
+        alternatives = list[dict[int, float]]()
+        for place, row in enumerate(self._rows):
+            best = scores[place].topk(row.request.alternatives)
+            pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            alternatives.append(dict(pairs))
+        return tokens, chosen, alternatives
+
+    def _drawn(self, logits: Tensor, rows: Sequence[_Row]) -> Tensor:
+        """Tokens of rows that draw theirs."""
+        uniforms = [row.request.generator.random() for row in rows if row.request.generator]
+        ways = [(row.request.decoding.temperature, row.request.decoding.top_p) for row in rows]
+        numbers = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)
+        temperature, top_p = torch.tensor(ways, dtype=torch.float64, device=logits.device).T[
+            ..., None
+        ]
+        within = top_p if bool((top_p < 1.0).any()) else 1.0
+        return inverse_cdf(logits, numbers, temperature, within)
+
+    def _told(
+        self, row: _Row, token: int, score: float, alternatives: Mapping[int, float]
+    ) -> NewToken:
+        """What is to be said of a row's next token."""
+        row.ids.append(token)
+        text, stops = self._codec.decode([row.ids])[0], row.request.decoding.stop
+        cut = cut_at(stops, text)
+        end = ""
+        if token in self._codec.end_tokens or cut != text:
+            end = "stop"
+        elif len(row.ids) == row.request.max_new_tokens:
+            end = "length"
+        ready = len(cut) if end else _ready(cut, stops)
+        new = cut[row.shown : ready]
+        row.shown = max(row.shown, ready)
+        return NewToken(row.id, token, score, new, end, alternatives)
+
+    def _go_on(self, tokens: Tensor, stays: Sequence[bool]) -> None:
+        """Those who stay see their newest token."""
+        kept = tokens[torch.tensor(stays, device=tokens.device)]
+        self._keep(stays)
+        if self._session is not None:
+            adapters, shares = self._bank.for_step([row.slot for row in self._rows])
+            self._logits = self._session.step(kept, adapters, shares)
+
+    def _keep(self, stays: Sequence[bool]) -> None:
+        """Goes on with these rows only."""
+        if all(stays):
+            return
+        places = [place for place, one in enumerate(stays) if one]
+        self._rows = [self._rows[place] for place in places]
+        self._logits = self._logits[places]
+        if not self._rows:
+            self._session = None
+        elif self._session is not None:
+            self._session.keep(torch.tensor(places, device=self._decoder.device))
+
+
+def _ready(text: str, stops: Sequence[str]) -> int:
+    """Letters that can be shown: what may become a stop text, or another letter, waits."""
+    if text.endswith(UNSURE):
+        return len(text.rstrip(UNSURE))
+    waiting = 0
+    for stop in stops:
+        for size in range(min(len(stop) - 1, len(text)), 0, -1):
+            if text.endswith(stop[:size]):
+                waiting = max(waiting, size)
+                break
+    return len(text) - waiting

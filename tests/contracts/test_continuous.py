@@ -1,0 +1,258 @@
+"""Rows that join and leave between tokens answer as they would alone, on every kind of host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hosts import PROMPTS, random_weights
+from symbiont_ecology.errors import AdapterError, HostError
+from symbiont_ecology.host.continuous import ContinuousBatch, NewToken, StreamedRequest
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.types import HOST_SLOT, Completion, Decoding, Request
+from symbiont_ecology.weights.adapter import AdapterWeights
+
+LIMITS = (12, 3, 9, 1, 12, 7, 5, 11)
+OWNERS = (0, 1, HOST_SLOT, 2, 1, 1, 0, HOST_SLOT)
+SAMPLED = Decoding(temperature=0.9, top_p=0.9)
+HOSTS = (
+    ("qwen3", True, "float32"),
+    ("qwen3", True, "bfloat16"),  # through the back end of torch
+    ("gemma3", True, "float32"),
+    ("sliding mistral", False, "float32"),
+    ("gpt2", False, "float32"),
+    ("embedded", True, "float32"),
+)
+
+
+@dataclass
+class Written:
+    """What came of one row."""
+
+    text: str = ""
+    ids: list[int] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    end: str = ""
+
+    def add(self, news: NewToken) -> None:
+        self.text += news.text
+        self.ids.append(news.token_id)
+        self.scores.append(news.log_probability)
+        self.end = news.end
+
+
+@pytest.fixture(scope="module", params=HOSTS, ids=lambda host: f"{host[0]} {host[2]} {host[1]}")
+def host(request: pytest.FixtureRequest) -> tuple[str, bool, str]:
+    chosen: tuple[str, bool, str] = request.param
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def is_exact(host: tuple[str, bool, str]) -> bool:
+    """Half precision rounds by the batch."""
+    return host[2] == "float32"
+
+
+@pytest.fixture(scope="module")
+def kernel(host: tuple[str, bool, str], host_folders: dict[str, Path]) -> HostKernel:
+    kind, is_fused, dtype = host
+    return HostKernel.from_pretrained(
+        host_folders[kind], slots=4, rank=8, prefer_fused=is_fused, dtype=dtype
+    )
+
+
+@pytest.fixture(scope="module")
+def adapters(kernel: HostKernel) -> list[AdapterWeights]:
+    return [random_weights(kernel.layout, seed, rank) for seed, rank in enumerate((8, 4, 2))]
+
+
+def alone(
+    kernel: HostKernel, adapters: Sequence[AdapterWeights], decoding: Decoding
+) -> list[Completion]:
+    """Each prompt by itself, through the kernel."""
+    rows = list[Completion]()
+    for place, (prompt, owner, limit) in enumerate(zip(PROMPTS, OWNERS, LIMITS, strict=True)):
+        if owner != HOST_SLOT:
+            kernel.place(0, adapters[owner])
+        slot = HOST_SLOT if owner == HOST_SLOT else 0
+        draws = [Draw(0)("row", place)] if decoding.temperature else None
+        rows.append(kernel.rollout([Request(prompt, slot, limit)], draws, decoding)[0])
+    return rows
+
+
+def requests(
+    kernel: HostKernel, adapters: Sequence[AdapterWeights], decoding: Decoding
+) -> list[StreamedRequest]:
+    encoded = kernel.encode(PROMPTS)
+    return [
+        StreamedRequest(
+            encoded[place],
+            None if owner == HOST_SLOT else adapters[owner],
+            limit,
+            decoding,
+            Draw(0)("row", place) if decoding.temperature else None,
+        )
+        for place, (owner, limit) in enumerate(zip(OWNERS, LIMITS, strict=True))
+    ]
+
+
+def in_company(
+    batch: ContinuousBatch, asked: Sequence[StreamedRequest], moments: Sequence[int]
+) -> list[Written]:
+    """Every request joins at its moment, in steps."""
+    written = {place: Written() for place in range(len(asked))}
+    places = dict[int, int]()
+    for step in range(100):
+        joining = [place for place, moment in enumerate(moments) if moment == step]
+        ids = batch.join([asked[place] for place in joining])
+        assert len(ids) == len(joining)
+        places |= dict(zip(ids, joining, strict=True))
+        for news in batch.step():
+            written[places[news.row]].add(news)
+        if step > max(moments) and not len(batch):
+            break
+    return list(written.values())
+
+
+@pytest.mark.parametrize("decoding", [Decoding(), SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize(
+    "moments", [(0,) * 8, (0, 0, 1, 1, 2, 3, 5, 8), (7, 5, 3, 2, 2, 1, 0, 0)], ids=str
+)
+def test_a_row_says_what_it_would_say_alone(
+    kernel: HostKernel,
+    adapters: list[AdapterWeights],
+    decoding: Decoding,
+    moments: tuple[int, ...],
+    is_exact: bool,
+) -> None:
+    expected = alone(kernel, adapters, decoding)
+    found = in_company(kernel.continuous(3), requests(kernel, adapters, decoding), moments)
+    close = 1e-4 if is_exact else 0.2
+    for ours, theirs, limit in zip(found, expected, LIMITS, strict=True):
+        if is_exact:
+            assert tuple(ours.ids) == theirs.token_ids
+            assert ours.text == theirs.text
+        first = slice(0, 1)
+        np.testing.assert_allclose(ours.scores[first], theirs.log_probabilities[first], atol=close)
+        assert ours.end == (
+            "length" if len(ours.ids) == limit and not ended(ours, kernel) else "stop"
+        )
+
+
+def ended(row: Written, kernel: HostKernel) -> bool:
+    return row.ids[-1] == kernel.end_token_id
+
+
+def test_log_probabilities_are_the_kernels(
+    kernel: HostKernel, adapters: list[AdapterWeights], is_exact: bool
+) -> None:
+    if not is_exact:
+        return
+    expected = alone(kernel, adapters, SAMPLED)
+    moments = (0, 2, 1, 0, 3, 1, 0, 2)
+    found = in_company(kernel.continuous(3), requests(kernel, adapters, SAMPLED), moments)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours.scores, theirs.log_probabilities, atol=1e-4)
+
+
+def test_a_request_waits_for_a_free_slot(
+    kernel: HostKernel, adapters: list[AdapterWeights]
+) -> None:
+    batch, asked = kernel.continuous(1), requests(kernel, adapters, Decoding())
+    assert len(batch.join([asked[0], asked[6], asked[1], asked[2]])) == 2  # one adapter for both
+    while len(batch):
+        batch.step()
+    assert len(batch.join([asked[1], asked[2]])) == 2
+
+
+def test_a_row_keeps_the_adapter_with_which_it_began(
+    kernel: HostKernel, adapters: list[AdapterWeights], is_exact: bool
+) -> None:
+    if not is_exact:
+        return
+    expected = alone(kernel, adapters, Decoding())
+    batch, asked = kernel.continuous(2), requests(kernel, adapters, Decoding())
+    (row,) = batch.join([asked[0]])
+    written = Written()
+    for news in batch.step():
+        written.add(news)
+    kernel.place(0, adapters[1])
+    batch.join([asked[1]])
+    while len(batch):
+        for news in batch.step():
+            if news.row == row:
+                written.add(news)
+    assert tuple(written.ids) == expected[0].token_ids
+
+
+def test_rows_that_nobody_waits_for_leave(
+    kernel: HostKernel, adapters: list[AdapterWeights], is_exact: bool
+) -> None:
+    expected = alone(kernel, adapters, Decoding())
+    batch, asked = kernel.continuous(3), requests(kernel, adapters, Decoding())
+    first, second, third = batch.join([asked[0], asked[4], asked[7]])
+    batch.step()
+    batch.leave([first, third])
+    written = Written(ids=[])
+    while len(batch):
+        told = batch.step()
+        assert {news.row for news in told} == {second}
+        for news in told:
+            written.add(news)
+    if is_exact:
+        assert tuple(written.ids) == expected[4].token_ids[1:]
+
+
+def test_the_likeliest_tokens_are_told(kernel: HostKernel, adapters: list[AdapterWeights]) -> None:
+    prompt = kernel.encode(["12+7="])[0]
+    batch = kernel.continuous(1)
+    batch.join([StreamedRequest(prompt, adapters[0], 2, alternatives=5)])
+    (news,) = batch.step()
+    assert len(news.alternatives) == 5
+    assert next(iter(news.alternatives)) == news.token_id
+    assert max(news.alternatives.values()) == news.alternatives[news.token_id]
+
+
+def test_what_can_never_be_answered_is_refused(
+    kernel: HostKernel, adapters: list[AdapterWeights]
+) -> None:
+    batch, prompt = kernel.continuous(1), kernel.encode(["12+7="])[0]
+    with pytest.raises(HostError, match="at most"):
+        batch.check(StreamedRequest(prompt, None, kernel.shape.max_positions))
+    with pytest.raises(HostError, match=">= 1"):
+        batch.check(StreamedRequest(prompt, None, 0))
+    with pytest.raises(AdapterError, match="rank"):
+        batch.check(StreamedRequest(prompt, random_weights(kernel.layout, 0, 9), 4))
+
+
+def streamed(batch: ContinuousBatch, request: StreamedRequest) -> list[NewToken]:
+    batch.join([request])
+    told = list[NewToken]()
+    while len(batch):
+        told += batch.step()
+    return told
+
+
+def test_a_stop_text_is_never_shown(host_folders: dict[str, Path]) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
+    prompt, batch = kernel.encode(["12+7="])[0], kernel.continuous(1)
+    free = streamed(batch, StreamedRequest(prompt, None, 60))
+    text = "".join(news.text for news in free)
+    stop = text[20:23]
+    told = streamed(batch, StreamedRequest(prompt, None, 60, Decoding(stop=(stop, "never"))))
+    assert "".join(news.text for news in told) == text[: text.index(stop)]
+    assert told[-1].end == "stop"
+    assert len(told) < len(free)
+
+
+def test_a_letter_is_shown_when_it_is_complete(host_folders: dict[str, Path]) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
+    prompt, batch = kernel.encode(["réd"])[0], kernel.continuous(1)
+    told = streamed(batch, StreamedRequest(prompt, None, 60))
+    whole = kernel.rollout([Request("réd", HOST_SLOT, 60)], None, Decoding())[0]
+    assert "".join(news.text for news in told) == whole.text
