@@ -13,7 +13,9 @@ from symbiont_ecology.ecology import Decision, EcologyState, Judge
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import build_runtime, check
 from symbiont_ecology.engine.generation import execute
-from symbiont_ecology.engine.run import CONFIG_FILE, EVENTS_FILE, PROVENANCE_FILE, read_config
+from symbiont_ecology.engine.living import CONFIG_FILE, EVENTS_FILE
+from symbiont_ecology.engine.provenance import PROVENANCE_FILE
+from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.engine.runtime import Host, Runtime, Turn
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import Event, EventLog

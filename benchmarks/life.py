@@ -42,7 +42,9 @@ from symbiont_ecology.ecology import Decision, Found, Organelle, Retire
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.build import build_host
-from symbiont_ecology.engine.run import CONFIG_FILE, EVENTS_FILE, resume, source, start
+from symbiont_ecology.engine.living import CONFIG_FILE, EVENTS_FILE
+from symbiont_ecology.engine.provenance import source
+from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.events import GenerationEnded, read_events
 from symbiont_ecology.rng import Draw

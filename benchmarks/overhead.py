@@ -26,7 +26,8 @@ from rich.table import Table
 from sides import arguments, machine, settle
 from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import EcologyState
-from symbiont_ecology.engine import generation, run
+from symbiont_ecology.engine import generation, living
+from symbiont_ecology.engine.run import start
 from symbiont_ecology.engine.build import build_host
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.events import EventLog, GenerationEnded
@@ -47,8 +48,8 @@ PARTS: dict[tuple[Any, str], str] = {
     (generation, "update_posteriors"): "posteriors and archive",
     (Ecology, "tell"): "mechanisms decide",
     (EventLog, "emit"): "writing events",
-    (run._OpenRun, "save"): "checkpoints",
-    (run, "run_generation"): "everything else",
+    (living.LivingRun, "save"): "checkpoints",
+    (living, "run_generation"): "everything else",
 }
 """Where the clocks are, and what is shown for them."""
 
@@ -102,7 +103,7 @@ def measure(seed: int, *extra: str) -> dict[str, Any]:
         for (owner, name), part in PARTS.items():
             patch.object(owner, name, clocks.around(part, getattr(owner, name))).start()
         try:
-            run.start(config, Path(folder) / "run", host=TimedHost(host, clocks), watch=watch)
+            start(config, Path(folder) / "run", host=TimedHost(host, clocks), watch=watch)
         finally:
             patch.stopall()
     count, total = len(marks) - 1, sum(seconds for seconds, _ in marks[1:])  # the first warms up

@@ -20,7 +20,7 @@ import numpy as np
 
 from symbiont_ecology.analysis.streams import NO_SHARES
 from symbiont_ecology.cli.demo import CONTROLS, PICTURE_FILE, ROWS, SUMMARY_FILE, WATCHED
-from symbiont_ecology.engine.run import source
+from symbiont_ecology.engine.provenance import source
 from symbiont_ecology.statistics import paired_interval
 
 ROOT = Path(__file__).parents[1]

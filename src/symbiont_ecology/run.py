@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.ecology import EcologyState, Organelle, Rollout
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
-from symbiont_ecology.engine import build
+from symbiont_ecology.engine import budget, build, living, provenance
 from symbiont_ecology.engine import run as engine
-from symbiont_ecology.engine.run import Generation
+from symbiont_ecology.engine.living import Generation
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError, HostError, RunError
 from symbiont_ecology.evaluation.evaluation_log import log_evaluation
@@ -107,11 +107,11 @@ class Run:
         """
         config = engine.extended(Path(folder), overrides)
         build.check(config)
-        engine.check_data(config, Path(folder))
+        provenance.check_data(config, Path(folder))
         return cls(Path(folder), config, host)
 
     def __iter__(self) -> Generator[Generation, None, None]:
-        engine.check_data(self.config, self.folder)
+        provenance.check_data(self.config, self.folder)
         is_new = not self.is_started  # before the host is loaded: another process may be faster
         config, folder, host = self.config, self.folder, self.host
         return engine.generations(config, folder, host, is_new=is_new, tell=self.tell)
@@ -177,8 +177,8 @@ class Run:
     @property
     def is_complete(self) -> bool:
         """Whether the run has had its generations or spent its budget."""
-        return self.is_started and engine.is_complete(
-            self.config, self.state, engine.lived_seconds(self.folder)
+        return self.is_started and budget.is_complete(
+            self.config, self.state, living.lived_seconds(self.folder)
         )
 
     @property
@@ -202,12 +202,12 @@ class Run:
     @property
     def events(self) -> EventTables:
         """The event log: a pandas frame for every kind of event, such as ``run.events.Born``."""
-        return EventTables(self.folder / engine.EVENTS_FILE)
+        return EventTables(self.folder / living.EVENTS_FILE)
 
     @property
     def history(self) -> History:
         """What happened so far, read from the event log: answers, energy, descent, news."""
-        log = self.folder / engine.EVENTS_FILE
+        log = self.folder / living.EVENTS_FILE
         return History.of(self.config, read_events(log) if log.exists() else ())
 
     @property

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from said import Symbiont
-from symbiont_ecology.engine.run import locked
+from symbiont_ecology.engine.living import locked
 
 
 @pytest.fixture

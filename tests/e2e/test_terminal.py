@@ -12,7 +12,7 @@ import pytest
 
 from killing import COMMAND
 from symbiont_ecology.cli.controls import ENDING, HINT, PAUSED, Brake, Controls
-from symbiont_ecology.engine.run import TIMINGS_FILE
+from symbiont_ecology.engine.living import TIMINGS_FILE
 from terminals import PseudoTerminal
 
 LOADING = "symbiont 0.1.0: loading …"

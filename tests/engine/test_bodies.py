@@ -23,9 +23,9 @@ from lives import (
 )
 from symbiont_ecology.ecology import Resize
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.engine.budget import milestones
+from symbiont_ecology.engine.budget import is_complete, milestones
 from symbiont_ecology.engine.generation import found_population, run_generation
-from symbiont_ecology.engine.run import is_complete, resume, start
+from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.engine.runtime import Runtime
 from symbiont_ecology.events import (
     Acted,

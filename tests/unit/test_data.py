@@ -14,7 +14,8 @@ import pytest
 from lines import Row, jsonl, quiz, rows
 from symbiont_ecology.config import RunConfig, compose, dump_config, load_config
 from symbiont_ecology.engine.build import check, mixture
-from symbiont_ecology.engine.run import PROVENANCE_FILE, resume, start
+from symbiont_ecology.engine.provenance import PROVENANCE_FILE
+from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError, RunError
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.evaluation.shifts import draw_shifts, shifts

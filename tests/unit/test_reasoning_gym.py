@@ -15,7 +15,8 @@ import pytest
 
 from symbiont_ecology.config import RunConfig, compose
 from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.engine.run import PROVENANCE_FILE, resume, start
+from symbiont_ecology.engine.provenance import PROVENANCE_FILE
+from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError, RunError
 from symbiont_ecology.tasks import judge, reasoning, task_sources, verification
 from symbiont_ecology.tasks.reasoning import LEFT_OUT, GymTask, offered, offers

@@ -16,7 +16,8 @@ from symbiont_ecology.analysis.health import Design, HealthFinding, design_of, e
 from symbiont_ecology.analysis.page import render
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.engine.run import EVENTS_FILE, read_config
+from symbiont_ecology.engine.living import EVENTS_FILE
+from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.evaluation.evaluation_log import LoggedEvaluation, logged
 from symbiont_ecology.events import Event, read_events

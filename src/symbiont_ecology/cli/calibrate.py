@@ -179,7 +179,8 @@ def folder_for(name: str, out: Path | None, can_go_on: Callable[[Path], bool]) -
 
 def is_free_for(folder: Path, config: RunConfig, *may_differ: str) -> bool:
     """Whether a folder holds no run, or the one with this config, but for some keys of ``run``."""
-    from symbiont_ecology.engine.run import CONFIG_FILE, read_config
+    from symbiont_ecology.engine.living import CONFIG_FILE
+    from symbiont_ecology.engine.run import read_config
 
     if not (folder / CONFIG_FILE).exists():
         return True
@@ -196,7 +197,7 @@ def _ended(config: RunConfig, generations: int) -> RunConfig:
 def _examine(lived: Run) -> Health:
     """Writes and returns the health of the first generations, however many were lived since."""
     from symbiont_ecology.analysis.health import design_of, examine
-    from symbiont_ecology.engine.run import EVENTS_FILE
+    from symbiont_ecology.engine.living import EVENTS_FILE
     from symbiont_ecology.events import read_events
 
     config, events = lived.config, read_events(lived.folder / EVENTS_FILE)

@@ -125,7 +125,7 @@ def export_run(run: Run, target: Path, *, with_elites: bool = False) -> list[Org
         RunError: the folder cannot be written.
     """
     from symbiont_ecology.ecology import HOST
-    from symbiont_ecology.engine.run import check_host
+    from symbiont_ecology.engine.provenance import check_host
     from symbiont_ecology.tasks.logs import learns_from_log
 
     prepare(target / "index.json")
@@ -183,7 +183,8 @@ def phylogeny(
     ] = False,
 ) -> None:
     """Write who descends from whom, in the artificial-life data standard."""
-    from symbiont_ecology.engine.run import EVENTS_FILE, read_config
+    from symbiont_ecology.engine.living import EVENTS_FILE
+    from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.events import read_events
     from symbiont_ecology.history.phylogeny import taxa_of, write_phylogeny
 

@@ -186,7 +186,8 @@ def _newest() -> Path:
     Raises:
         RunError: there is none.
     """
-    from symbiont_ecology.engine.run import CONFIG_FILE, read_config
+    from symbiont_ecology.engine.living import CONFIG_FILE
+    from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.registry import kind_of
 
     places = sorted(

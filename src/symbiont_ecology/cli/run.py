@@ -253,7 +253,7 @@ def _view(lived: Run, quiet: bool) -> RunView:
     from symbiont_ecology.analysis.dashboard import Dashboard
     from symbiont_ecology.analysis.narrator import ACCEPTED, ACCEPTED_IN_LOG, Narrator, RunView
     from symbiont_ecology.analysis.pace import RunLength
-    from symbiont_ecology.engine.run import lived_seconds
+    from symbiont_ecology.engine.living import lived_seconds
     from symbiont_ecology.tasks.logs import learns_from_log
     from symbiont_ecology.transcripts import TRANSCRIPTS_FILE
 

@@ -66,7 +66,7 @@ def known_runs(folder: Path) -> list[KnownRun]:
     Raises:
         RunError: there is no such folder.
     """
-    from symbiont_ecology.engine.run import CONFIG_FILE
+    from symbiont_ecology.engine.living import CONFIG_FILE
 
     if not folder.is_dir():
         raise RunError(f"no folder {folder}: start a run with {typed()} run, or name another one")
@@ -82,7 +82,7 @@ def delete_run(folder: Path) -> None:
     Raises:
         RunError: another process writes to it, or it cannot be deleted.
     """
-    from symbiont_ecology.engine.run import locked
+    from symbiont_ecology.engine.living import locked
 
     try:
         with locked(folder):
@@ -93,7 +93,9 @@ def delete_run(folder: Path) -> None:
 
 def _known(folder: Path) -> KnownRun:
     from symbiont_ecology.ecology.state import load_state
-    from symbiont_ecology.engine.run import is_complete, lived_seconds, read_config
+    from symbiont_ecology.engine.budget import is_complete
+    from symbiont_ecology.engine.living import lived_seconds
+    from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.registry import kind_of
 
     files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]

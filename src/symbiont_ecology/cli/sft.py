@@ -58,7 +58,7 @@ def sft(
     dry_run: options.DryRunOption = False,
 ) -> None:
     """Fine-tune one adapter on gold answers with a run's compute. With --out it goes on."""
-    from symbiont_ecology.engine.run import CONFIG_FILE
+    from symbiont_ecology.engine.living import CONFIG_FILE
     from symbiont_ecology.experiments import suite as suites
     from symbiont_ecology.experiments.sft import SweepPlan, sft_protocol, sweep_jobs
 

@@ -58,6 +58,17 @@ def budget_phase(state: EcologyState, milestones: Sequence[float]) -> tuple[floa
     return reached, math.inf
 
 
+def is_complete(config: RunConfig, state: EcologyState, seconds: float = 0.0) -> bool:
+    """Whether a run has had its generations or spent its budget, the time on the clock included."""
+    loop, budgets = config.run, milestones(config, state.mean_rollout_flops)
+    return (
+        state.generation >= loop.generations
+        or budget_phase(state, budgets)[0] >= budget_flops(config, state.mean_rollout_flops)
+        or (loop.train_seconds is not None and seconds >= loop.train_seconds)
+        or (loop.train_tokens is not None and state.spent.tokens >= loop.train_tokens)
+    )
+
+
 def affordable_assignments(assignments: Sequence[Assignment], turn: Turn) -> Sequence[Assignment]:
     """All assignments while there is plenty; else as many questions as can be paid for, by draw.
 

@@ -14,7 +14,8 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.budget import budget_phase, milestones
 from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.engine.run import check_host, read_config
+from symbiont_ecology.engine.provenance import check_host
+from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.answer_cache import AnswerCache
 from symbiont_ecology.evaluation.evaluator import Evaluator, Progress, no_progress

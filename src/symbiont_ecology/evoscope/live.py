@@ -14,7 +14,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from symbiont_ecology.engine.run import EVENTS_FILE, read_config
+from symbiont_ecology.engine.living import EVENTS_FILE
+from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.errors import ConfigError, EcologyError
 from symbiont_ecology.events import LogReader, LogRewoundError
 from symbiont_ecology.evoscope.comparing import compared

@@ -15,7 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.engine.run import EVENTS_FILE, read_config
+from symbiont_ecology.engine.living import EVENTS_FILE
+from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import read_events
 from symbiont_ecology.evoscope.comparing import compared

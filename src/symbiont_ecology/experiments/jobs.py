@@ -23,6 +23,7 @@ from pydantic import TypeAdapter
 from symbiont_ecology.config import HostConfig, RunConfig, TasksConfig, dump_config
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.state import STATE_FILE
+from symbiont_ecology.engine import living, provenance
 from symbiont_ecology.engine import run as runs
 from symbiont_ecology.engine.build import build_host, mixture
 from symbiont_ecology.engine.runtime import Host
@@ -87,7 +88,11 @@ class Job:
 
     def outcome(self, kind: type[_Outcome], protocol: Protocol, **parts: object) -> _Outcome:
         """The outcome of this job, signed with the protocol and the code that it comes from."""
-        signed = {"schema": OUTCOME_SCHEMA, "protocol": protocol.digest, "source": runs.source()}
+        signed = {
+            "schema": OUTCOME_SCHEMA,
+            "protocol": protocol.digest,
+            "source": provenance.source(),
+        }
         return kind.model_validate({**signed, **asdict(self), **parts})
 
 
@@ -284,7 +289,7 @@ def outcome_of_run(
         general = {name: reader.of_routing(run.pool, routings.build(name)) for name in main}
         general |= general_of_servers(reader, run.pool)
     # Not beyond the checkpoint: what a killed run did after it will be done again.
-    events = list(islice(read_events(run.folder / runs.EVENTS_FILE), state.next_seq))
+    events = list(islice(read_events(run.folder / living.EVENTS_FILE), state.next_seq))
     practice = (event for event in events if isinstance(event, Acted))
     return job.outcome(
         RunOutcome,
@@ -340,7 +345,7 @@ def _fork(context: JobContext, config: RunConfig) -> None:
     shutil.rmtree(half_made, ignore_errors=True)
     left_out = shutil.ignore_patterns(OUTCOME_FILE, f"{ANSWERS_FILE}*", "lock")
     shutil.copytree(source, half_made, ignore=left_out)
-    (half_made / runs.CONFIG_FILE).write_text(dump_config(config), encoding="utf-8")
+    (half_made / living.CONFIG_FILE).write_text(dump_config(config), encoding="utf-8")
     half_made.replace(context.place)
 
 
@@ -362,7 +367,7 @@ def bare_host(protocol: Protocol, config: RunConfig, host: Host, cache: Path) ->
         protocol,
         systems={HOST: SystemAnswers.of(evaluation)},
         host=evaluation.host,
-        versions=runs.versions(),
+        versions=provenance.versions(),
     )
 
 

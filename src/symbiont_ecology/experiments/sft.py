@@ -15,7 +15,7 @@ from pathlib import Path
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.engine.run import lived_seconds
+from symbiont_ecology.engine.living import lived_seconds
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.evaluation_log import logged
 from symbiont_ecology.experiments.jobs import Job, read_outcome

@@ -30,6 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from symbiont_ecology.config import RunConfig, compose, merge, parse_override, read_layers
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
+from symbiont_ecology.engine import living, provenance
 from symbiont_ecology.engine import run as runs
 from symbiont_ecology.engine.build import check, components, mixture
 from symbiont_ecology.engine.runtime import Host
@@ -249,13 +250,13 @@ def _general(place: Path, host: Host) -> dict[str, object]:
 
 def stream_outcome(folder: Path, config: RunConfig, about: Mapping[str, object]) -> StreamOutcome:
     """What a run in a world with habitats leaves; ``about`` says which run it is."""
-    state, events = load_state(folder), list(read_events(folder / runs.EVENTS_FILE))
+    state, events = load_state(folder), list(read_events(folder / living.EVENTS_FILE))
     world = mixture(config).habitats
     assert world is not None
     return StreamOutcome.model_validate(
         {
             "schema": OUTCOME_SCHEMA,
-            "source": runs.source(),
+            "source": provenance.source(),
             **about,
             "kind": "stream",
             **course_of(events, world),

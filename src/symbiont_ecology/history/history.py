@@ -16,7 +16,8 @@ from pathlib import Path
 
 from symbiont_ecology.config import Climate, RunConfig
 from symbiont_ecology.economics import Prices
-from symbiont_ecology.engine.run import EVENTS_FILE, read_config
+from symbiont_ecology.engine.living import EVENTS_FILE
+from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.events import (
     Acted,

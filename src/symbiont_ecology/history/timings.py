@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from symbiont_ecology.engine.run import TIMINGS_FILE
+from symbiont_ecology.engine.living import TIMINGS_FILE
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.files import read_lines
 
