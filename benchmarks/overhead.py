@@ -27,8 +27,8 @@ from sides import arguments, machine, settle
 from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.engine import generation, living
-from symbiont_ecology.engine.run import start
 from symbiont_ecology.engine.build import build_host
+from symbiont_ecology.engine.run import start
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.events import EventLog, GenerationEnded
 from symbiont_ecology.strategies.ecology import Ecology
