@@ -63,10 +63,12 @@ def examples_in(prompt: str) -> int:
 @dataclass(frozen=True, slots=True)
 class LoggedReply:
     """What was replied to an item in the past, by whatever model, and whether it was accepted; None
-    for a text that is only there to be read, such as a reference answer."""
+    for a text that is only there to be read, such as a reference answer. ``author`` is the
+    organelle that gave it, if one did."""
 
     text: str
     is_accepted: bool | None = None
+    author: OrganelleId = ""
 
 
 @dataclass(frozen=True, slots=True)

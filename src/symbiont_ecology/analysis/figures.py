@@ -65,12 +65,15 @@ class Pen:
 
     def style(self, arm: str) -> tuple[str, str, float]:
         """Dash, colour and width: dashed where only the routing is another, the colour of the runs
-        that it answers with, wide for the arm in question."""
+        that it answers with, wide for the arm in question. Of more arms than colours, the further
+        ones have dots and dashes."""
         chosen, arms = {self.protocol.main: MAIN, self.protocol.second: SECOND}, self.protocol.arms
         others = [name for name, side in arms.items() if not side.of and name not in chosen]
         runs = self.protocol.runs_of(arm)
-        colour = chosen.get(runs) or COLOURS[others.index(runs) % len(COLOURS)]
-        return "-" if runs == arm else "--", colour, 2.6 if arm == self.protocol.main else 1.3
+        place = 0 if runs in chosen else others.index(runs)
+        colour = chosen.get(runs) or COLOURS[place % len(COLOURS)]
+        dash = "--" if runs != arm else ("-", "-.", ":")[place // len(COLOURS) % 3]
+        return dash, colour, 2.6 if arm == self.protocol.main else 1.3
 
     def curve(
         self, arm: str, xs: Numbers, ys: Numbers, *band: Numbers, label: str | None = None

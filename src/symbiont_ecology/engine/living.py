@@ -53,6 +53,7 @@ class LivingRun:
     laps: Laps
     elapsed: float
     """Wall-clock seconds of all generations so far."""
+    is_endless: bool = False
     is_saved: bool = True
 
     def __repr__(self) -> str:
@@ -60,8 +61,8 @@ class LivingRun:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it has had its generations, or spent its budget."""
-        return is_complete(self.config, self.state, self.elapsed)
+        """Whether it has had its generations, or spent its budget; in service it never has."""
+        return not self.is_endless and is_complete(self.config, self.state, self.elapsed)
 
     def live(self) -> Generation:
         """One generation, and a checkpoint if one is due."""
@@ -99,9 +100,11 @@ def opened(
     *,
     is_new: bool = False,
     may_learn_nothing: bool = False,
+    is_endless: bool = False,
     tell: Callable[[str], None] = lambda news: None,
 ) -> Iterator[LivingRun]:
-    """A run as it was at its last checkpoint, or newly founded. Its folder is locked meanwhile.
+    """A run as it was at its last checkpoint, or newly founded. Its folder is locked meanwhile. An
+    endless one ends with its process.
 
     Raises:
         RunError: see ``engine.run.start`` and ``resume``.
@@ -115,10 +118,10 @@ def opened(
         runtime = replace(build_runtime(config, host, folder), tell=tell, passed=laps.end)
         state = _restored(runtime, log, folder)
         if state is None:
-            state = _founded(config, runtime, log, folder, may_learn_nothing)
+            state = _founded(config, runtime, log, folder, may_learn_nothing or is_endless)
         runtime = replace(runtime, milestones=milestones(config, state.mean_rollout_flops))
         elapsed = lived_seconds(folder)
-        yield LivingRun(config, folder, runtime, state, log, reports, laps, elapsed)
+        yield LivingRun(config, folder, runtime, state, log, reports, laps, elapsed, is_endless)
 
 
 def lived_seconds(folder: Path) -> float:

@@ -3,7 +3,7 @@ not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import HostError
 
 Output = TypeVar("Output")
+Piece = TypeVar("Piece")
 
 LARGEST_FORWARD = 2048
 """Tokens per forward on a CPU: twice as many were no faster, and half as many 3 % slower."""
@@ -31,12 +32,20 @@ class MemoryBudget:
     """``megabytes`` for what one batch needs beside the host and the slots.
 
     ``itemsize`` is the host's bytes per number. Sizes are estimates from the host's shape.
+    ``between`` is called between pieces of learning and scoring: a service answers there.
     """
 
     megabytes: float
     shape: HostShape
     itemsize: int
     is_cpu: bool = True
+    between: Callable[[], None] = lambda: None
+
+    def paced(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """The pieces; in front of each, ``between`` has the machine."""
+        for piece in pieces:
+            self.between()
+            yield piece
 
     def rows(self, longest: int) -> int:
         """Rows of at most ``longest`` tokens that may be written at a time.

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares
 from symbiont_ecology.host.budget import MemoryBudget
@@ -189,3 +191,18 @@ class _Writer:
             at = uniforms.nan_to_num(), decoding.temperature, decoding.top_p
             tokens = torch.where(uniforms.isnan(), tokens, inverse_cdf(allowed, *at))
         return tokens, -F.cross_entropy(logits, tokens, reduction="none")
+
+
+def slot_of_each(slots: int | Sequence[int], prompts: Sequence[str]) -> list[int]:
+    """One slot per row.
+
+    Raises:
+        HostError: there are not as many as prompts.
+    """
+    if isinstance(prompts, str):
+        raise HostError("expected a list of prompts, got one text: put it in a list")
+    if isinstance(slots, int | Integral):
+        return [int(slots)] * len(prompts)
+    if len(slots) != len(prompts):
+        raise HostError(f"expected one slot for each of {len(prompts)} prompts, got {len(slots)}")
+    return [int(slot) for slot in slots]

@@ -11,8 +11,8 @@ keeps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from symbiont_ecology.host.backend.compiled import backend_for
 from symbiont_ecology.host.budget import MemoryBudget, Output, within
 from symbiont_ecology.host.continuous import ContinuousBatch
 from symbiont_ecology.host.decoder import Decoder, digest_of, layout_of, norms_of
-from symbiont_ecology.host.decoding import DecodingBatch, write
+from symbiont_ecology.host.decoding import DecodingBatch, slot_of_each, write
 from symbiont_ecology.host.learning import Example, check_lessons, learning_step, score, sketches
 from symbiont_ecology.host.loading import (
     TextCodec,
@@ -317,6 +317,11 @@ class HostKernel:
             lambda budget: write(self._decoder, self._bank, self._codec, batch, budget)
         )
 
+    def share_time(self, between: Callable[[], None]) -> None:
+        """Calls this between pieces of learning, scoring and sketching. It may use what
+        ``continuous`` made, and no verb of the kernel."""
+        self._budget = replace(self._budget, between=between)
+
     def continuous(self, slots: int) -> ContinuousBatch:
         """A batch whose rows join and leave between tokens, with so many slots of its own."""
         bank = self._new_bank(slots=slots)
@@ -332,7 +337,7 @@ class HostKernel:
         """Greedy answers as text; ``slots`` is one slot for all prompts or one for each."""
         rows = [
             Request(prompt, slot, max_new_tokens)
-            for prompt, slot in zip(prompts, _spread(slots, prompts), strict=True)
+            for prompt, slot in zip(prompts, slot_of_each(slots, prompts), strict=True)
         ]
         return list(self.rollout(rows, None, Decoding(min_new_tokens=min_new_tokens)).texts)
 
@@ -348,7 +353,7 @@ class HostKernel:
         A prompt is tokenised with special tokens, a completion without, and the ids are joined; a
         completion may also be given as ids.
         """
-        owners = [self._known(slot) for slot in _spread(slots, prompts)]
+        owners = [self._known(slot) for slot in slot_of_each(slots, prompts)]
         if len(completions) != len(prompts):
             raise HostError(
                 f"expected a completion for each of {len(prompts)} prompts, got {len(completions)}"
@@ -436,14 +441,3 @@ class HostKernel:
                 f"expected at most {self.shape.max_positions} tokens for prompt and answer, "
                 f"got {longest}: shorten the prompt or max_new_tokens"
             )
-
-
-def _spread(slots: int | Sequence[int], prompts: Sequence[str]) -> list[int]:
-    """One slot per row."""
-    if isinstance(prompts, str):
-        raise HostError("expected a list of prompts, got one text: put it in a list")
-    if isinstance(slots, int | Integral):
-        return [int(slots)] * len(prompts)
-    if len(slots) != len(prompts):
-        raise HostError(f"expected one slot for each of {len(prompts)} prompts, got {len(slots)}")
-    return [int(slot) for slot in slots]

@@ -63,7 +63,8 @@ def score(
     wanted = [row for row, example in enumerate(examples) if len(example.completion)]
     with torch.no_grad():
         least = _least(decoder, examples)
-        for piece in _pieces([examples[row] for row in wanted], budget.forward_tokens, least):
+        pieces = _pieces([examples[row] for row in wanted], budget.forward_tokens, least)
+        for piece in budget.paced(pieces):
             rows = [wanted[index] for index in piece]
             batch = [examples[row] for row in rows]
             values = _log_probabilities(decoder, batch, bank.gather, least)
@@ -146,7 +147,7 @@ def sketches(
     adapter, learns_from = sketcher.adapter, decoder.shape.sketched_from
     arrangement = arrangement_of(decoder.sites, adapter.layout, adapter.rank)
     laid, rows = arrangement.laid(adapter), list[np.ndarray]()
-    for start in range(0, len(answers), MOST_OWNERS):
+    for start in budget.paced(range(0, len(answers), MOST_OWNERS)):
         examples = [
             Example(
                 prompt,
@@ -216,7 +217,7 @@ def _gradients(
         return arrangement.factors(factors[low:high], gradients[low:high])
 
     least = _least(decoder, examples)
-    for rows in _pieces(examples, budget.learning_tokens, least):
+    for rows in budget.paced(_pieces(examples, budget.learning_tokens, least)):
         piece = [examples[row] for row in rows]
         weights = np.concatenate([example.weights for example in piece])
         counts = [len(example.completion) for example in piece]

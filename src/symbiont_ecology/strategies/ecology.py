@@ -168,7 +168,9 @@ class Ecology(CurriculumStrategy):
         return given
 
     def _wish(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:
-        """The first mechanism's choice that has one."""
+        """The author of a reply that was given, or the first mechanism's choice that has one."""
+        if item.logged and item.logged.author in context.state.population:
+            return item.logged.author
         wishes = (mechanism.taker(item, context, earlier) for mechanism in self.built_mechanisms)
         return next((wish for wish in wishes if wish), None)
 

@@ -16,6 +16,8 @@ from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.types import Cell, Item, in_turns
 
+TYPED = "typed"
+"""In the id of an item, in place of a variant: somebody typed it, and no task drew it."""
 LEAST_ALIKE = 0.4
 """Part of a typed prompt's letter trigrams that a task's examples have, from which on it is taken
 for a question of that task."""
@@ -72,12 +74,15 @@ class TaskMixture:
         return self.habitats.questions(generation) if self.habitats else ()
 
     def prompt(self, identity: str) -> str:
-        """How the item with this id was put to the host.
+        """How the item with this id was put to the host. What somebody typed is its own prompt
+        (``TYPED``).
 
         Raises:
             KeyError: its task is not in the mixture.
         """
         family, _, variant, question = identity.split("/", 3)
+        if variant == TYPED:
+            return question
         return self.families[family].in_variant(int(variant)).prompt(question)
 
     def as_asked(self, item: Item) -> Item:
@@ -111,6 +116,12 @@ class TaskMixture:
         """What the system says, if anything."""
         before = next(iter(self.families.values())).turns_before("")
         return before[: len(before) % 2]
+
+    def family_like(self, words: str) -> str:
+        """The name of the family whose questions some words resemble most; empty if that is none
+        of several."""
+        task = self.tasks[0] if len(self.tasks) == 1 else self._most_alike(words)
+        return task.name if task else ""
 
     def _most_alike(self, words: str) -> Task | None:
         """The task whose examples have most of the words' letters in common, if that are many."""

@@ -1,0 +1,258 @@
+"""What a service answered, and what was said of it: on the disk before anybody is told.
+
+    {"answer": {"id": "…", "user": "ada", "prompt": "…", "replies": ["…"], "organelle": "o7", …}}
+    {"verdict": {"id": "…", "choice": 0, "is_accepted": true, …}}
+    {"generation": {"number": 12, "verdicts": 288}}
+
+The last kind says which verdicts a generation learned from: all that came before and that no
+earlier generation had. So a service that was killed lives its generations again, and comes to the
+same weights. One thread writes, with one sync for all that waits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import BinaryIO, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
+
+from symbiont_ecology.errors import RunError
+from symbiont_ecology.types import OrganelleId
+
+JOURNAL_FILE = "service.jsonl"
+MOST_ANSWERS = 100_000
+"""The newest answers that can be judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenAnswer:
+    """What somebody asked and was answered: one reply, or several to choose from.
+
+    ``prompt`` is as the host was asked, with its turns. ``organelle`` is who answered.
+    """
+
+    id: str
+    user: str
+    family: str
+    prompt: str
+    replies: tuple[str, ...]
+    organelle: OrganelleId
+
+
+@dataclass(frozen=True, slots=True)
+class GivenVerdict:
+    """What the user said of a reply. ``score``, if there is one, is from 0 to 1."""
+
+    id: str
+    is_accepted: bool
+    choice: int = 0
+    score: float | None = None
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationBegun:
+    """A generation learns from all verdicts up to the one of that number."""
+
+    number: int
+    verdicts: int
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedReply:
+    """A verdict with the answer that it is about."""
+
+    answer: GivenAnswer
+    verdict: GivenVerdict
+
+
+Entry: TypeAlias = GivenAnswer | GivenVerdict | GenerationBegun
+KINDS: dict[str, type[Entry]] = {
+    "answer": GivenAnswer,
+    "verdict": GivenVerdict,
+    "generation": GenerationBegun,
+}
+_NAMES = {kind: name for name, kind in KINDS.items()}
+_ADAPTERS = {name: TypeAdapter(kind) for name, kind in KINDS.items()}
+Done = Callable[[RunError | None], None]
+"""Hears that entries are on the disk, or why they are not."""
+
+
+class Journal:
+    """The journal of one service. ``append`` and ``write`` may be called by any thread.
+
+    Raises:
+        RunError: the file cannot be read or written, or a line of it is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / JOURNAL_FILE
+        self._answers = OrderedDict[str, GivenAnswer]()
+        self._said = dict[tuple[str, int], GivenVerdict]()
+        self._judged = list[JudgedReply]()
+        self._until = dict[int, int]()
+        self._lock = threading.Lock()
+        self._size = self._read()
+        self._file = self._opened()
+        self._waiting = SimpleQueue[tuple[Sequence[Entry], Done] | None]()
+        self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
+        self._thread.start()
+
+    def answer(self, name: str) -> GivenAnswer | None:
+        """An answer that was given, if it is not too long ago."""
+        with self._lock:
+            return self._answers.get(name)
+
+    def verdict(self, name: str, choice: int) -> GivenVerdict | None:
+        """What was said of a reply, if anything was."""
+        with self._lock:
+            return self._said.get((name, choice))
+
+    @property
+    def users(self) -> list[str]:
+        """Who judged something, in the order of their first verdicts."""
+        with self._lock:
+            return list(dict.fromkeys(one.answer.user for one in self._judged))
+
+    @property
+    def verdicts(self) -> int:
+        """How many verdicts there are."""
+        with self._lock:
+            return len(self._judged)
+
+    @property
+    def generations(self) -> Sequence[int]:
+        """The numbers of the generations that were begun, rising."""
+        with self._lock:
+            return sorted(self._until)
+
+    @property
+    def learned(self) -> int:
+        """How many verdicts belong to generations that were begun."""
+        with self._lock:
+            return max(self._until.values(), default=0)
+
+    def judged_in(self, generation: int) -> Sequence[JudgedReply]:
+        """What a generation learns from; nothing if it was not begun in service."""
+        with self._lock:
+            end = self._until.get(generation, 0)
+            earlier = (until for number, until in self._until.items() if number < generation)
+            return self._judged[max(earlier, default=0) : end]
+
+    def append(self, entries: Sequence[Entry], done: Done) -> None:
+        """Writes entries soon; ``done`` is then called, in the thread that writes."""
+        self._waiting.put((entries, done))
+
+    def write(self, *entries: Entry) -> None:
+        """Writes entries; they are on the disk when this returns.
+
+        Raises:
+            RunError: they are not.
+        """
+        is_written, errors = threading.Event(), list[RunError]()
+
+        def done(error: RunError | None) -> None:
+            """Keeps the error for the thread that waits."""
+            if error is not None:
+                errors.append(error)
+            is_written.set()
+
+        self.append(entries, done)
+        is_written.wait()
+        if errors:
+            raise errors[0]
+
+    def close(self) -> None:
+        """Writes what waits, and ends the thread."""
+        self._waiting.put(None)
+        self._thread.join()
+        self._file.close()
+
+    def _write_all(self) -> None:
+        """The thread: everything that waits goes to the disk with one sync."""
+        is_open = True
+        while is_open:
+            batch = [self._waiting.get()]
+            while not self._waiting.empty():
+                batch.append(self._waiting.get())
+            wanted = [one for one in batch if one is not None]
+            is_open = len(wanted) == len(batch)
+            error = self._put([entry for entries, _ in wanted for entry in entries])
+            for _, done in wanted:
+                done(error)
+
+    def _put(self, entries: Sequence[Entry]) -> RunError | None:
+        """Writes and syncs; on an error the file is as it was."""
+        lines = b"".join(_line(entry) for entry in entries)
+        try:
+            self._file.write(lines)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._take_back()
+            return RunError(f"cannot write {self.path}: {error.strerror}; free some space")
+        self._size += len(lines)
+        with self._lock:
+            for entry in entries:
+                self._keep(entry)
+        return None
+
+    def _take_back(self) -> None:
+        """Half of what could not be written goes. A file that is closed unwritten raises again."""
+        with suppress(OSError):
+            self._file.close()
+        os.truncate(self.path, self._size)
+        self._file = self._opened()
+
+    def _opened(self) -> BinaryIO:
+        try:
+            return self.path.open("ab")
+        except OSError as error:
+            raise RunError(f"cannot write {self.path}: {error.strerror}") from error
+
+    def _read(self) -> int:
+        """Reads all entries; returns the bytes that are whole. What a crash tore is cut off."""
+        try:
+            data = self.path.read_bytes() if self.path.exists() else b""
+        except OSError as error:
+            raise RunError(f"cannot read {self.path}: {error.strerror}") from error
+        whole = data[: data.rfind(b"\n") + 1]
+        for number, line in enumerate(whole.splitlines(), 1):
+            self._keep(_entry(line, f"{self.path} line {number}"))
+        if len(whole) < len(data):
+            os.truncate(self.path, len(whole))
+        return len(whole)
+
+    def _keep(self, entry: Entry) -> None:
+        match entry:
+            case GivenAnswer():
+                self._answers[entry.id] = entry
+                if len(self._answers) > MOST_ANSWERS:
+                    self._answers.popitem(last=False)
+            case GivenVerdict():
+                key, answer = (entry.id, entry.choice), self._answers.get(entry.id)
+                if key not in self._said and answer is not None:  # the first one counts
+                    self._said[key] = entry
+                    self._judged.append(JudgedReply(answer, entry))
+            case GenerationBegun():
+                self._until[entry.number] = entry.verdicts
+
+
+def _line(entry: Entry) -> bytes:
+    return json.dumps({_NAMES[type(entry)]: asdict(entry)}).encode() + b"\n"
+
+
+def _entry(line: bytes, where: str) -> Entry:
+    try:
+        ((name, fields),) = dict(json.loads(line)).items()
+        return _ADAPTERS[name].validate_python(fields)
+    except (ValueError, TypeError, KeyError, ValidationError) as error:
+        raise RunError(f"{where} is damaged: {line[:80]!r}") from error

@@ -1,0 +1,188 @@
+"""A run that answers while it learns: one thread owns the host, and its time is shared.
+
+Between tokens newcomers join. Between pieces of a learning step, and between generations, the
+service answers, so that learning takes at most its share of the time while anybody waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.engine.budget import budget_phase
+from symbiont_ecology.engine.living import LivingRun, opened
+from symbiont_ecology.errors import EcologyError, RunError
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.service.journal import GenerationBegun, Journal
+from symbiont_ecology.service.scheduler import Scheduler
+from symbiont_ecology.service.world import ServedHabitats, ServingSnapshot
+
+log = logging.getLogger(__name__)
+IDLE = 0.05
+"""Seconds of a wait for somebody who asks."""
+
+
+@dataclass(frozen=True)
+class ServiceLimits:
+    """What a service takes on.
+
+    ``learn_share`` is the part of the time that learning may take while somebody waits, 0 for
+    never. ``patience`` are seconds that a verdict waits for others to be learned with. ``slots``
+    are adapters that answer at a time, ``most_waiting`` requests that may wait.
+    """
+
+    learn_share: float = 0.25
+    patience: float = 5.0
+    slots: int = 64
+    most_waiting: int = 1024
+
+
+class LivingService:
+    """A run in service. ``live`` is its thread's work; it returns after ``stop``."""
+
+    def __init__(
+        self, run: LivingRun, kernel: HostKernel, journal: Journal, limits: ServiceLimits
+    ) -> None:
+        self.run, self.journal, self.limits = run, journal, limits
+        self.scheduler = Scheduler(
+            kernel.continuous(limits.slots), kernel.encode, journal, limits.most_waiting
+        )
+        tasks = run.runtime.tasks
+        assert tasks.habitats is not None  # ``serving`` has checked it
+        world = ServedHabitats(tasks.habitats.config, tasks, journal)
+        run.runtime = replace(run.runtime, tasks=replace(tasks, habitats=world))
+        self.learning_error = ""
+        self.seconds_learning = 0.0
+        self._since, self._resting_until, self._stopping = 0.0, 0.0, threading.Event()
+        self._first_waiting: float | None = None
+        self._catch_up()
+        self.snapshot = self._snapshot()
+        kernel.share_time(self._share)
+
+    @property
+    def generation(self) -> int:
+        """The number of the generation that comes next."""
+        return self.run.state.generation
+
+    def stop(self) -> None:
+        """Ends ``live`` once all that was asked is answered."""
+        self._stopping.set()
+        self.scheduler.wake()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether nobody new is let in."""
+        return self._stopping.is_set()
+
+    def live(self) -> None:
+        """Answers, and learns from verdicts, until ``stop``; then makes a checkpoint."""
+        while not (self.is_stopping and not self.scheduler.open_jobs):
+            is_busy = self.scheduler.turn(self.snapshot)
+            if self._is_due():
+                self._learn()
+            elif not is_busy:
+                self.scheduler.wait(IDLE)
+        self._save()
+
+    def _is_due(self) -> bool:
+        """Whether verdicts wait to be learned from, and the time for it has come."""
+        waiting = self.journal.verdicts - self.journal.learned
+        if not waiting or self.learning_error or self.is_stopping or not self.limits.learn_share:
+            self._first_waiting = None
+            return False
+        now = time.monotonic()
+        self._first_waiting = self._first_waiting or now
+        is_enough = waiting >= self._batch_size()
+        is_old = now - self._first_waiting >= self.limits.patience
+        return (is_enough or is_old) and now >= self._resting_until
+
+    def _batch_size(self) -> int:
+        """Verdicts of a generation."""
+        world = self.run.runtime.tasks.habitats
+        return world.config.questions if world else 1
+
+    def _learn(self) -> None:
+        """One generation on the verdicts that wait. Whatever goes wrong with it, answering goes
+        on."""
+        self._first_waiting = None
+        began = self._since = time.monotonic()
+        count = min(self.journal.verdicts, self.journal.learned + self._batch_size())
+        try:
+            self.journal.write(GenerationBegun(self.generation, count))
+            self.run.live()
+        except EcologyError as error:
+            self._give_up(error)
+            return
+        self.snapshot = self._snapshot()
+        took = time.monotonic() - began
+        self.seconds_learning += took
+        self._resting_until = time.monotonic() + self._rest_after(time.monotonic() - self._since)
+        log.info("generation", extra={"number": self.generation - 1, "seconds": round(took, 3)})
+
+    def _share(self) -> None:
+        """In the midst of a generation: the others have their part of the time, if they need it."""
+        until = time.monotonic() + self._rest_after(time.monotonic() - self._since)
+        while time.monotonic() < until and self.scheduler.turn(self.snapshot):
+            pass
+        self._since = time.monotonic()
+
+    def _rest_after(self, seconds: float) -> float:
+        """Seconds that belong to answering, after so many of learning."""
+        share = self.limits.learn_share
+        return seconds * (1 - share) / share
+
+    def _catch_up(self) -> None:
+        """Lives the generations again that were begun after the last checkpoint."""
+        wanted = [number for number in self.journal.generations if number >= self.generation]
+        if wanted and wanted[0] != self.generation:
+            raise RunError(
+                f"{self.journal.path} begins with generation {wanted[0]}, and the run stands at "
+                f"{self.generation}: bring back the checkpoint that belongs to it"
+            )
+        for _ in wanted:
+            self.run.live()
+
+    def _snapshot(self) -> ServingSnapshot:
+        state, runtime = self.run.state, self.run.runtime
+        turn = runtime.at(state, *budget_phase(state, runtime.milestones))
+        return ServingSnapshot.of(turn, self.journal)
+
+    def _save(self) -> None:
+        if not self.learning_error:
+            try:
+                self.run.save()
+            except EcologyError as error:
+                self._give_up(error)
+
+    def _give_up(self, error: EcologyError) -> None:
+        """Learning ends: the state may be half changed, and the last checkpoint holds."""
+        self.learning_error = str(error)
+        log.error("learning stopped", extra={"reason": str(error)})
+
+
+@contextmanager
+def serving(
+    config: RunConfig, folder: Path, kernel: HostKernel, limits: ServiceLimits, *, is_new: bool
+) -> Iterator[LivingService]:
+    """A run that is opened for service; its folder is locked meanwhile.
+
+    Raises:
+        RunError: see ``engine.living.opened``; or it has no habitats, which are its users.
+    """
+    if not config.tasks.habitats:
+        raise RunError(
+            f"{folder} has no habitats, so it does not tell its users apart: found a run with "
+            "tasks.habitats, such as the preset service"
+        )
+    with opened(config, folder, kernel, is_new=is_new, is_endless=True) as run:
+        journal = Journal(folder)
+        try:
+            yield LivingService(run, kernel, journal, limits)
+        finally:
+            journal.close()

@@ -1,0 +1,213 @@
+"""From waiting requests to answers: rows of all users in one batch, token after token."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from symbiont_ecology.errors import EcologyError, RunError
+from symbiont_ecology.host.continuous import ContinuousBatch, NewToken, RowId, StreamedRequest
+from symbiont_ecology.service.journal import Journal
+from symbiont_ecology.service.world import ServingSnapshot, generator_of, served_answer
+from symbiont_ecology.types import Decoding, Item, OrganelleId
+
+Encode = Callable[[Sequence[str]], Sequence[np.ndarray]]
+"""Token ids of prompts."""
+
+
+@dataclass(eq=False)
+class AnswerJob:
+    """Somebody waits for ``choices`` replies to an item.
+
+    ``wanted`` names the organelle that is asked, or is empty: then the strategy decides. ``told``
+    hears every new token, with the number of the reply, in the scheduler's thread. ``done`` hears
+    once that all of it is on the disk, or why it is not, in the journal's thread.
+    """
+
+    id: str
+    item: Item
+    decoding: Decoding
+    choices: int
+    seed: int | None
+    alternatives: int
+    deadline: float
+    """By ``time.monotonic``: who is not done then gets what there is."""
+    wanted: OrganelleId | None
+    told: Callable[[int, NewToken], None] | None
+    done: Callable[[EcologyError | None], None]
+    organelle: OrganelleId = ""
+    prompt_tokens: int = 0
+    replies: list[list[NewToken]] = field(default_factory=list)
+    is_cancelled: bool = False
+
+    @property
+    def texts(self) -> list[str]:
+        """The replies so far."""
+        return ["".join(news.text for news in reply) for reply in self.replies]
+
+
+@dataclass
+class Tally:
+    """What a scheduler has done since it began."""
+
+    answers: int = 0
+    refused: int = 0
+    late: int = 0
+    prompt_tokens: int = 0
+    new_tokens: int = 0
+
+
+class Scheduler:
+    """Answers jobs of all users in one batch. ``submit`` and ``cancel`` may be called by any
+    thread, the rest by one."""
+
+    def __init__(self, batch: ContinuousBatch, encode: Encode, journal: Journal, most: int) -> None:
+        self._batch, self._encode, self._journal, self._most = batch, encode, journal, most
+        self._new, self._changed = deque[AnswerJob](), threading.Condition()
+        self._pending = deque[tuple[AnswerJob, int, StreamedRequest]]()
+        self._rows: dict[RowId, tuple[AnswerJob, int]] = {}
+        self._open = 0
+        self.tally = Tally()
+
+    @property
+    def open_jobs(self) -> int:
+        """Jobs that are not done."""
+        return self._open
+
+    @property
+    def rows(self) -> int:
+        """Rows that are being written."""
+        return len(self._batch)
+
+    def submit(self, job: AnswerJob) -> bool:
+        """Takes a job, unless too many wait."""
+        with self._changed:
+            if self._open >= self._most:
+                self.tally.refused += 1
+                return False
+            self._open += 1
+            self._new.append(job)
+            self._changed.notify()
+        return True
+
+    def cancel(self, job: AnswerJob) -> None:
+        """Nobody waits for a job any more."""
+        job.is_cancelled = True
+
+    def wait(self, seconds: float) -> None:
+        """Returns when somebody submits something, or after so long."""
+        with self._changed:
+            if not self._new:
+                self._changed.wait(seconds)
+
+    def wake(self) -> None:
+        """Ends a wait."""
+        with self._changed:
+            self._changed.notify()
+
+    def turn(self, snapshot: ServingSnapshot) -> bool:
+        """Lets newcomers in, and writes one more token for everybody; False if nobody waits."""
+        self._take_in(snapshot)
+        self._drop()
+        if self._pending:
+            joined = self._batch.join([request for *_, request in self._pending])
+            for row in joined:
+                job, choice, _ = self._pending.popleft()
+                self._rows[row] = job, choice
+        told = self._batch.step()
+        for news in told:
+            self._tell(news)
+        return bool(told)
+
+    def _take_in(self, snapshot: ServingSnapshot) -> None:
+        """Says who answers the new jobs."""
+        with self._changed:
+            jobs = list(self._new)
+            self._new.clear()
+        if not jobs:
+            return
+        open_jobs = [job for job in jobs if job.wanted is None]
+        takers = iter(snapshot.takers([job.item for job in open_jobs]))
+        for job in jobs:
+            job.organelle = next(takers) if job.wanted is None else job.wanted
+            try:
+                self._queue(job, snapshot)
+            except EcologyError as error:
+                self._end(job, error)
+
+    def _queue(self, job: AnswerJob, snapshot: ServingSnapshot) -> None:
+        (prompt,) = self._encode([job.item.prompt])
+        job.prompt_tokens = len(prompt)
+        job.replies = [[] for _ in range(job.choices)]
+        weights, is_drawn = snapshot.adapter(job.organelle), job.decoding.temperature > 0
+        requests = [
+            StreamedRequest(
+                prompt,
+                weights,
+                job.item.reply_limit,
+                job.decoding,
+                generator_of(job.seed, choice) if is_drawn else None,
+                job.alternatives,
+            )
+            for choice in range(job.choices)
+        ]
+        self._batch.check(requests[0])
+        self._pending.extend((job, choice, one) for choice, one in enumerate(requests))
+        self.tally.prompt_tokens += len(prompt)
+
+    def _drop(self) -> None:
+        """Those for whom nobody waits leave, and those who are late get what there is."""
+        now, waiting = time.monotonic(), [job for job, *_ in self._pending]
+        gone = {
+            id(job): job
+            for job in (*waiting, *(job for job, _ in self._rows.values()))
+            if job.is_cancelled or job.deadline < now
+        }
+        if not gone:
+            return
+        self._pending = deque(one for one in self._pending if id(one[0]) not in gone)
+        rows = [row for row, (job, _) in self._rows.items() if id(job) in gone]
+        self._batch.leave(rows)
+        for row in rows:
+            del self._rows[row]
+        for job in gone.values():
+            self.tally.late += not job.is_cancelled
+            self._end(job, RunError("the answer took too long: ask for fewer tokens"))
+
+    def _tell(self, news: NewToken) -> None:
+        job, choice = self._rows[news.row]
+        job.replies[choice].append(news)
+        self.tally.new_tokens += 1
+        if job.told is not None:
+            job.told(choice, news)
+        if not news.end:
+            return
+        del self._rows[news.row]
+        if all(reply and reply[-1].end for reply in job.replies):
+            self._finish(job)
+
+    def _finish(self, job: AnswerJob) -> None:
+        """The answer goes to the disk, and then to who asked."""
+        answer = served_answer(job.id, job.item, job.texts, job.organelle)
+        self.tally.answers += 1
+        self._journal.append([answer], lambda error: self._end(job, error))
+
+    def _end(self, job: AnswerJob, error: EcologyError | None) -> None:
+        with self._changed:
+            self._open -= 1
+        job.done(error)
+
+
+def usage(jobs: AnswerJob) -> Mapping[str, int]:
+    """Tokens read and written for a job."""
+    written = sum(map(len, jobs.replies))
+    return {
+        "prompt_tokens": jobs.prompt_tokens,
+        "completion_tokens": written,
+        "total_tokens": jobs.prompt_tokens + written,
+    }

@@ -1,0 +1,166 @@
+"""Users of a service as habitats: what they asked is not drawn, what they said is the verdict."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.errors import DataError
+from symbiont_ecology.registry import did_you_mean
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.service.journal import GivenAnswer, Journal, JudgedReply
+from symbiont_ecology.tasks.mixture import TYPED, TaskMixture
+from symbiont_ecology.tasks.service import ServiceHabitats
+from symbiont_ecology.types import Item, LoggedReply, OrganelleId, in_turns, last_turn
+from symbiont_ecology.weights import AdapterWeights
+
+
+@dataclass(frozen=True)
+class ServedHabitats(ServiceHabitats):
+    """Users of a service. A generation's questions are the judged replies that it learns from."""
+
+    tasks: TaskMixture
+    journal: Journal
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Who judged something, in the order of their first verdicts."""
+        return self.journal.users
+
+    def number(self, habitat: str) -> int:
+        """The place of a user among the names."""
+        return self.names.index(habitat)
+
+    def questions(self, generation: int) -> tuple[Item, ...]:
+        """Each with its reply, the verdict on it, and who gave it."""
+        return tuple(self._item(one) for one in self.journal.judged_in(generation))
+
+    def _item(self, judged: JudgedReply) -> Item:
+        answer, verdict = judged.answer, judged.verdict
+        text = answer.replies[verdict.choice]
+        logged = LoggedReply(text, verdict.is_accepted, answer.organelle)
+        item = typed_item(answer.user, answer.family, answer.prompt, self.tasks)
+        return replace(item, logged=logged)
+
+
+@dataclass(frozen=True)
+class WaitingQuestions(ServedHabitats):
+    """Users whose questions wait for an answer."""
+
+    waiting: tuple[Item, ...] = ()
+
+    def questions(self, generation: int) -> tuple[Item, ...]:
+        """Those that wait."""
+        return self.waiting
+
+
+@dataclass(frozen=True)
+class ServingSnapshot:
+    """Who lives, with which weights, and who is asked: the run as it is between two generations.
+
+    A generation changes the state while the service goes on answering. So it answers from a
+    snapshot, which no generation touches.
+    """
+
+    turn: Turn
+    journal: Journal
+    weights: Mapping[OrganelleId, AdapterWeights]
+
+    @classmethod
+    def of(cls, turn: Turn, journal: Journal) -> ServingSnapshot:
+        """The living with their weights, and copies of all that says who is asked."""
+        state = turn.state
+        copied = replace(
+            state,
+            population=dict(state.population),
+            dormant=dict(state.dormant),
+            habitats=dict(state.habitats),
+            posteriors={name: dict(known) for name, known in state.posteriors.items()},
+        )
+        weights = {
+            name: turn.store.weights(one.genome.weights) for name, one in state.population.items()
+        }
+        return cls(replace(turn, state=copied), journal, weights)
+
+    def takers(self, items: Sequence[Item]) -> list[OrganelleId]:
+        """Who answers each item, as the strategy decides; the host where nobody does."""
+        turn, config = self.turn, self.turn.tasks.habitats
+        assert config is not None
+        marked = tuple(replace(item, id=str(place)) for place, item in enumerate(items))
+        world = WaitingQuestions(config.config, turn.tasks, self.journal, marked)
+        # Not the generation's own draw: newcomers that come one by one must not all meet the same.
+        draw = Draw(secrets.randbits(63), turn.state.generation)
+        context = replace(turn.context, tasks=replace(turn.tasks, habitats=world), draw=draw)
+        chosen = {
+            item.id: assignment.organelle_id
+            for assignment in turn.strategy.ask(context)
+            for item in assignment.items
+        }
+        return [chosen.get(item.id, HOST) for item in marked]
+
+    def adapter(self, organelle_id: OrganelleId) -> AdapterWeights | None:
+        """The weights of an organelle; None for the bare host."""
+        return None if organelle_id == HOST else self.weights[organelle_id]
+
+
+def typed_item(user: str, family: str, prompt: str, tasks: TaskMixture, limit: int = 0) -> Item:
+    """The item of a prompt that a user typed; ``prompt`` is as the host is asked."""
+    depth = tasks.depths_of(tasks.families[family])[0]
+    return Item(
+        id=f"{family}/{depth}/{TYPED}/{prompt}",
+        family=family,
+        depth=depth,
+        question=last_turn(prompt),
+        prompt=prompt,
+        reply_limit=limit,
+        verifier=_no_verdict,
+        habitat=user,
+    )
+
+
+def family_of(said: Sequence[str], named: str, tasks: TaskMixture) -> str:
+    """The family that a question belongs to: the one that the request names, or the only one, or
+    the one whose questions it resembles most.
+
+    Raises:
+        DataError: the request names none that there is.
+    """
+    if named:
+        if named not in tasks.families:
+            known = ", ".join(tasks.names)
+            raise DataError(
+                f"metadata.family: no family {named!r};{did_you_mean(named, tasks.names)} this "
+                f"service has {known}"
+            )
+        return named
+    return tasks.family_like(said[-1]) or tasks.names[0]
+
+
+def prompt_of(said: Sequence[str], family: str, tasks: TaskMixture) -> str:
+    """How the host is asked what was said turn by turn: a question alone in the run's own style,
+    anything else as it is."""
+    if len(said) > 1:
+        return in_turns(*said)
+    item = typed_item("", family, said[0], tasks)
+    return tasks.as_asked(replace(item, family="")).prompt
+
+
+def generator_of(seed: int | None, choice: int) -> np.random.Generator:
+    """What a reply is drawn with: the same for a seed, new for none."""
+    return Draw(secrets.randbits(63) if seed is None else seed)("reply", choice)
+
+
+def served_answer(
+    name: str, item: Item, replies: Sequence[str], organelle_id: OrganelleId
+) -> GivenAnswer:
+    """What the journal keeps of an answer."""
+    return GivenAnswer(name, item.habitat, item.family, item.prompt, tuple(replies), organelle_id)
+
+
+def _no_verdict(reply: str) -> object:
+    raise RuntimeError("replies of a service are judged by their users")
