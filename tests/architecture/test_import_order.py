@@ -43,6 +43,7 @@ ORDER = (
     ("experiments",),
     ("analysis",),
     ("evoscope",),
+    ("service",),
     ("suite",),
     ("cli",),
 )

@@ -34,6 +34,7 @@ from symbiont_ecology.cli.machine import bench, doctor
 from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
 from symbiont_ecology.cli.runs import runs
+from symbiont_ecology.cli.serve import key_command, serve
 from symbiont_ecology.cli.sft import sft
 from symbiont_ecology.cli.show import show
 from symbiont_ecology.cli.suites import ablate, suite
@@ -56,6 +57,7 @@ _COMMANDS = (
         demo_real,
         run,
         learn_from,
+        serve,
         calibrate,
         data,
         evaluate,
@@ -77,6 +79,7 @@ app.command("list")(list_names)
 app.command("look")(look_command)
 app.command("resume")(resume_command)
 app.command("judge")(judge_command)
+app.command("key")(key_command)
 app.command("report")(report_command)
 
 

@@ -37,7 +37,7 @@ def chat_answer(job: AnswerJob, model: str, text_of: TokenText) -> dict[str, obj
         {
             "index": index,
             "message": {"role": "assistant", "content": text, "refusal": None},
-            "logprobs": chat_logprobs(reply, text_of) if job.alternatives is not None else None,
+            "logprobs": chat_logprobs(reply, text_of) if job.has_scores else None,
             "finish_reason": reply[-1].end,
         }
         for index, (text, reply) in enumerate(zip(job.texts, job.replies, strict=True))
@@ -51,7 +51,7 @@ def text_answer(job: AnswerJob, model: str, text_of: TokenText) -> dict[str, obj
         {
             "index": index,
             "text": text,
-            "logprobs": text_logprobs(reply, text_of) if job.alternatives is not None else None,
+            "logprobs": text_logprobs(reply, text_of) if job.has_scores else None,
             "finish_reason": reply[-1].end,
         }
         for index, (text, reply) in enumerate(zip(job.texts, job.replies, strict=True))

@@ -10,11 +10,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from symbiont_ecology.errors import EcologyError, RunError
+from symbiont_ecology.errors import EcologyError
 from symbiont_ecology.host.continuous import ContinuousBatch, NewToken, RowId, StreamedRequest
 from symbiont_ecology.service.journal import Journal
 from symbiont_ecology.service.world import ServingSnapshot, generator_of, served_answer
 from symbiont_ecology.types import Decoding, Item, OrganelleId
+
+
+class LateError(EcologyError):
+    """An answer was not done in time."""
+
 
 Encode = Callable[[Sequence[str]], Sequence[np.ndarray]]
 """Token ids of prompts."""
@@ -37,9 +42,11 @@ class AnswerJob:
     alternatives: int
     deadline: float
     """By ``time.monotonic``: who is not done then gets what there is."""
-    wanted: OrganelleId | None
-    told: Callable[[int, NewToken], None] | None
-    done: Callable[[EcologyError | None], None]
+    wanted: OrganelleId | None = None
+    has_scores: bool = False
+    """Whether log-probabilities are told."""
+    told: Callable[[int, NewToken], None] | None = None
+    done: Callable[[EcologyError | None], None] = lambda error: None
     organelle: OrganelleId = ""
     prompt_tokens: int = 0
     replies: list[list[NewToken]] = field(default_factory=list)
@@ -177,7 +184,7 @@ class Scheduler:
             del self._rows[row]
         for job in gone.values():
             self.tally.late += not job.is_cancelled
-            self._end(job, RunError("the answer took too long: ask for fewer tokens"))
+            self._end(job, LateError("the answer took too long: ask for fewer tokens"))
 
     def _tell(self, news: NewToken) -> None:
         job, choice = self._rows[news.row]

@@ -1,0 +1,423 @@
+"""The HTTP server of a service: OpenAI's API, feedback, health, metrics, and a page for people."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.exceptions import HTTPException as HttpError
+
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.errors import DataError, EcologyError, HostError
+from symbiont_ecology.host.continuous import NewToken
+from symbiont_ecology.service.journal import GivenVerdict
+from symbiont_ecology.service.keys import Access, ApiKeys
+from symbiont_ecology.service.limits import BodyLimit, HostLimit, RateLimit
+from symbiont_ecology.service.living import LivingService
+from symbiont_ecology.service.metrics import ServiceMetrics
+from symbiont_ecology.service.pages import ServicePages
+from symbiont_ecology.service.replies import (
+    TokenText,
+    chat_answer,
+    chat_chunk,
+    chat_logprobs,
+    created,
+    error_body,
+    text_answer,
+    text_chunk,
+    text_logprobs,
+)
+from symbiont_ecology.service.scheduler import AnswerJob, LateError, usage
+from symbiont_ecology.service.schema import (
+    AnswerRequest,
+    ChatRequest,
+    CompletionRequest,
+    FeedbackRequest,
+)
+from symbiont_ecology.service.world import family_of, prompt_of, typed_item
+from symbiont_ecology.types import TURN_END, Decoding
+
+log = logging.getLogger(__name__)
+ECOLOGY, ANYBODY = "ecology", "anonymous"
+"""The model whose organelles answer their own users; who asks without a name."""
+ALTERNATING = "expected messages of user and assistant by turns, system first if at all, user last"
+
+
+@dataclass(frozen=True)
+class HttpLimits:
+    """What the server lets in.
+
+    ``per_minute`` are requests of a user, ``seconds`` is the longest that an answer may take.
+    ``has_texts`` writes prompts and replies into the log, which they do not reach otherwise.
+    """
+
+    per_minute: float = 600.0
+    seconds: float = 120.0
+    most_tokens: int = 256
+    has_texts: bool = False
+
+
+class ServiceApp:
+    """Answers requests for a service; ``asgi`` is what a web server runs."""
+
+    def __init__(
+        self, service: LivingService, keys: ApiKeys | None, limits: HttpLimits, text_of: TokenText
+    ) -> None:
+        self._service, self._keys, self._limits, self._text_of = service, keys, limits, text_of
+        self._rate, self._metrics = RateLimit(limits.per_minute), ServiceMetrics(service)
+        self._pages = ServicePages(service.run.folder)
+        self.asgi = FastAPI(title="symbiont serve", docs_url=None, redoc_url=None)
+        self._add_routes()
+
+    def _add_routes(self) -> None:
+        app = self.asgi
+        app.add_middleware(BodyLimit)
+        if self._keys is None:
+            app.add_middleware(HostLimit)
+        app.middleware("http")(self._watched)
+        app.exception_handler(RequestValidationError)(_invalid)
+        app.exception_handler(HttpError)(_failed)
+        app.exception_handler(EcologyError)(_unable)
+        app.post("/v1/chat/completions")(self.chat)
+        app.post("/v1/completions")(self.complete)
+        app.post("/v1/feedback")(self.feedback)
+        app.get("/v1/models")(self.models)
+        app.get("/healthz")(self.health)
+        app.get("/metrics")(self.metrics)
+        app.get("/")(self._pages.chat)
+        app.get("/ecology")(self._guarded(self._pages.ecology))
+        app.get("/record.json")(self._guarded(self._pages.record))
+
+    async def chat(self, wanted: ChatRequest, request: Request) -> Response:
+        """Answers a conversation."""
+        access = self._access(request)
+        said = _said(wanted)
+        job = self._job(wanted, said, access)
+        head = partial(chat_chunk, job, wanted.model)
+
+        def delta(choice: int, news: NewToken | None) -> dict[str, object]:
+            """A part of a reply; None begins it."""
+            content = (
+                {"role": "assistant", "content": ""} if news is None else {"content": news.text}
+            )
+            logprobs = chat_logprobs([news], self._text_of) if news and job.has_scores else None
+            return {"index": choice, "delta": content, "logprobs": logprobs, "finish_reason": None}
+
+        def end(choice: int) -> dict[str, object]:
+            """The end of a reply."""
+            reason = job.replies[choice][-1].end
+            return {"index": choice, "delta": {}, "logprobs": None, "finish_reason": reason}
+
+        if wanted.stream:
+            return self._streamed(job, wanted, head, delta, end)
+        await self._answered(job)
+        return JSONResponse(chat_answer(job, wanted.model, self._text_of))
+
+    async def complete(self, wanted: CompletionRequest, request: Request) -> Response:
+        """Goes on with a text."""
+        access = self._access(request)
+        job = self._job(wanted, [wanted.text], access)
+        head = partial(text_chunk, job, wanted.model)
+
+        def delta(choice: int, news: NewToken | None) -> dict[str, object]:
+            """A part of a text."""
+            logprobs = text_logprobs([news], self._text_of) if news and job.has_scores else None
+            text = news.text if news else ""
+            return {"index": choice, "text": text, "logprobs": logprobs, "finish_reason": None}
+
+        def end(choice: int) -> dict[str, object]:
+            """The end of a text."""
+            reason = job.replies[choice][-1].end
+            return {"index": choice, "text": "", "logprobs": None, "finish_reason": reason}
+
+        if wanted.stream:
+            return self._streamed(job, wanted, head, delta, end)
+        await self._answered(job)
+        return JSONResponse(text_answer(job, wanted.model, self._text_of))
+
+    async def feedback(self, said: FeedbackRequest, request: Request) -> Response:
+        """Keeps what a user says of a reply. The first verdict counts."""
+        access, journal = self._access(request), self._service.journal
+        user = _user(said.user, access)
+        answer = journal.answer(said.id)
+        # Another user's answer is not there: nobody learns of it by asking.
+        is_theirs = answer is not None and (access.is_application or answer.user == user)
+        if answer is None or not is_theirs or (said.user and answer.user != user):
+            raise HTTPException(404, f"no answer {said.id!r} of yours that can be judged")
+        if said.choice >= len(answer.replies):
+            raise HTTPException(400, f"choice: the answer has {len(answer.replies)} replies")
+        if (said.accepted is None) == (said.score is None):
+            raise HTTPException(400, "expected one of accepted and score")
+        is_accepted = said.accepted if said.score is None else said.score >= 0.5
+        given = GivenVerdict(said.id, bool(is_accepted), said.choice, said.score, said.comment)
+        if journal.verdict(said.id, said.choice) is None:
+            await self._on_disk(partial(journal.append, [given]))
+        kept = journal.verdict(said.id, said.choice)
+        if kept is not None and kept.is_accepted != given.is_accepted:
+            raise HTTPException(409, "this reply was judged before, and otherwise")
+        return JSONResponse({"id": said.id, "choice": said.choice, "accepted": given.is_accepted})
+
+    async def models(self, request: Request) -> Response:
+        """Who can be asked: the ecology, the bare host, and for applications each organelle."""
+        access, moment = self._access(request), created()
+        names = [ECOLOGY, HOST]
+        if access.is_application:
+            names += sorted(self._service.snapshot.weights)
+        data = [
+            {"id": name, "object": "model", "created": moment, "owned_by": "symbiont"}
+            for name in names
+        ]
+        return JSONResponse({"object": "list", "data": data})
+
+    async def health(self) -> Response:
+        """200 while requests are taken."""
+        service = self._service
+        facts = {
+            "status": "draining" if service.is_stopping else "ok",
+            "generation": service.generation,
+            "verdicts": service.journal.verdicts,
+            "learning": service.learning_error or "ok",
+        }
+        return JSONResponse(facts, 503 if service.is_stopping else 200)
+
+    async def metrics(self, request: Request) -> Response:
+        """For Prometheus."""
+        self._access(request)
+        return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
+
+    def _access(self, request: Request) -> Access:
+        """What the caller may do; counts the request.
+
+        Raises:
+            HTTPException: its key is not known, it asks too often, or the service is stopping.
+        """
+        kind, _, key = request.headers.get("authorization", "").partition(" ")
+        access = Access() if self._keys is None else None
+        if self._keys is not None and kind.lower() == "bearer":
+            access = self._keys.access(key.strip())
+        if access is None:
+            raise HTTPException(401, "expected a known key: Authorization: Bearer …")
+        if self._service.is_stopping:
+            raise HTTPException(503, "the service is stopping")
+        who = access.user or key or (request.client.host if request.client else "")
+        if (wait := self._rate.seconds_to_wait(who)) > 0:
+            headers = {"Retry-After": str(int(wait) + 1)}
+            raise HTTPException(429, "too many requests: wait a little", headers)
+        return access
+
+    def _guarded(self, page: Callable[[Request], Awaitable[Response]]) -> Callable[..., object]:
+        """A page that needs a key, if there are keys."""
+
+        async def guarded(request: Request) -> Response:
+            """The page."""
+            self._access(request)
+            return await page(request)
+
+        return guarded
+
+    def _job(
+        self, wanted: ChatRequest | CompletionRequest, said: list[str], access: Access
+    ) -> AnswerJob:
+        """What the scheduler has to do for a request."""
+        if any(TURN_END in text for text in said):
+            raise HTTPException(400, "expected text without control characters")
+        tasks, service = self._service.run.runtime.tasks, self._service
+        family = family_of(said, (wanted.metadata or {}).get("family", ""), tasks)
+        most = min(wanted.most_tokens or self._limits.most_tokens, self._limits.most_tokens)
+        prompt = prompt_of(said, family, tasks)
+        item = typed_item(_user(wanted.user, access), family, prompt, tasks, most)
+        usual, kind = service.run.runtime.practice, "cmpl"
+        if isinstance(wanted, ChatRequest):
+            kind = "chatcmpl"
+        decoding = Decoding(
+            usual.temperature if wanted.temperature is None else wanted.temperature,
+            wanted.top_p or 1.0,
+            stop=(*usual.stop, *wanted.stops),
+        )
+        return AnswerJob(
+            id=f"{kind}-{secrets.token_hex(12)}",
+            item=item,
+            decoding=decoding,
+            choices=wanted.n or 1,
+            seed=wanted.seed,
+            alternatives=wanted.alternatives or 0,
+            has_scores=wanted.alternatives is not None,
+            deadline=time.monotonic() + self._limits.seconds,
+            wanted=self._organelle(wanted, access),
+        )
+
+    def _organelle(self, wanted: AnswerRequest, access: Access) -> str | None:
+        """Who is asked by name; None for the user's own."""
+        if wanted.model == ECOLOGY:
+            return None
+        known = self._service.snapshot.weights if access.is_application else ()
+        if wanted.model == HOST or wanted.model in known:
+            return wanted.model
+        raise HTTPException(404, f"no model {wanted.model[:80]!r}: GET /v1/models names them")
+
+    async def _answered(self, job: AnswerJob) -> None:
+        """Waits for a job that is not streamed."""
+
+        def begin(done: Callable[[EcologyError | None], None]) -> None:
+            """Hands it over."""
+            job.done = done
+            self._submit(job)
+
+        try:
+            await self._on_disk(begin)
+        except asyncio.CancelledError:
+            self._service.scheduler.cancel(job)
+            raise
+        self._told(job)
+
+    def _streamed(
+        self,
+        job: AnswerJob,
+        wanted: AnswerRequest,
+        head: Callable[[int, list[dict[str, object]]], dict[str, object]],
+        delta: Callable[[int, NewToken | None], dict[str, object]],
+        end: Callable[[int], dict[str, object]],
+    ) -> Response:
+        """An answer as server-sent events. The last one says that it is on the disk."""
+        loop, queue = asyncio.get_running_loop(), asyncio.Queue[tuple[int, NewToken] | object]()
+        moment, has_usage = (
+            created(),
+            bool(wanted.stream_options and wanted.stream_options.include_usage),
+        )
+        job.told = lambda choice, news: _soon(loop, queue, (choice, news))
+        job.done = lambda error: _soon(loop, queue, error or _DONE)
+        self._submit(job)
+
+        async def events() -> AsyncIterator[str]:
+            """Parts of the replies as they come."""
+            try:
+                for choice in range(job.choices):
+                    yield _event(head(moment, [delta(choice, None)]))
+                while isinstance(news := await queue.get(), tuple):
+                    if news[1].text or job.has_scores:
+                        yield _event(head(moment, [delta(*news)]))
+                if isinstance(news, EcologyError):
+                    yield f"data: {error_body(503, str(news)).decode()}\n\n"
+                    return
+                yield _event(head(moment, [end(choice) for choice in range(job.choices)]))
+                if has_usage:
+                    yield _event(head(moment, []) | {"usage": usage(job)})
+                yield "data: [DONE]\n\n"
+                self._told(job)
+            finally:
+                self._service.scheduler.cancel(job)
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    def _submit(self, job: AnswerJob) -> None:
+        if not self._service.scheduler.submit(job):
+            raise HTTPException(503, "too many requests wait", {"Retry-After": "1"})
+
+    async def _on_disk(
+        self, begin: Callable[[Callable[[EcologyError | None], None]], None]
+    ) -> None:
+        """Waits until what ``begin`` begins is done.
+
+        Raises:
+            EcologyError: it could not be.
+        """
+        loop, waiting = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+        def finish(error: EcologyError | None) -> None:
+            """In the event loop."""
+            if not waiting.done():
+                waiting.set_result(error)
+
+        def done(error: EcologyError | None) -> None:
+            """In another thread."""
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(finish, error)
+
+        begin(done)
+        if (error := await waiting) is not None:
+            raise error
+
+    def _told(self, job: AnswerJob) -> None:
+        facts: dict[str, object] = {"id": job.id, "organelle": job.organelle, **usage(job)}
+        if self._limits.has_texts:
+            facts |= {"prompt": job.item.prompt, "replies": job.texts}
+        log.info("answered", extra=facts)
+
+    async def _watched(
+        self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        """Times a request."""
+        began = time.perf_counter()
+        response = await call_next(request)
+        route = request.scope.get("route")
+        path = getattr(route, "path", "other")
+        self._metrics.observe(path, response.status_code, time.perf_counter() - began)
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        return response
+
+
+_DONE = object()
+
+
+def _said(wanted: ChatRequest) -> list[str]:
+    """What was said, turn by turn (``types.turns``)."""
+    roles = [message.role for message in wanted.messages]
+    texts = [message.text for message in wanted.messages]
+    has_system = roles[0] in ("system", "developer")
+    talk = roles[has_system:]
+    by_turns = ["user" if place % 2 == 0 else "assistant" for place in range(len(talk))]
+    if talk != by_turns or len(talk) % 2 == 0:
+        raise HTTPException(400, f"messages: {ALTERNATING}")
+    if not texts[-1].strip():
+        raise HTTPException(400, "messages: expected a question, got an empty text")
+    return texts
+
+
+def _user(named: str | None, access: Access) -> str:
+    """Whose habitat it is."""
+    if access.user is None:
+        return named or ANYBODY
+    if named not in (None, access.user):
+        raise HTTPException(403, "user: this key is of another user")
+    return access.user
+
+
+def _soon(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[object], news: object) -> None:
+    """Puts something into a queue of the event loop, from another thread."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(queue.put_nowait, news)
+
+
+def _event(body: Mapping[str, object]) -> str:
+    return f"data: {json.dumps(body)}\n\n"
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """A request that does not fit the schema. What it held is not said again."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    message = f"{where[:80]}: {first['msg']}" if where else str(first["msg"])
+    return Response(error_body(400, message), 400, media_type="application/json")
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HttpError)
+    body = error_body(error.status_code, str(error.detail))
+    return Response(body, error.status_code, error.headers, "application/json")
+
+
+async def _unable(request: Request, error: Exception) -> Response:
+    """What the library refuses is the client's mistake; what the disk refuses is ours."""
+    is_theirs = isinstance(error, DataError | HostError)
+    status = 400 if is_theirs else 504 if isinstance(error, LateError) else 503
+    return Response(error_body(status, str(error)), status, media_type="application/json")

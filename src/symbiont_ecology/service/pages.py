@@ -1,0 +1,46 @@
+"""What a service shows people: a box to talk in, with thumbs, beside the living ecology."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import Response
+
+from symbiont_ecology.evoscope.live import LiveRecord
+
+CHAT_PAGE = Path(__file__).parent / "assets" / "chat.html"
+POLICY = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; connect-src 'self'; frame-src 'self'; frame-ancestors 'self'; "
+    "base-uri 'none'; form-action 'none'"
+)
+
+
+class ServicePages:
+    """The pages of a run in service."""
+
+    def __init__(self, folder: Path) -> None:
+        self._record = LiveRecord([folder])
+        self._chat = CHAT_PAGE.read_bytes()
+
+    async def chat(self) -> Response:
+        """Where people talk with the ecology, and judge its replies."""
+        return _page(self._chat)
+
+    async def ecology(self, request: Request) -> Response:
+        """Evoscope, which goes on as the run does."""
+        return _page(await run_in_threadpool(self._record.page))
+
+    async def record(self, request: Request) -> Response:
+        """What the page of evoscope asks for again and again."""
+        tag, body = await run_in_threadpool(self._record.latest)
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"ETag": tag})
+        return Response(body, media_type="application/json", headers={"ETag": tag})
+
+
+def _page(body: bytes) -> Response:
+    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+    return Response(body, media_type="text/html; charset=utf-8", headers=headers)
