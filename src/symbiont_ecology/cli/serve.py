@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
+import socket
 import sys
 import threading
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,18 +17,14 @@ from symbiont_ecology.cli.options import Overrides, argument, option, resumable_
 from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from socket import socket
-
     from uvicorn import Server
 
     from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.service.keys import ApiKeys
     from symbiont_ecology.service.living import LivingService
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-SHORT_GRACE = 5
-"""Seconds for connections that are still open when the last answer is given."""
+GRACE = 30
+"""Seconds for answers in flight when the service is stopped."""
 RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -90,6 +87,7 @@ def serve(
     config, folder, is_new = _run(run, overrides or [], out)
     limits = ServiceLimits(learn_share, patience, slots, most_waiting)
     http = HttpLimits(per_minute, timeout, most_tokens, log_texts)
+    listener = _listener(address, port)
     _log_as_json()
     from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.host.kernel import HostKernel
@@ -100,18 +98,14 @@ def serve(
     with serving(config, folder, kernel, limits, is_new=is_new) as service:
         text_of = kernel.tokenizer.decode
         app = ServiceApp(service, known, http, lambda token_id: str(text_of([token_id])))
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app.asgi,
-                host=address,
-                port=port,
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=SHORT_GRACE,
-            )
+        web = uvicorn.Config(
+            app.asgi,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE,
         )
-        _serve(server, service, folder, known)
+        _serve(uvicorn.Server(web), service, listener, folder, known is not None)
 
 
 def key_command(
@@ -160,15 +154,39 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
     return config, folder, not (folder / STATE_FILE).exists()
 
 
-def _serve(server: Server, service: LivingService, folder: Path, keys: ApiKeys | None) -> None:
-    """The engine in a thread of its own, HTTP in this one, until Ctrl-C or a signal."""
-    engine = threading.Thread(target=service.live, name="engine", daemon=True)
-    engine.start()
-    with _told_address(server, folder, keys):
-        server.run()
-    print("finishing the answers in flight …", file=sys.stderr)
-    service.stop()
-    engine.join()
+def _serve(
+    server: Server, service: LivingService, listener: socket.socket, folder: Path, has_keys: bool
+) -> None:
+    """HTTP in a thread of its own, the engine in this one, until a signal. Then answers in flight
+    are finished, and a checkpoint is made."""
+
+    def listen() -> None:
+        """The thread of HTTP."""
+        try:
+            server.run(sockets=[listener])
+        finally:
+            service.stop()
+
+    def stop(*signal_and_frame: object) -> None:
+        """Nobody new is let in; a second signal does not wait for who is in."""
+        if server.should_exit:
+            server.force_exit = True
+        else:
+            print("finishing the answers in flight …", file=sys.stderr)
+        server.should_exit = True
+
+    usual = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
+    web = threading.Thread(target=listen, name="http", daemon=True)
+    web.start()
+    _tell_address(listener, folder, has_keys)
+    try:
+        service.live()
+        web.join()
+    finally:
+        for name, handler in usual.items():
+            signal.signal(name, handler)
+    if service.learning_error:
+        print(f"warning: learning stopped: {service.learning_error}", file=sys.stderr)
     print(
         f"{service.scheduler.tally.answers} answers, {service.journal.verdicts} verdicts, "
         f"{service.generation} generations in {folder}\n"
@@ -177,29 +195,36 @@ def _serve(server: Server, service: LivingService, folder: Path, keys: ApiKeys |
     )
 
 
-@contextmanager
-def _told_address(server: Server, folder: Path, keys: ApiKeys | None) -> Iterator[None]:
-    """Says where the server listens, once it does."""
-    startup = server.startup
+def _listener(address: str, port: int) -> socket.socket:
+    """A socket that listens, made before anything is loaded.
 
-    async def told(sockets: list[socket] | None = None) -> None:
-        """Starts, and says where."""
-        await startup(sockets)
-        if not server.servers:
-            return
-        address, port = server.servers[0].sockets[0].getsockname()[:2]
-        place = f"http://{address}:{port}"
-        key = "" if keys is None else " -H 'Authorization: Bearer KEY'"
-        body = '{"user":"ada","messages":[{"role":"user","content":"Hello"}]}'
-        print(
-            f"serving {folder} at {place}; Ctrl-C ends it\n"
-            f"try: curl {place}/v1/chat/completions{key} -H 'Content-Type: application/json' "
-            f"-d '{body}'",
-            file=sys.stderr,
-        )
+    Raises:
+        ConfigError: the place is taken, or is none of this machine.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((address, port))
+        listener.listen()
+    except (OSError, OverflowError) as error:
+        listener.close()
+        why = getattr(error, "strerror", None) or "expected a port from 0 to 65535"
+        raise ConfigError(f"--address {address} --port {port}: {why}; take another one") from error
+    return listener
 
-    server.startup = told  # type: ignore[method-assign]
-    yield
+
+def _tell_address(listener: socket.socket, folder: Path, has_keys: bool) -> None:
+    address, port = listener.getsockname()[:2]
+    place = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+    key = " -H 'Authorization: Bearer KEY'" if has_keys else ""
+    body = '{"user":"ada","messages":[{"role":"user","content":"Hello"}]}'
+    print(
+        f"serving {folder} at {place}; Ctrl-C ends it\n"
+        f"try: curl {place}/v1/chat/completions{key} -H 'Content-Type: application/json' "
+        f"-d '{body}'",
+        file=sys.stderr,
+    )
 
 
 def _log_as_json() -> None:

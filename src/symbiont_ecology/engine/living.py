@@ -27,6 +27,8 @@ from symbiont_ecology.trackers.reporting import Reports
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
 LOCK_FILE = "lock"
+JOURNAL_FILE = "service.jsonl"
+"""What a run in service answered, and what was said of it (``service.journal``)."""
 LEAST_GENERATIONS = 10
 """Generations that a budget should pay for, at least."""
 

@@ -9,6 +9,7 @@ same.
     state.json       the last checkpoint
     queue.jsonl      replies that wait for people (``engine.judgements``)
     judgements.jsonl what they said
+    service.jsonl    what a run in service answered, and what was said of it
     blobs/           weights and optimizer states
     trackers.json    what trackers were told (not state)
 
@@ -30,6 +31,7 @@ from symbiont_ecology.engine.budget import is_complete
 from symbiont_ecology.engine.build import build_host, check
 from symbiont_ecology.engine.living import (
     CONFIG_FILE,
+    JOURNAL_FILE,
     Generation,
     check_free,
     lived_seconds,
@@ -100,6 +102,8 @@ def resume(
             its data are not what they were.
         HostError: the host is not the one that the run was founded with.
     """
+    if (folder / JOURNAL_FILE).exists():
+        raise RunError(f"{folder} lives by what its users say: go on with symbiont serve {folder}")
     config = extended(folder, overrides)
     check(config)
     check_data(config, folder)

@@ -24,10 +24,10 @@ from typing import BinaryIO, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
+from symbiont_ecology.engine.living import JOURNAL_FILE
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.types import OrganelleId
 
-JOURNAL_FILE = "service.jsonl"
 MOST_ANSWERS = 100_000
 """The newest answers that can be judged."""
 

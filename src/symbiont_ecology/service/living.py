@@ -24,6 +24,8 @@ from symbiont_ecology.service.scheduler import Scheduler
 from symbiont_ecology.service.world import ServedHabitats, ServingSnapshot
 
 log = logging.getLogger(__name__)
+MOST_BATCHES = 4
+"""A generation learns from what waits, and at most from so many times what it usually has."""
 IDLE = 0.05
 """Seconds of a wait for somebody who asks."""
 
@@ -63,7 +65,8 @@ class LivingService:
         self._first_waiting: float | None = None
         self._catch_up()
         self.snapshot = self._snapshot()
-        kernel.share_time(self._share)
+        if limits.learn_share:
+            kernel.share_time(self._share)
 
     @property
     def generation(self) -> int:
@@ -112,7 +115,8 @@ class LivingService:
         on."""
         self._first_waiting = None
         began = self._since = time.monotonic()
-        count = min(self.journal.verdicts, self.journal.learned + self._batch_size())
+        most = MOST_BATCHES * self._batch_size()
+        count = min(self.journal.verdicts, self.journal.learned + most)
         try:
             self.journal.write(GenerationBegun(self.generation, count))
             self.run.live()
@@ -185,4 +189,5 @@ def serving(
         try:
             yield LivingService(run, kernel, journal, limits)
         finally:
+            kernel.share_time(lambda: None)
             journal.close()

@@ -1,0 +1,267 @@
+"""A thousand simulated users against ``symbiont serve`` on the embedded host.
+
+    python benchmarks/service_load.py --json docs/results/service_load.json
+
+The users are those of a synthetic world: each has a hidden kind, asks questions of its families,
+and says yes or no. The server is a process of its own. What is measured:
+
+- throughput and latency, one request at a time and 64 at a time, learning off and on;
+- latency under a load of three times what one request at a time can do;
+- acceptance while the ecology learns, beside the same world lived in simulation;
+- the same requests with one PEFT adapter per user: loaded, asked, taught.
+
+The client shares the machine with the server, so figures are of both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sides import machine
+from symbiont_ecology.config import load_config
+from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.tasks.habitats import Habitats
+from symbiont_ecology.types import Item
+
+USERS, KINDS, CLIENTS = 1000, 12, 64
+WORLD = (
+    f"tasks.habitats.count={USERS}",
+    f"tasks.habitats.kinds={KINDS}",
+    "tasks.habitats.activity=0.8",
+    "tasks.habitats.arrivals=0",
+)
+PATIENCE = 0.5
+"""Seconds that a verdict waits for others in this benchmark."""
+
+
+@dataclass
+class Measured:
+    """What a stretch of requests showed."""
+
+    latencies: list[float] = field(default_factory=list)
+    verdicts: list[bool] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def figures(self) -> dict[str, float]:
+        """Requests per second, milliseconds, share accepted."""
+        p50, p95, p99 = np.percentile(self.latencies, (50, 95, 99)) * 1e3
+        return {
+            "requests": len(self.latencies),
+            "per_second": round(len(self.latencies) / self.seconds, 1),
+            "p50_ms": round(float(p50), 1),
+            "p95_ms": round(float(p95), 1),
+            "p99_ms": round(float(p99), 1),
+            "accepted": round(float(np.mean(self.verdicts)), 3) if self.verdicts else 0.0,
+        }
+
+
+class Client:
+    """A connection that is kept open; just enough HTTP/1.1, since both sides share two cores."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    async def __aenter__(self) -> Client:
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+
+    async def post(self, path: str, body: object) -> dict[str, Any]:
+        """The answer as JSON."""
+        data = json.dumps(body).encode()
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        )
+        self._writer.write(head.encode() + data)
+        await self._writer.drain()
+        answer = await self._reader.readuntil(b"\r\n\r\n")
+        length = next(
+            int(line.split(b":")[1])
+            for line in answer.lower().split(b"\r\n")
+            if line.startswith(b"content-length")
+        )
+        text = await self._reader.readexactly(length)
+        if b" 200 " not in answer.split(b"\r\n")[0]:
+            raise RuntimeError(f"{answer.splitlines()[0]!r}: {text[:200]!r}")
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+
+class Server:
+    """``symbiont serve`` in a process of its own."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        words = ["serve", str(folder), "--port", "0", "--per-minute", "1e9", *options]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "symbiont_ecology.cli", *words],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if line.startswith("serving"):
+                self.port = int(line.split("127.0.0.1:")[1].split(";")[0])
+                break
+        else:
+            raise RuntimeError("the service did not begin")
+        # Nobody reads on: the log of a long run would fill the pipe.
+        self._drain = subprocess.Popen(
+            ["cat"], stdin=self._process.stderr, stdout=subprocess.DEVNULL
+        )
+
+    def stop(self) -> None:
+        """Ends it as Ctrl-C does."""
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(120)
+        self._drain.wait(10)
+
+
+def questions(world: Habitats, begin: int = 0) -> Iterator[Item]:
+    """What users ask, one after another, for ever."""
+    generation = begin
+    while True:
+        yield from world.questions(generation)
+        generation += 1
+
+
+async def ask(client: Client, item: Item, measured: Measured, *, judges: bool) -> None:
+    """One user asks, and says yes or no."""
+    body = {
+        "user": item.habitat,
+        "messages": [{"role": "user", "content": item.prompt.strip()}],
+        "metadata": {"family": item.family},
+        "max_tokens": item.reply_limit,
+    }
+    began = time.perf_counter()
+    answer = await client.post("/v1/chat/completions", body)
+    measured.latencies.append(time.perf_counter() - began)
+    is_right = bool(item.verifier(answer["choices"][0]["message"]["content"]))
+    measured.verdicts.append(is_right)
+    if judges:
+        await client.post("/v1/feedback", {"id": answer["id"], "accepted": is_right})
+
+
+async def load(
+    port: int,
+    asked: Iterator[Item],
+    count: int,
+    clients: int,
+    *,
+    judges: bool,
+    per_second: float = 0,
+) -> Measured:
+    """So many requests by so many clients; with ``per_second`` they come at that rate, each user
+    waiting for nobody."""
+    measured, left, began = Measured(), iter(range(count)), time.perf_counter()
+    generator = np.random.default_rng(0)
+    arrivals = np.cumsum(generator.exponential(1 / per_second, count)) if per_second else None
+
+    async def work() -> None:
+        """One client."""
+        async with Client(port) as client:
+            for number in left:
+                if arrivals is not None:
+                    await asyncio.sleep(max(began + arrivals[number] - time.perf_counter(), 0))
+                await ask(client, next(asked), measured, judges=judges)
+
+    await asyncio.gather(*(work() for _ in range(clients)))
+    measured.seconds = time.perf_counter() - began
+    return measured
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the requests")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    scale = 0.1 if options.quick else 1.0
+    with tempfile.TemporaryDirectory() as place:
+        figures = measure(Path(place), scale, options.seed)
+    figures = {"machine": machine(), **figures}
+    print(json.dumps(figures, indent=1))
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+def measure(place: Path, scale: float, seed: int) -> dict[str, object]:
+    """All figures."""
+    config = load_config("habitats/city", [*WORLD, f"seed={seed}", "run.generations=0"])
+    start(config, place / "run", may_learn_nothing=True)
+    world = mixture(config).habitats
+    assert world is not None
+    count, asked = int(2000 * scale), questions(world)
+    figures: dict[str, object] = {}
+    server = Server(place / "run", "--learn-share", "0")
+    try:
+        alone = asyncio.run(load(server.port, asked, count // 4, 1, judges=False))
+        together = asyncio.run(load(server.port, asked, count, CLIENTS, judges=False))
+        rate = 3 * len(alone.latencies) / alone.seconds
+        busy = asyncio.run(load(server.port, asked, count, CLIENTS, judges=False, per_second=rate))
+        judged = asyncio.run(load(server.port, asked, count, CLIENTS, judges=True))
+    finally:
+        server.stop()
+    figures["one at a time"] = alone.figures()
+    figures[f"{CLIENTS} clients"] = together.figures()
+    figures[f"{CLIENTS} clients at three times the rate of one"] = busy.figures()
+    figures["with feedback, learning off"] = judged.figures()
+    figures |= learned(place / "learned", config, int(24_000 * scale))
+    return figures
+
+
+def learned(folder: Path, config: Any, count: int) -> dict[str, object]:
+    """The ecology learns from all users; acceptance by tenths of the stream, beside that of the
+    same world in simulation."""
+    start(config, folder, may_learn_nothing=True)
+    world = mixture(config).habitats
+    assert world is not None
+    asked, tenths = questions(world), list[dict[str, float]]()
+    server = Server(folder, "--learn-share", "0.25", "--patience", str(PATIENCE))
+    try:
+        for _ in range(10):
+            stretch = asyncio.run(load(server.port, asked, count // 10, CLIENTS, judges=True))
+            tenths.append(stretch.figures())
+    finally:
+        server.stop()
+    per_generation = world.config.questions
+    simulated = config.model_copy(
+        update={"run": config.run.model_copy(update={"generations": count // per_generation})}
+    )
+    start(simulated, folder.parent / "simulated")
+    accepted = simulated_acceptance(folder.parent / "simulated" / "events.jsonl", 10)
+    return {"learning at a quarter": tenths, "simulated acceptance": accepted}
+
+
+def simulated_acceptance(path: Path, parts: int) -> Sequence[float]:
+    """Acceptance by parts of a run's stream."""
+    verdicts = [
+        verdict
+        for event in read_events(path)
+        if isinstance(event, Acted) and event.purpose == "practice"
+        for verdict in event.verdicts
+    ]
+    return [round(float(np.mean(part)), 3) for part in np.array_split(verdicts, parts)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""A town of users on the embedded host, served in this process."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+pytest.importorskip("fastapi")
+pytest.importorskip("prometheus_client")
+
+from fastapi.testclient import TestClient
+
+from symbiont_ecology.config import RunConfig, load_config
+from symbiont_ecology.engine.build import build_host
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.service.app import HttpLimits, ServiceApp
+from symbiont_ecology.service.keys import ApiKeys
+from symbiont_ecology.service.living import LivingService, ServiceLimits, serving
+
+TOWN = ("run.generations=0", "tasks.habitats.questions=6", "run.checkpoint_every=2")
+QUESTION = "math.add: 47+8"
+
+
+@dataclass
+class Served:
+    """A service that lives in a thread of its own, and a client of it."""
+
+    service: LivingService
+    client: TestClient
+    folder: Path
+    thread: threading.Thread
+
+    def ask(self, text: str = QUESTION, **more: Any) -> Any:
+        """A chat completion; the response."""
+        body = {"messages": [{"role": "user", "content": text}], **more}
+        return self.client.post("/v1/chat/completions", json=body)
+
+    def judge(self, name: str, **said: Any) -> Any:
+        """Feedback; the response."""
+        return self.client.post("/v1/feedback", json={"id": name, **said})
+
+    def stop(self) -> None:
+        """As Ctrl-C does."""
+        self.service.stop()
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture(scope="session")
+def town() -> RunConfig:
+    """Twenty-four users of four kinds; nobody has asked yet."""
+    return load_config("habitats/town", TOWN)
+
+
+@pytest.fixture(scope="session")
+def kernel(town: RunConfig) -> HostKernel:
+    """The embedded host."""
+    host = build_host(town)
+    assert isinstance(host, HostKernel)
+    return host
+
+
+@pytest.fixture(scope="session")
+def founded(town: RunConfig, kernel: HostKernel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was founded, and nothing else."""
+    folder = tmp_path_factory.mktemp("founded") / "town"
+    start(town, folder, host=kernel, may_learn_nothing=True)
+    return folder
+
+
+@pytest.fixture
+def folder(founded: Path, tmp_path: Path) -> Path:
+    """A run of its own for a test."""
+    return Path(shutil.copytree(founded, tmp_path / "town"))
+
+
+@pytest.fixture
+def serve(town: RunConfig, kernel: HostKernel, folder: Path) -> Iterator[Serve]:
+    """Serves the test's run."""
+    with ExitStack() as open_things:
+
+        def begin(
+            *,
+            limits: ServiceLimits | None = None,
+            http: HttpLimits | None = None,
+            keys: ApiKeys | None = None,
+            lives: bool = True,
+        ) -> Served:
+            limits = limits or ServiceLimits(learn_share=1.0, patience=0.0)
+            opened = serving(town, folder, kernel, limits, is_new=False)
+            service = open_things.enter_context(opened)
+            decode = kernel.tokenizer.decode
+            app = ServiceApp(
+                service, keys, http or HttpLimits(per_minute=1e9), lambda one: decode([one])
+            )
+            thread = threading.Thread(target=service.live, daemon=True)
+            if lives:
+                thread.start()
+            client = TestClient(app.asgi, base_url="http://localhost")
+            open_things.callback(lambda: (service.stop(), thread.is_alive() and thread.join(60)))
+            return Served(service, client, folder, thread)
+
+        yield begin

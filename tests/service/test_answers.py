@@ -1,0 +1,187 @@
+"""What clients get: OpenAI's API, in whole and in parts, with its errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from conftest import QUESTION, Serve, Served
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.service.app import HttpLimits
+from symbiont_ecology.service.living import ServiceLimits
+from symbiont_ecology.types import HOST_SLOT, Decoding, Request
+
+NEVER_LEARNS = ServiceLimits(learn_share=0)
+
+
+@pytest.fixture
+def served(serve: Serve) -> Served:
+    return serve(limits=NEVER_LEARNS)
+
+
+def events(response: Any) -> Iterator[Any]:
+    """The parts of a streamed answer."""
+    for line in response.text.splitlines():
+        if line.startswith("data: ") and line != "data: [DONE]":
+            yield json.loads(line.removeprefix("data: "))
+
+
+def test_an_answer_has_openais_form(served: Served) -> None:
+    answer = served.ask(user="ada", temperature=0).json()
+    assert answer["object"] == "chat.completion"
+    assert answer["choices"][0]["message"]["role"] == "assistant"
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    assert answer["usage"]["total_tokens"] == sum(
+        answer["usage"][name] for name in ("prompt_tokens", "completion_tokens")
+    )
+
+
+def test_the_bare_host_answers_as_the_kernel_does(served: Served, kernel: Any) -> None:
+    expected = kernel.generate([f"{QUESTION}\n"], HOST_SLOT, max_new_tokens=20)[0]
+    answer = served.ask(model=HOST, temperature=0, max_tokens=20).json()
+    assert answer["choices"][0]["message"]["content"] == expected
+    assert answer["organelle"] == HOST
+
+
+def test_a_seed_gives_the_same_answers(served: Served) -> None:
+    first, second = (served.ask(seed=8, n=8, temperature=2).json() for _ in range(2))
+    texts = [choice["message"]["content"] for choice in first["choices"]]
+    assert texts == [choice["message"]["content"] for choice in second["choices"]]
+    assert len(set(texts)) > 1
+
+
+def test_a_stream_says_what_a_whole_answer_says(served: Served) -> None:
+    how = {"seed": 3, "n": 2, "temperature": 1.0, "user": "ada"}
+    whole = served.ask(**how).json()
+    parts = list(events(served.ask(stream=True, stream_options={"include_usage": True}, **how)))
+    texts = ["", ""]
+    reasons = [None, None]
+    for part in parts:
+        for choice in part["choices"]:
+            texts[choice["index"]] += choice["delta"].get("content", "")
+            reasons[choice["index"]] = choice["finish_reason"] or reasons[choice["index"]]
+    assert texts == [choice["message"]["content"] for choice in whole["choices"]]
+    assert reasons == [choice["finish_reason"] for choice in whole["choices"]]
+    assert parts[-1]["usage"] == whole["usage"]
+
+
+def test_completions_go_on_with_a_text(served: Served) -> None:
+    body = {"prompt": QUESTION, "max_tokens": 5, "temperature": 0, "logprobs": 2}
+    answer = served.client.post("/v1/completions", json=body).json()
+    assert answer["object"] == "text_completion"
+    tokens = answer["choices"][0]["logprobs"]
+    assert len(tokens["tokens"]) == answer["usage"]["completion_tokens"]
+    assert all(score <= 0 for score in tokens["token_logprobs"])
+    streamed = served.client.post("/v1/completions", json={**body, "stream": True})
+    text = "".join(part["choices"][0]["text"] for part in events(streamed) if part["choices"])
+    assert text == answer["choices"][0]["text"]
+
+
+def test_log_probabilities_are_those_of_the_kernel(served: Served, kernel: Any) -> None:
+    answer = served.ask(model=HOST, temperature=0, logprobs=True, top_logprobs=3).json()
+    content = answer["choices"][0]["logprobs"]["content"]
+    expected = kernel.rollout([Request(f"{QUESTION}\n", HOST_SLOT, 64)], None, Decoding())[0]
+    found = [one["logprob"] for one in content]
+    assert found == pytest.approx(expected.log_probabilities.tolist(), abs=1e-4)
+    assert all(len(one["top_logprobs"]) == 3 for one in content)
+
+
+def test_a_stop_text_ends_an_answer(served: Served) -> None:
+    whole = served.ask(temperature=0, model=HOST).json()["choices"][0]["message"]["content"]
+    cut = served.ask(temperature=0, model=HOST, stop=whole[1]).json()["choices"][0]
+    assert cut["message"]["content"] == whole[: whole.index(whole[1])]
+    assert cut["finish_reason"] == "stop"
+
+
+def test_a_conversation_is_read_turn_by_turn(served: Served) -> None:
+    messages = [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": "math.add: 1+1"},
+        {"role": "assistant", "content": "2"},
+        {"role": "user", "content": [{"type": "text", "text": "math.add: 2+2"}]},
+    ]
+    answer = served.client.post("/v1/chat/completions", json={"messages": messages})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ({"messages": []}, 400, "messages"),
+        ({"messages": [{"role": "assistant", "content": "hm"}]}, 400, "by turns"),
+        ({"messages": [{"role": "user", "content": " "}]}, 400, "empty"),
+        ({"messages": [{"role": "user", "content": "a\x1db"}]}, 400, "control"),
+        ({"temperature": 3}, 400, "temperature"),
+        ({"n": 1000}, 400, "n:"),
+        ({"max_tokens": 0}, 400, "max_tokens"),
+        ({"model": "gpt-4o"}, 404, "no model"),
+        ({"metadata": {"family": "math.sub"}}, 400, "no family"),
+        ({"tools": [{"type": "function"}]}, 400, "tools"),
+        ({"messages": [{"role": "user", "content": "x " * 3000}]}, 400, "at most"),
+    ],
+)
+def test_a_mistake_is_said_in_openais_form(
+    served: Served, body: dict[str, Any], status: int, message: str
+) -> None:
+    asked = {"messages": [{"role": "user", "content": QUESTION}], **body}
+    response = served.client.post("/v1/chat/completions", json=asked)
+    assert response.status_code == status
+    assert message in response.json()["error"]["message"]
+
+
+def test_the_models_are_the_ecology_the_host_and_organelles(served: Served) -> None:
+    names = [one["id"] for one in served.client.get("/v1/models").json()["data"]]
+    assert names[:2] == ["ecology", HOST]
+    assert names[2:] == sorted(served.service.snapshot.weights)
+    assert served.ask(model=names[2]).json()["organelle"] == names[2]
+
+
+def test_health_and_metrics_tell_how_it_stands(served: Served) -> None:
+    served.ask()
+    assert served.client.get("/healthz").json()["status"] == "ok"
+    text = served.client.get("/metrics").text
+    assert "symbiont_answers_total 1.0" in text
+    assert 'symbiont_request_seconds_count{path="/v1/chat/completions",status="200"} 1.0' in text
+
+
+def test_texts_reach_the_log_only_if_asked(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    served = serve(limits=NEVER_LEARNS, http=HttpLimits(per_minute=1e9))
+    served.ask("math.add: 1234+1")
+    assert "1234" not in "".join(str(vars(record)) for record in caplog.records)
+    served.stop()
+
+
+def test_who_asks_too_often_has_to_wait(serve: Serve) -> None:
+    served = serve(limits=NEVER_LEARNS, http=HttpLimits(per_minute=3))
+    codes = [served.ask().status_code for _ in range(4)]
+    assert codes == [200, 200, 200, 429]
+    assert int(served.ask().headers["retry-after"]) >= 1
+
+
+def test_an_answer_that_takes_too_long_is_given_up(serve: Serve) -> None:
+    served = serve(limits=NEVER_LEARNS, http=HttpLimits(per_minute=1e9, seconds=1e-9))
+    response = served.ask()
+    assert response.status_code == 504
+    assert "too long" in response.json()["error"]["message"]
+
+
+def test_more_than_may_wait_are_refused(serve: Serve) -> None:
+    served = serve(limits=ServiceLimits(learn_share=0, most_waiting=0))
+    response = served.ask()
+    assert response.status_code == 503
+    assert response.headers["retry-after"] == "1"
+
+
+def test_a_large_request_is_refused(served: Served) -> None:
+    response = served.client.post("/v1/chat/completions", content=b"x" * 600_000)
+    assert response.status_code == 413
+
+
+def test_who_stops_lets_nobody_new_in(served: Served) -> None:
+    served.stop()
+    assert served.ask().status_code == 503
+    assert served.client.get("/healthz").status_code == 503

@@ -1,0 +1,130 @@
+"""The journal: what was acknowledged is on the disk, whatever happens to process or disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from symbiont_ecology.engine.living import JOURNAL_FILE
+from symbiont_ecology.errors import RunError
+from symbiont_ecology.service.journal import (
+    MOST_ANSWERS,
+    GenerationBegun,
+    GivenAnswer,
+    GivenVerdict,
+    Journal,
+)
+
+
+def answer(name: str, user: str = "ada") -> GivenAnswer:
+    return GivenAnswer(name, user, "math.add", "math.add: 1+1\n", ("2", "two"), "o1")
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.write(answer("a"), answer("b", "bob"))
+    journal.write(GivenVerdict("a", True), GivenVerdict("b", False, choice=1, score=0.2))
+    journal.write(GenerationBegun(3, 1), GenerationBegun(4, 2))
+    journal.close()
+    again = Journal(tmp_path)
+    assert again.answer("a") == answer("a")
+    assert again.verdict("b", 1) == GivenVerdict("b", False, 1, 0.2)
+    assert [one.verdict.id for one in again.judged_in(3)] == ["a"]
+    assert [one.answer.user for one in again.judged_in(4)] == ["bob"]
+    assert again.judged_in(5) == []
+    assert (again.verdicts, again.learned, again.generations) == (2, 2, [3, 4])
+    again.close()
+
+
+def test_the_first_verdict_counts(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.write(answer("a"), GivenVerdict("a", True), GivenVerdict("a", False))
+    assert journal.verdicts == 1
+    kept = journal.verdict("a", 0)
+    assert kept is not None
+    assert kept.is_accepted
+    journal.close()
+
+
+def test_a_verdict_on_nothing_is_not_kept(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.write(GivenVerdict("nothing", True))
+    assert journal.verdicts == 0
+    journal.close()
+
+
+def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.write(answer("a"))
+    journal.close()
+    path = tmp_path / JOURNAL_FILE
+    path.write_bytes(path.read_bytes() + b'{"answer": {"id": "b"')
+    again = Journal(tmp_path)
+    again.write(answer("c"))
+    again.close()
+    last = Journal(tmp_path)
+    assert last.answer("a")
+    assert last.answer("c")
+    last.close()
+
+
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / JOURNAL_FILE).write_text('{"answer": {"id": 3}}\n')
+    with pytest.raises(RunError, match="line 1 is damaged"):
+        Journal(tmp_path)
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    journal.write(answer("a"))
+    size = (tmp_path / JOURNAL_FILE).stat().st_size
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(RunError, match="No space left"):
+            journal.write(answer("b"))
+    assert (tmp_path / JOURNAL_FILE).stat().st_size == size
+    assert journal.answer("b") is None
+    journal.write(answer("c"))
+    journal.close()
+    again = Journal(tmp_path)
+    assert again.answer("b") is None
+    assert again.answer("c")
+    again.close()
+
+
+def test_many_threads_write_at_once(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    threads = [
+        threading.Thread(target=lambda place=place: journal.write(answer(f"a{place}")))
+        for place in range(40)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    journal.close()
+    again = Journal(tmp_path)
+    assert all(again.answer(f"a{place}") for place in range(40))
+    again.close()
+
+
+def test_only_the_newest_answers_can_be_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MOST_ANSWERS >= 10_000
+    monkeypatch.setattr("symbiont_ecology.service.journal.MOST_ANSWERS", 3)
+    journal = Journal(tmp_path)
+    journal.write(*(answer(f"a{place}") for place in range(5)))
+    assert journal.answer("a1") is None
+    assert journal.answer("a2")
+    journal.close()

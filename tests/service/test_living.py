@@ -1,0 +1,200 @@
+"""A service that learns: from verdicts alone, exactly, and without losing anything."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Serve, Served
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.engine.living import JOURNAL_FILE
+from symbiont_ecology.engine.run import resume
+from symbiont_ecology.errors import RunError
+from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.service.living import ServiceLimits, serving
+from symbiont_ecology.types import Item
+
+EAGER = ServiceLimits(learn_share=1.0, patience=0.0)
+
+
+def questions(town: RunConfig, generations: int) -> list[Item]:
+    world = mixture(town).habitats
+    assert world is not None
+    return [item for generation in range(generations) for item in world.questions(generation)]
+
+
+def live_through(served: Served, items: list[Item], seed: int = 0) -> list[bool]:
+    """All users ask and judge, one after another."""
+    verdicts = []
+    for number, item in enumerate(items):
+        answer = served.ask(
+            item.prompt.strip(),
+            user=item.habitat,
+            metadata={"family": item.family},
+            seed=seed + number,
+            max_tokens=item.reply_limit,
+        ).json()
+        is_right = bool(item.verifier(answer["choices"][0]["message"]["content"]))
+        verdicts.append(is_right)
+        assert served.judge(answer["id"], accepted=is_right).status_code == 200
+    return verdicts
+
+
+def wait_until(is_so: Any, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def learned_everything(served: Served) -> bool:
+    return served.service.journal.learned == served.service.journal.verdicts
+
+
+def test_verdicts_are_learned_from_in_generations(serve: Serve, town: RunConfig) -> None:
+    served = serve(limits=EAGER)
+    before = dict(served.service.snapshot.weights)
+    live_through(served, questions(town, 4))
+    wait_until(lambda: learned_everything(served))
+    served.stop()
+    state = load_state(served.folder)
+    assert state.generation >= 1
+    assert sum(habitat.asked for habitat in state.habitats.values()) == 24
+    assert served.service.snapshot.weights != before
+    acted = [one for one in read_events(served.folder / "events.jsonl") if isinstance(one, Acted)]
+    practised = [one for one in acted if one.purpose == "practice"]
+    assert sum(len(one.verdicts) for one in practised) == 24
+
+
+def test_who_answered_is_who_learns(serve: Serve, town: RunConfig) -> None:
+    served = serve(limits=EAGER)
+    live_through(served, questions(town, 6))
+    wait_until(lambda: learned_everything(served))
+    served.stop()
+    journal = served.service.journal
+    authors: dict[str, set[str]] = {}
+    for generation in journal.generations:
+        for one in journal.judged_in(generation):
+            authors.setdefault(one.answer.user, set()).add(one.answer.organelle)
+    for event in read_events(served.folder / "events.jsonl"):
+        if isinstance(event, Acted) and event.purpose == "practice":
+            assert event.id in authors[event.habitat]
+
+
+def test_a_killed_service_comes_to_the_same_state(
+    serve: Serve, town: RunConfig, kernel: HostKernel, tmp_path: Path
+) -> None:
+    served = serve(limits=EAGER)
+    live_through(served, questions(town, 5))
+    wait_until(lambda: learned_everything(served))
+    killed = Path(shutil.copytree(served.folder, tmp_path / "killed"))  # as SIGKILL leaves it
+    assert load_state(killed).generation < served.service.generation or (
+        served.service.generation % town.run.checkpoint_every == 0
+    )
+    served.stop()
+    with serving(town, killed, kernel, EAGER, is_new=False) as again:
+        assert again.generation == served.service.generation
+        again.run.save()
+    for name in ("state.json", "events.jsonl"):
+        assert (killed / name).read_bytes() == (served.folder / name).read_bytes()
+
+
+def test_nothing_acknowledged_is_lost(
+    serve: Serve, town: RunConfig, kernel: HostKernel, tmp_path: Path
+) -> None:
+    served = serve(limits=ServiceLimits(learn_share=0))
+    items = questions(town, 2)
+    live_through(served, items)
+    killed = Path(shutil.copytree(served.folder, tmp_path / "killed"))
+    served.stop()
+    with serving(town, killed, kernel, EAGER, is_new=False) as again:
+        assert again.journal.verdicts == len(items)
+        assert all(again.journal.answer(one.answer.id) for one in again.journal._judged)
+
+
+def test_a_journal_of_another_checkpoint_is_refused(
+    serve: Serve, town: RunConfig, kernel: HostKernel, founded: Path, tmp_path: Path
+) -> None:
+    served = serve(limits=EAGER)
+    live_through(served, questions(town, 4))
+    wait_until(lambda: learned_everything(served))
+    served.stop()
+    mixed = Path(shutil.copytree(founded, tmp_path / "mixed"))
+    lines = (served.folder / JOURNAL_FILE).read_text().splitlines(keepends=True)
+    kept = [line for line in lines if '{"generation": {"number": 0,' not in line]
+    (mixed / JOURNAL_FILE).write_text("".join(kept))
+    with (
+        pytest.raises(RunError, match="bring back the checkpoint"),
+        serving(town, mixed, kernel, EAGER, is_new=False),
+    ):
+        pass
+
+
+def test_a_run_in_service_is_not_resumed_as_a_simulation(serve: Serve, tmp_path: Path) -> None:
+    served = serve(limits=EAGER)
+    served.judge(served.ask(user="ada").json()["id"], accepted=True)
+    wait_until(lambda: learned_everything(served))
+    served.stop()
+    with pytest.raises(RunError, match="symbiont serve"):
+        resume(Path(shutil.copytree(served.folder, tmp_path / "copy")))
+
+
+def test_requests_are_answered_in_the_midst_of_learning(
+    serve: Serve, town: RunConfig, kernel: HostKernel
+) -> None:
+    served = serve(limits=ServiceLimits(learn_share=0.25, patience=0.0))
+    answered_while_learning = []
+    learn = kernel.learn
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        """A learning step of two pieces, in front of each of which others have the machine."""
+        results = list[Any]()
+        asking = threading.Thread(target=lambda: results.append(served.ask(user="eve")))
+        asking.start()
+        time.sleep(0.3)
+        kernel._budget.between()
+        asking.join(20)
+        answered_while_learning.append(results and results[0].status_code == 200)
+        return learn(*arguments, **options)
+
+    kernel.learn = slow  # type: ignore[method-assign]
+    try:
+        live_through(served, questions(town, 4))
+        wait_until(lambda: learned_everything(served))
+    finally:
+        kernel.learn = learn  # type: ignore[method-assign]
+    assert answered_while_learning
+    assert all(answered_while_learning)
+
+
+def test_a_learning_step_that_fails_does_not_end_the_service(
+    serve: Serve, town: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = serve(limits=EAGER)
+
+    def full(*arguments: object) -> None:
+        raise RunError("cannot write events: No space left on device")
+
+    monkeypatch.setattr(served.service.run, "live", full)
+    live_through(served, questions(town, 1))
+    wait_until(lambda: served.service.learning_error)
+    assert served.ask().status_code == 200
+    assert "No space" in served.client.get("/healthz").json()["learning"]
+
+
+def test_acceptance_rises(serve: Serve, town: RunConfig) -> None:
+    served = serve(limits=ServiceLimits(learn_share=1.0, patience=60.0))
+    verdicts, items = list[bool](), questions(town, 50)
+    for begin in range(0, len(items), 6):
+        verdicts += live_through(served, items[begin : begin + 6], 10 * begin)
+        wait_until(lambda: learned_everything(served))
+    first, last = verdicts[:90], verdicts[-90:]
+    assert sum(last) > 1.2 * sum(first)
