@@ -199,6 +199,7 @@ class RunConfig(BaseModel):
 
     seed: int = 0  # of every draw
     host: HostConfig = HostConfig()
+    executor: Spec = "local"  # where the host does its work
     tasks: TasksConfig
     strategy: Spec = "ecology"  # who is founded, asked, born and retired
     learning_rule: Spec = "expert_iteration"  # rollouts to weighted targets

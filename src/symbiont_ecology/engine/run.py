@@ -38,6 +38,7 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.engine.budget import budget_flops, budget_phase, milestones
 from symbiont_ecology.engine.build import build_host, build_runtime, check, mixture
+from symbiont_ecology.engine.executors import NOT_DECIDING
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.laps import Laps
 from symbiont_ecology.engine.runtime import Host, Runtime
@@ -50,9 +51,9 @@ from symbiont_ecology.trackers.reporting import Reports
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
 PROVENANCE_FILE, LOCK_FILE = "provenance.json", "lock"
-EXTENDABLE = tuple(f"run.{name}" for name in LoopConfig.model_fields)
+EXTENDABLE = (*(f"run.{name}" for name in LoopConfig.model_fields), *NOT_DECIDING)
 """What may change when a run is resumed: when it ends, how often it is saved, what reports it, what
-it is asked at the end."""
+it is asked at the end, who does its work."""
 LEAST_GENERATIONS = 10
 """Generations that a budget should pay for, at least."""
 
