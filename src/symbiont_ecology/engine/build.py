@@ -337,10 +337,14 @@ class KernelSource:
         )
 
 
+def host_source(config: RunConfig) -> KernelSource:
+    """How the host of a config is made."""
+    return KernelSource(config.host, prompt_styles.build(config.tasks.style).is_chat)
+
+
 def build_host(config: RunConfig) -> Host:
     """The host of a config, where its executor has it."""
-    is_chat = prompt_styles.build(config.tasks.style).is_chat
-    return executors.build(config.executor).host(KernelSource(config.host, is_chat))
+    return executors.build(config.executor).host(host_source(config))
 
 
 def build_runtime(config: RunConfig, host: Host, folder: Path) -> Runtime:

@@ -203,6 +203,7 @@ class Protocol(BaseModel):
             *self.set,
             *self.arms[arm].set,
             "run.checkpoint_every=1",
+            "executor=local",  # a job is the work of one process
             *loop,
             *tuned,
         )

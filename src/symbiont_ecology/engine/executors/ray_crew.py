@@ -21,7 +21,7 @@ from symbiont_ecology.errors import EcologyError, HostError, RunError
 
 MOST_LOSSES = 3
 """Workers that a shard may cost before it is held to be what kills them."""
-SMALL = 100_000
+SENT_EACH_TIME = 100_000
 """Bytes of an adapter up to which it is sent with every shard: Ray copies so much in any case."""
 
 
@@ -62,8 +62,8 @@ class RayCrew:
         if not self._hands:
             raise RunError(
                 f"expected a worker within {demands.seconds:g} s, none was ready{self._loss}: is "
-                f"there {demands.memory / 1e6:.0f} MB of memory and {demands.cores} free CPU cores on a "
-                "machine of the cluster? Raise executor.seconds where loading takes longer"
+                f"there {demands.memory / 1e6:.0f} MB of memory and {demands.cores} free CPU cores "
+                "on a machine of the cluster? Raise executor.seconds where loading takes longer"
             )
 
     @property
@@ -79,7 +79,7 @@ class RayCrew:
 
     def share(self, adapter: PackedAdapter) -> object:
         """A large one is put into Ray's object store, which sends it to each machine once."""
-        return adapter if adapter[-1].nbytes <= SMALL else self._ray.put(adapter)
+        return adapter if adapter[-1].nbytes <= SENT_EACH_TIME else self._ray.put(adapter)
 
     def do(self, tasks: Sequence[tuple[ShardTask[object], Sequence[object]]]) -> list[ShardResult]:
         """Does tasks, whoever is free the next one (``Crew.do``)."""
@@ -122,7 +122,7 @@ class RayCrew:
             if not self._hands:
                 raise RunError(
                     f"all workers were lost{self._loss}, and no other was ready within "
-                    f"{self._demands.seconds:g} s: look at the cluster (ray status); the run goes on from its checkpoint"
+                    f"{self._demands.seconds:g} s: look at ray status, then resume the run"
                 )
         return ready
 
@@ -175,6 +175,9 @@ class RayCrew:
             what = f"{type(cause).__name__}: {_first_line(cause)}"
             raise RunError(f"a worker failed: {what}") from error
         except errors.RayError as error:
+            if getattr(error, "actor_init_failed", False):  # which the next one would, too
+                last = str(error).strip().splitlines()[-1]
+                raise RunError(f"a worker could not begin: {last:.200}") from error
             self._loss = f" ({_first_line(error)})"
             return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar, cast
+from typing import cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from symbiont_ecology.engine.executors.shards import (
     Shard,
     ShardTask,
     SketchTask,
+    V,
     gathered,
     in_order,
     lessons_of,
@@ -33,8 +34,6 @@ from symbiont_ecology.types import (
     Request,
 )
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
-
-V = TypeVar("V")
 
 MANY_SLOTS = 1 << 20
 """A slot costs nothing here: a worker holds the adapters of one shard at a time."""
