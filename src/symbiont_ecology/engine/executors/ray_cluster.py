@@ -69,7 +69,7 @@ def connect(address: str | None, seconds: float, cores: int = 1) -> Sequence[Mac
             line = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise RunError(
                 f"expected a Ray cluster at {place!r}, reached none ({line:.200}): start one with "
-                "ray start --head, and on other machines ray start --address=HOST:6379"
+                "ray start --head; if it asks for a token, set RAY_AUTH_MODE=token here, too"
             ) from error
     return [
         Machine(found.get("memory", 0.0), found.get("CPU", 0.0), found.get("GPU", 0.0))
