@@ -199,7 +199,6 @@ class RunConfig(BaseModel):
 
     seed: int = 0  # of every draw
     host: HostConfig = HostConfig()
-    executor: Spec = "local"  # where the host does its work
     tasks: TasksConfig
     strategy: Spec = "ecology"  # who is founded, asked, born and retired
     learning_rule: Spec = "expert_iteration"  # rollouts to weighted targets
@@ -209,6 +208,7 @@ class RunConfig(BaseModel):
     economy: Prices = Prices()
     climate: Climate = Climate()
     run: LoopConfig = LoopConfig()
+    executor: Spec = "local"  # where the host does its work
     plugins: tuple[str, ...] = ()  # Python files, below the current folder, that register parts
 
     @property

@@ -150,7 +150,7 @@ def test_a_cluster_that_does_not_answer_is_an_error_within_the_limit() -> None:
         for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
             with pytest.raises(RunError, match="nobody answered within 2 s"):
                 ray_host(ToySource(), address=address, seconds=2)
-        with pytest.raises(RunError, match="expected a Ray cluster at 'auto', reached none"):
+        with pytest.raises(RunError, match="expected a Ray cluster"):
             ray_host(ToySource(), address="auto", seconds=2)
         with pytest.raises(ConfigError, match=r"executor.address: expected auto, HOST:PORT"):
             ray_host(ToySource(), address="nowhere", seconds=2)

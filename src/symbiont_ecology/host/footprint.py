@@ -43,5 +43,6 @@ def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     shapes = dict[str, tuple[int, ...]]()
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, "np") as file:
-            shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            names = list(file.keys())
+            shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in names}
     return shapes

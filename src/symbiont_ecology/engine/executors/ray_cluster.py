@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
 from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError
 
@@ -61,8 +63,8 @@ def connect(address: str | None, seconds: float, cores: int = 1) -> Sequence[Mac
             # Ray's own choice lets everything else on the machine go first.
             ours = {"include_dashboard": False, "_system_config": {"worker_niceness": 0}}
             ours["num_cpus"] = max(cores, os.cpu_count() or 1)
-        elif place != RUNNING:
-            _knock(place, seconds)
+        else:
+            _knock(_own_cluster() if place == RUNNING else place, seconds)
         try:
             ray.init(place, log_to_driver=False, logging_level=logging.ERROR, **ours)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
@@ -77,6 +79,22 @@ def connect(address: str | None, seconds: float, cores: int = 1) -> Sequence[Mac
         if node["Alive"]
         for found in [node["Resources"]]
     ]
+
+
+def _own_cluster() -> str:
+    """The address of the cluster that this machine belongs to, or did: it may have ended.
+
+    Raises:
+        RunError: it belongs to none.
+    """
+    path = Path(tempfile.gettempdir()) / "ray" / "ray_current_cluster"  # where ray start writes it
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise RunError(
+            f"expected a Ray cluster on this machine, found none in {path}: join one with "
+            "ray start --address=HOST:PORT, or give the address of its head"
+        ) from error
 
 
 def _knock(address: str, seconds: float) -> None:
