@@ -208,6 +208,7 @@ class RunConfig(BaseModel):
     economy: Prices = Prices()
     climate: Climate = Climate()
     run: LoopConfig = LoopConfig()
+    executor: Spec = "local"  # where the host does its work
     plugins: tuple[str, ...] = ()  # Python files, below the current folder, that register parts
 
     @property

@@ -165,9 +165,15 @@ class Run:
         """
         from symbiont_ecology.host.kernel import HostKernel
 
-        if not isinstance(self.host, HostKernel):
+        host = self.host if kind_of(self.config.executor) == "local" else self._here
+        if not isinstance(host, HostKernel):
             raise HostError("only adapters of a language model can be written as PEFT folders")
-        return self.host
+        return host
+
+    @cached_property
+    def _here(self) -> Host:
+        """The host in this process, where the run has it in others."""
+        return build.host_source(self.config).load()
 
     @property
     def is_started(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -166,7 +166,7 @@ class Completions:
     log_probabilities: np.ndarray
     lengths: np.ndarray
     prompt_lengths: np.ndarray
-    traces: Traces | None = None
+    traces: Traces | Sequence[Trace] | None = None
     read: np.ndarray | None = None
     fed: np.ndarray | None = None
     stopped: np.ndarray | None = None

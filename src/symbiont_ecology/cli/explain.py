@@ -31,6 +31,7 @@ REGISTRIES = {
     "routers": "symbiont_ecology.inference.routers:routers",
     "strategies": "symbiont_ecology.strategies:strategies",
     "mechanisms": "symbiont_ecology.strategies.mechanisms:mechanisms",
+    "executors": "symbiont_ecology.engine.executors:executors",
     "trackers": "symbiont_ecology.trackers:trackers",
 }
 FILES = ("presets", "protocols")

@@ -149,22 +149,22 @@ def _styles(config: RunConfig, wanted: Sequence[str], *, is_own: bool) -> dict[s
     return styles
 
 
-def typed_spec(text: str) -> Spec:
-    """A style as it is typed."""
+def typed_spec(text: str, option: str = "--style") -> Spec:
+    """A component as it is typed."""
     from symbiont_ecology.config import parse_override
 
-    style = parse_override(f"style={text}")["style"]
-    if not isinstance(style, str | dict):
-        raise ConfigError(f"--style: expected a name or {{kind: …}}, got {text!r:.60}")
-    return style
+    spec = parse_override(f"spec={text}")["spec"]
+    if not isinstance(spec, str | dict):
+        raise ConfigError(f"{option}: expected a name or {{kind: …}}, got {text!r:.60}")
+    return spec
 
 
 def _host_for(config: RunConfig) -> Callable[[bool], Host]:
     """The host of a config, with its chat template or without; loaded once."""
-    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.engine.build import host_source
     from symbiont_ecology.host.kernel import HostKernel
 
-    kernel = build_host(config)
+    kernel = host_source(config).load()
 
     def host_for(is_chat: bool) -> Host:
         """The same host, asked as it is wanted."""

@@ -89,11 +89,11 @@ def serve(
     http = HttpLimits(per_minute, timeout, most_tokens, log_texts)
     listener = _listener(address, port)
     _log_as_json()
-    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.engine.build import host_source
     from symbiont_ecology.host.kernel import HostKernel
 
     print(f"loading {config.host.model} …", file=sys.stderr)
-    kernel = build_host(config)
+    kernel = host_source(config).load()
     assert isinstance(kernel, HostKernel)
     with serving(config, folder, kernel, limits, is_new=is_new) as service:
         text_of = kernel.tokenizer.decode

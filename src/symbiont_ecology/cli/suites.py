@@ -26,8 +26,10 @@ from symbiont_ecology.cli.run import INTERRUPTED
 from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:
+    from symbiont_ecology.engine.executors import Executor
     from symbiont_ecology.experiments.ablation import Ablation
-    from symbiont_ecology.experiments.suite import AnyJob, JobCallback, Plan, Workers
+    from symbiont_ecology.experiments.hands import AnyJob, JobCallback, Workers
+    from symbiont_ecology.experiments.suite import Plan
 
 CI = "ci"
 """The protocol of ``--ci``."""
@@ -59,6 +61,9 @@ def suite(
     ] = None,
     out: Annotated[Path | None, options.resumable_folder("artifacts/<name>")] = None,
     workers: options.WorkersOption = None,
+    executor: Annotated[
+        str, option("Who does the runs: local, ray, or such as '{kind: ray, address: auto}'.")
+    ] = "local",
     json_file: options.JsonOption = None,
     dry_run: options.DryRunOption = False,
 ) -> None:
@@ -66,7 +71,10 @@ def suite(
     from symbiont_ecology import Suite
     from symbiont_ecology.analysis.streams import check_measures
     from symbiont_ecology.analysis.terminal import tell_comparison
+    from symbiont_ecology.cli.look import typed_spec
+    from symbiont_ecology.engine.executors import executors
     from symbiont_ecology.experiments import suite as suites
+    from symbiont_ecology.experiments.hands import jobs_at_a_time
     from symbiont_ecology.experiments.worlds import WorldsProtocol
 
     names, changes = options.split_words(words)
@@ -79,7 +87,11 @@ def suite(
     suites.check_plan(plan)
     if isinstance(plan, WorldsProtocol):
         check_measures(plan)
-    folder, count = out or Path("artifacts") / plan.name, workers or suites.usual_workers(plan)
+    doer = executors.build(typed_spec(executor, "--executor"))
+    doer.check()
+    folder = out or Path("artifacts") / plan.name
+    usual = suites.usual_workers(plan)
+    count = workers or (usual if dry_run else jobs_at_a_time(doer, usual))
     with report(json_file, dry_run) as write_json:
         if not dry_run:
             suites.claim_folder(plan, folder)
@@ -87,7 +99,7 @@ def suite(
         if dry_run:
             print("the protocol is fine; nothing was done")
             return
-        work_through(lambda crew: suites.run_suite(plan, folder, crew), folder, count)
+        work_through(lambda crew: suites.run_suite(plan, folder, crew), folder, count, doer)
         if (ci or json_file is not None) and not isinstance(plan, WorldsProtocol):
             summary = Suite(plan, folder).comparison.summary
             if ci:
@@ -149,14 +161,17 @@ def ablate(
     print(f"{target} is written")
 
 
-def work_through(work: Callable[[Workers], bool], folder: Path, count: int) -> None:
+def work_through(
+    work: Callable[[Workers], bool], folder: Path, count: int, executor: Executor | None = None
+) -> None:
     """Does what is missing in a suite's folder; who stops it is told how to go on.
 
     Raises:
         typer.Exit: it was stopped.
     """
+    from symbiont_ecology.engine.executors.local import LocalExecutor
+    from symbiont_ecology.experiments.hands import Workers
     from symbiont_ecology.experiments.jobs import OUTCOME_FILE
-    from symbiont_ecology.experiments.suite import Workers
 
     stop = multiprocessing.get_context("spawn").Event()
 
@@ -168,7 +183,7 @@ def work_through(work: Callable[[Workers], bool], folder: Path, count: int) -> N
     before, brake = len(list(folder.rglob(OUTCOME_FILE))), signal.signal(signal.SIGINT, pull)
     try:
         with _stages() as watch:
-            is_complete = work(Workers(count, watch, stop))
+            is_complete = work(Workers(count, watch, stop, executor or LocalExecutor()))
     finally:
         signal.signal(signal.SIGINT, brake)
     if not is_complete:

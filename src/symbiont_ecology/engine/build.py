@@ -1,16 +1,20 @@
 """The composition root: the one place that turns a config into parts."""
 
-from dataclasses import replace
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
-from symbiont_ecology.config import HabitatsConfig, RunConfig
+from symbiont_ecology.config import HabitatsConfig, HostConfig, RunConfig
+from symbiont_ecology.engine.executors import executors
 from symbiont_ecology.engine.judgements import Judgements
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.engine.warm import warm_examples
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.host.chat_template import has_chat_template
+from symbiont_ecology.host.locating import find_folder
 from symbiont_ecology.inference.routers import routers
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.learning.imitation import NoLearning
@@ -32,6 +36,9 @@ from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 from symbiont_ecology.trackers import check_trackers
 from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, TranscriptLog
 from symbiont_ecology.weights.blobs import BlobStore
+
+if TYPE_CHECKING:
+    from symbiont_ecology.host.reading import CodecReader
 
 
 def components(config: RunConfig) -> tuple[object, ...]:
@@ -55,9 +62,10 @@ def check(config: RunConfig) -> None:
 
     Raises:
         ConfigError: one line that says which key is wrong and how.
-        MissingExtraError: the package of a tracker is not installed.
+        MissingExtraError: the package of the executor or of a tracker is not installed.
     """
     components(config)
+    executors.build(config.executor).check()
     check_trackers(config.run.report_to)
     mix, rule = mixture(config), learning_rules.build(config.learning_rule)
     strategy = strategies.build(config.strategy)
@@ -287,16 +295,59 @@ def _check_apart(data: tuple[DataTask, ...]) -> None:
                 )
 
 
+@dataclass(frozen=True)
+class KernelSource:
+    """How the host of a config is made, wherever its executor wants it. Torch is imported when it
+    is, and not before."""
+
+    config: HostConfig
+    is_chat: bool
+
+    @property
+    def threads(self) -> int:
+        """CPU threads that a copy computes with."""
+        return self.config.threads
+
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether a copy takes a GPU."""
+        return self.config.device.startswith("cuda")
+
+    def load(self, slots: int | None = None) -> Host:
+        """Loads the host in this process."""
+        import torch
+
+        from symbiont_ecology.host.kernel import HostKernel
+
+        torch.set_num_threads(self.config.threads)
+        knobs = self.config.model_dump(exclude={"model", "threads"})
+        knobs["slots"] = slots or self.config.slots
+        return HostKernel.from_pretrained(self.config.model, **knobs, is_chat=self.is_chat)
+
+    def reader(self, vocab: int) -> CodecReader:
+        """Its tokenizer alone."""
+        from symbiont_ecology.host.reading import CodecReader
+
+        return CodecReader.of(self.config.model, vocab, self.is_chat)
+
+    def memory(self, slots: int) -> int:
+        """Bytes of a process with the host, so many slots and a batch."""
+        from symbiont_ecology.host.footprint import process_bytes
+
+        folder, rank = find_folder(self.config.model), self.config.rank
+        return process_bytes(
+            folder, self.config.dtype, slots=slots, rank=rank, memory_mb=self.config.memory_mb
+        )
+
+
+def host_source(config: RunConfig) -> KernelSource:
+    """How the host of a config is made."""
+    return KernelSource(config.host, prompt_styles.build(config.tasks.style).is_chat)
+
+
 def build_host(config: RunConfig) -> Host:
-    """Loads the host as the config says. Torch is imported here and not before."""
-    import torch
-
-    from symbiont_ecology.host.kernel import HostKernel
-
-    torch.set_num_threads(config.host.threads)
-    knobs = config.host.model_dump(exclude={"model", "threads"})
-    is_chat = prompt_styles.build(config.tasks.style).is_chat
-    return HostKernel.from_pretrained(config.host.model, **knobs, is_chat=is_chat)
+    """The host of a config, where its executor has it."""
+    return executors.build(config.executor).host(host_source(config))
 
 
 def build_runtime(config: RunConfig, host: Host, folder: Path) -> Runtime:

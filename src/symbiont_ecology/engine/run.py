@@ -29,6 +29,7 @@ from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.budget import is_complete
 from symbiont_ecology.engine.build import build_host, check
+from symbiont_ecology.engine.executors import NOT_DECIDING
 from symbiont_ecology.engine.living import (
     CONFIG_FILE,
     JOURNAL_FILE,
@@ -42,9 +43,10 @@ from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.events import GenerationEnded
 
-EXTENDABLE = tuple(f"run.{name}" for name in LoopConfig.model_fields)
+EXTENDABLE = (*(f"run.{name}" for name in LoopConfig.model_fields), *NOT_DECIDING)
 """What may change when a run is resumed: when it ends, how often it is saved, what reports it, what
-it is asked at the end."""
+it is asked at the end, who does its work."""
+
 GenerationCallback = Callable[[EcologyState, GenerationEnded, float], None]
 """Called after every generation with its wall-clock seconds; for showing, never for deciding."""
 

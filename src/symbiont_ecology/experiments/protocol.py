@@ -36,8 +36,9 @@ from symbiont_ecology.shipped import config_folder
 
 PositiveCount = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
-LOOKING_ON = {"run": {"report_to", "transcripts"}}
-"""What a config says of those who look on decides nothing: a digest leaves it out."""
+LOOKING_ON: dict[str, bool | set[str]] = {"run": {"report_to", "transcripts"}, "executor": True}
+"""What a config says of those who look on decides nothing, and the jobs of a protocol have hosts of
+their own: a digest leaves it out."""
 FEW_REPLIES = "run.transcripts=0.5"
 """What the hundreds of runs of a suite keep of their replies, unless the protocol says more."""
 _Schema = ConfigDict(extra="forbid", frozen=True)
@@ -202,6 +203,7 @@ class Protocol(BaseModel):
             *self.set,
             *self.arms[arm].set,
             "run.checkpoint_every=1",
+            "executor=local",  # a job is the work of one process
             *loop,
             *tuned,
         )

@@ -7,23 +7,19 @@ seed. The folder holds the protocol, ``tuned.json`` and a folder per job; nothin
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import signal
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from symbiont_ecology.config import RunConfig, read_layers
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.engine.build import check
-from symbiont_ecology.errors import ConfigError, EcologyError, LockedError, RunError
+from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.evaluation.shifts import shifts
+from symbiont_ecology.experiments.hands import AnyJob, JobCallback, Workers, hands
 from symbiont_ecology.experiments.jobs import HOST_JOB, Job, Stopped, choose, read_outcome
 from symbiont_ecology.experiments.outcomes import (
     TUNED_FILE,
@@ -49,25 +45,7 @@ from symbiont_ecology.files import write_whole
 from symbiont_ecology.inference.routings import routings
 
 PROTOCOL_FILE = "protocol.json"
-LOCK_SECONDS_LEFT = 30.0
-"""Seconds to wait for a run that a dying suite still holds."""
-
-AnyJob = Job | WorldJob
 Plan = Protocol | WorldsProtocol
-JobCallback = Callable[[AnyJob, float], None]
-"""Called with every finished job and its seconds."""
-
-
-@dataclass(frozen=True)
-class Workers:
-    """How jobs are done: so many at a time. ``watch(stage, jobs)`` gives the callback of a stage.
-
-    Setting ``stop`` ends the work after the generations in flight.
-    """
-
-    count: int
-    watch: Callable[[str, int], JobCallback]
-    stop: Event
 
 
 def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy")) -> None:
@@ -363,9 +341,7 @@ def do_jobs(
     Raises:
         RunError: a job failed.
     """
-    context = multiprocessing.get_context("spawn")  # a fork of a process that ran torch can hang
-    beginning = (workers.stop, os.getpid())
-    with ProcessPoolExecutor(workers.count, context, _begin, beginning) as pool:
+    with hands(workers, folder) as pool:
         for stage, jobs in stages:
             callback, todo = workers.watch(stage, len(jobs)), []
             for job in jobs:
@@ -374,7 +350,7 @@ def do_jobs(
                 else:
                     callback(job, 0.0)
             text = protocol.model_dump_json()
-            futures = {pool.submit(_work, job, text, folder): job for job in todo}
+            futures = {pool(job, text): job for job in todo}
             if not _are_finished(futures, callback, folder, workers.stop):
                 return False
     return True
@@ -399,42 +375,3 @@ def _are_finished(
             for future in futures:
                 future.cancel()
     return True
-
-
-_stop: list[Callable[[], bool]] = []
-"""In a worker: what says that it should end."""
-_busy = threading.Lock()
-"""In a worker: held by the job that it does."""
-
-
-def _begin(stop: Event, parent: int) -> None:
-    """A worker leaves Ctrl-C to its parent, and does not outlive it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _stop[:] = [lambda: stop.is_set() or os.getppid() != parent]
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    """Ends this process after its parent did: it would wait for work for ever. A job checkpoints
-    before."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    with _busy:
-        os._exit(1)
-
-
-def _work(job: AnyJob, protocol: str, folder: Path) -> float:
-    """A job in a worker; seconds it took."""
-    began, (should_stop,) = time.monotonic(), _stop
-    while True:
-        try:
-            with _busy:
-                job.work(protocol, folder, should_stop)
-            return time.monotonic() - began
-        except LockedError as error:
-            # A suite that was killed a moment ago may still be finishing its generation there.
-            if time.monotonic() - began > LOCK_SECONDS_LEFT:
-                raise RunError(f"{job.name}: {error}") from None
-            time.sleep(1)
-        except EcologyError as error:
-            raise RunError(f"{job.name}: {error}") from None

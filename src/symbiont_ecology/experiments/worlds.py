@@ -174,7 +174,7 @@ class WorldsProtocol(BaseModel):
         """The config of one run."""
         place, side = self.worlds[world], self.arms[arm]
         chosen = (*place.set, *side.set, *side.tune[option], *more, f"seed={seed}")
-        overrides = (FEW_REPLIES, *self.set, *chosen)
+        overrides = (FEW_REPLIES, *self.set, *chosen, "executor=local")
         return compose(place.base, overrides, f"protocol {self.name!r}, {world}, arm {arm!r}")
 
     def options_left(self, world: str, arm: str) -> int:

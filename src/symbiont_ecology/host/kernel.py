@@ -37,6 +37,7 @@ from symbiont_ecology.host.loading import (
 )
 from symbiont_ecology.host.locating import find_folder
 from symbiont_ecology.host.malloc import keep_freed_memory
+from symbiont_ecology.host.reading import CodecReader
 from symbiont_ecology.host.sketches import sketcher_of
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import (
@@ -186,27 +187,15 @@ class HostKernel:
     def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
         """Token ids of prompts, with the tokenizer's own special tokens or in the host's chat
         template."""
-        texts = self._codec.texts(prompts, is_chat=self.is_chat)
-        # A chat template brings the special tokens.
-        encoded = self._codec.encode(texts, special=not self.is_chat)
-        for prompt, ids in zip(prompts, encoded, strict=True):
-            if not len(ids):
-                raise HostError(
-                    f"expected a prompt of at least one token, got {prompt!r}: write something"
-                )
-            if ids.max() >= self.shape.vocab:
-                raise HostError(
-                    f"expected token ids below {self.shape.vocab}, got {ids.max()}: "
-                    "the tokenizer belongs to another model"
-                )
-        return encoded
+        return self._reader.encode(prompts)
 
     def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
         """Token ids of each text as a completion that ends: what a gold answer is learned from."""
-        return [
-            (*map(int, ids), self.end_token_id)
-            for ids in self._codec.encode(list(answers), special=False)
-        ]
+        return self._reader.encode_answers(answers)
+
+    @property
+    def _reader(self) -> CodecReader:
+        return CodecReader(self._codec, self.shape.vocab, self.is_chat)
 
     def place(self, slot: int, weights: AdapterWeights) -> None:
         """Puts an adapter into a slot; free when the slot already holds this very object.

@@ -1,0 +1,60 @@
+"""Prompts and answers as a host's token ids. Its weights are not needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from symbiont_ecology.errors import HostError
+from symbiont_ecology.host.loading import TextCodec, read_model_config
+from symbiont_ecology.host.locating import find_folder
+
+
+@dataclass(frozen=True)
+class CodecReader:
+    """Reads as a host with ``vocab`` tokens does, in its chat template or not."""
+
+    codec: TextCodec
+    vocab: int
+    is_chat: bool
+
+    @classmethod
+    def of(cls, name_or_path: str, vocab: int, is_chat: bool) -> CodecReader:
+        """The reader of a host, by its files.
+
+        Raises:
+            HostError: they cannot be found or read.
+        """
+        folder = find_folder(name_or_path)
+        return cls(TextCodec(folder, read_model_config(folder)), vocab, is_chat)
+
+    def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
+        """Token ids of prompts, with the tokenizer's own special tokens or in the host's chat
+        template.
+
+        Raises:
+            HostError: a prompt has no tokens, or some that the host does not know.
+        """
+        texts = self.codec.texts(prompts, is_chat=self.is_chat)
+        # A chat template brings the special tokens.
+        encoded = self.codec.encode(texts, special=not self.is_chat)
+        for prompt, ids in zip(prompts, encoded, strict=True):
+            if not len(ids):
+                raise HostError(
+                    f"expected a prompt of at least one token, got {prompt!r}: write something"
+                )
+            if ids.max() >= self.vocab:
+                raise HostError(
+                    f"expected token ids below {self.vocab}, got {ids.max()}: "
+                    "the tokenizer belongs to another model"
+                )
+        return encoded
+
+    def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
+        """Token ids of each text as a completion that ends."""
+        return [
+            (*map(int, ids), self.codec.end_tokens[0])
+            for ids in self.codec.encode(list(answers), special=False)
+        ]

@@ -1,0 +1,87 @@
+"""Toys as workers have them: sources that Ray can send to other processes, which import this file
+too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from symbiont_ecology.engine.executors import executors
+from symbiont_ecology.engine.executors.ray_executor import RayExecutor
+from symbiont_ecology.engine.executors.sharded import ShardedHost
+from symbiont_ecology.errors import HostError
+from toy import ToyHost
+
+
+@dataclass
+class DyingHost(ToyHost):
+    """A host whose process dies in every rollout."""
+
+    def rollout(self, *arguments: Any, **named: Any) -> Any:
+        """Ends its process as the system does where memory is out."""
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass
+class PausingHost(ToyHost):
+    """A host that takes its time, and so can be killed in the middle of a call."""
+
+    pause: float = 0.0
+
+    def rollout(self, *arguments: Any, **named: Any) -> Any:
+        """As the toy, later."""
+        time.sleep(self.pause)
+        return super().rollout(*arguments, **named)
+
+    def learn(self, *arguments: Any, **named: Any) -> Any:
+        """As the toy, later."""
+        time.sleep(self.pause)
+        return super().learn(*arguments, **named)
+
+
+@dataclass(frozen=True)
+class ToySource:
+    """Makes toys; some that cannot be loaded, or die at work."""
+
+    pause: float = 0.0
+    fault: str = ""
+    bytes: int = 1_000_000
+    threads: int = 1
+    needs_gpu: bool = False
+
+    def load(self, slots: int | None = None) -> ToyHost:
+        """A toy with so many slots."""
+        if self.fault == "load":
+            raise HostError("expected a host on this machine, found none")
+        if self.fault == "die":
+            return DyingHost(slots or 32)
+        return PausingHost(slots or 32, pause=self.pause)
+
+    def reader(self, vocab: int) -> ToyHost:
+        """A toy reads without weights."""
+        return ToyHost()
+
+    def memory(self, slots: int) -> int:
+        """Bytes of a process."""
+        return self.bytes
+
+
+class Squatter:
+    """Takes memory and does nothing."""
+
+    def sit(self) -> str:
+        """Says that it is there."""
+        return "here"
+
+
+def ray_host(source: Any, **knobs: object) -> ShardedHost:
+    """A host that Ray's workers have."""
+    paths = [str(Path(__file__).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
+    executor = executors.build({"kind": "ray", "seconds": 100.0, **knobs})
+    assert isinstance(executor, RayExecutor)
+    return executor.host(source)
