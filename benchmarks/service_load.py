@@ -18,9 +18,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +29,10 @@ from typing import Any
 import numpy as np
 
 from sides import machine
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from served import Client, ServerProcess
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import start
@@ -71,71 +72,6 @@ class Measured:
         }
 
 
-class Client:
-    """A connection that is kept open; just enough HTTP/1.1, since both sides share two cores."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-
-    async def __aenter__(self) -> Client:
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._writer.close()
-
-    async def post(self, path: str, body: object) -> dict[str, Any]:
-        """The answer as JSON."""
-        data = json.dumps(body).encode()
-        head = (
-            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
-        )
-        self._writer.write(head.encode() + data)
-        await self._writer.drain()
-        answer = await self._reader.readuntil(b"\r\n\r\n")
-        length = next(
-            int(line.split(b":")[1])
-            for line in answer.lower().split(b"\r\n")
-            if line.startswith(b"content-length")
-        )
-        text = await self._reader.readexactly(length)
-        if b" 200 " not in answer.split(b"\r\n")[0]:
-            raise RuntimeError(f"{answer.splitlines()[0]!r}: {text[:200]!r}")
-        found: dict[str, Any] = json.loads(text)
-        return found
-
-
-class Server:
-    """``symbiont serve`` in a process of its own."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        words = ["serve", str(folder), "--port", "0", "--per-minute", "1e9", *options]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "symbiont_ecology.cli", *words],
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            if line.startswith("serving"):
-                self.port = int(line.split("127.0.0.1:")[1].split(";")[0])
-                break
-        else:
-            raise RuntimeError("the service did not begin")
-        # Nobody reads on: the log of a long run would fill the pipe.
-        self._drain = subprocess.Popen(
-            ["cat"], stdin=self._process.stderr, stdout=subprocess.DEVNULL
-        )
-
-    def stop(self) -> None:
-        """Ends it as Ctrl-C does."""
-        self._process.send_signal(signal.SIGINT)
-        self._process.wait(120)
-        self._drain.wait(10)
-
-
 def questions(world: Habitats, begin: int = 0) -> Iterator[Item]:
     """What users ask, one after another, for ever."""
     generation = begin
@@ -146,19 +82,14 @@ def questions(world: Habitats, begin: int = 0) -> Iterator[Item]:
 
 async def ask(client: Client, item: Item, measured: Measured, *, judges: bool) -> None:
     """One user asks, and says yes or no."""
-    body = {
-        "user": item.habitat,
-        "messages": [{"role": "user", "content": item.prompt.strip()}],
-        "metadata": {"family": item.family},
-        "max_tokens": item.reply_limit,
-    }
-    began = time.perf_counter()
-    answer = await client.post("/v1/chat/completions", body)
+    began, family = time.perf_counter(), {"family": item.family}
+    text, limit = item.prompt.strip(), item.reply_limit
+    answer = await client.ask(item.habitat, text, metadata=family, max_tokens=limit)
     measured.latencies.append(time.perf_counter() - began)
     is_right = bool(item.verifier(answer["choices"][0]["message"]["content"]))
     measured.verdicts.append(is_right)
     if judges:
-        await client.post("/v1/feedback", {"id": answer["id"], "accepted": is_right})
+        await client.judge(answer["id"], accepted=is_right)
 
 
 async def load(
@@ -212,7 +143,7 @@ def measure(place: Path, scale: float, seed: int) -> dict[str, object]:
     assert world is not None
     count, asked = int(2000 * scale), questions(world)
     figures: dict[str, object] = {}
-    server = Server(place / "run", "--learn-share", "0")
+    server = ServerProcess(place / "run", "--learn-share", "0")
     try:
         alone = asyncio.run(load(server.port, asked, count // 4, 1, judges=False))
         together = asyncio.run(load(server.port, asked, count, CLIENTS, judges=False))
@@ -236,7 +167,7 @@ def learned(folder: Path, config: Any, count: int) -> dict[str, object]:
     world = mixture(config).habitats
     assert world is not None
     asked, tenths = questions(world), list[dict[str, float]]()
-    server = Server(folder, "--learn-share", "0.25", "--patience", str(PATIENCE))
+    server = ServerProcess(folder, "--learn-share", "0.25", "--patience", str(PATIENCE))
     try:
         for _ in range(10):
             stretch = asyncio.run(load(server.port, asked, count // 10, CLIENTS, judges=True))

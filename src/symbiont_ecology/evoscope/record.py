@@ -17,6 +17,7 @@ import numpy as np
 
 from symbiont_ecology.config import RunConfig, dump_config
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
+from symbiont_ecology.engine.living import JOURNAL_FILE
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.evaluation.evaluation_log import logged
 from symbiont_ecology.evoscope.berths import berths_of
@@ -76,7 +77,7 @@ def run_record(
         "seed": config.seed,
         "config": dump_config(config),
         "generations": history.generation,
-        "planned": config.run.generations,
+        "planned": None if (folder / JOURNAL_FILE).exists() else config.run.generations,
         "frames": {"width": frames.width, "ends": frames.ends},
         "curves": _curves(history, frames),
         "organelles": _organelles(history, lives, folder),

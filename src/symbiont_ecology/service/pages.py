@@ -1,4 +1,4 @@
-"""What a service shows people: a box to talk in, with thumbs, beside the living ecology."""
+"""What a service shows people: a box to talk in, beside the living ecology."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ class Page {
 
   drawAll() {
     const { run } = this;
-    byName("facts").textContent = plain(`${run.name}: ${run.strategy} on ${run.host}, seed ${run.seed}, ${run.generations} of ${run.planned} generations`);
+    byName("facts").textContent = plain(`${run.name}: ${run.strategy} on ${run.host}, seed ${run.seed}, ${run.planned === null ? run.generations : `${run.generations} of ${run.planned}`} generations`);
     byName("left-out").textContent = run.leftOut.join(" ");
     byName("left-out").hidden = !run.leftOut.length;
     byName("canvas-view").hidden = run.isAlone || run.hasExams;
@@ -304,7 +304,7 @@ class Page {
           this.picker();
           this.drawAll();
         }
-        told.textContent = this.run.generations >= this.run.planned ? "● the run is complete" : "● live";
+        told.textContent = this.run.planned !== null && this.run.generations >= this.run.planned ? "● the run is complete" : "● live";
       } catch (error) {
         if (!(error instanceof TypeError)) throw error; // a mistake of this page, not of the network
         told.textContent = "○ the server is gone; this is the last that it said";

@@ -50,7 +50,7 @@ class Panels {
     return [
       el("h3", {}, "The run"),
       this.facts({
-        strategy: run.strategy, host: run.host, seed: run.seed, generations: `${run.generations} of ${run.planned}`,
+        strategy: run.strategy, host: run.host, seed: run.seed, generations: run.planned === null ? `${run.generations}, in service` : `${run.generations} of ${run.planned}`,
         "bare host": `${percent(host)} of ${host.asked} questions right before anybody learned`,
         right: `${percent(total(0))} of ${total(0)?.asked ?? 0} up to the slider; ${percent(total(late))} of the quarter before it`,
         alive: `${run.alive(frame).length} at the slider, of ${run.organelles.filter((one) => one.born <= run.generation(frame)).length} born by then`,

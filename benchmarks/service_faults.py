@@ -1,0 +1,238 @@
+"""What a service loses when it is killed, when the disk is full, and when clients misbehave.
+
+    python benchmarks/service_faults.py [--times 20] [--json docs/results/service_faults.json]
+
+Every fault happens so many times. Counted are answers and verdicts that were acknowledged and are
+not there afterwards, and answers by an adapter that is not the user's own. Both must be none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from sides import machine
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from served import QUESTION, Client, RefusedError, ServerProcess
+from symbiont_ecology.config import load_config
+from symbiont_ecology.engine.living import JOURNAL_FILE
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.service.journal import Journal
+
+USERS = tuple(f"user{number}" for number in range(12))
+LEARNS = ("--learn-share", "0.5", "--patience", "0.1")
+
+
+@dataclass
+class Told:
+    """What a service acknowledged."""
+
+    answers: dict[str, str] = field(default_factory=dict)
+    """Who asked, by answer."""
+    verdicts: dict[str, bool] = field(default_factory=dict)
+
+
+@dataclass
+class Count:
+    """What came of a fault."""
+
+    times: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    wrong: int = 0
+
+    def add(self, folder: Path, told: Told) -> None:
+        """Compares what was acknowledged with what is there."""
+        journal = Journal(folder)
+        self.times += 1
+        self.acknowledged += len(told.answers) + len(told.verdicts)
+        for name, user in told.answers.items():
+            kept = journal.answer(name)
+            self.lost += kept is None
+            self.wrong += kept is not None and kept.user != user
+        for name, is_accepted in told.verdicts.items():
+            verdict = journal.verdict(name, 0)
+            self.lost += verdict is None
+            self.wrong += verdict is not None and verdict.is_accepted != is_accepted
+        journal.close()
+
+
+async def bustle(port: int, told: Told, seconds: float, clients: int = 8) -> None:
+    """Users ask and judge until the time is over or the service is gone."""
+
+    async def one(number: int) -> None:
+        """A client."""
+        try:
+            async with Client(port) as client:
+                for turn in range(10**6):
+                    user = USERS[(number + turn) % len(USERS)]
+                    answer = await client.ask(user, seed=turn)
+                    told.answers[answer["id"]] = user
+                    is_good = bool(turn % 3)
+                    await client.judge(answer["id"], accepted=is_good, user=user)
+                    told.verdicts[answer["id"]] = is_good
+        except (OSError, asyncio.IncompleteReadError, RefusedError):
+            return
+
+    try:
+        await asyncio.wait_for(asyncio.gather(*map(one, range(clients))), seconds)
+    except TimeoutError:
+        return
+
+
+def killed(folder: Path, generator: np.random.Generator) -> Told:
+    """SIGKILL under load."""
+    told, server = Told(), ServerProcess(folder, *LEARNS)
+
+    async def work() -> None:
+        """Load, and the kill in the midst of it."""
+        load = asyncio.create_task(bustle(server.port, told, 60))
+        await asyncio.sleep(float(generator.uniform(0.2, 3.0)))
+        server.process.send_signal(signal.SIGKILL)
+        await load
+
+    asyncio.run(work())
+    server.process.wait()
+    return told
+
+
+def full(folder: Path, generator: np.random.Generator) -> Told:
+    """No file may grow beyond a little more than the journal has: as a full disk."""
+    journal = folder / JOURNAL_FILE
+    room = (journal.stat().st_size if journal.exists() else 0) + int(generator.integers(300, 9000))
+
+    def limit() -> None:
+        """In the child."""
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+
+    told, server = Told(), ServerProcess(folder, "--learn-share", "0", before=limit)
+    asyncio.run(bustle(server.port, told, 4))
+    server.stop()
+    return told
+
+
+def vanished(folder: Path, generator: np.random.Generator) -> Told:
+    """Clients that send half a request, go away in the midst of a stream, or never read."""
+    told, server = Told(), ServerProcess(folder, *LEARNS)
+
+    async def rude(number: int) -> None:
+        """One of them."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        body = json.dumps(
+            {"user": "rude", "stream": True, "messages": [{"role": "user", "content": QUESTION}]}
+        )
+        head = (
+            f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        sent = head + body if number % 3 else (head + body)[: int(generator.integers(1, 200))]
+        writer.write(sent.encode())
+        await writer.drain()
+        if number % 3 == 1:
+            await reader.read(10)
+        await asyncio.sleep(1.0 if number % 3 == 2 else 0.0)
+        writer.close()
+
+    async def work() -> None:
+        """Rude clients beside usual ones."""
+        usual = asyncio.create_task(bustle(server.port, told, 4))
+        await asyncio.gather(*(rude(number) for number in range(24)), return_exceptions=True)
+        await usual
+
+    asyncio.run(work())
+    server.stop()
+    return told
+
+
+def disputed(folder: Path, generator: np.random.Generator) -> Told:
+    """Verdicts that come twice, otherwise, late, for nothing, and for another user's answer."""
+    told, server = Told(), ServerProcess(folder, *LEARNS)
+
+    async def work() -> None:
+        """One client, and what it may not do."""
+        async with Client(server.port) as client:
+            for turn in range(6):
+                answer = await client.ask("ada", seed=turn)
+                told.answers[answer["id"]] = "ada"
+                await client.judge(answer["id"], accepted=True, user="ada")
+                told.verdicts[answer["id"]] = True
+                await client.judge(answer["id"], accepted=True, user="ada")
+            await asyncio.sleep(1.0)  # generations later
+            for name in told.answers:
+                await expect(409, client.judge(name, accepted=False, user="ada"))
+                await expect(404, client.judge(name, accepted=False, user="bob"))
+                await expect(404, client.judge(f"{name}x", accepted=False))
+
+    asyncio.run(work())
+    server.stop()
+    return told
+
+
+async def expect(status: int, call: object) -> None:
+    """What has to be refused."""
+    try:
+        await call  # type: ignore[misc]
+    except RefusedError as error:
+        if error.status == status:
+            return
+        raise
+    raise AssertionError(f"expected {status}")
+
+
+FAULTS: dict[str, Callable[[Path, np.random.Generator], Told]] = {
+    "SIGKILL under load": killed,
+    "full disk": full,
+    "slow and vanishing clients": vanished,
+    "disputed verdicts": disputed,
+}
+
+
+def counted(times: int, place: Path, seed: int = 0) -> dict[str, Count]:
+    """All faults, so many times each, on a run that lives through all of its kind."""
+    founded = place / "founded"
+    config = load_config("habitats/town", ["run.generations=0", "run.checkpoint_every=2"])
+    start(config, founded, may_learn_nothing=True)
+    counts = dict[str, Count]()
+    for name, fault in FAULTS.items():
+        folder = Path(shutil.copytree(founded, place / name.split()[0]))
+        generator, everything = np.random.default_rng(seed), Told()
+        counts[name] = Count()
+        for number in range(times):
+            told = fault(folder, generator)
+            everything.answers |= told.answers
+            everything.verdicts |= told.verdicts
+            counts[name].add(folder, everything if number == times - 1 else told)
+            print(f"{name}: {number + 1} of {times}, {counts[name]}", file=sys.stderr)
+    return counts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        counts = counted(options.times, Path(place))
+    figures = {"machine": machine(), **{name: asdict(count) for name, count in counts.items()}}
+    print(json.dumps(figures, indent=1))
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    if any(count.lost or count.wrong for count in counts.values()):
+        raise SystemExit("FAIL: something was lost, or answered by the wrong one")
+
+
+if __name__ == "__main__":
+    main()

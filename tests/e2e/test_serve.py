@@ -1,0 +1,192 @@
+"""``symbiont serve`` as a process, with the clients that people have."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from killing import COMMAND
+from served import QUESTION, Client, ServerProcess
+from symbiont_ecology.config import load_config
+from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.engine.living import JOURNAL_FILE
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.service.journal import Journal
+
+
+@pytest.fixture(scope="module")
+def founded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("founded") / "town"
+    start(load_config("habitats/town", ["run.generations=0"]), folder, may_learn_nothing=True)
+    return folder
+
+
+@pytest.fixture
+def folder(founded: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(founded, tmp_path / "town"))
+
+
+@pytest.fixture(scope="module")
+def server(founded: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One for all clients, which do not learn."""
+    copy = Path(shutil.copytree(founded, tmp_path_factory.mktemp("served") / "town"))
+    process = ServerProcess(copy, "--learn-share", "0")
+    yield process
+    assert process.stop() == 0
+
+
+def said(*words: object) -> tuple[int, str]:
+    """Exit code and stderr of a command that ends by itself."""
+    done = subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stderr
+
+
+def test_curl_gets_an_answer(server: ServerProcess) -> None:
+    told = next(line for line in server.log if line.startswith("try: ")).removeprefix("try: ")
+    done = subprocess.run(told, shell=True, capture_output=True, text=True, timeout=60)
+    assert json.loads(done.stdout)["choices"][0]["message"]["role"] == "assistant"
+
+
+def test_the_openai_package_chats_streams_and_completes(server: ServerProcess) -> None:
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none")
+    assert {"ecology", "host"} <= {model.id for model in client.models.list()}
+    asked = {"model": "ecology", "messages": [{"role": "user", "content": QUESTION}], "seed": 5}
+    whole = client.chat.completions.create(**asked, user="ada", logprobs=True, top_logprobs=2)
+    parts = client.chat.completions.create(
+        **asked, user="ada", stream=True, stream_options={"include_usage": True}
+    )
+    text, usage = "", None
+    for part in parts:
+        usage = part.usage or usage
+        text += "".join(choice.delta.content or "" for choice in part.choices)
+    assert text == whole.choices[0].message.content
+    assert usage == whole.usage
+    assert whole.choices[0].logprobs.content[0].top_logprobs
+    completed = client.completions.create(model="host", prompt=QUESTION, max_tokens=3)
+    assert completed.usage.completion_tokens <= 3
+    with pytest.raises(openai.NotFoundError):
+        client.chat.completions.create(model="gpt", messages=asked["messages"])
+    with pytest.raises(openai.BadRequestError):
+        client.chat.completions.create(**asked, temperature=9)
+
+
+def test_langchain_chats(server: ServerProcess) -> None:
+    langchain = pytest.importorskip("langchain_openai")
+    model = langchain.ChatOpenAI(
+        model="ecology", base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none"
+    )
+    assert model.invoke(QUESTION).content
+    assert "".join(part.content for part in model.stream(QUESTION))
+
+
+def test_litellm_chats(server: ServerProcess) -> None:
+    litellm = pytest.importorskip("litellm")
+    answer = litellm.completion(
+        model="openai/ecology",
+        messages=[{"role": "user", "content": QUESTION}],
+        api_base=f"http://127.0.0.1:{server.port}/v1",
+        api_key="none",
+        user="ada",
+    )
+    assert answer.choices[0].message.content
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_a_checkpoint(folder: Path, how: signal.Signals) -> None:
+    server = ServerProcess(folder, "--patience", "0")
+
+    async def work() -> None:
+        async with Client(server.port) as client:
+            for turn in range(4):
+                answer = await client.ask("ada", seed=turn)
+                await client.judge(answer["id"], accepted=True)
+            await asyncio.sleep(1.0)
+
+    asyncio.run(work())
+    assert server.stop(how) == 0
+    assert load_state(folder).generation >= 1
+    assert "4 answers, 4 verdicts" in "".join(server.log)
+    assert not any("math.add" in line for line in server.log)
+
+
+def test_sigkill_loses_nothing_that_was_acknowledged(folder: Path) -> None:
+    server, names = ServerProcess(folder, "--patience", "0"), list[str]()
+
+    async def work() -> None:
+        async with Client(server.port) as client:
+            for turn in range(5):
+                answer = await client.ask("ada", seed=turn)
+                await client.judge(answer["id"], accepted=True)
+                names.append(answer["id"])
+
+    asyncio.run(work())
+    server.stop(signal.SIGKILL)
+    journal = Journal(folder)
+    assert all(journal.answer(name) and journal.verdict(name, 0) for name in names)
+    journal.close()
+    again = ServerProcess(folder, "--patience", "0")
+    assert again.stop() == 0
+    assert "5 verdicts" in "".join(again.log)
+
+
+def test_mistakes_are_one_line_before_a_model_loads(folder: Path, tmp_path: Path) -> None:
+    assert said("serve", folder, "--address", "0.0.0.0")[0] == 2
+    code, error = said("serve", folder, "--keys", tmp_path / "none")
+    assert code == 2
+    assert "cannot read the keys" in error
+    code, error = said("serve", "steady")
+    assert code == 2
+    assert "no habitats" in error
+    code, error = said("serve", folder, "seed=3")
+    assert code == 2
+    assert "config is fixed" in error
+    code, error = said("serve", tmp_path)
+    assert code == 1
+    assert "no run in" in error
+
+
+def test_a_port_that_is_taken_is_said(server: ServerProcess, folder: Path) -> None:
+    code, error = said("serve", folder, "--port", server.port)
+    assert code == 2
+    assert "take another one" in error
+    assert not (folder / JOURNAL_FILE).exists()
+
+
+def test_a_run_that_is_served_cannot_be_served_twice(folder: Path) -> None:
+    server = ServerProcess(folder)
+    try:
+        code, error = said("serve", folder, "--port", "0")
+        assert code == 1
+        assert "another process" in error
+    finally:
+        server.stop()
+
+
+def test_a_key_opens_a_service(folder: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.jsonl"
+    made = subprocess.run(
+        [*COMMAND, "key", str(keys), "--user", "ada"], capture_output=True, text=True, timeout=60
+    )
+    openai = pytest.importorskip("openai")
+    server = ServerProcess(folder, "--keys", str(keys))
+    try:
+        where = f"http://127.0.0.1:{server.port}/v1"
+        asked = {"model": "ecology", "messages": [{"role": "user", "content": QUESTION}]}
+        with pytest.raises(openai.AuthenticationError):
+            openai.OpenAI(base_url=where, api_key="none").chat.completions.create(**asked)
+        client = openai.OpenAI(base_url=where, api_key=made.stdout.strip())
+        assert client.chat.completions.create(**asked).choices
+        with pytest.raises(openai.PermissionDeniedError):
+            client.chat.completions.create(**asked, user="bob")
+    finally:
+        server.stop()
