@@ -32,6 +32,7 @@ REGISTRIES = {
     "strategies": "symbiont_ecology.strategies:strategies",
     "mechanisms": "symbiont_ecology.strategies.mechanisms:mechanisms",
     "trackers": "symbiont_ecology.trackers:trackers",
+    "engines": "symbiont_ecology.host.engines:engines",
 }
 FILES = ("presets", "protocols")
 """Kinds that are YAML files: what ``run`` and what ``suite`` takes."""

@@ -162,15 +162,15 @@ def typed_spec(text: str) -> Spec:
 def _host_for(config: RunConfig) -> Callable[[bool], Host]:
     """The host of a config, with its chat template or without; loaded once."""
     from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.host.kernel import HostKernel
+    from symbiont_ecology.host.engines import kernel_of
 
-    kernel = build_host(config)
+    host = build_host(config)
 
     def host_for(is_chat: bool) -> Host:
         """The same host, asked as it is wanted."""
-        if isinstance(kernel, HostKernel):
+        if kernel := kernel_of(host):
             kernel.is_chat = is_chat
-        return kernel
+        return host
 
     return host_for
 

@@ -1,7 +1,7 @@
 """The composition root: the one place that turns a config into parts."""
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import get_args
 
@@ -11,6 +11,7 @@ from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.engine.warm import warm_examples
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.host.chat_template import has_chat_template
+from symbiont_ecology.host.engines import engines
 from symbiont_ecology.inference.routers import routers
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.learning.imitation import NoLearning
@@ -61,6 +62,8 @@ def check(config: RunConfig) -> None:
     mix, rule = mixture(config), learning_rules.build(config.learning_rule)
     strategy = strategies.build(config.strategy)
     strategy.check(config.host.rank, rule)
+    engine, slots = engines.build(config.host.engine), config.host.slots
+    engine.check(slots, is_perturbed=rule.perturbation > 0)
     if rule.needs_verdicts and not reward_rules.build(config.reward).follows_verdict:
         raise ConfigError(
             f"reward: {kind_of(config.learning_rule)} imitates what is worth 1, so expected one "
@@ -291,9 +294,10 @@ def build_host(config: RunConfig) -> Host:
     from symbiont_ecology.host.kernel import HostKernel
 
     torch.set_num_threads(config.host.threads)
-    knobs = config.host.model_dump(exclude={"model", "threads"})
+    knobs = config.host.model_dump(exclude={"model", "threads", "engine"})
     is_chat = prompt_styles.build(config.tasks.style).is_chat
-    return HostKernel.from_pretrained(config.host.model, **knobs, is_chat=is_chat)
+    load = partial(HostKernel.from_pretrained, config.host.model, **knobs, is_chat=is_chat)
+    return engines.build(config.host.engine).host(load)
 
 
 def build_runtime(config: RunConfig, host: Host, folder: Path) -> Runtime:

@@ -50,9 +50,9 @@ from symbiont_ecology.trackers.reporting import Reports
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
 PROVENANCE_FILE, LOCK_FILE = "provenance.json", "lock"
-EXTENDABLE = tuple(f"run.{name}" for name in LoopConfig.model_fields)
+EXTENDABLE = (*(f"run.{name}" for name in LoopConfig.model_fields), "host.engine.url")
 """What may change when a run is resumed: when it ends, how often it is saved, what reports it, what
-it is asked at the end."""
+it is asked at the end, and where the server is."""
 LEAST_GENERATIONS = 10
 """Generations that a budget should pay for, at least."""
 

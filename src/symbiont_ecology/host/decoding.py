@@ -105,7 +105,7 @@ class _Writer:
         batch = self._batch
         answers = zip(self._ids.tolist(), self._lengths, strict=True)
         written = self._codec.decode([ids[:length] for ids, length in answers])
-        texts = tuple(_cut(text, batch.decoding.stop) for text in written)
+        texts = tuple(map(batch.decoding.cut, written))
         return Completions(
             texts,
             self._ids,
@@ -189,11 +189,6 @@ class _Writer:
             drawn = _inverse_cdf(allowed, uniforms.nan_to_num(), decoding)
             tokens = torch.where(uniforms.isnan(), tokens, drawn)
         return tokens, -F.cross_entropy(logits, tokens, reduction="none")
-
-
-def _cut(text: str, stops: Sequence[str]) -> str:
-    """The text up to the first of the stop texts."""
-    return text[: min((text.index(stop) for stop in stops if stop in text), default=len(text))]
 
 
 def _inverse_cdf(logits: Tensor, uniforms: Tensor, decoding: Decoding) -> Tensor:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +36,7 @@ from symbiont_ecology.host.loading import (
 )
 from symbiont_ecology.host.locating import find_folder
 from symbiont_ecology.host.malloc import keep_freed_memory
+from symbiont_ecology.host.rows import slot_of_each
 from symbiont_ecology.host.sketches import sketcher_of
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import (
@@ -158,9 +158,19 @@ class HostKernel:
         return self._budget.megabytes
 
     @property
+    def codec(self) -> TextCodec:
+        """What makes token ids of texts and texts of token ids, and knows what ends an answer."""
+        return self._codec
+
+    @property
     def tokenizer(self) -> PreTrainedTokenizerFast:
         """The host's transformers tokenizer."""
         return self._codec.tokenizer
+
+    @property
+    def modules(self) -> tuple[tuple[str, int, int], ...]:
+        """All linear modules of the decoder layers, adapted or not: ``(name, d_in, d_out)``."""
+        return layout_of(self._decoder).modules
 
     @property
     def end_token_id(self) -> int:
@@ -256,12 +266,12 @@ class HostKernel:
 
     def export(self, slot: int, folder: str | Path, *, model_card: str = "") -> None:
         """Writes a slot's adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
-        modules, adapted = layout_of(self._decoder).modules, set(self.layout.modules)
+        adapted = set(self.layout.modules)
         write_peft(
             folder,
             self.weights_of(slot),
             base_model=self.name_or_path,
-            unadapted=[module[0] for module in modules if module not in adapted],
+            unadapted=[module[0] for module in self.modules if module not in adapted],
             fan_in_fan_out=self._decoder.fan_in_fan_out,
             model_card=model_card,
         )
@@ -324,7 +334,7 @@ class HostKernel:
         """Greedy answers as text; ``slots`` is one slot for all prompts or one for each."""
         rows = [
             Request(prompt, slot, max_new_tokens)
-            for prompt, slot in zip(prompts, _spread(slots, prompts), strict=True)
+            for prompt, slot in zip(prompts, slot_of_each(slots, prompts), strict=True)
         ]
         return list(self.rollout(rows, None, Decoding(min_new_tokens=min_new_tokens)).texts)
 
@@ -340,7 +350,7 @@ class HostKernel:
         A prompt is tokenised with special tokens, a completion without, and the ids are joined; a
         completion may also be given as ids.
         """
-        owners = [self._known(slot) for slot in _spread(slots, prompts)]
+        owners = [self._known(slot) for slot in slot_of_each(slots, prompts)]
         if len(completions) != len(prompts):
             raise HostError(
                 f"expected a completion for each of {len(prompts)} prompts, got {len(completions)}"
@@ -435,14 +445,3 @@ class HostKernel:
                 f"expected at most {self.shape.max_positions} tokens for prompt and answer, "
                 f"got {longest}: shorten the prompt or max_new_tokens"
             )
-
-
-def _spread(slots: int | Sequence[int], prompts: Sequence[str]) -> list[int]:
-    """One slot per row."""
-    if isinstance(prompts, str):
-        raise HostError("expected a list of prompts, got one text: put it in a list")
-    if isinstance(slots, int | Integral):
-        return [int(slots)] * len(prompts)
-    if len(slots) != len(prompts):
-        raise HostError(f"expected one slot for each of {len(prompts)} prompts, got {len(slots)}")
-    return [int(slot) for slot in slots]
