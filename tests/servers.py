@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,8 @@ class FakeServer(ABC):
         self.asked: Counter[str] = Counter()
         self.bodies: list[Any] = []
         self.fault, self.left, self.hit = "", 0, 0
+        self.host_slot = HOST_SLOT
+        """Another one makes it serve another model."""
         self._lock, self._released = threading.Lock(), threading.Event()
         self._first: AdapterWeights | None = None
         handler = type("Handler", (_Handler,), {"fake": self})
@@ -170,17 +173,11 @@ class FakeServer(ABC):
             return b"<html>502 Bad Gateway</html>"
         if self.befalls("odd"):
             return {"choices": [{"token_ids": "seven"}], "meta_info": {}}
-        if self.befalls("nan"):
-            return self.reply_text().replace(b"-", b"NaN, -")
         if self.befalls("hang"):
             self._released.wait(20)
         if self.befalls("restart"):
             self.restart()
         return self.ask(data)
-
-    def reply_text(self) -> bytes:
-        """A reply with a number that is none."""
-        return b'{"choices": [-1]}'
 
     def load(self, body: Load) -> object:
         """Loads an adapter into a free slot."""
@@ -191,7 +188,9 @@ class FakeServer(ABC):
                 raise Refusal(400, f"The name {body.lora_name} was used before.")
             if len(self.adapters) >= self.capacity:
                 raise Refusal(400, "No free slot for another adapter.")
-            self.check_profile(json.loads((Path(body.lora_path) / "adapter_config.json").read_text()))
+            self.check_profile(
+                json.loads((Path(body.lora_path) / "adapter_config.json").read_text())
+            )
             slot = min(set(range(self.kernel.slots)) - set(self.adapters.values()))
             weights = read_peft(body.lora_path, self.kernel.layout)
             self._first = self._first or weights
@@ -210,20 +209,32 @@ class FakeServer(ABC):
         return self.loaded(body.lora_name)
 
     def complete(
-        self, prompt: list[int], adapter: str | None, limit: int, decoding: Decoding, seed: int | None
+        self,
+        prompt: list[int],
+        adapter: str | None,
+        limit: int,
+        decoding: Decoding,
+        seed: int | None,
     ) -> Completion:
         """What the kernel writes: by the adapter, or by the bare host if a fault wants it so."""
-        slot = HOST_SLOT if adapter is None else self.adapters[adapter]
-        if slot != HOST_SLOT and self.befalls("bare"):
+        slot = self.host_slot if adapter is None else self.adapters[adapter]
+        if adapter and self.befalls("bare"):
             slot = HOST_SLOT
-        if slot != HOST_SLOT and self.fault == "replica":
+        if adapter and self.fault == "replica":
             self.hit += 1
             slot = HOST_SLOT if self.hit % 3 == 0 else slot
         draw = None if seed is None else np.random.default_rng(seed)
         text = self.kernel.codec.decode([prompt])[0]
         with self._lock:
             assert self.kernel.encode([text])[0].tolist() == prompt
-            return self.kernel.rollout([Request(text, slot, limit)], [draw], decoding)[0]
+            done = self.kernel.rollout([Request(text, slot, limit)], [draw], decoding)[0]
+        if self.befalls("nan"):
+            return replace(done, log_probabilities=np.full(len(done.token_ids), np.nan))
+        if self.befalls("alien"):
+            return replace(done, token_ids=tuple(1 << 20 for _ in done.token_ids))
+        if self.befalls("short"):
+            return replace(done, token_ids=done.token_ids[:-1])
+        return done
 
     @abstractmethod
     def check_profile(self, config: Mapping[str, Any]) -> None:
@@ -288,7 +299,12 @@ class FakeVllm(FakeServer):
             "token_ids": list(done.token_ids) if body.return_token_ids else None,
             "prompt_token_ids": body.prompt if body.return_token_ids else None,
         }
-        return {"id": "cmpl-1", "object": "text_completion", "model": body.model, "choices": [choice]}
+        return {
+            "id": "cmpl-1",
+            "object": "text_completion",
+            "model": body.model,
+            "choices": [choice],
+        }
 
     def error(self, status: int, message: str) -> bytes:
         """Nested."""
@@ -324,7 +340,9 @@ class FakeSglang(FakeServer):
         """A native answer."""
         body = SglangGenerate.model_validate_json(data)
         if body.lora_path is not None and body.lora_path not in self.adapters:
-            raise Refusal(400, f"The following requested LoRA adapters are not loaded: {body.lora_path}")
+            raise Refusal(
+                400, f"The following requested LoRA adapters are not loaded: {body.lora_path}"
+            )
         sampling, prompt = body.sampling_params, body.input_ids
         assert (sampling.top_k, sampling.repetition_penalty) == (-1, 1.0)
         assert prompt is not None

@@ -43,7 +43,7 @@ def server(kind: str) -> Iterator[FakeServer | None]:
 
 def connect(server: FakeServer, folder: Path, **knobs: Any) -> ServedHost:
     kind = next(name for name, fake in FAKES.items() if isinstance(server, fake))
-    quick = {"timeout": 5.0, "patience": 1.0, "loaded": 8}
+    quick = {"timeout": 30.0, "patience": 5.0, "loaded": 8, "connections": 4}
     spec = {"kind": kind, "url": server.url, "adapters_folder": str(folder), **quick, **knobs}
     host = engines.build(spec).host(load)
     assert isinstance(host, ServedHost)
@@ -129,7 +129,9 @@ def test_learning_is_the_kernels_and_the_next_answer_is_of_what_was_learned(
     weights = {slot: random_weights(kernel.layout, slot, rank=4) for slot in range(2)}
     states = {slot: OptimizerState() for slot in weights}
     (answer,) = kernel.encode_answers(["=55"])
-    batch = LearningBatch((Lesson(PROMPTS[0], answer, 0), Lesson(PROMPTS[1], answer, 1)), {0: 0.05, 1: 0.05})
+    batch = LearningBatch(
+        (Lesson(PROMPTS[0], answer, 0), Lesson(PROMPTS[1], answer, 1)), {0: 0.05, 1: 0.05}
+    )
     rows = [Request(prompt, slot, 6) for slot in weights for prompt in PROMPTS]
     ours, theirs = (weights, states), (weights, states)
     for _ in range(3):
