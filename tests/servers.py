@@ -89,7 +89,7 @@ class SglangGenerate(Strict):
     lora_path: str | None = None
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """A status and a message."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -150,7 +150,7 @@ class FakeServer(ABC):
         self.asked[path] += 1
         try:
             reply = self._route(path, data)
-        except Refusal as refusal:
+        except RefusalError as refusal:
             return refusal.status, self.error(refusal.status, str(refusal))
         except ValidationError as error:
             return 400, self.error(400, str(error))
@@ -164,11 +164,11 @@ class FakeServer(ABC):
         if path == f"{self.prefix}/unload_lora_adapter":
             return self.unload(Load.model_validate_json(data))
         if path != self.question:
-            raise Refusal(404, "Not Found")
+            raise RefusalError(404, "Not Found")
         self.bodies.append(json.loads(data))
         for fault, status in (("full", 503), ("many", 429), ("bad", 400), ("broken", 500)):
             if self.befalls(fault):
-                raise Refusal(status, f"as {fault} as can be")
+                raise RefusalError(status, f"as {fault} as can be")
         if self.befalls("garbage"):
             return b"<html>502 Bad Gateway</html>"
         if self.befalls("odd"):
@@ -182,12 +182,12 @@ class FakeServer(ABC):
     def load(self, body: Load) -> object:
         """Loads an adapter into a free slot."""
         if self.befalls("closed"):
-            raise Refusal(404, "Not Found")
+            raise RefusalError(404, "Not Found")
         with self._lock:
             if body.lora_name in self.names:
-                raise Refusal(400, f"The name {body.lora_name} was used before.")
+                raise RefusalError(400, f"The name {body.lora_name} was used before.")
             if len(self.adapters) >= self.capacity:
-                raise Refusal(400, "No free slot for another adapter.")
+                raise RefusalError(400, "No free slot for another adapter.")
             self.check_profile(
                 json.loads((Path(body.lora_path) / "adapter_config.json").read_text())
             )
@@ -205,7 +205,9 @@ class FakeServer(ABC):
         """Forgets an adapter."""
         with self._lock:
             if self.adapters.pop(body.lora_name, None) is None:
-                raise Refusal(400 if self.prefix == "" else 404, f"no adapter {body.lora_name}")
+                raise RefusalError(
+                    400 if self.prefix == "" else 404, f"no adapter {body.lora_name}"
+                )
         return self.loaded(body.lora_name)
 
     def complete(
@@ -233,7 +235,8 @@ class FakeServer(ABC):
         if self.befalls("alien"):
             return replace(done, token_ids=tuple(1 << 20 for _ in done.token_ids))
         if self.befalls("short"):
-            return replace(done, token_ids=done.token_ids[:-1])
+            scores = done.log_probabilities[:-1]
+            return replace(done, token_ids=done.token_ids[:-1], log_probabilities=scores)
         return done
 
     @abstractmethod
@@ -266,7 +269,7 @@ class FakeVllm(FakeServer):
         """As PEFTHelper and its checks."""
         has_extras = config["bias"] != "none" or config["modules_to_save"] or config["use_dora"]
         if has_extras or config["rank_pattern"] or config["r"] > 8:
-            raise Refusal(400, "This adapter is not supported.")
+            raise RefusalError(400, "This adapter is not supported.")
 
     def models(self) -> object:
         """Host and adapters."""
@@ -282,7 +285,7 @@ class FakeVllm(FakeServer):
         """A completion with token ids."""
         body = VllmCompletion.model_validate_json(data)
         if body.model != self.name and body.model not in self.adapters:
-            raise Refusal(404, f"The model `{body.model}` does not exist.")
+            raise RefusalError(404, f"The model `{body.model}` does not exist.")
         assert (body.top_k, body.repetition_penalty) == (-1, 1.0)
         assert isinstance(body.prompt, list)
         decoding = Decoding(body.temperature, body.top_p, body.min_tokens, tuple(body.stop))
@@ -322,9 +325,9 @@ class FakeSglang(FakeServer):
         targets = config["target_modules"]
         is_partial = any(set(group) & set(targets) not in (set(), set(group)) for group in GROUPS)
         if config["use_rslora"] or config["rank_pattern"] or config["alpha_pattern"]:
-            raise Refusal(400, "This adapter would be misread.")
+            raise RefusalError(400, "This adapter would be misread.")
         if is_partial or any("." in target for target in targets):
-            raise Refusal(400, "NotImplementedError: get_hidden_dim")
+            raise RefusalError(400, "NotImplementedError: get_hidden_dim")
 
     def models(self) -> object:
         """Host and adapters, as since October 2025."""
@@ -340,7 +343,7 @@ class FakeSglang(FakeServer):
         """A native answer."""
         body = SglangGenerate.model_validate_json(data)
         if body.lora_path is not None and body.lora_path not in self.adapters:
-            raise Refusal(
+            raise RefusalError(
                 400, f"The following requested LoRA adapters are not loaded: {body.lora_path}"
             )
         sampling, prompt = body.sampling_params, body.input_ids

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import finalize
@@ -23,6 +21,13 @@ from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.engines.endpoint import Endpoint, RefusedError
 from symbiont_ecology.host.engines.server import Answered, AnsweringServer, Asked
 from symbiont_ecology.host.engines.shelf import Shelf
+from symbiont_ecology.host.engines.witness import (
+    EXACT,
+    Testimony,
+    Witness,
+    WrongAdapterError,
+    longest,
+)
 from symbiont_ecology.types import (
     HOST_SLOT,
     BlobRef,
@@ -42,27 +47,8 @@ if TYPE_CHECKING:
 PROBES = ("The weather today is", "12+7=", "Once upon a time there was", "1, 2, 3, 4,")
 """What a server is asked to find out what it serves."""
 PROBE_TOKENS = 12
-FEWEST_TOKENS = 4
-"""A shorter answer is read as if it had so many tokens that agree: few tokens prove little."""
-NOISES = 4.0
-"""Times the noise of rounding up to which log-probabilities are taken for equal."""
-EXACT = 1e-4
-"""Nats per token that two exact computations differ by."""
 LOST = (400, 404)
 """Status codes of a question to an adapter that a server does not have."""
-
-
-class WrongAdapterError(HostError):
-    """A server answered with other weights than it was asked for."""
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A question and its answer, as far as they are compared."""
-
-    slot: int
-    prompt: str
-    answered: Answered
 
 
 class ServedHost:
@@ -87,17 +73,10 @@ class ServedHost:
         self._asked_last: dict[int, AdapterWeights] = {}
         """What each slot last answered with: what a stale cache would answer with again."""
         self.close = finalize(self, self._shelf.clear)
-        self._noise = EXACT
-        rows = self._probe([HOST_SLOT], {})
-        apart = max(map(_distance, self._reported(rows), self._read(rows)))
-        if apart > server.tolerance:
-            self.close()
-            raise HostError(
-                f"expected {endpoint.url} to serve the model {kernel.name_or_path}, got "
-                f"log-probabilities that differ by {apart:.2g} nats per token from {model}: serve "
-                "the same model in the same precision, or raise host.engine.tolerance"
-            )
-        self._noise = EXACT + apart
+        self._trusted = set[str]()
+        """Names of adapters that were probed, and are right."""
+        self._witness = Witness(kernel, server)
+        self._witness.meet(self._probe([HOST_SLOT], {}))
 
     @property
     def slots(self) -> int:
@@ -223,25 +202,33 @@ class ServedHost:
     ) -> list[Answered]:
         """What the server answers, and the kernel has checked."""
         held = dict(self._placed[slot] for slot in slots)
-        new = self._shelf.hold(held)
-        first = {row.slot: row.prompt for row in reversed(rows)}
-        untried = [slot for slot in slots if self._placed[slot][0] in new]
-        self._check(self._probe(untried, first), self._asked_last)
-        self._asked_last |= {slot: self._placed[slot][1] for slot in slots}
+        self._shelf.hold(held)
         names = {slot: self._shelf.name(self._placed[slot][0]) for slot in slots}
+        first = {row.slot: row.prompt for row in reversed(rows)}
+        untried = [slot for slot in slots if names[slot] not in self._trusted]
+        self._witness.check(self._probe(untried, first), self._earlier(untried))
+        self._trusted = set(names.values()) | (self._trusted & self._shelf.names)
+        self._asked_last |= {slot: self._placed[slot][1] for slot in slots}
         answers = self._ask(asked, [names.get(row.slot) for row in rows])
-        compared: dict[int, list[_Row]] = {}
-        altered: set[int] = set()
+        compared, altered = list[Testimony](), set[int]()
         for row, question, answer in zip(rows, asked, answers, strict=True):
             if not self._reports_own(question):
                 altered.add(row.slot)
             elif answer.ids:
-                compared.setdefault(row.slot, []).append(_Row(row.slot, row.prompt, answer))
+                compared.append(Testimony(row.slot, row.prompt, answer))
         part = self._server.checked
-        self._check([row for group in compared.values() for row in _longest(group, part)], {})
+        self._witness.check(longest(compared, part), {})
         if part:
-            self._check(self._probe(sorted(altered - {HOST_SLOT}), first), {})
+            self._witness.check(self._probe(sorted(altered - {HOST_SLOT}), first), {})
         return answers
+
+    def _earlier(self, slots: Sequence[int]) -> dict[int, tuple[AdapterWeights, AdapterWeights]]:
+        """What slots answered with before, and what they hold."""
+        return {
+            slot: (self._asked_last[slot], self._placed[slot][1])
+            for slot in slots
+            if slot in self._asked_last
+        }
 
     def _ask(self, asked: Sequence[Asked], names: Sequence[str | None]) -> list[Answered]:
         """Asks everything at once, as far as there are connections."""
@@ -297,7 +284,9 @@ class ServedHost:
             ids[place, : lengths[place]] = answer.ids
             scores[place, : lengths[place]] = answer.log_probabilities
         other = [place for place, one in enumerate(asked) if not self._reports_own(one)]
-        read = self._read([_Row(rows[one].slot, rows[one].prompt, answers[one]) for one in other])
+        read = self._witness.read(
+            [Testimony(rows[one].slot, rows[one].prompt, answers[one]) for one in other]
+        )
         for place, values in zip(other, read, strict=True):
             scores[place, : lengths[place]] = values
         written = self.kernel.codec.decode([answer.ids for answer in answers])
@@ -314,7 +303,7 @@ class ServedHost:
     def _reports_own(self, question: Asked) -> bool:
         return question.seed is None or self._server.reports_own(question.decoding)
 
-    def _probe(self, slots: Sequence[int], first: Mapping[int, str]) -> list[_Row]:
+    def _probe(self, slots: Sequence[int], first: Mapping[int, str]) -> list[Testimony]:
         """Greedy answers of these slots to what is always asked, and to their first prompts."""
         pairs = [(slot, text) for slot in slots for text in PROBES]
         pairs += [(slot, first[slot]) for slot in slots if slot in first]
@@ -324,72 +313,9 @@ class ServedHost:
             for slot, _ in pairs
         ]
         answers = self._ask(self._questions(rows, None, Decoding()), names)
-        return [_Row(*pair, answer) for pair, answer in zip(pairs, answers, strict=True)]
-
-    def _check(self, rows: Sequence[_Row], earlier: Mapping[int, AdapterWeights]) -> None:
-        """Compares answers with what the kernel makes of them.
-
-        Raises:
-            WrongAdapterError: they are of other weights.
-        """
-        apart = list(map(_distance, self._reported(rows), self._read(rows)))
-        equal = NOISES * self._noise
-        doubtful = [(row, far) for row, far in zip(rows, apart, strict=True) if far > equal]
-        for row, far in doubtful:
-            for other, what in self._others(row, earlier):
-                near = _distance(self._reported([row])[0], other)
-                if near < far / 2:
-                    raise WrongAdapterError(
-                        f"expected {self._endpoint.url} to answer with the adapter of slot "
-                        f"{row.slot}, got answers of {what} ({near:.2g} nats per token from it, "
-                        f"{far:.2g} from the adapter): {self._server.load_advice}; one server "
-                        "alone, without replicas"
-                    )
-            if far > self._server.tolerance:
-                raise WrongAdapterError(
-                    f"expected {self._endpoint.url} to answer with the weights of slot {row.slot}, "
-                    f"got log-probabilities that differ by {far:.2g} nats per token: serve the "
-                    "same model in the same precision, or raise host.engine.tolerance"
-                )
-
-    def _others(
-        self, row: _Row, earlier: Mapping[int, AdapterWeights]
-    ) -> list[tuple[np.ndarray, str]]:
-        """How a row would read if it came from something else."""
-        if row.slot == HOST_SLOT:
-            return []
-        found = [(self._read([_Row(HOST_SLOT, row.prompt, row.answered)])[0], "the bare host")]
-        if row.slot in earlier:
-            try:
-                self.kernel.place(row.slot, earlier[row.slot])
-                found.append((self._read([row])[0], "an earlier adapter, which is stale"))
-            finally:
-                self.kernel.place(row.slot, self._placed[row.slot][1])
-        return found
-
-    def _read(self, rows: Sequence[_Row]) -> list[np.ndarray]:
-        """The kernel's log-probabilities of answers."""
-        if not rows:
-            return []
-        ids = [row.answered.ids for row in rows]
-        return self.score([row.prompt for row in rows], ids, [row.slot for row in rows])
-
-    @staticmethod
-    def _reported(rows: Sequence[_Row]) -> list[np.ndarray]:
-        return [np.array(row.answered.log_probabilities) for row in rows]
+        return [Testimony(*pair, answer) for pair, answer in zip(pairs, answers, strict=True)]
 
 
 def _publish(kernel: HostKernel, folder: Path, weights: AdapterWeights) -> None:
     """Writes an adapter for a server."""
     write_portable(folder, weights, modules=kernel.modules, base_model=kernel.name_or_path)
-
-
-def _longest(rows: Sequence[_Row], part: float) -> list[_Row]:
-    """The longest answers, which say most: that part of them, at least one if any."""
-    ranked = sorted(rows, key=lambda row: -len(row.answered.ids))
-    return ranked[: ceil(part * len(rows))]
-
-
-def _distance(reported: np.ndarray, read: np.ndarray) -> float:
-    """Nats per token by which log-probabilities differ."""
-    return float(np.abs(reported - read).sum() / max(len(reported), FEWEST_TOKENS))

@@ -93,7 +93,7 @@ class AnsweringServer(ABC):
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
             raise ValueError(f"url: expected such as http://127.0.0.1:8000, got {self.url!r}")
         if not is_loopback(parts.hostname) and self.api_key_file is None:
             raise ValueError(

@@ -42,27 +42,29 @@ class Shelf:
         self._names: dict[BlobRef, str] = {}
         """Least recently used first."""
 
+    @property
+    def names(self) -> set[str]:
+        """Of all adapters that are held."""
+        return set(self._names.values())
+
     def name(self, ref: BlobRef) -> str:
         """The name of an adapter that is held."""
         return self._names[ref]
 
-    def hold(self, wanted: Mapping[BlobRef, AdapterWeights]) -> set[BlobRef]:
-        """Makes the server hold these; returns those that it did not hold before.
+    def hold(self, wanted: Mapping[BlobRef, AdapterWeights]) -> None:
+        """Makes the server hold these, and leaves those that it holds.
 
         Raises:
             AdapterError: the folder of adapters cannot be written.
             HostError: the server cannot be reached, or takes no more adapters.
         """
         for ref in wanted:
-            if ref in self._names:  # to the end: used last
-                self._names[ref] = self._names.pop(ref)
-        new = {ref for ref in wanted if ref not in self._names}
-        for ref in wanted:
-            if ref in new:
-                while len(self._names) >= self._server.loaded and self._drop_oldest(wanted):
-                    pass
-                self._names[ref] = self._load(ref, wanted)
-        return new
+            if ref in self._names:
+                self._names[ref] = self._names.pop(ref)  # to the end: used last
+                continue
+            while len(self._names) >= self._server.loaded and self._drop_oldest(wanted):
+                pass
+            self._names[ref] = self._load(ref, wanted)
 
     def drop(self, ref: BlobRef) -> None:
         """Unloads an adapter, if it is held, and removes its folder."""
