@@ -93,7 +93,8 @@ def test_a_fault_is_overcome_or_told_and_no_wrong_adapter_is_used(
     server: FakeServer, fault: str, left: int, faults: int, tmp_path: Path
 ) -> None:
     said, counts, kernel = ENDS[fault, left], Counter[str](), load()
-    host = connect(server, tmp_path)
+    patience = 1.0 if said else 60.0  # a busy machine takes its time
+    host = connect(server, tmp_path, patience=patience)
     rows = rows_of(0, 1)
     for trial in range(faults):
         server.fail("")

@@ -22,7 +22,7 @@ from symbiont_ecology.weights import AdapterWeights
 if TYPE_CHECKING:
     from symbiont_ecology.host.kernel import HostKernel
 
-FEWEST_TOKENS = 4
+FEWEST_COUNTED = 4
 """A shorter answer is read as if it had so many tokens that agree: few tokens prove little."""
 NOISES = 4.0
 """Times the noise of rounding up to which log-probabilities are taken for equal."""
@@ -138,4 +138,4 @@ def longest(rows: Sequence[Testimony], part: float) -> list[Testimony]:
 
 def _distance(row: Testimony, read: np.ndarray) -> float:
     """Nats per token by which log-probabilities differ."""
-    return float(np.abs(row.reported - read).sum() / max(len(read), FEWEST_TOKENS))
+    return float(np.abs(row.reported - read).sum() / max(len(read), FEWEST_COUNTED))
