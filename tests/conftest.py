@@ -27,6 +27,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kills", type=int, default=5, help="SIGKILLs in tests/e2e/test_resume_kill.py"
     )
+    parser.addoption(
+        "--faults", type=int, default=4, help="times each fault in tests/engines/test_faults.py"
+    )
+
+
+@pytest.fixture
+def faults(request: pytest.FixtureRequest) -> int:
+    """How often everything goes wrong."""
+    return int(request.config.getoption("--faults"))
 
 
 @pytest.fixture

@@ -65,6 +65,7 @@ class HostConfig(BaseModel):
     threads: Positive = 1  # of the CPU; another number may move logits in the last bits
     memory_mb: PositiveFloat = 2048  # for one batch; larger batches go in pieces
     is_checkpointing: bool = False  # learn with half the memory in a third more time
+    engine: Spec = "kernel"  # what answers: the kernel, or a server beside it
 
 
 def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -282,6 +283,7 @@ def dump_config(config: RunConfig) -> str:
     for key in _component_keys():
         data[key] = _ordered(data[key])
     data["tasks"]["style"] = _ordered(data["tasks"]["style"])
+    data["host"]["engine"] = _ordered(data["host"]["engine"])
     data["tasks"]["sources"] = [_ordered(source) for source in data["tasks"]["sources"]]
     return str(OmegaConf.to_yaml(data))
 

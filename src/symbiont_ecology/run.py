@@ -35,9 +35,11 @@ from symbiont_ecology.files import free_folder
 from symbiont_ecology.history.history import History
 from symbiont_ecology.history.timings import read_timings
 from symbiont_ecology.history.world import world_changes
+from symbiont_ecology.host.engines import kernel_of
 from symbiont_ecology.notebook import notebook_facts, notebook_table
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.blobs import BlobStore
 
 if TYPE_CHECKING:
@@ -163,12 +165,10 @@ class Run:
         Raises:
             HostError: it is another kind of host.
         """
-        from symbiont_ecology.host.kernel import HostKernel
-
-        host = self.host if kind_of(self.config.executor) == "local" else self._here
-        if not isinstance(host, HostKernel):
+        kernel = kernel_of(self.host if kind_of(self.config.executor) == "local" else self._here)
+        if kernel is None:
             raise HostError("only adapters of a language model can be written as PEFT folders")
-        return host
+        return kernel
 
     @cached_property
     def _here(self) -> Host:
@@ -320,10 +320,15 @@ class LivingOrganelle:
         note = f"{more} more." if more > 0 else ""
         return notebook_facts(f"Organelle {self.id}", facts | dict(rates[:MOST_NAMED]), note)
 
+    @property
+    def weights(self) -> AdapterWeights:
+        """Its adapter."""
+        return BlobStore(self.run.folder / "blobs").weights(self.organelle.genome.weights)
+
     def save_peft(self, folder: str | Path, model_card: str = "") -> Path:
         """Writes its adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
-        kernel, store = self.run.kernel, BlobStore(self.run.folder / "blobs")
-        kernel.place(0, store.weights(self.organelle.genome.weights))
+        kernel = self.run.kernel
+        kernel.place(0, self.weights)
         kernel.export(0, folder, model_card=model_card)
         return Path(folder)
 

@@ -145,6 +145,11 @@ class Decoding:
     stop: tuple[str, ...] = ()
     perturbation: float = 0.0
 
+    def cut(self, text: str) -> str:
+        """The text up to the first of the stop texts."""
+        places = (text.index(stop) for stop in self.stop if stop in text)
+        return text[: min(places, default=len(text))]
+
 
 @dataclass(frozen=True, repr=False)
 class Completions:

@@ -129,7 +129,8 @@ def tell_answerers(evaluation: Evaluation) -> None:
 
 
 def open_run(folder: Path, host: str | None = None, rank: int = 0) -> Run:
-    """A run whose host may lie at another place, and has room for adapters of that rank.
+    """A run whose host may lie at another place, and has room for adapters of that rank. Its kernel
+    answers, so that no server need be there.
 
     The fingerprint of a host decides whether it is the same.
 
@@ -141,6 +142,7 @@ def open_run(folder: Path, host: str | None = None, rank: int = 0) -> Run:
 
     config = read_config(folder)
     wide = {"model": host or config.host.model, "rank": max(rank, config.host.rank)}
+    wide["engine"] = "kernel"
     return Run(folder, config.model_copy(update={"host": config.host.model_copy(update=wide)}))
 
 

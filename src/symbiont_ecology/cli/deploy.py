@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.cli.console import open_run, prepare, typed, write_json
 from symbiont_ecology.cli.options import HostOption, RoutingOption, RunFolder, argument, option
+from symbiont_ecology.cli.readers import PEFT, check_reader, serving_lines
 from symbiont_ecology.errors import ConfigError, DataError, RunError
 from symbiont_ecology.registry import did_you_mean
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from symbiont_ecology.ecology import EcologyState
     from symbiont_ecology.run import LivingOrganelle
     from symbiont_ecology.types import OrganelleId
+    from symbiont_ecology.weights import AdapterWeights
 
 HABITATS_FILE = "habitats.json"
 MOST_NAMES = 24
@@ -102,23 +104,32 @@ def export(
         bool,
         option("Also the elites: for each cell or user, who had the best record, as it was then."),
     ] = False,
+    reader: Annotated[
+        str,
+        option("Who loads them: peft, vllm, sglang. For servers, says how to start them.", "--for"),
+    ] = PEFT,
     host: HostOption = None,
 ) -> None:
     """Write living organelles as PEFT folders with model cards, and an index.json. In a run with
     habitats only those that serve somebody, and a habitats.json."""
+    check_reader(reader)
     run, target = open_run(folder, host), to or folder / "export"
-    written = export_run(run, target, with_elites=elites)
+    written = export_run(run, target, with_elites=elites, is_portable=reader != PEFT)
     print(f"{len(written)} adapters in {target}, described in {target / 'index.json'}")
     if run.state.habitats:
         print(f"who serves whom: {target / HABITATS_FILE}")
-    if written:
+    if written and reader != PEFT:
+        print("\n".join(serving_lines(run, reader, target, written)))
+    elif written:
         print(f"next: {typed()} evaluate --adapter {target / written[0]} --holdout FILE")
 
 
-def export_run(run: Run, target: Path, *, with_elites: bool = False) -> list[OrganelleId]:
+def export_run(
+    run: Run, target: Path, *, with_elites: bool = False, is_portable: bool = False
+) -> list[OrganelleId]:
     """Writes the living as PEFT folders, with what is to be said of them; returns who was written,
     the best one first. In a world with habitats, these are those who serve somebody. Elites come
-    last, if they are wanted.
+    last, if they are wanted. Portable folders are those that servers read, too.
 
     Raises:
         HostError: the host is not the one that the run was founded with.
@@ -136,8 +147,9 @@ def export_run(run: Run, target: Path, *, with_elites: bool = False) -> list[Org
         if living.habitats or not has_habitats
     }
     for organelle_id, organelle in population.items():
-        organelle.save_peft(target / organelle_id, _card(organelle))
-    held = _write_elites(run, target) if with_elites else {}
+        card = _card(organelle)
+        _write_adapter(run, organelle.weights, target / organelle_id, card, is_portable)
+    held = _write_elites(run, target, is_portable) if with_elites else {}
     best = run.best.id if population else HOST
     order = sorted(population, key=lambda name: (name != best, name))
     index = {
@@ -157,7 +169,22 @@ def export_run(run: Run, target: Path, *, with_elites: bool = False) -> list[Org
     return [*order, *held]
 
 
-def _write_elites(run: Run, target: Path) -> dict[OrganelleId, list[str]]:
+def _write_adapter(
+    run: Run, weights: AdapterWeights, folder: Path, card: str, is_portable: bool
+) -> None:
+    """Writes one PEFT folder."""
+    from symbiont_ecology.weights.portable import write_portable
+
+    kernel = run.kernel
+    if is_portable:
+        model = kernel.name_or_path
+        write_portable(folder, weights, modules=kernel.modules, base_model=model, model_card=card)
+    else:
+        kernel.place(0, weights)
+        kernel.export(0, folder, model_card=card)
+
+
+def _write_elites(run: Run, target: Path, is_portable: bool) -> dict[OrganelleId, list[str]]:
     """Writes the elites, such as ``o7@42``; returns the cells or habitats that each of them
     holds."""
     from symbiont_ecology.inference.pool import elite_id
@@ -167,11 +194,10 @@ def _write_elites(run: Run, target: Path) -> dict[OrganelleId, list[str]]:
     for cell, elite in sorted(state.archive.elites.items()):
         held.setdefault(elite_id(elite), []).append(cell)
     for name, cells in held.items():
-        run.kernel.place(0, weights[name])
         card = ELITE_CARD.format(
             name=name, run=run.folder.name, cells=_as_code(cells), asked=asked_how(run.config)
         )
-        run.kernel.export(0, target / name, model_card=card)
+        _write_adapter(run, weights[name], target / name, card, is_portable)
     return held
 
 

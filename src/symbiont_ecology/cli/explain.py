@@ -33,6 +33,7 @@ REGISTRIES = {
     "mechanisms": "symbiont_ecology.strategies.mechanisms:mechanisms",
     "executors": "symbiont_ecology.engine.executors:executors",
     "trackers": "symbiont_ecology.trackers:trackers",
+    "engines": "symbiont_ecology.host.engines:engines",
 }
 FILES = ("presets", "protocols")
 """Kinds that are YAML files: what ``run`` and what ``suite`` takes."""

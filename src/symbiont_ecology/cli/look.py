@@ -162,14 +162,12 @@ def typed_spec(text: str, option: str = "--style") -> Spec:
 def _host_for(config: RunConfig) -> Callable[[bool], Host]:
     """The host of a config, with its chat template or without; loaded once."""
     from symbiont_ecology.engine.build import host_source
-    from symbiont_ecology.host.kernel import HostKernel
 
     kernel = host_source(config).load()
 
     def host_for(is_chat: bool) -> Host:
         """The same host, asked as it is wanted."""
-        if isinstance(kernel, HostKernel):
-            kernel.is_chat = is_chat
+        kernel.is_chat = is_chat
         return kernel
 
     return host_for

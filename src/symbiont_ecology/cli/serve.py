@@ -90,11 +90,9 @@ def serve(
     listener = _listener(address, port)
     _log_as_json()
     from symbiont_ecology.engine.build import host_source
-    from symbiont_ecology.host.kernel import HostKernel
 
     print(f"loading {config.host.model} …", file=sys.stderr)
     kernel = host_source(config).load()
-    assert isinstance(kernel, HostKernel)
     with serving(config, folder, kernel, limits, is_new=is_new) as service:
         text_of = kernel.tokenizer.decode
         app = ServiceApp(service, known, http, lambda token_id: str(text_of([token_id])))

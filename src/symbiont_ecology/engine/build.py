@@ -14,6 +14,7 @@ from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.engine.warm import warm_examples
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.host.chat_template import has_chat_template
+from symbiont_ecology.host.engines import engines
 from symbiont_ecology.host.locating import find_folder
 from symbiont_ecology.inference.routers import routers
 from symbiont_ecology.learning import learning_rules, reward_rules
@@ -38,6 +39,7 @@ from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, TranscriptLog
 from symbiont_ecology.weights.blobs import BlobStore
 
 if TYPE_CHECKING:
+    from symbiont_ecology.host.kernel import HostKernel
     from symbiont_ecology.host.reading import CodecReader
 
 
@@ -66,10 +68,17 @@ def check(config: RunConfig) -> None:
     """
     components(config)
     executors.build(config.executor).check()
+    if kind_of(config.host.engine) != "kernel" and kind_of(config.executor) != "local":
+        raise ConfigError(
+            f"executor: expected local beside host.engine {kind_of(config.host.engine)!r}, got "
+            f"{kind_of(config.executor)!r}: a server spreads its work by itself"
+        )
     check_trackers(config.run.report_to)
     mix, rule = mixture(config), learning_rules.build(config.learning_rule)
     strategy = strategies.build(config.strategy)
     strategy.check(config.host.rank, rule)
+    engine, slots = engines.build(config.host.engine), config.host.slots
+    engine.check(slots, is_perturbed=rule.perturbation > 0)
     if rule.needs_verdicts and not reward_rules.build(config.reward).follows_verdict:
         raise ConfigError(
             f"reward: {kind_of(config.learning_rule)} imitates what is worth 1, so expected one "
@@ -313,14 +322,14 @@ class KernelSource:
         """Whether a copy takes a GPU."""
         return self.config.device.startswith("cuda")
 
-    def load(self, slots: int | None = None) -> Host:
+    def load(self, slots: int | None = None) -> HostKernel:
         """Loads the host in this process."""
         import torch
 
         from symbiont_ecology.host.kernel import HostKernel
 
         torch.set_num_threads(self.config.threads)
-        knobs = self.config.model_dump(exclude={"model", "threads"})
+        knobs = self.config.model_dump(exclude={"model", "threads", "engine"})
         knobs["slots"] = slots or self.config.slots
         return HostKernel.from_pretrained(self.config.model, **knobs, is_chat=self.is_chat)
 
@@ -346,8 +355,11 @@ def host_source(config: RunConfig) -> KernelSource:
 
 
 def build_host(config: RunConfig) -> Host:
-    """The host of a config, where its executor has it."""
-    return executors.build(config.executor).host(host_source(config))
+    """The host of a config, where its executor has it and with what answers in its place."""
+    source = host_source(config)
+    if kind_of(config.executor) == "local":
+        return engines.build(config.host.engine).host(source.load)
+    return executors.build(config.executor).host(source)
 
 
 def build_runtime(config: RunConfig, host: Host, folder: Path) -> Runtime:

@@ -43,9 +43,13 @@ from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.events import GenerationEnded
 
-EXTENDABLE = (*(f"run.{name}" for name in LoopConfig.model_fields), *NOT_DECIDING)
+EXTENDABLE = (
+    *(f"run.{name}" for name in LoopConfig.model_fields),
+    "host.engine.url",
+    *NOT_DECIDING,
+)
 """What may change when a run is resumed: when it ends, how often it is saved, what reports it, what
-it is asked at the end, who does its work."""
+it is asked at the end, who does its work and where."""
 
 GenerationCallback = Callable[[EcologyState, GenerationEnded, float], None]
 """Called after every generation with its wall-clock seconds; for showing, never for deciding."""

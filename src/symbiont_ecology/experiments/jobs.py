@@ -394,13 +394,14 @@ def _drawn(tasks: str, shifts: tuple[str, ...], per_cell: int) -> tuple[Item, ..
 def host_of(config: RunConfig) -> Host:
     """The host of a config. One per process, config and style: loading it takes longer than a small
     run."""
-    return _host(config.host, json.dumps(config.tasks.style))
+    return _host(config.host.model_dump_json(), json.dumps(config.tasks.style))
 
 
 @lru_cache(maxsize=2)
-def _host(config: HostConfig, style: str) -> Host:
+def _host(config: str, style: str) -> Host:
+    host = HostConfig.model_validate_json(config)
     tasks = TasksConfig.model_construct(style=json.loads(style))
-    return build_host(RunConfig.model_construct(host=config, tasks=tasks))
+    return build_host(RunConfig.model_construct(host=host, tasks=tasks))
 
 
 def choose(outcomes: Sequence[TuneOutcome], tie: float = 0.0) -> int:

@@ -19,7 +19,7 @@ from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder, Session
 from symbiont_ecology.host.loading import TextCodec
-from symbiont_ecology.host.sampling import cut_at, inverse_cdf
+from symbiont_ecology.host.sampling import inverse_cdf
 from symbiont_ecology.types import HOST_SLOT, Decoding
 from symbiont_ecology.weights.adapter import AdapterWeights
 
@@ -233,7 +233,7 @@ class ContinuousBatch:
         """What is to be said of a row's next token."""
         row.ids.append(token)
         text, stops = self._codec.decode([row.ids])[0], row.request.decoding.stop
-        cut = cut_at(stops, text)
+        cut = row.request.decoding.cut(text)
         end = ""
         if token in self._codec.end_tokens or cut != text:
             end = "stop"

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder, Session
 from symbiont_ecology.host.loading import TextCodec
-from symbiont_ecology.host.sampling import cut_at, inverse_cdf
+from symbiont_ecology.host.sampling import inverse_cdf
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import Completions, Decoding, Request
 
@@ -107,7 +105,7 @@ class _Writer:
         batch = self._batch
         answers = zip(self._ids.tolist(), self._lengths, strict=True)
         written = self._codec.decode([ids[:length] for ids, length in answers])
-        texts = tuple(cut_at(batch.decoding.stop, text) for text in written)
+        texts = tuple(map(batch.decoding.cut, written))
         return Completions(
             texts,
             self._ids,
@@ -191,18 +189,3 @@ class _Writer:
             at = uniforms.nan_to_num(), decoding.temperature, decoding.top_p
             tokens = torch.where(uniforms.isnan(), tokens, inverse_cdf(allowed, *at))
         return tokens, -F.cross_entropy(logits, tokens, reduction="none")
-
-
-def slot_of_each(slots: int | Sequence[int], prompts: Sequence[str]) -> list[int]:
-    """One slot per row.
-
-    Raises:
-        HostError: there are not as many as prompts.
-    """
-    if isinstance(prompts, str):
-        raise HostError("expected a list of prompts, got one text: put it in a list")
-    if isinstance(slots, int | Integral):
-        return [int(slots)] * len(prompts)
-    if len(slots) != len(prompts):
-        raise HostError(f"expected one slot for each of {len(prompts)} prompts, got {len(slots)}")
-    return [int(slot) for slot in slots]

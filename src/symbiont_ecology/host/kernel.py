@@ -26,7 +26,7 @@ from symbiont_ecology.host.backend.compiled import backend_for
 from symbiont_ecology.host.budget import MemoryBudget, Output, within
 from symbiont_ecology.host.continuous import ContinuousBatch
 from symbiont_ecology.host.decoder import Decoder, digest_of, layout_of, norms_of
-from symbiont_ecology.host.decoding import DecodingBatch, slot_of_each, write
+from symbiont_ecology.host.decoding import DecodingBatch, write
 from symbiont_ecology.host.learning import Example, check_lessons, learning_step, score, sketches
 from symbiont_ecology.host.loading import (
     TextCodec,
@@ -38,6 +38,7 @@ from symbiont_ecology.host.loading import (
 from symbiont_ecology.host.locating import find_folder
 from symbiont_ecology.host.malloc import keep_freed_memory
 from symbiont_ecology.host.reading import CodecReader
+from symbiont_ecology.host.rows import slot_of_each
 from symbiont_ecology.host.sketches import sketcher_of
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import (
@@ -162,9 +163,19 @@ class HostKernel:
         return self._budget.megabytes
 
     @property
+    def codec(self) -> TextCodec:
+        """What makes token ids of texts and texts of token ids, and knows what ends an answer."""
+        return self._codec
+
+    @property
     def tokenizer(self) -> PreTrainedTokenizerFast:
         """The host's transformers tokenizer."""
         return self._codec.tokenizer
+
+    @property
+    def modules(self) -> tuple[tuple[str, int, int], ...]:
+        """All linear modules of the decoder layers, adapted or not: ``(name, d_in, d_out)``."""
+        return layout_of(self._decoder).modules
 
     @property
     def end_token_id(self) -> int:
@@ -248,12 +259,12 @@ class HostKernel:
 
     def export(self, slot: int, folder: str | Path, *, model_card: str = "") -> None:
         """Writes a slot's adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
-        modules, adapted = layout_of(self._decoder).modules, set(self.layout.modules)
+        adapted = set(self.layout.modules)
         write_peft(
             folder,
             self.weights_of(slot),
             base_model=self.name_or_path,
-            unadapted=[module[0] for module in modules if module not in adapted],
+            unadapted=[module[0] for module in self.modules if module not in adapted],
             fan_in_fan_out=self._decoder.fan_in_fan_out,
             model_card=model_card,
         )

@@ -1,8 +1,6 @@
-"""From logits to tokens, and where a text stops."""
+"""From logits to tokens."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -35,8 +33,3 @@ def inverse_cdf(
     place = torch.searchsorted(cumulative, target, right=True)[:, 0]
     last = (weights > 0).long().cumsum(-1).argmax(-1)
     return torch.minimum(place, last)
-
-
-def cut_at(stops: Sequence[str], text: str) -> str:
-    """The text up to the first of the stop texts."""
-    return text[: min((text.index(stop) for stop in stops if stop in text), default=len(text))]

@@ -70,6 +70,16 @@ def _facts(header: str) -> tuple[AdapterLayout, int, float]:
     return layout, found["rank"], found["scaling"]
 
 
+def weights_ref(weights: AdapterWeights) -> BlobRef:
+    """The reference of an adapter: the hash of its content."""
+    return _weights_blob(weights).ref
+
+
+def _weights_blob(weights: AdapterWeights) -> _Blob:
+    header = _header(weights.layout, weights.rank, float(weights.scaling))
+    return _Blob(header, {"vector": weights.vector})
+
+
 class BlobStore:
     """Write-once, content-addressed storage in ``folder``; made on the first flush."""
 
@@ -84,8 +94,7 @@ class BlobStore:
 
     def put_weights(self, weights: AdapterWeights) -> BlobRef:
         """Keeps an adapter and returns its reference."""
-        header = _header(weights.layout, weights.rank, float(weights.scaling))
-        return self._put(_Blob(header, {"vector": weights.vector}))
+        return self._put(_weights_blob(weights))
 
     def weights(self, ref: BlobRef) -> AdapterWeights:
         """The adapter of that reference; RunError when it is missing, damaged or no adapter."""

@@ -129,6 +129,7 @@ def write_peft(
     base_model: str,
     unadapted: Collection[str] = (),
     fan_in_fan_out: bool = False,
+    layers: Collection[int] | None = None,
     model_card: str = "",
 ) -> None:
     """Writes an adapter so that ``PeftModel.from_pretrained(model, folder)`` loads it.
@@ -142,7 +143,8 @@ def write_peft(
         linear modules of the host; targets are written as bare endings (``q_proj``) only
             when none of these ends alike.
         fan_in_fan_out: whether the host stores its weights as ``(d_in, d_out)``, as GPT-2 does.
-        model_card: text of the README.
+        layers: numbers of the layers that carry adapters, if other layers have modules of the
+            same endings. model_card: text of the README.
 
     Raises:
         AdapterError: the folder cannot be written.
@@ -152,13 +154,14 @@ def write_peft(
     for module, a, b in weights.factors():
         tensors[f"base_model.model.{module}.lora_A.weight"] = np.ascontiguousarray(a)
         tensors[f"base_model.model.{module}.lora_B.weight"] = np.ascontiguousarray(b)
-    config = {
+    config: dict[str, object] = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": base_model,
         "r": weights.rank,
         "lora_alpha": weights.scaling * weights.rank,
         "target_modules": _targets(weights.layout, unadapted),
+        **({} if layers is None else {"layers_to_transform": sorted(layers)}),
         "fan_in_fan_out": fan_in_fan_out,
         "bias": "none",
         "lora_dropout": 0.0,
