@@ -5,11 +5,9 @@ from __future__ import annotations
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,44 +18,14 @@ pytest.importorskip("prometheus_client")
 
 from fastapi.testclient import TestClient
 
+from in_service import TOWN, Serve, Served
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.engine.build import build_host
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.service.app import HttpLimits, ServiceApp
 from symbiont_ecology.service.keys import ApiKeys
-from symbiont_ecology.service.living import LivingService, ServiceLimits, serving
-
-TOWN = ("run.generations=0", "tasks.habitats.questions=6", "run.checkpoint_every=2")
-QUESTION = "math.add: 47+8"
-
-
-@dataclass
-class Served:
-    """A service that lives in a thread of its own, and a client of it."""
-
-    service: LivingService
-    client: TestClient
-    folder: Path
-    thread: threading.Thread
-
-    def ask(self, text: str = QUESTION, **more: Any) -> Any:
-        """A chat completion; the response."""
-        body = {"messages": [{"role": "user", "content": text}], **more}
-        return self.client.post("/v1/chat/completions", json=body)
-
-    def judge(self, name: str, **said: Any) -> Any:
-        """Feedback; the response."""
-        return self.client.post("/v1/feedback", json={"id": name, **said})
-
-    def stop(self) -> None:
-        """As Ctrl-C does."""
-        self.service.stop()
-        self.thread.join(60)
-        assert not self.thread.is_alive()
-
-
-Serve = Callable[..., Served]
+from symbiont_ecology.service.living import ServiceLimits, opened_service
 
 
 @pytest.fixture(scope="session")
@@ -101,7 +69,7 @@ def serve(town: RunConfig, kernel: HostKernel, folder: Path) -> Iterator[Serve]:
             lives: bool = True,
         ) -> Served:
             limits = limits or ServiceLimits(learn_share=1.0, patience=0.0)
-            opened = serving(town, folder, kernel, limits, is_new=False)
+            opened = opened_service(town, folder, kernel, limits, is_new=False)
             service = open_things.enter_context(opened)
             decode = kernel.tokenizer.decode
             app = ServiceApp(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conftest import QUESTION, Serve, Served
+from in_service import QUESTION, Serve, Served
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.service.app import HttpLimits
 from symbiont_ecology.service.living import ServiceLimits

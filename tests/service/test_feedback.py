@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Serve, Served
+from in_service import Serve, Served
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.service.keys import ApiKeys, add_key
 from symbiont_ecology.service.living import ServiceLimits

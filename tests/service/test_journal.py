@@ -12,7 +12,7 @@ import pytest
 from symbiont_ecology.engine.living import JOURNAL_FILE
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.service.journal import (
-    MOST_ANSWERS,
+    MOST_JUDGEABLE,
     GenerationBegun,
     GivenAnswer,
     GivenVerdict,
@@ -121,8 +121,8 @@ def test_many_threads_write_at_once(tmp_path: Path) -> None:
 def test_only_the_newest_answers_can_be_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert MOST_ANSWERS >= 10_000
-    monkeypatch.setattr("symbiont_ecology.service.journal.MOST_ANSWERS", 3)
+    assert MOST_JUDGEABLE >= 10_000
+    monkeypatch.setattr("symbiont_ecology.service.journal.MOST_JUDGEABLE", 3)
     journal = Journal(tmp_path)
     journal.write(*(answer(f"a{place}") for place in range(5)))
     assert journal.answer("a1") is None

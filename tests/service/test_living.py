@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Serve, Served
+from in_service import Serve, Served
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.build import mixture
@@ -19,7 +19,7 @@ from symbiont_ecology.engine.run import resume
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import Acted, read_events
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.service.living import ServiceLimits, serving
+from symbiont_ecology.service.living import ServiceLimits, opened_service
 from symbiont_ecology.types import Item
 
 EAGER = ServiceLimits(learn_share=1.0, patience=0.0)
@@ -100,7 +100,7 @@ def test_a_killed_service_comes_to_the_same_state(
         served.service.generation % town.run.checkpoint_every == 0
     )
     served.stop()
-    with serving(town, killed, kernel, EAGER, is_new=False) as again:
+    with opened_service(town, killed, kernel, EAGER, is_new=False) as again:
         assert again.generation == served.service.generation
         again.run.save()
     for name in ("state.json", "events.jsonl"):
@@ -115,7 +115,7 @@ def test_nothing_acknowledged_is_lost(
     live_through(served, items)
     killed = Path(shutil.copytree(served.folder, tmp_path / "killed"))
     served.stop()
-    with serving(town, killed, kernel, EAGER, is_new=False) as again:
+    with opened_service(town, killed, kernel, EAGER, is_new=False) as again:
         assert again.journal.verdicts == len(items)
         assert all(again.journal.answer(one.answer.id) for one in again.journal._judged)
 
@@ -133,7 +133,7 @@ def test_a_journal_of_another_checkpoint_is_refused(
     (mixed / JOURNAL_FILE).write_text("".join(kept))
     with (
         pytest.raises(RunError, match="bring back the checkpoint"),
-        serving(town, mixed, kernel, EAGER, is_new=False),
+        opened_service(town, mixed, kernel, EAGER, is_new=False),
     ):
         pass
 

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from uvicorn import Server
 
     from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.service.living import LivingService
+    from symbiont_ecology.service.app import HttpLimits
+    from symbiont_ecology.service.keys import ApiKeys
+    from symbiont_ecology.service.living import LivingService, ServiceLimits
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK_ADDRESSES = ("127.0.0.1", "localhost", "::1")
 GRACE = 30
 """Seconds for answers in flight when the service is stopped."""
 RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -36,7 +38,7 @@ def serve(
     out: Annotated[Path | None, resumable_folder("artifacts/service-<n>")] = None,
     address: Annotated[
         str, option("Where to listen; anything but this machine needs --keys.", "--address")
-    ] = LOOPBACK[0],
+    ] = LOOPBACK_ADDRESSES[0],
     port: Annotated[int, option("Where to listen; 0 is a free one.", least=0)] = 8000,
     keys: Annotated[
         Path | None, option("File of API keys: symbiont key FILE makes one.", default="no keys")
@@ -63,23 +65,11 @@ def serve(
     The user field of a request says who asks. POST /v1/feedback says yes or no to an answer. A page
     to talk with it is at /.
     """
-    try:
-        import fastapi
-        import prometheus_client
-        import uvicorn
-    except ImportError as error:
-        raise MissingExtraError("symbiont serve", error.name or "fastapi", "serve") from error
-    _ = fastapi, prometheus_client
-    from symbiont_ecology.service.app import HttpLimits, ServiceApp
-    from symbiont_ecology.service.keys import ApiKeys
-    from symbiont_ecology.service.living import ServiceLimits, serving
+    _check_extra()
+    from symbiont_ecology.service.app import HttpLimits
+    from symbiont_ecology.service.living import ServiceLimits
 
-    known = None if keys is None else ApiKeys.read(keys)
-    if known is None and address not in LOOPBACK:
-        raise ConfigError(
-            f"--address {address}: others can reach it, so expected --keys FILE; symbiont key FILE "
-            "makes a key"
-        )
+    known = _keys(keys, address)
     if not 0 <= learn_share <= 1:
         raise ConfigError(f"--learn-share: expected a number from 0 to 1, got {learn_share:g}")
     if per_minute <= 0 or timeout <= 0 or patience < 0:
@@ -89,21 +79,7 @@ def serve(
     http = HttpLimits(per_minute, timeout, most_tokens, log_texts)
     listener = _listener(address, port)
     _log_as_json()
-    from symbiont_ecology.engine.build import host_source
-
-    print(f"loading {config.host.model} …", file=sys.stderr)
-    kernel = host_source(config).load()
-    with serving(config, folder, kernel, limits, is_new=is_new) as service:
-        text_of = kernel.tokenizer.decode
-        app = ServiceApp(service, known, http, lambda token_id: str(text_of([token_id])))
-        web = uvicorn.Config(
-            app.asgi,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=GRACE,
-        )
-        _serve(uvicorn.Server(web), service, listener, folder, known is not None)
+    _load_and_serve(config, folder, listener, known, limits, http, is_new=is_new)
 
 
 def key_command(
@@ -118,6 +94,61 @@ def key_command(
     print(add_key(file, user))
     whose = f"of {user}" if user else "of an application: it asks for any user"
     print(f"a key {whose}; it is nowhere else, and {file} has its hash", file=sys.stderr)
+
+
+def _check_extra() -> None:
+    """Whether the packages of a server are installed."""
+    try:
+        import fastapi
+        import prometheus_client
+        import uvicorn
+    except ImportError as error:
+        raise MissingExtraError("symbiont serve", error.name or "fastapi", "serve") from error
+    _ = fastapi, prometheus_client, uvicorn
+
+
+def _keys(path: Path | None, address: str) -> ApiKeys | None:
+    """The keys that are asked for; who can be reached by others has to ask for some."""
+    from symbiont_ecology.service.keys import ApiKeys
+
+    if path is None and address not in LOOPBACK_ADDRESSES:
+        raise ConfigError(
+            f"--address {address}: others can reach it, so expected --keys FILE; symbiont key FILE "
+            "makes a key"
+        )
+    return None if path is None else ApiKeys.read(path)
+
+
+def _load_and_serve(
+    config: RunConfig,
+    folder: Path,
+    listener: socket.socket,
+    keys: ApiKeys | None,
+    limits: ServiceLimits,
+    http: HttpLimits,
+    *,
+    is_new: bool,
+) -> None:
+    """Loads the host, opens the run, and serves it until a signal comes."""
+    import uvicorn
+
+    from symbiont_ecology.engine.build import host_source
+    from symbiont_ecology.service.app import ServiceApp
+    from symbiont_ecology.service.living import opened_service
+
+    print(f"loading {config.host.model} …", file=sys.stderr)
+    kernel = host_source(config).load()
+    with opened_service(config, folder, kernel, limits, is_new=is_new) as service:
+        text_of = kernel.tokenizer.decode
+        app = ServiceApp(service, keys, http, lambda token_id: str(text_of([token_id])))
+        web = uvicorn.Config(
+            app.asgi,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE,
+        )
+        _serve(uvicorn.Server(web), service, listener, folder, keys is not None)
 
 
 def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, Path, bool]:

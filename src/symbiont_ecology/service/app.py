@@ -46,8 +46,8 @@ from symbiont_ecology.service.schema import (
 from symbiont_ecology.service.world import family_of, prompt_of, typed_item
 from symbiont_ecology.types import TURN_END, Decoding
 
-log = logging.getLogger(__name__)
-ECOLOGY, ANYBODY = "ecology", "anonymous"
+_log = logging.getLogger(__name__)
+OWN_ADAPTER, ANYBODY = "ecology", "anonymous"
 """The model whose organelles answer their own users; who asks without a name."""
 ALTERNATING = "expected messages of user and assistant by turns, system first if at all, user last"
 
@@ -169,7 +169,7 @@ class ServiceApp:
     async def models(self, request: Request) -> Response:
         """Who can be asked: the ecology, the bare host, and for applications each organelle."""
         access, moment = self._access(request), created()
-        names = [ECOLOGY, HOST]
+        names = [OWN_ADAPTER, HOST]
         if access.is_application:
             names += sorted(self._service.snapshot.weights)
         data = [
@@ -257,7 +257,7 @@ class ServiceApp:
 
     def _organelle(self, wanted: AnswerRequest, access: Access) -> str | None:
         """Who is asked by name; None for the user's own."""
-        if wanted.model == ECOLOGY:
+        if wanted.model == OWN_ADAPTER:
             return None
         known = self._service.snapshot.weights if access.is_application else ()
         if wanted.model == HOST or wanted.model in known:
@@ -350,7 +350,7 @@ class ServiceApp:
         facts: dict[str, object] = {"id": job.id, "organelle": job.organelle, **usage(job)}
         if self._limits.has_texts:
             facts |= {"prompt": job.item.prompt, "replies": job.texts}
-        log.info("answered", extra=facts)
+        _log.info("answered", extra=facts)
 
     async def _watched(
         self, request: Request, call_next: Callable[[Request], Awaitable[Response]]

@@ -28,7 +28,7 @@ from symbiont_ecology.engine.living import JOURNAL_FILE
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.types import OrganelleId
 
-MOST_ANSWERS = 100_000
+MOST_JUDGEABLE = 100_000
 """The newest answers that can be judged."""
 
 
@@ -74,14 +74,14 @@ class JudgedReply:
     verdict: GivenVerdict
 
 
-Entry: TypeAlias = GivenAnswer | GivenVerdict | GenerationBegun
-KINDS: dict[str, type[Entry]] = {
+JournalEntry: TypeAlias = GivenAnswer | GivenVerdict | GenerationBegun
+ENTRY_KINDS: dict[str, type[JournalEntry]] = {
     "answer": GivenAnswer,
     "verdict": GivenVerdict,
     "generation": GenerationBegun,
 }
-_NAMES = {kind: name for name, kind in KINDS.items()}
-_ADAPTERS = {name: TypeAdapter(kind) for name, kind in KINDS.items()}
+_NAMES = {kind: name for name, kind in ENTRY_KINDS.items()}
+_ADAPTERS = {name: TypeAdapter(kind) for name, kind in ENTRY_KINDS.items()}
 Done = Callable[[RunError | None], None]
 """Hears that entries are on the disk, or why they are not."""
 
@@ -102,7 +102,7 @@ class Journal:
         self._lock = threading.Lock()
         self._size = self._read()
         self._file = self._opened()
-        self._waiting = SimpleQueue[tuple[Sequence[Entry], Done] | None]()
+        self._waiting = SimpleQueue[tuple[Sequence[JournalEntry], Done] | None]()
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
         self._thread.start()
 
@@ -147,11 +147,11 @@ class Journal:
             earlier = (until for number, until in self._until.items() if number < generation)
             return self._judged[max(earlier, default=0) : end]
 
-    def append(self, entries: Sequence[Entry], done: Done) -> None:
+    def append(self, entries: Sequence[JournalEntry], done: Done) -> None:
         """Writes entries soon; ``done`` is then called, in the thread that writes."""
         self._waiting.put((entries, done))
 
-    def write(self, *entries: Entry) -> None:
+    def write(self, *entries: JournalEntry) -> None:
         """Writes entries; they are on the disk when this returns.
 
         Raises:
@@ -189,7 +189,7 @@ class Journal:
             for _, done in wanted:
                 done(error)
 
-    def _put(self, entries: Sequence[Entry]) -> RunError | None:
+    def _put(self, entries: Sequence[JournalEntry]) -> RunError | None:
         """Writes and syncs; on an error the file is as it was."""
         lines = b"".join(_line(entry) for entry in entries)
         try:
@@ -231,11 +231,11 @@ class Journal:
             os.truncate(self.path, len(whole))
         return len(whole)
 
-    def _keep(self, entry: Entry) -> None:
+    def _keep(self, entry: JournalEntry) -> None:
         match entry:
             case GivenAnswer():
                 self._answers[entry.id] = entry
-                if len(self._answers) > MOST_ANSWERS:
+                if len(self._answers) > MOST_JUDGEABLE:
                     self._answers.popitem(last=False)
             case GivenVerdict():
                 key, answer = (entry.id, entry.choice), self._answers.get(entry.id)
@@ -246,11 +246,11 @@ class Journal:
                 self._until[entry.number] = entry.verdicts
 
 
-def _line(entry: Entry) -> bytes:
+def _line(entry: JournalEntry) -> bytes:
     return json.dumps({_NAMES[type(entry)]: asdict(entry)}).encode() + b"\n"
 
 
-def _entry(line: bytes, where: str) -> Entry:
+def _entry(line: bytes, where: str) -> JournalEntry:
     try:
         ((name, fields),) = dict(json.loads(line)).items()
         return _ADAPTERS[name].validate_python(fields)

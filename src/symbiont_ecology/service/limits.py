@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+AsgiMessage = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[AsgiMessage]]
+Send = Callable[[AsgiMessage], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 LARGEST_BODY = 512 * 1024
 """Bytes of a request."""
@@ -66,7 +66,7 @@ class BodyLimit:
                 break
         is_told = False
 
-        async def whole() -> Message:
+        async def whole() -> AsgiMessage:
             """The body at once, and then whatever comes."""
             nonlocal is_told
             if is_told:

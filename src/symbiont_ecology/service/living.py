@@ -13,20 +13,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.budget import budget_phase
 from symbiont_ecology.engine.living import LivingRun, opened
 from symbiont_ecology.errors import EcologyError, RunError
-from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.service.journal import GenerationBegun, Journal
 from symbiont_ecology.service.scheduler import Scheduler
 from symbiont_ecology.service.world import ServedHabitats, ServingSnapshot
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from symbiont_ecology.host.kernel import HostKernel
+
+_log = logging.getLogger(__name__)
 MOST_BATCHES = 4
 """A generation learns from what waits, and at most from so many times what it usually has."""
-IDLE = 0.05
+LONGEST_WAIT = 0.05
 """Seconds of a wait for somebody who asks."""
 
 
@@ -56,7 +59,7 @@ class LivingService:
             kernel.continuous(limits.slots), kernel.encode, journal, limits.most_waiting
         )
         tasks = run.runtime.tasks
-        assert tasks.habitats is not None  # ``serving`` has checked it
+        assert tasks.habitats is not None  # ``opened_service`` has checked it
         world = ServedHabitats(tasks.habitats.config, tasks, journal)
         run.runtime = replace(run.runtime, tasks=replace(tasks, habitats=world))
         self.learning_error = ""
@@ -90,7 +93,7 @@ class LivingService:
             if self._is_due():
                 self._learn()
             elif not is_busy:
-                self.scheduler.wait(IDLE)
+                self.scheduler.wait(LONGEST_WAIT)
         self._save()
 
     def _is_due(self) -> bool:
@@ -127,7 +130,7 @@ class LivingService:
         took = time.monotonic() - began
         self.seconds_learning += took
         self._resting_until = time.monotonic() + self._rest_after(time.monotonic() - self._since)
-        log.info("generation", extra={"number": self.generation - 1, "seconds": round(took, 3)})
+        _log.info("generation", extra={"number": self.generation - 1, "seconds": round(took, 3)})
 
     def _share(self) -> None:
         """In the midst of a generation: the others have their part of the time, if they need it."""
@@ -167,11 +170,11 @@ class LivingService:
     def _give_up(self, error: EcologyError) -> None:
         """Learning ends: the state may be half changed, and the last checkpoint holds."""
         self.learning_error = str(error)
-        log.error("learning stopped", extra={"reason": str(error)})
+        _log.error("learning stopped", extra={"reason": str(error)})
 
 
 @contextmanager
-def serving(
+def opened_service(
     config: RunConfig, folder: Path, kernel: HostKernel, limits: ServiceLimits, *, is_new: bool
 ) -> Iterator[LivingService]:
     """A run that is opened for service; its folder is locked meanwhile.

@@ -14,7 +14,7 @@ from symbiont_ecology.service.living import LivingService
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+LATENCY_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 
 
 class ServiceMetrics:
@@ -27,7 +27,7 @@ class ServiceMetrics:
             "symbiont_request_seconds",
             "Time from a request to its last byte.",
             ("path", "status"),
-            buckets=SECONDS,
+            buckets=LATENCY_BUCKETS,
             registry=self._registry,
         )
 

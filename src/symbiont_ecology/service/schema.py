@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-LONGEST_TEXT, MOST_MESSAGES, MOST_CHOICES, MOST_STOPS = 65_536, 64, 8, 4
+LONGEST_PROMPT, MOST_MESSAGES, MOST_CHOICES, MOST_STOPS = 65_536, 64, 8, 4
 MOST_ALTERNATIVES = 20
 
-Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
+PromptText = Annotated[str, StringConstraints(max_length=LONGEST_PROMPT)]
 Stop = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 UserName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 
@@ -18,14 +18,14 @@ class TextPart(BaseModel):
     """A part of a message."""
 
     type: Literal["text"]
-    text: Text
+    text: PromptText
 
 
-class Message(BaseModel):
+class ChatMessage(BaseModel):
     """What one side said."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Text | list[TextPart]
+    content: PromptText | list[TextPart]
 
     @property
     def text(self) -> str:
@@ -70,7 +70,7 @@ class AnswerRequest(BaseModel):
 class ChatRequest(AnswerRequest):
     """``POST /v1/chat/completions``."""
 
-    messages: list[Message] = Field(min_length=1, max_length=MOST_MESSAGES)
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MOST_MESSAGES)
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     logprobs: bool | None = None
@@ -91,7 +91,7 @@ class ChatRequest(AnswerRequest):
 class CompletionRequest(AnswerRequest):
     """``POST /v1/completions``."""
 
-    prompt: Text | Annotated[list[Text], Field(min_length=1, max_length=1)]
+    prompt: PromptText | Annotated[list[PromptText], Field(min_length=1, max_length=1)]
     max_tokens: int | None = Field(None, ge=1)
     logprobs: int | None = Field(None, ge=0, le=MOST_ALTERNATIVES)
     echo: Literal[False] | None = None
