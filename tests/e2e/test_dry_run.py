@@ -12,7 +12,7 @@ import pytest
 from said import Symbiont
 from symbiont_ecology import load_config
 from symbiont_ecology.engine.build import build_host, mixture
-from symbiont_ecology.engine.crowd import most_living, questions_of
+from symbiont_ecology.engine.crowd import most_living, questions_asked
 from symbiont_ecology.engine.forecast import forecast, run_load
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
@@ -81,9 +81,9 @@ def test_who_compares_rewards_asks_everyone_the_same() -> None:
     tasks, strategy = mixture(config), strategies.build(config.strategy)
     crowd = most_living(strategy, tasks)
     assert crowd > 1
-    assert questions_of(config, tasks) == strategy.questions * len(tasks.cells) * crowd
+    assert questions_asked(config, tasks) == strategy.questions * len(tasks.cells) * crowd
     town = load_config("town", [])
-    assert questions_of(town, mixture(town)) == 24
+    assert questions_asked(town, mixture(town)) == 24
 
 
 def test_doctor_tells_a_host_that_is_here(symbiont: Symbiont) -> None:

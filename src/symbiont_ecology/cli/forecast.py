@@ -148,7 +148,7 @@ def pace_fact(pace: MeasuredPace) -> str:
     return f"{1 / pace.rollout:.3g} rollouts{lessons} a second here, {pace.rows} at a time"
 
 
-def duration(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     """Seconds as people say them."""
     if seconds < 90:
         return f"{seconds:.0f} s"
@@ -208,7 +208,7 @@ def tell_host(
     for where, each in seconds.items():
         costs = "" if price is None else f", {_money(each, price)}"
         facts[f"time {where}"] = (
-            f"{duration(each)} for {work.rollouts:,} rollouts with lessons{costs}"
+            f"{_duration(each)} for {work.rollouts:,} rollouts with lessons{costs}"
         )
     if not seconds:
         facts["time"] = "nothing can be timed here: --tflops 300 tells it at an achieved rate"
@@ -264,8 +264,8 @@ def run_facts(config: RunConfig, price: float | None) -> dict[str, str]:
         return facts | {"time": f"not measured: {why}"}
     seen = forecast(config, host)
     facts["time"] = (
-        f"{pace_fact(seen.pace)}; a generation takes at most {duration(seen.generation)}, the run "
-        f"about {duration(seen.run)}"
+        f"{pace_fact(seen.pace)}; a generation takes at most {_duration(seen.generation)}, the run "
+        f"about {_duration(seen.run)}"
     )
     if price is not None:
         facts["money"] = f"{_money(seen.run, price)}, for {seen.run / 3600:.3g} hours"

@@ -182,7 +182,7 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
     this matters."""
     from symbiont_ecology.ecology.state import STATE_FILE
     from symbiont_ecology.engine.build import mixture
-    from symbiont_ecology.engine.crowd import questions_of
+    from symbiont_ecology.engine.crowd import questions_asked
     from symbiont_ecology.engine.warm import PASSES
     from symbiont_ecology.registry import kind_of, knobs
     from symbiont_ecology.strategies import strategies
@@ -198,7 +198,7 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
         length += f", or until {loop.train_flops:.3g} useful FLOPs are spent"
     if loop.train_tokens is not None:
         length += f", or until training took {loop.train_tokens:.3g} tokens"
-    rows = questions_of(config, mix) * strategy.samples
+    rows = questions_asked(config, mix) * strategy.samples
     examples = strategy.warm * len(cells)
     warm = f"at most {examples} gold examples, {examples * PASSES} lessons"
     unit = "rows of the log" if learns_from_log(config) else "practice rollouts"

@@ -19,7 +19,7 @@ def most_living(strategy: Strategy, tasks: TaskMixture) -> int:
     return int(known[0]) if known else 1
 
 
-def questions_of(config: RunConfig, tasks: TaskMixture) -> float:
+def questions_asked(config: RunConfig, tasks: TaskMixture) -> float:
     """Questions of a generation, at most. Who compares rewards asks everyone the same, except in a
     world of habitats."""
     world, strategy = config.tasks.habitats, strategies.build(config.strategy)

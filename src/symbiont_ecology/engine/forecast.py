@@ -16,7 +16,7 @@ from symbiont_ecology.config import RunConfig
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import completion_cost
 from symbiont_ecology.engine.build import build_runtime, mixture
-from symbiont_ecology.engine.crowd import most_living, questions_of
+from symbiont_ecology.engine.crowd import most_living, questions_asked
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.host.memory import MemoryLoad
 from symbiont_ecology.host.packing import least_shared, preambles_of
@@ -28,9 +28,9 @@ from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Completions, Decoding, Item, LearningBatch, Lesson, Request
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 
-SECONDS = 5.0
+TIMED_SECONDS = 5.0
 """What timing takes at most, unless a single row takes longer."""
-MOST_ROWS = 64
+MOST_TIMED = 64
 """Rows that are timed in one call."""
 LETTERS_PER_TOKEN = 3
 """Of prompts, where no tokenizer is at hand: fewer than usual, so that memory is not told too
@@ -65,7 +65,7 @@ class Forecast:
 def forecast(config: RunConfig, host: Host) -> Forecast:
     """Times answers and lessons of the run's own tasks on a host, whose slots are filled anew."""
     runtime = build_runtime(config, host, Path())
-    items, rank = sampled_items(runtime.tasks, MOST_ROWS), config.host.rank
+    items, rank = sampled_items(runtime.tasks, MOST_TIMED), config.host.rank
     crowd = min(host.slots, most_living(runtime.strategy, runtime.tasks))
     requests = [
         Request(item.prompt, row % crowd, item.reply_limit) for row, item in enumerate(items)
@@ -91,7 +91,7 @@ def measured_pace(
     *,
     learns: bool,
     rank: int,
-    seconds: float = SECONDS,
+    seconds: float = TIMED_SECONDS,
 ) -> MeasuredPace:
     """Times ever larger calls of answers for half of the time, and of lessons for the other."""
     for slot, adapter in weights.items():
@@ -144,7 +144,7 @@ def sampled_items(tasks: TaskMixture, most: int) -> list[Item]:
 def run_load(config: RunConfig, host: Host | None) -> MemoryLoad:
     """What a run asks of its host at a time; without the host, tokens are counted by letters."""
     tasks, strategy = mixture(config), strategies.build(config.strategy)
-    items, kept = sampled_items(tasks, MOST_ROWS), 0
+    items, kept = sampled_items(tasks, MOST_TIMED), 0
     prompts = [item.prompt for item in items]
     if host is None:
         tokens = [len(prompt) // LETTERS_PER_TOKEN + 1 for prompt in prompts]
@@ -174,7 +174,7 @@ def learns_by_steps(config: RunConfig) -> bool:
 
 def _rows(config: RunConfig, tasks: TaskMixture) -> float:
     """Rollouts of a generation, or lessons where learning only reads, at most."""
-    return questions_of(config, tasks) * max(strategies.build(config.strategy).samples, 1)
+    return questions_asked(config, tasks) * max(strategies.build(config.strategy).samples, 1)
 
 
 def _mean_work(host: Host, rank: int, completions: Completions, learns: bool) -> Cost:

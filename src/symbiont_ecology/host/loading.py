@@ -26,7 +26,7 @@ from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.int8 import adds_exactly
 from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.llama import LlamaDecoder
-from symbiont_ecology.host.locating import CONFIG_FILE
+from symbiont_ecology.host.locating import MODEL_CONFIG_FILE
 from symbiont_ecology.types import turns, without_turns
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def read_model_config(folder: Path) -> ModelConfig:
     Raises:
         HostError: no or unreadable config, no weights, no tokenizer.
     """
-    config = read_config_file(folder / CONFIG_FILE)
+    config = read_config_file(folder / MODEL_CONFIG_FILE)
     _expect(
         any(path.suffix in (".safetensors", ".bin") for path in folder.iterdir()),
         f"weights (*.safetensors) in {folder}, found none: download them again",

@@ -10,7 +10,7 @@ from symbiont_ecology.host.packaged import FACTS_FILE, PACKAGED, Tell, packaged_
 EMBEDDED = "embedded"
 EMBEDDED_FOLDER = Path(__file__).parent / "embedded" / "model"
 GGUF_ENDING = ".gguf"
-CONFIG_FILE = "config.json"
+MODEL_CONFIG_FILE = "config.json"
 
 
 def check_is_here(name_or_path: str | Path) -> None:
@@ -83,7 +83,7 @@ def config_file(name_or_path: str | Path, *, may_fetch: bool) -> Path:
         return path
     check_is_here(name_or_path)
     if (folder := local_folder(name_or_path)) is not None:
-        return folder / CONFIG_FILE
+        return folder / MODEL_CONFIG_FILE
     if path.suffix == GGUF_ENDING:
         raise HostError(
             f"expected a config.json, got the GGUF file {name!r}, which is converted on first use: "
@@ -93,10 +93,10 @@ def config_file(name_or_path: str | Path, *, may_fetch: bool) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        cached = try_to_load_from_cache(name, CONFIG_FILE)
+        cached = try_to_load_from_cache(name, MODEL_CONFIG_FILE)
         if isinstance(cached, str):
             return Path(cached)
-        return Path(hf_hub_download(name, CONFIG_FILE, local_files_only=not may_fetch))
+        return Path(hf_hub_download(name, MODEL_CONFIG_FILE, local_files_only=not may_fetch))
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError) as error:
         raise HostError(
             f"expected the config.json of {name!r} in the hub's cache, found none: give the path "
