@@ -26,7 +26,8 @@ import numpy as np
 from rich.console import Console
 
 from populations import RANK, Population, host_folder
-from sides import Ratio, Result, Side, all_hold, arguments, memory_mb, save, settle, show, timed
+from sides import Ratio, Result, Side, all_hold, arguments, save, settle, show, timed
+from symbiont_ecology.process import memory_mb
 from symbiont_ecology.weights.adapter import AdapterWeights
 
 SIZES, BARE_SIZES, LEARNING_SIZES = (

@@ -34,22 +34,16 @@ import torch
 from rich.console import Console
 
 from populations import PeftPopulation, Population, generate
-from sides import (
-    Ratio,
-    Result,
-    Side,
-    all_hold,
-    arguments,
-    matmul_rate,
-    memory_mb,
-    save,
-    settle,
-    show,
-    timed,
-)
+from sides import Ratio, Result, Side, all_hold, arguments, matmul_rate, save, settle, show, timed
+from symbiont_ecology.cli.forecast import program_bytes
+from symbiont_ecology.config import HostConfig
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host import packing
+from symbiont_ecology.host.loading import find_dtype, read_model_config
 from symbiont_ecology.host.locating import find_folder
+from symbiont_ecology.host.memory import MemoryLoad, forecast_memory
+from symbiont_ecology.host.outline import bytes_of, outline_of
+from symbiont_ecology.process import memory_mb
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.styles import FewShot, Natural, PromptStyle
@@ -234,8 +228,9 @@ def differences(ours: Asked, eight: Asked) -> list[Ratio]:
 
 
 def memory(folder: Path) -> Result:
-    """Peak resident memory of a process that answers and learns from a batch of chat lessons."""
-    numbers = {}
+    """Peak resident memory of a process that answers and learns from a batch of chat lessons, and
+    what was forecast of it."""
+    numbers, forecasts = {}, {}
     for dtype in ("float32", "int8"):
         code = f"import real_host; real_host.learn_once({str(folder)!r}, {dtype!r})"
         told = subprocess.run(
@@ -244,22 +239,33 @@ def memory(folder: Path) -> Result:
             capture_output=True,
             check=True,
         )
-        numbers[dtype] = float(told.stdout.split()[-1])
+        numbers[dtype], forecasts[dtype] = map(float, told.stdout.split()[-2:])
     ratios = [
         Ratio(f"peak memory, {dtype}, GB", value, 2.3, 2.2, at_most=True)
         for dtype, value in numbers.items()
+    ]
+    ratios += [
+        Ratio(f"forecast ÷ peak memory, {dtype}", value / numbers[dtype], 1.15, at_most=True)
+        for dtype, value in forecasts.items()
     ]
     return Result(f"memory while learning from {LESSONS} chat lessons", ratios)
 
 
 def learn_once(folder: str, dtype: str) -> None:
-    """Learns, and prints the peak of this process's memory in GB."""
+    """Learns, and prints the peak of this process's memory in GB, and its forecast."""
     settle()
     ours = Asked(Path(folder), STYLES["chat"], ORGANELLES, dtype)
+    model, kernel = read_model_config(Path(folder)), ours.kernel
+    host = HostConfig(slots=ORGANELLES, rank=ours.adapters[0].rank, dtype=dtype)  # type: ignore[arg-type]
+    program = program_bytes(bytes_of(outline_of(model, find_dtype(dtype))))
+    program = max(program - sum(one.vector.nbytes for one in ours.adapters), 0)
     ours.fresh()
     for _ in range(2):
         ours.lesson_step()
-    print(memory_mb() * 1024 / 1e6)
+    longest = max(map(len, kernel.encode(ours.prompts)))
+    load = MemoryLoad(ORGANELLES, ROWS, longest, NEW_TOKENS)
+    seen = forecast_memory(model, host, load, program=program)
+    print(memory_mb() * 2**20 / 1e9, seen.ram / 1e9)
 
 
 CASES = {

@@ -24,13 +24,14 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from sides import Ratio, Result, Side, all_hold, arguments, memory_mb, save, settle, show, timed
+from sides import Ratio, Result, Side, all_hold, arguments, save, settle, show, timed
 from symbiont_ecology import Run
 from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import DROPOUT
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
+from symbiont_ecology.process import memory_mb
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.strategies.hyper import MODULES

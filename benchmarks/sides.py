@@ -163,16 +163,6 @@ def machine() -> dict[str, str]:
     }
 
 
-def memory_mb(field: str = "VmHWM") -> float:
-    """Memory of this process in MB: the most that it took, or what it takes (``VmRSS``).
-
-    On Linux alone. Not ``ru_maxrss``, which begins with what the parent had.
-    """
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    line = next(one for one in lines if one.startswith(field))
-    return int(line.split()[1]) / 1024
-
-
 def matmul_rate(
     size: int = 1536,
     dtype: torch.dtype = torch.float32,

@@ -1,10 +1,37 @@
-"""What a process does for the machine that it runs on."""
+"""What a process does for the machine that it runs on, and what it takes of it."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
+
+
+def memory_mb(field: str = "VmHWM") -> float:
+    """Memory of this process in units of 1024² bytes: the most that it took, or what it takes
+    (``VmRSS``); 0 where there is no /proc.
+
+    Not ``ru_maxrss``, which begins with what the parent had.
+    """
+    return _kilobytes(Path("/proc/self/status"), field) / 1024
+
+
+def machine_memory() -> tuple[int, int]:
+    """Bytes of RAM that this machine (or the container) has, and how many of them are free."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    total = page * os.sysconf("SC_PHYS_PAGES")
+    free = 1024 * _kilobytes(Path("/proc/meminfo"), "MemAvailable")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.is_file() and (words := limit.read_text(encoding="utf-8").strip()).isdigit():
+        total = min(total, int(words))
+    return total, min(free or total, total)
+
+
+def _kilobytes(file: Path, field: str) -> int:
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{field}:")), 0)
 
 
 def release_memory() -> None:

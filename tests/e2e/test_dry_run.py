@@ -1,36 +1,119 @@
-"""What a run would take is said before it is begun."""
+"""What a run or a host would take is said before it is begun."""
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from said import Symbiont
 from symbiont_ecology import load_config
-from symbiont_ecology.engine.build import build_host
-from symbiont_ecology.engine.forecast import forecast
+from symbiont_ecology.engine.build import build_host, mixture
+from symbiont_ecology.engine.crowd import most_living, questions_asked
+from symbiont_ecology.engine.forecast import forecast, run_load
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.host.locating import EMBEDDED_FOLDER
+from symbiont_ecology.strategies import strategies
+
+CONFIG = EMBEDDED_FOLDER / "config.json"
 
 
-def test_a_dry_run_times_the_host_and_writes_nothing(
+def test_a_dry_run_tells_memory_time_and_money_and_writes_nothing(
     symbiont: Symbiont, small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = symbiont("run", "steady", *small, "--dry-run")
+    said = symbiont("run", "steady", *small, "--dry-run", "--price-per-hour", "1.5")
     assert said.code == 0
-    assert re.search(r"memory +host \d+ MB, slots \d+ MB, a batch at most 2048 MB", said.out)
-    assert re.search(r"time +[\d.]+ answers or [\d.]+ lessons a second here", said.out)
+    assert re.search(r"memory +host [\d.]+ MB in float32, slots", said.out)
+    assert re.search(r"population +16 adapters of rank 1 [\d.]+ MB, optimiser [\d.]+ MB", said.out)
+    assert re.search(r"answers +\d+ rows of at most \d+ tokens, \d+ at a time", said.out)
+    assert re.search(r"lessons +\d+ tokens at a time, activations", said.out)
+    assert re.search(r"in all +[\d.]+ [MG]B of [\d.]+ GB of RAM.*: fits", said.out)
+    assert re.search(r"time +[\d.e+]+ rollouts and [\d.e+]+ lessons a second here", said.out)
+    assert re.search(r"money +[\d.e-]+ at 1.5 per hour, for [\d.e-]+ hours", said.out)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_does_not_fit_names_the_knob_and_weights_are_not_needed(
+    symbiont: Symbiont, tmp_path: Path
+) -> None:
+    shutil.copy(CONFIG, tmp_path)
+    host = [f"host.model={tmp_path}", "host.dtype=bfloat16", "host.slots=10000000"]
+    said = symbiont("run", "steady", *host, "--dry-run")
+    assert re.search(r"in all .*: does not fit: try host\.slots=\d+", said.out)
+    assert re.search(r"time +not measured: the host would be downloaded first", said.out)
+
+
+def test_a_price_wants_a_dry_run(symbiont: Symbiont) -> None:
+    assert "--dry-run" in symbiont("run", "steady", "--price-per-hour", "1").error
+    said = symbiont("run", "steady", "--dry-run", "--price-per-hour", "-1")
+    assert "expected 0 or more" in said.error
 
 
 def test_a_budget_ends_the_forecast(small: list[str]) -> None:
     config = load_config("steady", [*small, "run.generations=1000000"])
     host = build_host(config)
-    seen = forecast(config, host, itemsize=4)
-    assert seen.host == pytest.approx(4e-6 * host.shape.parameters)
-    assert seen.run is not None
+    seen = forecast(config, host)
     assert seen.run < 1e6 * seen.generation, "run.train_flops ends it before"
-    assert seen.generation == pytest.approx(4 * (seen.rollout + seen.lesson))
+    assert seen.generation == pytest.approx(4 * (seen.pace.rollout + seen.pace.lesson))
     short = load_config("steady", [*small, "run.train_seconds=0.5"])
-    assert (forecast(short, host, itemsize=4).run or 0) <= 0.5
+    assert forecast(short, host).run <= 0.5
+
+
+def test_a_run_asks_its_host_for_its_own_rows(small: list[str]) -> None:
+    config = load_config("steady", [*small, "strategy.samples=2"])
+    load, host = run_load(config, None), build_host(config)
+    known = run_load(config, host)
+    assert load.organelles == known.organelles == 16
+    assert load.rows == known.rows == 8
+    assert known.prompt_tokens <= 60
+    assert known.learns
+    silent = load_config("steady", [*small, "learning_rule=none"])
+    assert not run_load(silent, None).learns
+    assert forecast(silent, host).pace.lesson == 0.0
+
+
+def test_who_compares_rewards_asks_everyone_the_same() -> None:
+    config = load_config("es-countdown", [])
+    tasks, strategy = mixture(config), strategies.build(config.strategy)
+    crowd = most_living(strategy, tasks)
+    assert crowd > 1
+    assert questions_asked(config, tasks) == strategy.questions * len(tasks.cells) * crowd
+    town = load_config("town", [])
+    assert questions_asked(town, mixture(town)) == 24
+
+
+def test_doctor_tells_a_host_that_is_here(symbiont: Symbiont) -> None:
+    words = ["doctor", "--host", "embedded", "--rows", "1", "--organelles", "4", "--json", "-"]
+    said = symbiont(*words, "--price-per-hour", "2", "--tflops", "3")
+    assert said.code == 0
+    told = json.loads(said.out)
+    assert told["parameters"] == HostKernel.from_pretrained("embedded").shape.parameters
+    assert told["memory"]["bytes"]["weights"] == 4 * told["parameters"]
+    assert told["memory"]["fits"]
+    pace, flops = told["pace"], told["flops"]
+    assert told["seconds"]["here"] == pytest.approx(1e5 * (pace["rollout"] + pace["lesson"]))
+    rate = 1e5 * (flops["rollout"] + flops["lesson"]) / 3e12
+    assert told["seconds"]["at 3 TFLOP/s"] == pytest.approx(rate)
+    assert told["money"]["here"] == pytest.approx(told["seconds"]["here"] / 1800)
+    assert "in all" in said.err
+
+
+def test_doctor_reads_a_config_alone(symbiont: Symbiont) -> None:
+    said = symbiont("doctor", "--host", CONFIG, "--organelles", "4")
+    assert said.code == 0
+    assert "is read alone, for its weights are not here" in said.out
+    assert "--tflops 300" in said.out
+    told = json.loads(symbiont("doctor", "--host", CONFIG, "--json", "-", "--tflops", "1").out)
+    assert told["pace"] is None
+    assert list(told["seconds"]) == ["at 1 TFLOP/s"]
+
+
+def test_doctor_refuses_what_it_cannot_use(symbiont: Symbiont, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "qwen3"}')
+    assert "layers" in symbiont("doctor", "--host", tmp_path).err
+    assert "dtype" in symbiont("doctor", "--dtype", "float8").error
+    assert "--tflops" in symbiont("doctor", "--tflops", "0").error

@@ -22,6 +22,7 @@ from symbiont_ecology.cli.datasets import datasets
 from symbiont_ecology.cli.demo import demo
 from symbiont_ecology.cli.demo_real import demo_real
 from symbiont_ecology.cli.deploy import export, infer, phylogeny
+from symbiont_ecology.cli.doctor import doctor
 from symbiont_ecology.cli.evaluate import evaluate, transfer
 from symbiont_ecology.cli.evolve import evolve
 from symbiont_ecology.cli.evoscope import evoscope
@@ -30,7 +31,7 @@ from symbiont_ecology.cli.host import host
 from symbiont_ecology.cli.judge import judge_command
 from symbiont_ecology.cli.learn_from import learn_from
 from symbiont_ecology.cli.look import look_command
-from symbiont_ecology.cli.machine import bench, doctor
+from symbiont_ecology.cli.machine import bench
 from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
 from symbiont_ecology.cli.runs import runs

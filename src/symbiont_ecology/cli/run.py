@@ -19,8 +19,9 @@ from symbiont_ecology.cli.console import (
     typed,
 )
 from symbiont_ecology.cli.controls import Brake, Controls
+from symbiont_ecology.cli.forecast import PriceOption, check_price, run_facts
 from symbiont_ecology.cli.options import option
-from symbiont_ecology.errors import HostError
+from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
@@ -39,16 +40,22 @@ def run(
         Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")
     ] = None,
     dry_run: options.DryRunOption = False,
+    price_per_hour: PriceOption = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Start a run. Ctrl-C ends it after the generation; symbiont resume goes on."""
     tell_loading(quiet or dry_run)
     from symbiont_ecology import Run
 
+    check_price(price_per_hour)
+    if price_per_hour is not None and not dry_run:
+        raise ConfigError(
+            "--price-per-hour: expected --dry-run beside it, which tells money: add it"
+        )
     resolved = checked_config(config, overrides)
     folder = out or free_folder(Path(config).name.removesuffix(".yaml"))
     if dry_run:
-        tell_run_plan(resolved, folder)
+        tell_run_plan(resolved, folder, price_per_hour)
     else:
         _live_to_the_end(Run.start(resolved, folder=folder), quiet)
 
@@ -170,10 +177,12 @@ def tell_left_alone(lived: Run) -> None:
         tell_general(general)
 
 
-def tell_run_plan(config: RunConfig, folder: Path) -> None:
-    """What a run would do, from its config alone."""
+def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -> None:
+    """What a run would do, and what it would take: of the embedded host only if a price says that
+    this matters."""
     from symbiont_ecology.ecology.state import STATE_FILE
     from symbiont_ecology.engine.build import mixture
+    from symbiont_ecology.engine.crowd import questions_asked
     from symbiont_ecology.engine.warm import PASSES
     from symbiont_ecology.registry import kind_of, knobs
     from symbiont_ecology.strategies import strategies
@@ -189,9 +198,7 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
         length += f", or until {loop.train_flops:.3g} useful FLOPs are spent"
     if loop.train_tokens is not None:
         length += f", or until training took {loop.train_tokens:.3g} tokens"
-    world = config.tasks.habitats
-    questions = world.questions if world else strategy.questions * len(cells)
-    rows = questions * strategy.samples
+    rows = questions_asked(config, mix) * strategy.samples
     examples = strategy.warm * len(cells)
     warm = f"at most {examples} gold examples, {examples * PASSES} lessons"
     unit = "rows of the log" if learns_from_log(config) else "practice rollouts"
@@ -211,41 +218,10 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
         "seed": str(config.seed),
         "folder": f"{folder}{' (holds a run already)' if is_taken else ''}",
     }
-    if host.model != "embedded":  # which needs little, and this plan no torch
-        facts |= _forecast(config)
+    if host.model != "embedded" or price is not None:  # which needs little, and its plan no torch
+        facts |= run_facts(config, price)
     tell_facts(facts)
     print("the config is fine; nothing was done")
-
-
-def _forecast(config: RunConfig) -> dict[str, str]:
-    """Memory and hours, from a few seconds on the host itself."""
-    import torch
-
-    from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.engine.forecast import forecast
-    from symbiont_ecology.host.locating import local_folder
-
-    if local_folder(config.host.model) is None:
-        return {"time": "not measured: the host would be converted or downloaded first"}
-    print(f"timing {config.host.model} for some seconds …", file=sys.stderr, flush=True)
-    itemsize = getattr(torch, config.host.dtype).itemsize
-    try:
-        seen = forecast(config, build_host(config), itemsize)
-    except HostError as error:  # a plan may be made on another machine than the run
-        return {"time": f"not measured: {error}"}
-    total = f", the run about {_duration(seen.run)}" if seen.run is not None else ""
-    return {
-        "memory": f"host {seen.host:.0f} MB, slots {seen.slots:.0f} MB, a batch at most "
-        f"{seen.batch:.0f} MB (host.memory_mb)",
-        "time": f"{1 / seen.rollout:.1f} answers or {1 / max(seen.lesson, 1e-9):.1f} lessons a "
-        f"second here; a generation takes at most {_duration(seen.generation)}{total}",
-    }
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
 def _view(lived: Run, quiet: bool) -> RunView:

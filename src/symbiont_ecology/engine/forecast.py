@@ -1,137 +1,202 @@
-"""What a run would take on this machine: memory from its sizes, hours from a few seconds of its
-own work."""
+"""What a run would take on this machine: what its host is asked, and hours from a few seconds of
+its own work."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import completion_cost
-from symbiont_ecology.engine.build import build_runtime
-from symbiont_ecology.engine.runtime import Host, Runtime
+from symbiont_ecology.engine.build import build_runtime, mixture
+from symbiont_ecology.engine.crowd import most_living, questions_asked
+from symbiont_ecology.engine.runtime import Host
+from symbiont_ecology.host.memory import MemoryLoad
+from symbiont_ecology.host.packing import least_shared, preambles_of
+from symbiont_ecology.learning import learning_rules
+from symbiont_ecology.learning.imitation import NoLearning
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import Completions, Item, LearningBatch, Lesson, Request
+from symbiont_ecology.strategies import strategies
+from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.types import Completions, Decoding, Item, LearningBatch, Lesson, Request
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 
-TIMED_ROWS, WORTH_MORE = 16, 1.0
-"""Answers that are timed; they are timed in full if the first few took at most so many seconds."""
-_FEW = 4
+TIMED_SECONDS = 5.0
+"""What timing takes at most, unless a single row takes longer."""
+MOST_TIMED = 64
+"""Rows that are timed in one call."""
+LETTERS_PER_TOKEN = 3
+"""Of prompts, where no tokenizer is at hand: fewer than usual, so that memory is not told too
+small."""
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True)
+class MeasuredPace:
+    """Seconds of one rollout and of one lesson, in a call with ``rows`` of them; ``work`` is the
+    mean answer with its lesson (tokens are rounded)."""
+
+    rollout: float
+    lesson: float
+    rows: int
+    work: Cost
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Megabytes that a run holds at most, and how long its work takes.
+    """How long a run's work takes.
 
-    ``rollout`` and ``lesson`` are seconds for one row. ``generation`` are seconds if every rollout
-    is learned from, ``run`` those of all generations; None if only a clock ends the run.
+    ``generation`` are seconds if every rollout is learned from, ``run`` those of all generations or
+    of what the budget pays for.
     """
 
-    host: float
-    slots: float
-    batch: float
-    rollout: float
-    lesson: float
+    pace: MeasuredPace
     generation: float
-    run: float | None
+    run: float
 
 
-def forecast(config: RunConfig, host: Host, itemsize: int) -> Forecast:
-    """Times a few answers and lessons of the run's own tasks on a host, whose slot 0 is filled
-    anew; ``itemsize`` is the host's bytes per weight."""
+def forecast(config: RunConfig, host: Host) -> Forecast:
+    """Times answers and lessons of the run's own tasks on a host, whose slots are filled anew."""
     runtime = build_runtime(config, host, Path())
+    items, rank = sampled_items(runtime.tasks, MOST_TIMED), config.host.rank
+    crowd = min(host.slots, most_living(runtime.strategy, runtime.tasks))
+    requests = [
+        Request(item.prompt, row % crowd, item.reply_limit) for row, item in enumerate(items)
+    ]
     generator = np.random.default_rng(0)
-    adapter = AdapterWeights.random(host.layout, config.host.rank, 1.0, generator, b_std=0.001)
-    host.place(0, adapter)
-    rollout, completions, items = _time_rollouts(runtime)
-    lesson = _time_lessons(host, adapter, completions, items)
-    rows = _rows(config, runtime)
-    generation = rows * (rollout + lesson)
-    each = _cost(host, config.host.rank, completions)
-    slot = 4 * host.layout.size(config.host.rank)
-    return Forecast(
-        host=host.shape.parameters * itemsize / 1e6,
-        slots=config.host.slots * slot / 1e6,
-        batch=config.host.memory_mb,
-        rollout=rollout,
-        lesson=lesson,
-        generation=generation,
-        run=_run_seconds(config, generation, rows, each),
+    weights = {
+        slot: AdapterWeights.random(host.layout, rank, 1.0, generator, b_std=0.001)
+        for slot in range(crowd)
+    }
+    pace = measured_pace(
+        host, requests, weights, runtime.practice, learns=learns_by_steps(config), rank=rank
     )
+    rows = _rows(config, runtime.tasks)
+    generation = rows * (pace.rollout + pace.lesson)
+    return Forecast(pace, generation, _run_seconds(config, generation, rows, pace.work))
 
 
-def _time_rollouts(runtime: Runtime) -> tuple[float, Completions, list[Item]]:
-    """Seconds for one answer, the answers and what was asked."""
-    cells, draw = runtime.tasks.cells, Draw(0)
-    count = -(-TIMED_ROWS // len(cells))
-    drawn = [runtime.tasks.draw(cell, count, draw("forecast", *cell)) for cell in cells]
-    items = [item for group in zip(*drawn, strict=False) for item in group][:TIMED_ROWS]
-
-    def timed(asked: list[Item]) -> tuple[float, Completions]:
-        """Seconds for all answers, and the answers."""
-        rows = [Request(item.prompt, 0, item.reply_limit) for item in asked]
-        draws = [draw("forecast", number) for number in range(len(rows))]
-        began = time.perf_counter()
-        completions = runtime.host.rollout(rows, draws, runtime.practice)
-        return time.perf_counter() - began, completions
-
-    timed(items[:1])  # warms up
-    seconds, completions = timed(items[:_FEW])
-    if seconds > WORTH_MORE:
-        return seconds / len(completions), completions, items[:_FEW]
-    seconds, completions = timed(items)
-    return seconds / len(completions), completions, items
-
-
-def _time_lessons(
-    host: Host, adapter: AdapterWeights, completions: Completions, items: list[Item]
-) -> float:
-    """Seconds for one lesson."""
-    lessons = tuple(
-        Lesson(item.prompt, completions[row].token_ids, 0)
-        for row, item in enumerate(items[: 2 * _FEW])
+def measured_pace(
+    host: Host,
+    requests: Sequence[Request],
+    weights: Mapping[int, AdapterWeights],
+    decoding: Decoding,
+    *,
+    learns: bool,
+    rank: int,
+    seconds: float = TIMED_SECONDS,
+) -> MeasuredPace:
+    """Times ever larger calls of answers for half of the time, and of lessons for the other."""
+    for slot, adapter in weights.items():
+        host.place(slot, adapter)
+    draws = [Draw(0)("forecast", number) for number in range(len(requests))]
+    rollout, rows, completions = _timed(
+        lambda count: host.rollout(requests[:count], draws[:count], decoding),
+        len(requests),
+        seconds / 2,
+    )
+    lessons = [
+        Lesson(requests[row].prompt, completions[row].token_ids, requests[row].slot)
+        for row in range(len(completions))
         if completions[row].token_ids
+    ]
+    lesson = 0.0
+    if learns and lessons:
+        states = {slot: OptimizerState() for slot in weights}
+        rates = dict.fromkeys(weights, 1e-4)
+        lesson, _, _ = _timed(
+            lambda count: host.learn(LearningBatch(tuple(lessons[:count]), rates), weights, states),
+            len(lessons),
+            seconds / 2,
+        )
+    return MeasuredPace(rollout, lesson, rows, _mean_work(host, rank, completions, bool(lesson)))
+
+
+def _timed(work: Callable[[int], _Found], most: int, seconds: float) -> tuple[float, int, _Found]:
+    """Seconds of one row in the largest call, its rows and what it brought: one row first, then
+    twice as many each time, as long as these are sure to be ready in time."""
+    left, count = seconds, 1
+    while True:
+        began = time.perf_counter()
+        found = work(count)
+        spent = time.perf_counter() - began
+        left -= spent
+        if count == most or 2 * spent > left:
+            return spent / count, count, found
+        count = min(2 * count, most)
+
+
+def sampled_items(tasks: TaskMixture, most: int) -> list[Item]:
+    """Questions of the run's own tasks, all cells in turn."""
+    cells, draw = tasks.cells, Draw(0)
+    count = -(-most // len(cells))
+    drawn = [tasks.draw(cell, count, draw("forecast", *cell)) for cell in cells]
+    return [item for group in zip(*drawn, strict=False) for item in group][:most]
+
+
+def run_load(config: RunConfig, host: Host | None) -> MemoryLoad:
+    """What a run asks of its host at a time; without the host, tokens are counted by letters."""
+    tasks, strategy = mixture(config), strategies.build(config.strategy)
+    items, kept = sampled_items(tasks, MOST_TIMED), 0
+    prompts = [item.prompt for item in items]
+    if host is None:
+        tokens = [len(prompt) // LETTERS_PER_TOKEN + 1 for prompt in prompts]
+    else:
+        encoded = host.encode(prompts)
+        tokens = list(map(len, encoded))
+        shared = preambles_of(encoded, [0] * len(encoded), least_shared(host.shape))
+        starts = {
+            ids[:length].tobytes(): length for ids, length in zip(encoded, shared, strict=True)
+        }
+        kept = sum(starts.values())
+    return MemoryLoad(
+        organelles=most_living(strategy, tasks),
+        rows=max(1, round(_rows(config, tasks))),
+        prompt_tokens=max(tokens),
+        new_tokens=max(item.reply_limit for item in items),
+        kept_tokens=kept,
+        learns=learns_by_steps(config),
     )
-    if not lessons:
-        return 0.0
-    began = time.perf_counter()
-    host.learn(LearningBatch(lessons, {0: 1e-4}), {0: adapter}, {0: OptimizerState()})
-    return (time.perf_counter() - began) / len(lessons)
 
 
-def _rows(config: RunConfig, runtime: Runtime) -> float:
-    """Rollouts of a generation, at most."""
-    world, strategy = config.tasks.habitats, runtime.strategy
-    questions = world.questions if world else strategy.questions * len(runtime.tasks.cells)
-    return questions * max(strategy.samples, 1)
+def learns_by_steps(config: RunConfig) -> bool:
+    """Whether there are backward passes: not without a learning rule, nor from traces of noise."""
+    rule = learning_rules.build(config.learning_rule)
+    return not isinstance(rule, NoLearning) and not rule.perturbation
 
 
-def _cost(host: Host, rank: int, completions: Completions) -> Cost:
-    """The mean answer with its lesson."""
-    total = Cost()
-    for row in range(len(completions)):
+def _rows(config: RunConfig, tasks: TaskMixture) -> float:
+    """Rollouts of a generation, or lessons where learning only reads, at most."""
+    return questions_asked(config, tasks) * max(strategies.build(config.strategy).samples, 1)
+
+
+def _mean_work(host: Host, rank: int, completions: Completions, learns: bool) -> Cost:
+    """The mean answer, with its lesson if there are lessons."""
+    total, rows = Cost(), len(completions)
+    for row in range(rows):
         completion = completions[row]
         total += completion_cost(completion, host, rank)
-        read, written = completion.prompt_tokens, len(completion.token_ids)
-        flops = host.shape.learning_flops(host.layout.size(rank), read, written)
-        total += Cost(read, written, flops=flops, executed=flops)
-    return total
+        if learns:
+            read, written = completion.prompt_tokens, len(completion.token_ids)
+            flops = host.shape.learning_flops(host.layout.size(rank), read, written)
+            total += Cost(read, written, flops=flops, executed=flops)
+    return Cost(*(round(amount / rows) for amount in vars(total).values()))
 
 
-def _run_seconds(config: RunConfig, generation: float, rows: float, total: Cost) -> float | None:
+def _run_seconds(config: RunConfig, generation: float, rows: float, work: Cost) -> float:
     """How long all generations take, or the budget that ends them before."""
-    loop, answers = config.run, max(total.rows, 1)
-    limits = [float(loop.generations)]
+    loop, limits = config.run, [float(config.run.generations)]
     if loop.train_flops is not None:
-        limits.append(loop.train_flops / (total.flops / answers * rows))
+        limits.append(loop.train_flops / (work.flops * rows))
     if loop.train_tokens is not None:
-        limits.append(loop.train_tokens / (total.tokens / answers * rows))
+        limits.append(loop.train_tokens / (work.tokens * rows))
     if loop.train_rollouts is not None:
         limits.append(loop.train_rollouts / rows)
-    seconds = min(limits) * generation
-    return min(seconds, loop.train_seconds or math.inf)
+    return min(min(limits) * generation, loop.train_seconds or math.inf)

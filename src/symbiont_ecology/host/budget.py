@@ -52,10 +52,29 @@ class MemoryBudget:
 
         Each one is cached and read, and a sampled one sorts its vocabulary in double precision.
         """
-        shape = self.shape
-        cached = 2 * shape.layers * shape.kv_heads * shape.head_dim * self.itemsize
-        fits = self._fitting(longest * (cached + self._activations) + 32 * shape.vocab)
+        each = longest * (self.cached + self._activations) + self._choosing
+        fits = self._fitting(each)
         return min(fits, max(1, LARGEST_CACHE // longest)) if self.is_cpu else fits
+
+    def batch_bytes(self, rows: int, longest: int) -> int:
+        """What so many rows of at most ``longest`` tokens take while they are written; their
+        prompts are read in pieces."""
+        read = min(rows * longest, self.forward_tokens)
+        return rows * (longest * self.cached + self._choosing) + read * self._activations
+
+    def lesson_bytes(self, tokens: int, *, is_checkpointing: bool = False) -> int:
+        """What a forward and backward pass over so many tokens takes. With checkpointing every
+        layer keeps its input alone, and one of them its activations."""
+        if is_checkpointing:
+            inputs = self.shape.layers * self.shape.hidden * self.itemsize
+            return tokens * (inputs + self._activations + 12 * self.shape.vocab)
+        return tokens * self._learning
+
+    @property
+    def cached(self) -> int:
+        """Bytes of keys and values per token."""
+        shape = self.shape
+        return 2 * shape.layers * shape.kv_heads * shape.head_dim * self.itemsize
 
     @property
     def forward_tokens(self) -> int:
@@ -71,15 +90,24 @@ class MemoryBudget:
     def learning_tokens(self) -> int:
         """Tokens per forward and backward pass: every layer's activations wait for their
         gradients."""
-        each = self.shape.layers * self._activations + 12 * self.shape.vocab
         budget = self
         if self.is_cpu:
             budget = replace(self, megabytes=min(self.megabytes, LARGEST_LESSON_MB))
-        return budget._forward(each)
+        return budget._forward(self._learning)
 
     def halved(self) -> MemoryBudget:
         """Half of it."""
         return replace(self, megabytes=self.megabytes / 2)
+
+    @property
+    def _choosing(self) -> int:
+        """Bytes per row in which the next token is chosen."""
+        return 32 * self.shape.vocab
+
+    @property
+    def _learning(self) -> int:
+        """Bytes per token of a forward and backward pass."""
+        return self.shape.layers * self._activations + 12 * self.shape.vocab
 
     @property
     def _activations(self) -> int:

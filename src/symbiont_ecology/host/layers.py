@@ -142,8 +142,9 @@ class LlamaWeights:
         self.norm = self._norm("model.norm")
         # As transformers does it: what the config ties is tied unless the file holds two different
         # weights.
-        head = tensors.get("lm_head.weight", tensors["model.embed_tokens.weight"])
-        is_tied = plan.is_tied and torch.equal(head, tensors["model.embed_tokens.weight"])
+        embedding = tensors["model.embed_tokens.weight"]
+        head = tensors.get("lm_head.weight", embedding)
+        is_tied = plan.is_tied and (head is embedding or torch.equal(head, embedding))
         self.head = self.embedding if is_tied else self._take("lm_head.weight")
         self.shape = replace(
             shape,

@@ -26,6 +26,7 @@ from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.int8 import adds_exactly
 from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.llama import LlamaDecoder
+from symbiont_ecology.host.locating import MODEL_CONFIG_FILE
 from symbiont_ecology.types import turns, without_turns
 
 if TYPE_CHECKING:
@@ -75,15 +76,7 @@ def read_model_config(folder: Path) -> ModelConfig:
     Raises:
         HostError: no or unreadable config, no weights, no tokenizer.
     """
-    path = folder / "config.json"
-    _expect(
-        path.is_file(), f"a model folder with config.json, found none in {folder}: check the path"
-    )
-    config = _read_json(path)
-    _expect(
-        "model_type" in config,
-        f"a transformers config with model_type in {path}: is this a model folder?",
-    )
+    config = read_config_file(folder / MODEL_CONFIG_FILE)
     _expect(
         any(path.suffix in (".safetensors", ".bin") for path in folder.iterdir()),
         f"weights (*.safetensors) in {folder}, found none: download them again",
@@ -91,6 +84,24 @@ def read_model_config(folder: Path) -> ModelConfig:
     _expect(
         any((folder / file).is_file() for file in _TOKENIZER_FILES),
         f"a tokenizer (tokenizer.json) in {folder}, found none: copy the model's own there",
+    )
+    return config
+
+
+def read_config_file(path: Path) -> ModelConfig:
+    """What a ``config.json`` says.
+
+    Raises:
+        HostError: there is none, or it is of no model.
+    """
+    _expect(
+        path.is_file(),
+        f"a model folder with config.json, found none in {path.parent}: check the path",
+    )
+    config = _read_json(path)
+    _expect(
+        "model_type" in config,
+        f"a transformers config with model_type in {path}: is this a model folder?",
     )
     return config
 

@@ -10,6 +10,7 @@ from symbiont_ecology.host.packaged import FACTS_FILE, PACKAGED, Tell, packaged_
 EMBEDDED = "embedded"
 EMBEDDED_FOLDER = Path(__file__).parent / "embedded" / "model"
 GGUF_ENDING = ".gguf"
+MODEL_CONFIG_FILE = "config.json"
 
 
 def check_is_here(name_or_path: str | Path) -> None:
@@ -68,6 +69,50 @@ def find_folder(name_or_path: str | Path, tell: Tell = lambda line: None) -> Pat
 
         return converted(path, tell)
     return _from_hub(str(name_or_path))
+
+
+def config_file(name_or_path: str | Path, *, may_fetch: bool) -> Path:
+    """The ``config.json`` of a host whose weights need not be here: a file or a folder, or of the
+    hub's cache, or fetched from the hub alone if that is allowed.
+
+    Raises:
+        HostError: there is none.
+    """
+    name, path = str(name_or_path), Path(name_or_path).expanduser()
+    if path.suffix == ".json" and path.is_file():
+        return path
+    check_is_here(name_or_path)
+    if (folder := local_folder(name_or_path)) is not None:
+        return folder / MODEL_CONFIG_FILE
+    if path.suffix == GGUF_ENDING:
+        raise HostError(
+            f"expected a config.json, got the GGUF file {name!r}, which is converted on first use: "
+            f"symbiont look --host {name}"
+        )
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        cached = try_to_load_from_cache(name, MODEL_CONFIG_FILE)
+        if isinstance(cached, str):
+            return Path(cached)
+        return Path(hf_hub_download(name, MODEL_CONFIG_FILE, local_files_only=not may_fetch))
+    except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError) as error:
+        raise HostError(
+            f"expected the config.json of {name!r} in the hub's cache, found none: give the path "
+            "of a copy of it, or of a folder that has it"
+        ) from error
+
+
+def weights_folder(name_or_path: str | Path) -> Path | None:
+    """The folder of a host whose weights are on this machine, of the hub's cache too; None for all
+    others."""
+    try:
+        folder = config_file(name_or_path, may_fetch=False).parent
+    except HostError:
+        return None
+    has_weights = any(path.suffix in (".safetensors", ".bin") for path in folder.iterdir())
+    return folder if has_weights and Path(name_or_path).suffix != ".json" else None
 
 
 def _from_hub(name: str) -> Path:

@@ -64,6 +64,11 @@ class ThroughputMeter:
         }
 
     @property
+    def weights(self) -> dict[int, AdapterWeights]:
+        """The adapter of each slot."""
+        return self._weights
+
+    @property
     def prompt_tokens(self) -> float:
         """How long prompts came out, in the mean: text cannot be made to every length."""
         texts = [prompt for prompts in self._prompts.values() for prompt in prompts]
@@ -89,6 +94,14 @@ class ThroughputMeter:
         yield Throughput(
             organelles, **{name: statistics.median(all_) for name, all_ in seconds.items()}
         )
+
+    def requests(self, organelles: int) -> list[Request]:
+        """The prompts of so many organelles, one of each in turn."""
+        rows = [
+            [Request(prompt, slot, self._load.new_tokens) for prompt in self._prompts[slot]]
+            for slot in range(organelles)
+        ]
+        return [request for group in zip(*rows, strict=True) for request in group]
 
     def _prompt(self, generator: np.random.Generator) -> str:
         wanted = self._load.prompt_tokens
