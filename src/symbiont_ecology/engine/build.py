@@ -304,6 +304,10 @@ def _check_apart(data: tuple[DataTask, ...]) -> None:
                 )
 
 
+MANY_ROWS, PROGRAM_BYTES = 256, 400_000_000
+"""Rows, and tokens of each, that fill any batch; what Python and torch take without a host."""
+
+
 @dataclass(frozen=True)
 class KernelSource:
     """How the host of a config is made, wherever its executor wants it. Torch is imported when it
@@ -341,12 +345,13 @@ class KernelSource:
 
     def memory(self, slots: int) -> int:
         """Bytes of a process with the host, so many slots and a batch."""
-        from symbiont_ecology.host.footprint import process_bytes
+        from symbiont_ecology.host.loading import read_model_config
+        from symbiont_ecology.host.memory import MemoryLoad, forecast_memory
 
-        folder, rank = find_folder(self.config.model), self.config.rank
-        return process_bytes(
-            folder, self.config.dtype, slots=slots, rank=rank, memory_mb=self.config.memory_mb
-        )
+        model = read_model_config(find_folder(self.config.model))
+        host = self.config.model_copy(update={"slots": slots})
+        full = MemoryLoad(slots, MANY_ROWS, MANY_ROWS, MANY_ROWS)  # as large as memory_mb lets it
+        return forecast_memory(model, host, full, program=PROGRAM_BYTES).ram
 
 
 def host_source(config: RunConfig) -> KernelSource:
