@@ -45,8 +45,8 @@ _INCIDENTAL = frozenset(
     {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"}
 )
 """Keys of a ``config.json`` that say nothing about what is computed."""
-_MOST_KNOWN = 4096
-"""Texts whose token ids are remembered."""
+_MOST_KNOWN, _LONGEST_KNOWN = 4096, 8192
+"""Texts whose token ids are remembered, and letters of the longest of them: 250 MB at most."""
 
 
 def find_dtype(name: str) -> torch.dtype:
@@ -217,11 +217,12 @@ class TextCodec:
         if len(known) + len(new) > _MOST_KNOWN:
             known.clear()
             new = list(dict.fromkeys(texts))
-        encodings = self._backend.encode_batch_fast(new, add_special_tokens=special)
+        encodings, found = self._backend.encode_batch_fast(new, add_special_tokens=special), {}
         for text, encoding in zip(new, encodings, strict=True):
-            known[text] = np.array(encoding.ids, dtype=np.int64)
-            known[text].setflags(write=False)
-        return [known[text] for text in texts]
+            found[text] = np.array(encoding.ids, dtype=np.int64)
+            found[text].setflags(write=False)
+        known.update((text, ids) for text, ids in found.items() if len(text) <= _LONGEST_KNOWN)
+        return [found[text] if text in found else known[text] for text in texts]
 
     def chat(self, prompt: str) -> str:
         """The turns of a prompt in the host's chat template, up to where the answer begins.

@@ -75,7 +75,7 @@ class ServiceApp:
         self._service, self._keys, self._limits, self._text_of = service, keys, limits, text_of
         self._rate, self._metrics = RateLimit(limits.per_minute), ServiceMetrics(service)
         self._pages = ServicePages(service.run.folder)
-        self.asgi = FastAPI(title="symbiont serve", docs_url=None, redoc_url=None)
+        self.asgi = FastAPI(title="symbiont serve", openapi_url=None)
         self._add_routes()
 
     def _add_routes(self) -> None:
@@ -96,6 +96,7 @@ class ServiceApp:
         app.get("/")(self._pages.chat)
         app.get("/ecology")(self._guarded(self._pages.ecology))
         app.get("/record.json")(self._guarded(self._pages.record))
+        app.get("/openapi.json", include_in_schema=False)(self._guarded(self._description))
 
     async def chat(self, wanted: ChatRequest, request: Request) -> Response:
         """Answers a conversation."""
@@ -193,6 +194,10 @@ class ServiceApp:
         """For Prometheus."""
         self._access(request)
         return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def _description(self, request: Request) -> Response:
+        """What can be asked, as OpenAPI says it."""
+        return JSONResponse(self.asgi.openapi())
 
     def _access(self, request: Request) -> Access:
         """What the caller may do; counts the request.
