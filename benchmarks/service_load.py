@@ -25,8 +25,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
 
 from sides import machine
 
@@ -37,6 +40,7 @@ from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 from symbiont_ecology.tasks.habitats import Habitats
 from symbiont_ecology.types import Item
 
@@ -47,6 +51,9 @@ WORLD = (
     "tasks.habitats.activity=0.8",
     "tasks.habitats.arrivals=0",
 )
+PEFT_REQUESTS = 40
+RATE = 40.0
+"""Requests a second with which learning keeps up."""
 PATIENCE = 0.5
 """Seconds that a verdict waits for others in this benchmark."""
 
@@ -152,12 +159,29 @@ def measure(place: Path, scale: float, seed: int) -> dict[str, object]:
         judged = asyncio.run(load(server.port, asked, count, CLIENTS, judges=True))
     finally:
         server.stop()
+    figures |= beside_peft(place, config, max(int(960 * scale), 96))
     figures["one at a time"] = alone.figures()
     figures[f"{CLIENTS} clients"] = together.figures()
     figures[f"{CLIENTS} clients at three times the rate of one"] = busy.figures()
     figures["with feedback, learning off"] = judged.figures()
-    figures |= learned(place / "learned", config, int(24_000 * scale))
+    figures["learning at a quarter, as many as come"] = saturated(place / "busy", config, count)
+    figures |= learned(place / "learned", config, int(12_000 * scale))
     return figures
+
+
+def saturated(folder: Path, config: Any, count: int) -> dict[str, float]:
+    """As many requests as come, each judged, with learning at a quarter of the time."""
+    start(config, folder, may_learn_nothing=True)
+    world = mixture(config).habitats
+    assert world is not None
+    server = ServerProcess(folder, "--learn-share", "0.25", "--patience", "0")
+    try:
+        asked = questions(world)
+        asyncio.run(load(server.port, asked, count // 4, CLIENTS, judges=True))
+        stretch = asyncio.run(load(server.port, asked, count, CLIENTS, judges=True))
+    finally:
+        server.stop()
+    return stretch.figures()
 
 
 def learned(folder: Path, config: Any, count: int) -> dict[str, object]:
@@ -170,8 +194,8 @@ def learned(folder: Path, config: Any, count: int) -> dict[str, object]:
     server = ServerProcess(folder, "--learn-share", "0.25", "--patience", str(PATIENCE))
     try:
         for _ in range(10):
-            stretch = asyncio.run(load(server.port, asked, count // 10, CLIENTS, judges=True))
-            tenths.append(stretch.figures())
+            part = load(server.port, asked, count // 10, CLIENTS, judges=True, per_second=RATE)
+            tenths.append(asyncio.run(part).figures())
     finally:
         server.stop()
     per_generation = world.config.questions
@@ -180,7 +204,108 @@ def learned(folder: Path, config: Any, count: int) -> dict[str, object]:
     )
     start(simulated, folder.parent / "simulated")
     accepted = simulated_acceptance(folder.parent / "simulated" / "events.jsonl", 10)
-    return {"learning at a quarter": tenths, "simulated acceptance": accepted}
+    return {f"learning, {RATE:g} a second": tenths, "simulated acceptance": accepted}
+
+
+def beside_peft(place: Path, config: Any, count: int) -> dict[str, object]:
+    """Requests per second until everything is answered and learned: ours, and one PEFT adapter per
+    user, which is loaded, asked, taught and saved."""
+    folder = place / "beside"
+    start(config, folder, may_learn_nothing=True)
+    world = mixture(config).habitats
+    assert world is not None
+    server, began = ServerProcess(folder, "--learn-share", "0.5", "--patience", "0"), 0.0
+    try:
+        began = time.perf_counter()
+        asyncio.run(load(server.port, questions(world), count, CLIENTS, judges=True))
+        while waiting_verdicts(server.port):
+            time.sleep(0.05)
+        ours = count / (time.perf_counter() - began)
+    finally:
+        server.stop()
+    few = [item for _, item in zip(range(PEFT_REQUESTS), questions(world), strict=False)]
+    peer = PeftUsers(place / "peft", config.host.rank)
+    peer.serve(few[0])  # warms up
+    began = time.perf_counter()
+    for item in few:
+        peer.serve(item)
+    theirs = len(few) / (time.perf_counter() - began)
+    told = {"ours, per second": round(ours, 1), "PEFT, per second": round(theirs, 2)}
+    return {"answered and learned": told | {"ratio": round(ours / theirs, 1)}}
+
+
+def waiting_verdicts(port: int) -> float:
+    """How many verdicts were not learned from yet."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    found = [line for line in lines if line.startswith("symbiont_waiting_verdicts ")]
+    return float(found[0].split()[1])
+
+
+class PeftUsers:
+    """An adapter of its own for every user, in transformers and PEFT as their manuals do it."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        from peft import LoraConfig, get_peft_model
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        torch.set_num_threads(1)
+        self._folder, self._rank = folder, rank
+        self._tokenizer = AutoTokenizer.from_pretrained(EMBEDDED_FOLDER)
+        model = AutoModelForCausalLM.from_pretrained(EMBEDDED_FOLDER, dtype=torch.float32)
+        self._config = LoraConfig(r=rank, lora_alpha=rank, target_modules="all-linear")
+        self._model: Any = get_peft_model(model, self._config, adapter_name="nobody")
+
+    def serve(self, item: Item) -> None:
+        """Loads the user's adapter, asks it, teaches it what was right, and saves it."""
+        model, name, place = self._model, item.habitat, self._folder / item.habitat
+        if (place / name).exists():
+            model.load_adapter(place / name, adapter_name=name, is_trainable=True)
+        else:
+            model.add_adapter(name, self._config)
+        model.set_adapter(name)
+        batch = self._tokenizer(item.prompt, return_tensors="pt", return_token_type_ids=False)
+        read = batch["input_ids"].shape[1]
+        with torch.no_grad():
+            ids = model.generate(
+                **batch, max_new_tokens=item.reply_limit, do_sample=True, temperature=1.0
+            )
+        reply = self._tokenizer.decode(ids[0, read:], skip_special_tokens=True)
+        if item.verifier(reply):
+            mine = [part for part in model.parameters() if part.requires_grad]
+            optimizer = torch.optim.Adam(mine, 0.01)
+            state = place / "optimizer.safetensors"
+            if state.exists():
+                for part, moments in zip(mine, pairs_of(state), strict=True):
+                    optimizer.state[part] = moments
+            labels = ids.clone()
+            labels[:, :read] = -100
+            model(input_ids=ids, labels=labels).loss.backward()
+            optimizer.step()
+            save_pairs(state, [optimizer.state[part] for part in mine])
+        model.save_pretrained(place, selected_adapters=[name])
+        model.set_adapter("nobody")
+        model.delete_adapter(name)
+
+
+def pairs_of(path: Path) -> list[dict[str, torch.Tensor]]:
+    """Adam's moments, parameter by parameter."""
+    held = load_file(path)
+    return [
+        {name: held[f"{number} {name}"] for name in ("step", "exp_avg", "exp_avg_sq")}
+        for number in range(len(held) // 3)
+    ]
+
+
+def save_pairs(path: Path, states: Sequence[dict[str, torch.Tensor]]) -> None:
+    """Writes them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parts = {
+        f"{number} {name}": value.clone()
+        for number, state in enumerate(states)
+        for name, value in state.items()
+    }
+    save_file(parts, path)
 
 
 def simulated_acceptance(path: Path, parts: int) -> Sequence[float]:
