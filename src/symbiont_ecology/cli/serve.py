@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from symbiont_ecology.service.living import LivingService, ServiceLimits
 
 LOOPBACK_ADDRESSES = ("127.0.0.1", "localhost", "::1")
+MOST_CONNECTIONS = 4096
+"""Connections at a time; more get 503."""
 GRACE = 30
 """Seconds for answers in flight when the service is stopped."""
 RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -147,6 +149,7 @@ def _load_and_serve(
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=GRACE,
+            limit_concurrency=MOST_CONNECTIONS,
         )
         _serve(uvicorn.Server(web), service, listener, folder, keys is not None)
 

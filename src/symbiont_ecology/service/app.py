@@ -100,7 +100,7 @@ class ServiceApp:
 
     async def chat(self, wanted: ChatRequest, request: Request) -> Response:
         """Answers a conversation."""
-        access = self._access(request)
+        access = self._access(request, wanted.user)
         said = _said(wanted)
         job = self._job(wanted, said, access)
         head = partial(chat_chunk, job, wanted.model)
@@ -125,7 +125,7 @@ class ServiceApp:
 
     async def complete(self, wanted: CompletionRequest, request: Request) -> Response:
         """Goes on with a text."""
-        access = self._access(request)
+        access = self._access(request, wanted.user)
         job = self._job(wanted, [wanted.text], access)
         head = partial(text_chunk, job, wanted.model)
 
@@ -147,7 +147,7 @@ class ServiceApp:
 
     async def feedback(self, said: FeedbackRequest, request: Request) -> Response:
         """Keeps what a user says of a reply. The first verdict counts."""
-        access, journal = self._access(request), self._service.journal
+        access, journal = self._access(request, said.user), self._service.journal
         user = _user(said.user, access)
         answer = journal.answer(said.id)
         # Another user's answer is not there: nobody learns of it by asking.
@@ -199,8 +199,8 @@ class ServiceApp:
         """What can be asked, as OpenAPI says it."""
         return JSONResponse(self.asgi.openapi())
 
-    def _access(self, request: Request) -> Access:
-        """What the caller may do; counts the request.
+    def _access(self, request: Request, user: str | None = None) -> Access:
+        """What the caller may do; counts the request, for the user that it names.
 
         Raises:
             HTTPException: its key is not known, it asks too often, or the service is stopping.
@@ -213,7 +213,7 @@ class ServiceApp:
             raise HTTPException(401, "expected a known key: Authorization: Bearer …")
         if self._service.is_stopping:
             raise HTTPException(503, "the service is stopping")
-        who = access.user or key or (request.client.host if request.client else "")
+        who = access.user or user or (request.client.host if request.client else "")
         if (wait := self._rate.seconds_to_wait(who)) > 0:
             headers = {"Retry-After": str(int(wait) + 1)}
             raise HTTPException(429, "too many requests: wait a little", headers)

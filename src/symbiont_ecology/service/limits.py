@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -13,8 +14,8 @@ AsgiMessage = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[AsgiMessage]]
 Send = Callable[[AsgiMessage], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
-LARGEST_BODY = 512 * 1024
-"""Bytes of a request."""
+LARGEST_BODY, SLOWEST_BODY = 512 * 1024, 30.0
+"""Bytes of a request, and seconds that it may take to come."""
 MOST_BUCKETS = 65_536
 """Users whose rate is watched; of more, the longest silent ones are forgotten."""
 
@@ -53,17 +54,16 @@ class BodyLimit:
         if any(not value.isdigit() or int(value) > self._most for value in lengths):
             await refuse(send, 413, f"expected at most {self._most} bytes")
             return
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            if len(body) > self._most:
-                await refuse(send, 413, f"expected at most {self._most} bytes")
-                return
-            if not message.get("more_body"):
-                break
+        try:
+            body = await asyncio.wait_for(self._whole(receive), SLOWEST_BODY)
+        except TimeoutError:
+            await refuse(send, 408, f"expected a request within {SLOWEST_BODY:g} seconds")
+            return
+        if body is None:
+            return
+        if len(body) > self._most:
+            await refuse(send, 413, f"expected at most {self._most} bytes")
+            return
         is_told = False
 
         async def whole() -> AsgiMessage:
@@ -72,9 +72,21 @@ class BodyLimit:
             if is_told:
                 return await receive()
             is_told = True
-            return {"type": "http.request", "body": bytes(body), "more_body": False}
+            return {"type": "http.request", "body": body, "more_body": False}
 
         await self._app(scope, whole, send)
+
+    async def _whole(self, receive: Receive) -> bytes | None:
+        """The body, or a little more than may come; None if the client goes away."""
+        body = bytearray()
+        while len(body) <= self._most:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        return bytes(body)
 
 
 class HostLimit:

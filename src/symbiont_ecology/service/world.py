@@ -104,8 +104,16 @@ class ServingSnapshot:
         return [chosen.get(item.id, HOST) for item in marked]
 
     def adapter(self, organelle_id: OrganelleId) -> AdapterWeights | None:
-        """The weights of an organelle; None for the bare host."""
-        return None if organelle_id == HOST else self.weights[organelle_id]
+        """The weights of an organelle; None for the bare host.
+
+        Raises:
+            DataError: it does not live any more.
+        """
+        if organelle_id == HOST:
+            return None
+        if organelle_id not in self.weights:
+            raise DataError(f"{organelle_id} does not live any more: GET /v1/models names who does")
+        return self.weights[organelle_id]
 
 
 def typed_item(user: str, family: str, prompt: str, tasks: TaskMixture, limit: int = 0) -> Item:
