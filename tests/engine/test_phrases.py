@@ -104,8 +104,9 @@ def test_a_phrase_is_read_and_paid_for(tmp_path: Path) -> None:
 
 def test_what_is_learned_is_learned_behind_the_phrase_and_the_phrase_stays(tmp_path: Path) -> None:
     host = ListeningHost()
-    only = ("Please. ", "Please. ")
-    config = plan(6, "policy_gradient", refine=2, samples=4, learning_rate=0.1, phrases=only)
+    config = plan(
+        6, "policy_gradient", refine=2, samples=4, learning_rate=0.1, phrases=("Please. ",)
+    )
     start(config, tmp_path / "run", host=host)
     assert host.learned_from
     assert all(prompt.startswith("Please. ") for prompt in host.learned_from)
@@ -126,8 +127,7 @@ def test_a_phrase_that_spoils_every_answer_dies_out(tmp_path: Path) -> None:
 
 
 def test_an_evaluation_and_a_typed_question_are_asked_behind_the_phrase(tmp_path: Path) -> None:
-    only = ("Please. ", "Please. ")
-    start(plan(4, phrases=only), tmp_path / "run", host=ToyHost())
+    start(plan(4, phrases=("Please. ",)), tmp_path / "run", host=ToyHost())
     run, host = LoadedRun.of_run(tmp_path / "run"), ListeningHost()
     items = run.items(5)
     evaluation = run.evaluate(items, host, "single")
@@ -139,7 +139,7 @@ def test_an_evaluation_and_a_typed_question_are_asked_behind_the_phrase(tmp_path
 
 def test_a_run_without_phrases_is_as_it_was(tmp_path: Path) -> None:
     born = []
-    for name, strategy in {"none": {"phrases": ()}, "silent": {"phrases": ("", "")}}.items():
+    for name, strategy in {"none": {"phrases": ()}, "silent": {"phrases": ("",)}}.items():
         start(plan(1, **strategy), tmp_path / name, host=ToyHost())
         events = read_events(tmp_path / name / "events.jsonl")
         born.append([one.weights for one in events if isinstance(one, Born) and not one.parents])
@@ -151,7 +151,6 @@ def test_a_phrase_stands_behind_the_turns_in_front_of_a_question() -> None:
     assert behind("", "1+2") == "1+2"
 
 
-@pytest.mark.parametrize("phrases", [["alone "], ["", "two\x1dturns"]])
-def test_phrases_among_which_nothing_can_be_chosen_are_refused(phrases: list[str]) -> None:
-    with pytest.raises(ConfigError, match=r"strategy\.phrases: expected none, or several"):
-        check(plan(phrases=phrases))
+def test_a_phrase_that_makes_turns_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"strategy\.phrases: expected text without U\+001D"):
+        check(plan(phrases=["", "two\x1dturns"]))

@@ -241,15 +241,12 @@ def _placed(
             host.place(slot, weights)
             ranks[organelle_id, perturbation] = weights.rank
             phrases[organelle_id, perturbation] = weights.phrase
-        yield (
-            slots,
-            ranks,
-            [
-                (place, one, behind(phrases.get(one.respondent, ""), one.item.prompt))
-                for place, one in enumerate(questions)
-                if one.respondent in slots
-            ],
-        )
+        entries = [
+            (place, one, behind(phrases.get(one.respondent, ""), one.item.prompt))
+            for place, one in enumerate(questions)
+            if one.respondent in slots
+        ]
+        yield slots, ranks, entries
 
 
 def _name(respondent: Respondent) -> str:

@@ -114,11 +114,8 @@ class Genetic(CurriculumStrategy):
                 f"strategy.is_adaptive: expected a mutation with a sigma, such as gaussian, got "
                 f"{kind_of(self.mutation)!r}"
             )
-        if len(self.phrases) == 1 or TURN_END in "".join(self.phrases):
-            raise ConfigError(
-                f"strategy.phrases: expected none, or several to choose among, without U+001D, got "
-                f"{list(self.phrases)!r:.80}"
-            )
+        if TURN_END in "".join(self.phrases):
+            raise ConfigError("strategy.phrases: expected text without U+001D, which parts turns")
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """Founders with small random deviations from the host, or from the warm start."""
