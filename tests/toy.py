@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -347,7 +347,7 @@ def _adam(
     )
     move = rate * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.95**step)) + 1e-8)
     vector = (weights.vector - move).astype(np.float32)
-    grown = AdapterWeights(weights.layout, weights.rank, weights.scaling, vector)
+    grown = replace(weights, vector=vector)
     return grown, OptimizerState(
         step, first.astype(np.float32), second.astype(np.float32), optimizer_state.notes
     )

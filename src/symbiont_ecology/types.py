@@ -55,6 +55,11 @@ def in_last_turn(change: Callable[[str], str], prompt: str) -> str:
     return before + end + change(question)
 
 
+def behind(phrase: str, prompt: str) -> str:
+    """The prompt with a phrase in front of its question."""
+    return in_last_turn(phrase.__add__, prompt) if phrase else prompt
+
+
 def examples_in(prompt: str) -> int:
     """How many solved examples stand in front of the question."""
     return prompt.count(TURN_END) // 2

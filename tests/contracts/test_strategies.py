@@ -45,6 +45,7 @@ LIVES: dict[str, Any] = {
     )
     for name in mechanisms.names()
 }
+LIVES["genetic with phrases"] = {"kind": "genetic", "phrases": ["", "Now. "], "rephrase": 0.5}
 every_life = pytest.mark.parametrize("strategy", LIVES.values(), ids=LIVES)
 PUBLISHED = ("corp", "cycleqd", "m2n2", "mixing", "randopt", "swarm")
 """Methods of others, each of which is to take a file of a hundred lines at most."""

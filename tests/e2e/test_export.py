@@ -11,6 +11,21 @@ from hosts import add_chat_template, make_host
 from said import Symbiont
 
 
+def test_what_an_adapter_is_asked_behind_is_told_with_it(
+    symbiont: Symbiont, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    words = ["run", "ga-gpt2", "run.generations=1", "strategy.questions=1", "--quiet"]
+    said = symbiont(*words, "strategy.phrases=['#1 ', '#2 ']", "--out", run)
+    assert said.code == 0, said.err
+    assert symbiont("export", run).code == 0
+    index = json.loads((run / "export" / "index.json").read_text())
+    for one in index["organelles"]:
+        assert one["phrase"] in ("#1 ", "#2 ")
+        card = (run / "export" / one["folder"] / "README.md").read_text()
+        assert f"behind `'{one['phrase']}'`" in card
+
+
 @pytest.mark.parametrize(
     "opened",
     [

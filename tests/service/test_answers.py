@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,6 +45,16 @@ def test_the_bare_host_answers_as_the_kernel_does(served: Served, kernel: Any) -
     answer = served.ask(model=HOST, temperature=0, max_tokens=20).json()
     assert answer["choices"][0]["message"]["content"] == expected
     assert answer["organelle"] == HOST
+
+
+def test_an_organelle_with_a_phrase_is_asked_behind_it(served: Served) -> None:
+    snapshot = served.service.snapshot
+    name, weights = next(iter(snapshot.weights.items()))
+    bare = served.ask(model=name, temperature=0).json()["usage"]["prompt_tokens"]
+    said = {**snapshot.weights, name: replace(weights, phrase="Now. ")}
+    served.service.snapshot = replace(snapshot, weights=said)
+    asked = served.ask(model=name, temperature=0).json()["usage"]["prompt_tokens"]
+    assert asked == bare + len("Now. ")
 
 
 def test_a_seed_gives_the_same_answers(served: Served) -> None:

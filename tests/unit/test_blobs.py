@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,14 @@ def same(one: AdapterWeights, other: AdapterWeights) -> bool:
 @pytest.fixture
 def store(tmp_path: Path) -> BlobStore:
     return BlobStore(tmp_path / "blobs")
+
+
+def test_a_phrase_is_part_of_an_adapter(store: BlobStore) -> None:
+    plain, said = adapter(), replace(adapter(), phrase="Briefly: ")
+    refs = {store.put_weights(one): one.phrase for one in (plain, said)}
+    store.flush()
+    assert {ref: BlobStore(store.folder).weights(ref).phrase for ref in refs} == refs
+    assert said.times(0.5).phrase == said.phrase
 
 
 @quick

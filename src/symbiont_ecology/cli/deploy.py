@@ -195,7 +195,10 @@ def _write_elites(run: Run, target: Path, is_portable: bool) -> dict[OrganelleId
         held.setdefault(elite_id(elite), []).append(cell)
     for name, cells in held.items():
         card = ELITE_CARD.format(
-            name=name, run=run.folder.name, cells=_as_code(cells), asked=asked_how(run.config)
+            name=name,
+            run=run.folder.name,
+            cells=_as_code(cells),
+            asked=asked_how(run.config, weights[name].phrase),
         )
         _write_adapter(run, weights[name], target / name, card, is_portable)
     return held
@@ -260,6 +263,7 @@ def _facts(living: LivingOrganelle) -> dict[str, object]:
         "parents": list(organelle.parents),
         "operator": organelle.operator,
         "rank": organelle.genome.rank,
+        "phrase": living.weights.phrase,
         "traits": organelle.genome.traits,
         "balance_matp": living.state.ledger.balance(living.id),
         "habitats": living.habitats,
@@ -267,8 +271,9 @@ def _facts(living: LivingOrganelle) -> dict[str, object]:
     }
 
 
-def asked_how(config: RunConfig) -> str:
-    """In what form a run asks its questions, which is the form to ask its adapters in."""
+def asked_how(config: RunConfig, phrase: str = "") -> str:
+    """In what form a run asks its questions, which is the form to ask its adapters in; and the
+    phrase of one of them."""
     from symbiont_ecology.registry import kind_of
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
@@ -278,6 +283,8 @@ def asked_how(config: RunConfig) -> str:
     said = f"in the style `{kind_of(config.tasks.style)}`{f' (`{knobs}`)' if knobs else ''}"
     if style.is_chat:
         said += ", through the model's chat template"
+    if phrase:
+        said += f", behind {_as_code([repr(phrase)])}"
     ends = ", ".join(map(repr, style.stops))
     return f"{said}; an answer ends at {ends}" if ends else said
 
@@ -300,7 +307,7 @@ def _card(living: LivingOrganelle) -> str:
         model=living.run.config.host.model,
         parents=", ".join(living.organelle.parents) or "none",
         serves=_as_code(living.habitats) or "nobody by name",
-        asked=asked_how(living.run.config),
+        asked=asked_how(living.run.config, living.weights.phrase),
         good="\n".join(good) or f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}.",
         source="Believed success is how often the logged replies were accepted, whoever wrote them"
         if learns_from_log(living.run.config)

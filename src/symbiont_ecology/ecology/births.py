@@ -24,7 +24,7 @@ class Found(Decision):
     ``alpha`` is LoRA's: ΔW is B·A times alpha ÷ rank; 0 stands for the rank. Modules whose names
     end with none of ``targets`` stay as the host has them; None adapts all. It may begin with
     memories, which it learns in ``meals`` steps before it answers anything. ``parents`` are those
-    whose traits it varies.
+    whose traits it varies. A ``phrase`` stands in front of every question that it is asked.
     """
 
     traits: dict[str, float]
@@ -37,6 +37,7 @@ class Found(Decision):
     parents: tuple[OrganelleId, ...] = ()
     memories: tuple[RememberedAnswer, ...] = ()
     meals: int = 0
+    phrase: str = ""
 
     def carried_out(self, materials: Materials) -> list[Event]:
         """Founds the organelle."""
@@ -48,6 +49,9 @@ class Found(Decision):
             # Scaling 1 keeps ΔW = B·A at every rank, so weights mean the same whatever rank holds
             # them.
             weights = materials.store.put_weights(self._drawn(organelle_id, materials))
+        if self.phrase:
+            said = replace(materials.store.weights(weights), phrase=self.phrase)
+            weights = materials.store.put_weights(said)
         state.ledger.open(organelle_id)
         state.ledger.mint(organelle_id, materials.prices.dowry)
         genome = Genome(weights, self.rank, self.traits)

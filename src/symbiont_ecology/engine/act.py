@@ -19,6 +19,7 @@ from symbiont_ecology.types import (
     LoggedReply,
     OrganelleId,
     Request,
+    behind,
 )
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.perturbations import Perturbation
@@ -44,7 +45,8 @@ class Question:
         return self.organelle_id, self.perturbation
 
 
-_Entry = tuple[int, Question]
+_Entry = tuple[int, Question, str]
+"""A question with its place, and the prompt that is put to who answers."""
 
 
 def roll_out(
@@ -58,15 +60,15 @@ def roll_out(
     for slots, ranks, wave in _placed(questions, host, weights_of):
         calls += 1
         requests = [
-            Request(question.item.prompt, slots[question.respondent], question.item.reply_limit)
-            for _, question in wave
+            Request(prompt, slots[question.respondent], question.item.reply_limit)
+            for _, question, prompt in wave
         ]
-        generators = [question.generator for _, question in wave]
+        generators = [question.generator for _, question, _ in wave]
         completions = host.rollout(requests, generators, decoding)
-        items = [question.item for _, question in wave]
+        items = [question.item for _, question, _ in wave]
         judgements = judge(zip(items, completions.texts, strict=True))
         ended = _ended(completions, host)
-        for row, (index, question) in enumerate(wave):
+        for row, (index, question, _) in enumerate(wave):
             completion, judgement = completions[row], judgements[row]
             rollouts[index] = Rollout(
                 item=question.item,
@@ -185,14 +187,14 @@ def read_log(
     rollouts, calls = dict[int, Rollout](), 0
     for slots, ranks, wave in _placed(questions, host, weights_of):
         calls += 1
-        replies = [_logged(question.item) for _, question in wave]
-        prompts = [question.item.prompt for _, question in wave]
+        replies = [_logged(question.item) for _, question, _ in wave]
+        prompts = [prompt for *_, prompt in wave]
         completions = host.encode_answers([reply.text for reply in replies])
         scores = host.score(
-            prompts, completions, [slots[question.respondent] for _, question in wave]
+            prompts, completions, [slots[question.respondent] for _, question, _ in wave]
         )
         lengths = [len(prompt) for prompt in host.encode(prompts)]
-        for row, (index, question) in enumerate(wave):
+        for row, (index, question, _) in enumerate(wave):
             parameters = host.layout.size(ranks[question.respondent])
             read, written = lengths[row], len(completions[row])
             flops = host.shape.scoring_flops(parameters, read, written)
@@ -223,11 +225,13 @@ def _placed(
     questions: Sequence[Question], host: Host, weights_of: WeightsOf
 ) -> Iterator[tuple[Mapping[Respondent, int], Mapping[Respondent, int], list[_Entry]]]:
     """Puts everyone who has a question into slots, wave by wave: slots and ranks by who answers,
-    and the questions with their places. Noise is made when its slot is filled, and not kept."""
+    and the questions with their places and prompts. Noise is made when its slot is filled, and not
+    kept."""
     asked = {_name(question.respondent): question.respondent for question in questions}
     for wave in waves(set(asked), host.slots):
         slots = {asked[name]: slot for name, slot in wave.items()}
         ranks: dict[Respondent, int] = {(HOST, None): 0}
+        phrases = dict[Respondent, str]()
         for (organelle_id, perturbation), slot in slots.items():
             if organelle_id == HOST:
                 continue
@@ -236,7 +240,13 @@ def _placed(
                 weights = perturbation.of(weights, host.norms)
             host.place(slot, weights)
             ranks[organelle_id, perturbation] = weights.rank
-        yield slots, ranks, [one for one in enumerate(questions) if one[1].respondent in slots]
+            phrases[organelle_id, perturbation] = weights.phrase
+        entries = [
+            (place, one, behind(phrases.get(one.respondent, ""), one.item.prompt))
+            for place, one in enumerate(questions)
+            if one.respondent in slots
+        ]
+        yield slots, ranks, entries
 
 
 def _name(respondent: Respondent) -> str:

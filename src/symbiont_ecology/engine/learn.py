@@ -26,7 +26,14 @@ from symbiont_ecology.engine.remember import replayed
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.events import Learned
 from symbiont_ecology.learning import Experience, WeightedTarget
-from symbiont_ecology.types import BlobRef, LearningBatch, LearningStatistics, Lesson, OrganelleId
+from symbiont_ecology.types import (
+    BlobRef,
+    LearningBatch,
+    LearningStatistics,
+    Lesson,
+    OrganelleId,
+    behind,
+)
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 from symbiont_ecology.weights.traces import Trace, ascended, awoken, is_deaf
 
@@ -107,7 +114,7 @@ def learn_answers(
     """One step of one organelle on remembered answers, whatever its rule is."""
     learner = _learner(turn.state.population[organelle_id], 0, (), (), turn)
     targets = [WeightedTarget(answer.item, answer.token_ids, 1.0) for answer in answers]
-    lessons = _priced(targets, 0, learner.weights.rank, turn)
+    lessons = _priced(targets, 0, learner.weights, turn)
     (update,) = _learn_wave([replace(learner, lessons=lessons)], turn)
     return update
 
@@ -143,7 +150,7 @@ def _learner(
         optimizer_state = replace(optimizer_state, notes=notes)
         if turn.practice.perturbation and is_deaf(weights):  # its traces say nothing
             weights, targets = awoken(weights, turn.draw("wake", organelle.id)), ()
-    lessons = _priced(targets, slot, weights.rank, turn)
+    lessons = _priced(targets, slot, weights, turn)
     costs = reading_costs(outcomes, turn)
     return _Learner(organelle, slot, weights, optimizer_state, rate, scoring=costs, lessons=lessons)
 
@@ -225,16 +232,17 @@ def _are_paid(lessons: Sequence[_PricedLesson], turn: Turn) -> Iterator[bool]:
 
 
 def _priced(
-    targets: Sequence[WeightedTarget], slot: int, rank: int, turn: Turn
+    targets: Sequence[WeightedTarget], slot: int, weights: AdapterWeights, turn: Turn
 ) -> list[_PricedLesson]:
     """The lessons of one learner: forward and backward over prompt and answer, or its trace."""
-    prompts, layout = sorted({target.item.prompt for target in targets}), turn.host.layout
+    asked = [behind(weights.phrase, target.item.prompt) for target in targets]
+    prompts, layout, rank = sorted(set(asked)), turn.host.layout, weights.rank
     encoded = turn.host.encode(prompts) if prompts else []
     lengths = dict(zip(prompts, map(len, encoded), strict=True))
     lessons = []
-    for target in targets:
-        read, written = lengths[target.item.prompt], len(target.token_ids)
-        lesson = Lesson(target.item.prompt, target.token_ids, slot, target.weight)
+    for prompt, target in zip(asked, targets, strict=True):
+        read, written = lengths[prompt], len(target.token_ids)
+        lesson = Lesson(prompt, target.token_ids, slot, target.weight)
         if target.trace is None:
             flops = turn.host.shape.learning_flops(layout.size(rank), read, written)
             cost = Cost(read, written, flops=flops, executed=flops)

@@ -104,4 +104,5 @@ def _digest(weights: AdapterWeights | None) -> str:
         return HOST
     digest = hashlib.blake2b(weights.vector.tobytes(), digest_size=16)
     digest.update(repr((weights.rank, weights.scaling, weights.layout.modules)).encode())
+    digest.update(weights.phrase.encode())
     return digest.hexdigest()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -289,7 +289,7 @@ def _adam(
     vector = torch.from_numpy(weights.vector.copy()).to(device)
     vector.addcdiv_(first, spread, value=-rate / (1 - BETA_FIRST**step))
     then = OptimizerState(step, first.cpu().numpy(), second.cpu().numpy(), optimizer_state.notes)
-    return AdapterWeights(weights.layout, weights.rank, weights.scaling, vector.cpu().numpy()), then
+    return replace(weights, vector=vector.cpu().numpy()), then
 
 
 @lru_cache(maxsize=16)

@@ -14,7 +14,7 @@ from symbiont_ecology.errors import EcologyError
 from symbiont_ecology.host.continuous import ContinuousBatch, NewToken, RowId, StreamedRequest
 from symbiont_ecology.service.journal import Journal
 from symbiont_ecology.service.world import ServingSnapshot, generator_of, served_answer
-from symbiont_ecology.types import Decoding, Item, OrganelleId
+from symbiont_ecology.types import Decoding, Item, OrganelleId, behind
 
 
 class LateError(EcologyError):
@@ -148,10 +148,11 @@ class Scheduler:
                 self._end(job, error)
 
     def _queue(self, job: AnswerJob, snapshot: ServingSnapshot) -> None:
-        (prompt,) = self._encode([job.item.prompt])
+        weights, is_drawn = snapshot.adapter(job.organelle), job.decoding.temperature > 0
+        asked = job.item.prompt
+        (prompt,) = self._encode([behind(weights.phrase, asked) if weights else asked])
         job.prompt_tokens = len(prompt)
         job.replies = [[] for _ in range(job.choices)]
-        weights, is_drawn = snapshot.adapter(job.organelle), job.decoding.temperature > 0
         requests = [
             StreamedRequest(
                 prompt,

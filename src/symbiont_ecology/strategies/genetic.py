@@ -20,7 +20,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 from symbiont_ecology.ecology import Assignment, Birth, Decision, Found, Organelle, Retire, Score
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.operators import Merge, Parent, Parents, operators, with_arity
-from symbiont_ecology.registry import Spec, kind_of
+from symbiont_ecology.registry import Share, Spec, kind_of
 from symbiont_ecology.strategies import (
     CurriculumStrategy,
     StrategyContext,
@@ -29,7 +29,7 @@ from symbiont_ecology.strategies import (
     strategies,
 )
 from symbiont_ecology.strategies.exams import exam_questions
-from symbiont_ecology.types import Item
+from symbiont_ecology.types import TURN_END, Item
 from symbiont_ecology.weights import AdapterWeights
 
 SIGMA, TAU = "sigma", 0.3
@@ -39,11 +39,14 @@ deviation of its logarithm around the parent's."""
 
 @dataclass(frozen=True)
 class Offspring(Merge):
-    """A crossover of two parents, then a mutation."""
+    """A crossover of two parents, then a mutation. Where there are ``phrases``, the child has that
+    of either parent, or with chance ``rephrase`` any of them."""
 
     crossover: Spec
     mutation: Spec
     sigma: float | None = None
+    phrases: tuple[str, ...] = ()
+    rephrase: float = 0.0
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """The child."""
@@ -53,7 +56,11 @@ class Offspring(Merge):
             mutation = replace(mutation, sigma=self.sigma)
         crossed = Parent(child.layout, child.rank, child.scaling, child.vector)
         mutated: AdapterWeights = mutation([crossed], generator)
-        return mutated
+        if not self.phrases:
+            return mutated
+        is_new = generator.random() < self.rephrase
+        choices = self.phrases if is_new else [parent.phrase for parent in parents]
+        return replace(mutated, phrase=choices[int(generator.integers(len(choices)))])
 
 
 @strategies.register("genetic")
@@ -67,6 +74,10 @@ class Genetic(CurriculumStrategy):
 
     In a world of habitats nobody can ask everyone the same. Their questions are dealt out, fitness
     is the mean reward since birth, and nobody is selected before all have given enough ``answers``.
+
+    With ``phrases`` a part of a genome is text (prompts evolve in Fernando et al. 2023,
+    arXiv:2309.16797). It is read with every question, in the run and after it, and so it is paid
+    for.
     """
 
     population: PositiveInt = 6  # organelles alive
@@ -79,6 +90,8 @@ class Genetic(CurriculumStrategy):
     refine: NonNegativeInt = 0  # generations from one in which the best learns to the next; 0: none
     questions: PositiveFloat = 4  # per cell and exam, on average
     answers: PositiveInt = 8  # of each before a selection, in a world of habitats
+    phrases: tuple[str, ...] = ()  # one of them is a gene, and stands in front of every question
+    rephrase: Share = 0.1  # chance that a child's phrase is drawn anew
     fits_habitats: ClassVar[bool] = True
     compares_rewards: ClassVar[bool] = True
 
@@ -101,13 +114,18 @@ class Genetic(CurriculumStrategy):
                 f"strategy.is_adaptive: expected a mutation with a sigma, such as gaussian, got "
                 f"{kind_of(self.mutation)!r}"
             )
+        if TURN_END in "".join(self.phrases):
+            raise ConfigError("strategy.phrases: expected text without U+001D, which parts turns")
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """Founders with small random deviations from the host, or from the warm start."""
-        b_std = 0.0 if self.warm else self.b_std
+        b_std, phrases = 0.0 if self.warm else self.b_std, self.phrases or ("",)
         return [
             Found(
-                {**self.traits, **self._sigma_of(None, context, number)}, context.rank, b_std=b_std
+                {**self.traits, **self._sigma_of(None, context, number)},
+                context.rank,
+                b_std=b_std,
+                phrase=phrases[number % len(phrases)],
             )
             for number in range(self.population)
         ]
@@ -153,7 +171,9 @@ class Genetic(CurriculumStrategy):
         parents = (elite[0], other)
         parent = context.state.population[parents[0]]
         sigma = self._sigma_of(parent, context, number)
-        operator = Offspring(self.crossover, self.mutation, sigma.get(SIGMA))
+        operator = Offspring(
+            self.crossover, self.mutation, sigma.get(SIGMA), self.phrases, self.rephrase
+        )
         name = f"{kind_of(self.crossover)} and {kind_of(self.mutation)}"
         return Birth(parents, operator, name, {**parent.genome.traits, **sigma})
 

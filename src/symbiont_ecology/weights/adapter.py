@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -61,13 +61,15 @@ class AdapterWeights:
     """One adapter: ΔW = scaling · B · A for every module of the layout.
 
     ``vector`` is float32, ``(layout.size(rank),)``, and read-only: kernels read it where it lies,
-    so an array that it is a view of must not change either.
+    so an array that it is a view of must not change either. A ``phrase`` belongs to an adapter like
+    its numbers: it stands in front of every question that the adapter is asked, and is read.
     """
 
     layout: AdapterLayout
     rank: int
     scaling: float
     vector: np.ndarray
+    phrase: str = ""
 
     def __post_init__(self) -> None:
         if self.vector.shape != (self.layout.size(self.rank),) or self.vector.dtype != np.float32:
@@ -100,7 +102,7 @@ class AdapterWeights:
 
     def times(self, share: float) -> AdapterWeights:
         """The same with ΔW × ``share``; A and B stay as they are."""
-        return AdapterWeights(self.layout, self.rank, share * self.scaling, self.vector)
+        return replace(self, scaling=share * self.scaling)
 
     @classmethod
     def from_factors(

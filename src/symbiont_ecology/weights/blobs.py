@@ -57,17 +57,18 @@ class _Blob:
 
 
 @lru_cache(maxsize=256)
-def _header(layout: AdapterLayout, rank: int, scaling: float) -> str:
+def _header(layout: AdapterLayout, rank: int, scaling: float, phrase: str) -> str:
     """Of an adapter's blob."""
-    return json.dumps({"layout": layout.modules, "rank": rank, "scaling": scaling})
+    said = {"phrase": phrase} if phrase else {}
+    return json.dumps({"layout": layout.modules, "rank": rank, "scaling": scaling, **said})
 
 
 @lru_cache(maxsize=256)
-def _facts(header: str) -> tuple[AdapterLayout, int, float]:
+def _facts(header: str) -> tuple[AdapterLayout, int, float, str]:
     """What such a header says."""
     found = json.loads(header)
     layout = AdapterLayout(tuple((name, d_in, d_out) for name, d_in, d_out in found["layout"]))
-    return layout, found["rank"], found["scaling"]
+    return layout, found["rank"], found["scaling"], found.get("phrase", "")
 
 
 def weights_ref(weights: AdapterWeights) -> BlobRef:
@@ -76,7 +77,7 @@ def weights_ref(weights: AdapterWeights) -> BlobRef:
 
 
 def _weights_blob(weights: AdapterWeights) -> _Blob:
-    header = _header(weights.layout, weights.rank, float(weights.scaling))
+    header = _header(weights.layout, weights.rank, float(weights.scaling), weights.phrase)
     return _Blob(header, {"vector": weights.vector})
 
 
@@ -105,7 +106,8 @@ class BlobStore:
                 raise RunError(
                     f"blob {ref} in {self.folder} holds a memory, expected adapter weights"
                 )
-            weights = AdapterWeights(*_facts(blob.header), blob.arrays["vector"])
+            layout, rank, scaling, phrase = _facts(blob.header)
+            weights = AdapterWeights(layout, rank, scaling, blob.arrays["vector"], phrase)
             self._living[ref] = weights
         return weights
 

@@ -13,7 +13,7 @@ is zero, since ΔW is even in the sign of both: nobody could start there, so it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -46,7 +46,7 @@ class Perturbation:
         noise = noise_on_b(self.seed, centre)
         for name, piece, scale in _scales_of_b(centre, norms):
             vector[piece] += np.float32(self.size * scale) * noise[name]
-        return AdapterWeights(centre.layout, centre.rank, centre.scaling, vector)
+        return replace(centre, vector=vector)
 
 
 def noise_on_b(seed: int, centre: AdapterWeights) -> dict[str, np.ndarray]:
@@ -71,7 +71,7 @@ def along_b(
     vector = centre.vector.copy()
     for _, piece, scale in _scales_of_b(centre, norms):
         vector[piece] += np.float32(size * scale) * direction[piece]
-    return AdapterWeights(centre.layout, centre.rank, centre.scaling, vector)
+    return replace(centre, vector=vector)
 
 
 def mean_of_b(shares: Iterable[tuple[int, float]], centre: AdapterWeights) -> np.ndarray:

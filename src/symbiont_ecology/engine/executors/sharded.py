@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -197,7 +198,7 @@ class ShardedHost:
 
 def _at_home(weights: AdapterWeights, before: AdapterWeights) -> AdapterWeights:
     """What came from a worker, in memory of this process."""
-    return AdapterWeights(before.layout, weights.rank, weights.scaling, weights.vector.copy())
+    return replace(before, vector=weights.vector.copy())
 
 
 def _kept(state: OptimizerState) -> OptimizerState:

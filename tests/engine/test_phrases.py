@@ -1,0 +1,156 @@
+"""Phrases as genes: inherited with the weights, read with every question, in the run and after
+it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.engine.build import check
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.events import Acted, Born, read_events
+from symbiont_ecology.types import (
+    HOST_SLOT,
+    Completions,
+    Decoding,
+    LearningBatch,
+    Request,
+    behind,
+    in_turns,
+)
+from symbiont_ecology.weights.blobs import BlobStore
+from toy import ToyHost, toy_config
+
+PHRASES = ("", "Please. ", "Now. ")
+GA: dict[str, Any] = {
+    "kind": "genetic",
+    "questions": 4,
+    "mutation": {"kind": "gaussian", "sigma": 0.5},
+    "b_std": 0.3,
+    "phrases": PHRASES,
+}
+
+
+@dataclass
+class ListeningHost(ToyHost):
+    """A toy that keeps the prompts that adapters were asked, and those that they learned from. It
+    answers as if there were no phrase."""
+
+    asked: list[str] = field(default_factory=list)
+    learned_from: list[str] = field(default_factory=list)
+
+    def rollout(
+        self,
+        rows: Sequence[Request],
+        draws: Sequence[np.random.Generator | None] | None,
+        decoding: Decoding,
+    ) -> Completions:
+        self.asked += [row.prompt for row in rows if row.slot != HOST_SLOT]
+        bare = [replace(row, prompt=without_phrase(row.prompt)) for row in rows]
+        return super().rollout(bare, draws, decoding)
+
+    def learn(self, batch: LearningBatch, *rest: Any) -> Any:
+        self.learned_from += [lesson.prompt for lesson in batch.lessons]
+        bare = [replace(one, prompt=without_phrase(one.prompt)) for one in batch.lessons]
+        return super().learn(replace(batch, lessons=tuple(bare)), *rest)
+
+
+def without_phrase(prompt: str) -> str:
+    """What stands behind one of the phrases."""
+    return prompt.removeprefix("Please. ").removeprefix("Now. ")
+
+
+def plan(generations: int = 8, rule: str = "none", **strategy: Any) -> RunConfig:
+    """A genetic algorithm with phrases."""
+    strategy = {**GA, **strategy}
+    return toy_config(generations=generations, strategy=strategy, learning_rule=rule)
+
+
+def phrases_of(folder: Path) -> dict[str, str]:
+    """The phrase of everyone alive."""
+    state, store = load_state(folder), BlobStore(folder / "blobs")
+    return {
+        name: store.weights(one.genome.weights).phrase for name, one in state.population.items()
+    }
+
+
+def test_a_phrase_stands_in_front_of_every_question_of_its_organelle(tmp_path: Path) -> None:
+    host = ListeningHost()
+    start(plan(1, population=3, elite=2), tmp_path / "run", host=host)
+    start(plan(1, population=3, elite=2, phrases=()), tmp_path / "bare", host=(bare := ToyHost()))
+    assert sum(host.rolled) == sum(bare.rolled)
+    starts = {phrase: sum(one.startswith(phrase) for one in host.asked) for phrase in PHRASES[1:]}
+    assert starts == dict.fromkeys(PHRASES[1:], len(host.asked) // 3)
+
+
+def test_a_phrase_is_read_and_paid_for(tmp_path: Path) -> None:
+    start(plan(2, population=3, elite=2), tmp_path / "run", host=ToyHost())
+    acted = [one for one in read_events(tmp_path / "run/events.jsonl") if isinstance(one, Acted)]
+    exams = {name: [one for one in acted if one.id == name] for name in ("o1", "o2", "o3")}
+    for plain, said in zip(exams["o1"], exams["o2"], strict=True):
+        assert said.items == plain.items
+        assert said.tokens_in == plain.tokens_in + len(PHRASES[1]) * len(said.items)
+        assert said.flops > plain.flops
+
+
+def test_what_is_learned_is_learned_behind_the_phrase_and_the_phrase_stays(tmp_path: Path) -> None:
+    host = ListeningHost()
+    config = plan(
+        6, "policy_gradient", refine=2, samples=4, learning_rate=0.1, phrases=("Please. ",)
+    )
+    start(config, tmp_path / "run", host=host)
+    assert host.learned_from
+    assert all(prompt.startswith("Please. ") for prompt in host.learned_from)
+    assert set(phrases_of(tmp_path / "run").values()) == {"Please. "}
+
+
+def test_a_child_has_the_phrase_of_a_parent_unless_it_is_drawn_anew(tmp_path: Path) -> None:
+    start(plan(12, rephrase=0.0), tmp_path / "inherited", host=ToyHost())
+    assert len(set(phrases_of(tmp_path / "inherited").values())) < len(PHRASES)
+    start(plan(12, population=24, rephrase=1.0), tmp_path / "drawn", host=ToyHost())
+    assert set(phrases_of(tmp_path / "drawn").values()) == set(PHRASES)
+
+
+def test_a_phrase_that_spoils_every_answer_dies_out(tmp_path: Path) -> None:
+    """The toy knows a family by the beginning of its prompts alone."""
+    start(plan(20, population=12, elite=3, rephrase=0.0), tmp_path / "run", host=ToyHost())
+    assert set(phrases_of(tmp_path / "run").values()) == {""}
+
+
+def test_an_evaluation_and_a_typed_question_are_asked_behind_the_phrase(tmp_path: Path) -> None:
+    start(plan(4, phrases=("Please. ",)), tmp_path / "run", host=ToyHost())
+    run, host = LoadedRun.of_run(tmp_path / "run"), ListeningHost()
+    items = run.items(5)
+    evaluation = run.evaluate(items, host, "single")
+    assert evaluation.items == items
+    assert sorted(host.asked) == sorted({f"Please. {item.prompt}" for item in items})
+    run.answer("math.add: 47+8", host, "single")
+    assert host.asked[-1] == "Please. math.add: 47+8\n"
+
+
+def test_a_run_without_phrases_is_as_it_was(tmp_path: Path) -> None:
+    born = []
+    for name, strategy in {"none": {"phrases": ()}, "silent": {"phrases": ("",)}}.items():
+        start(plan(1, **strategy), tmp_path / name, host=ToyHost())
+        events = read_events(tmp_path / name / "events.jsonl")
+        born.append([one.weights for one in events if isinstance(one, Born) and not one.parents])
+    assert born[0] == born[1]
+
+
+def test_a_phrase_stands_behind_the_turns_in_front_of_a_question() -> None:
+    assert behind("Briefly: ", in_turns("1+1", "2", "1+2")) == in_turns("1+1", "2", "Briefly: 1+2")
+    assert behind("", "1+2") == "1+2"
+
+
+def test_a_phrase_that_makes_turns_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"strategy\.phrases: expected text without U\+001D"):
+        check(plan(phrases=["", "two\x1dturns"]))
