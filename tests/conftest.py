@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kills", type=int, default=5, help="SIGKILLs in tests/e2e/test_resume_kill.py"
     )
     parser.addoption(
-        "--faults", type=int, default=4, help="times each fault in tests/engines/test_faults.py"
+        "--faults", type=int, default=2, help="times each fault in tests/engines/test_faults.py"
     )
 
 

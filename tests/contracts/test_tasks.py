@@ -294,9 +294,10 @@ LINES = tuple(
 )
 
 
-OTHERS = ("log", "reasoning_gym")
-"""Sources of their own lines: a log has replies and no answers, and reasoning-gym draws questions.
-Their tests are test_log_rows.py and test_reasoning_gym.py, among the unit tests."""
+OTHERS = ("log", "reasoning_gym", "service")
+"""Sources without lines to write: a log has replies and no answers, reasoning-gym draws questions,
+and a service has users. Their tests are test_log_rows.py and test_reasoning_gym.py, among the unit
+tests, and those of the service."""
 
 
 @pytest.fixture(params=[name for name in task_sources.names() if name not in OTHERS])

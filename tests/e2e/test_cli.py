@@ -58,7 +58,7 @@ def test_dry_run_needs_no_torch_and_writes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", presets())
 def test_every_preset_can_be_run(name: str) -> None:
-    whole = name.startswith(("base", "demo", "steady", "experiments", "habitats"))
+    whole = name.startswith(("base", "demo", "steady", "experiments", "habitats", "service"))
     check(load_config(name, () if whole else ("tasks.families=[math.add]",)))
 
 

@@ -47,7 +47,7 @@ ENDS = {  # fault and how many calls it befalls: what must be said, or None wher
     ("bare", LASTING): "answers of the bare host",
     ("replica", LASTING): "answers of the bare host",
     ("stale", 1): None,
-    ("stale", LASTING): "which is stale|that differ by",
+    ("stale", LASTING): "which is stale|that differ by|answers of the bare host",
     ("closed", LASTING): "status 404: .*it takes none",
 }
 

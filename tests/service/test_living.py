@@ -17,7 +17,7 @@ from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.living import JOURNAL_FILE
 from symbiont_ecology.engine.run import resume
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.events import Acted, Retired, read_events
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.service.living import ServiceLimits, opened_service
 from symbiont_ecology.types import Item
@@ -84,9 +84,11 @@ def test_who_answered_is_who_learns(serve: Serve, town: RunConfig) -> None:
     for generation in journal.generations:
         for one in journal.judged_in(generation):
             authors.setdefault(one.answer.user, set()).add(one.answer.organelle)
-    for event in read_events(served.folder / "events.jsonl"):
+    log = list(read_events(served.folder / "events.jsonl"))
+    dead = {event.id for event in log if isinstance(event, Retired)}
+    for event in log:  # what the dead answered teaches who serves the user
         if isinstance(event, Acted) and event.purpose == "practice":
-            assert event.id in authors[event.habitat]
+            assert event.id in authors[event.habitat] or authors[event.habitat] & dead
 
 
 def test_a_killed_service_comes_to_the_same_state(

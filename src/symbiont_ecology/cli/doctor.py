@@ -150,7 +150,7 @@ def _opened(settings: HostConfig, *, is_tried: bool) -> tuple[HostKernel | None,
         if missing:
             found = config_file(name, may_fetch=True)
             return None, [*checks, ("ok", f"host {name!r}: {found} is read alone, {missing}")]
-        knobs = settings.model_dump(exclude={"model", "threads"})
+        knobs = settings.model_dump(exclude={"model", "threads", "engine"})
         kernel = HostKernel.from_pretrained(name, **knobs)
         reply = kernel.generate(["math.add: 47+8\n"], slots=-1)[0]
     except EcologyError as error:
