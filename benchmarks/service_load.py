@@ -130,12 +130,11 @@ async def load(
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the requests")
+    parser.add_argument("--scale", type=float, default=1.0, help="part of the requests")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    scale = 0.1 if options.quick else 1.0
     with tempfile.TemporaryDirectory() as place:
-        figures = measure(Path(place), scale, options.seed)
+        figures = measure(Path(place), options.scale, options.seed)
     figures = {"machine": machine(), **figures}
     print(json.dumps(figures, indent=1))
     if options.json:

@@ -69,7 +69,7 @@ class AdapterWeights:
     rank: int
     scaling: float
     vector: np.ndarray
-    phrase: str = ""
+    phrase: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         if self.vector.shape != (self.layout.size(self.rank),) or self.vector.dtype != np.float32:

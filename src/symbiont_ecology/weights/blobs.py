@@ -107,7 +107,8 @@ class BlobStore:
                     f"blob {ref} in {self.folder} holds a memory, expected adapter weights"
                 )
             layout, rank, scaling, phrase = _facts(blob.header)
-            weights = AdapterWeights(layout, rank, scaling, blob.arrays["vector"], phrase)
+            vector = blob.arrays["vector"]
+            weights = AdapterWeights(layout, rank, scaling, vector, phrase=phrase)
             self._living[ref] = weights
         return weights
 
