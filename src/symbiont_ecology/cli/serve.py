@@ -234,7 +234,7 @@ def _listener(address: str, port: int) -> socket.socket:
         ConfigError: the place is taken, or is none of this machine.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.socket(family)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # or asyncio waits
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((address, port))
