@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from symbiont_ecology.engine.executors.ray_executor import RayExecutor
 from symbiont_ecology.engine.executors.sharded import ShardedHost
 from symbiont_ecology.errors import HostError
 from toy import ToyHost
+from toy_run import SlowHost
 
 
 @dataclass
@@ -24,23 +24,6 @@ class DyingHost(ToyHost):
     def rollout(self, *arguments: Any, **named: Any) -> Any:
         """Ends its process as the system does where memory is out."""
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-@dataclass
-class PausingHost(ToyHost):
-    """A host that takes its time, and so can be killed in the middle of a call."""
-
-    pause: float = 0.0
-
-    def rollout(self, *arguments: Any, **named: Any) -> Any:
-        """As the toy, later."""
-        time.sleep(self.pause)
-        return super().rollout(*arguments, **named)
-
-    def learn(self, *arguments: Any, **named: Any) -> Any:
-        """As the toy, later."""
-        time.sleep(self.pause)
-        return super().learn(*arguments, **named)
 
 
 @dataclass(frozen=True)
@@ -59,7 +42,7 @@ class ToySource:
             raise HostError("expected a host on this machine, found none")
         if self.fault == "die":
             return DyingHost(slots or 32)
-        return PausingHost(slots or 32, pause=self.pause)
+        return SlowHost(slots or 32, pause=self.pause)
 
     def reader(self, vocab: int) -> ToyHost:
         """A toy reads without weights."""

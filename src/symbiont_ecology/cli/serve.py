@@ -163,6 +163,7 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
     from symbiont_ecology.engine.provenance import check_data
     from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.files import free_folder
+    from symbiont_ecology.service.living import check_users
 
     there = Path(name) if (Path(name) / CONFIG_FILE).is_file() else out
     if there is not None and (there / CONFIG_FILE).is_file():
@@ -178,11 +179,7 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
             raise RunError(f"no run in {name}: expected a {CONFIG_FILE} there")
         config, folder = load_config(name, overrides), out or free_folder("service")
         check(config)
-    if not config.tasks.habitats:
-        raise ConfigError(
-            f"{name}: it has no habitats, and a service has users: choose the preset service, or "
-            "set tasks.habitats"
-        )
+    check_users(config, name)
     return config, folder, not (folder / STATE_FILE).exists()
 
 

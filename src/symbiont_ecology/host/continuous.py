@@ -139,12 +139,11 @@ class ContinuousBatch:
             return []
         with torch.inference_mode():
             chosen, scores, alternatives = self._choose()
-            told = [
-                self._told(row, *news)
-                for row, *news in zip(
-                    self._rows, chosen.tolist(), scores, alternatives, strict=True
-                )
-            ]
+            for row, token in zip(self._rows, chosen.tolist(), strict=True):
+                row.ids.append(token)
+            texts = self._codec.decode([row.ids for row in self._rows])
+            news = zip(self._rows, texts, scores, alternatives, strict=True)
+            told = [self._told(*one) for one in news]
             self._go_on(chosen, [not one.end for one in told])
         return told
 
@@ -211,6 +210,9 @@ class ContinuousBatch:
         chosen = scores.gather(1, tokens[:, None])[:, 0].tolist()
         alternatives = list[dict[int, float]]()
         for place, row in enumerate(self._rows):
+            if not row.request.alternatives:
+                alternatives.append({})
+                continue
             best = scores[place].topk(row.request.alternatives)
             pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
             alternatives.append(dict(pairs))
@@ -221,25 +223,22 @@ class ContinuousBatch:
         uniforms = [row.request.generator.random() for row in rows if row.request.generator]
         ways = [(row.request.decoding.temperature, row.request.decoding.top_p) for row in rows]
         numbers = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)
-        temperature, top_p = torch.tensor(ways, dtype=torch.float64, device=logits.device).T[
-            ..., None
-        ]
+        columns = torch.tensor(ways, dtype=torch.float64, device=logits.device).T
+        temperature, top_p = columns[..., None]
         within = top_p if bool((top_p < 1.0).any()) else 1.0
         return inverse_cdf(logits, numbers, temperature, within)
 
     def _told(
-        self, row: _Row, token: int, score: float, alternatives: Mapping[int, float]
+        self, row: _Row, text: str, score: float, alternatives: Mapping[int, float]
     ) -> NewToken:
-        """What is to be said of a row's next token."""
-        row.ids.append(token)
-        text, stops = self._codec.decode([row.ids])[0], row.request.decoding.stop
-        cut = row.request.decoding.cut(text)
-        end = ""
+        """What is to be said of a row's newest token, which ends its text."""
+        decoding, token, end = row.request.decoding, row.ids[-1], ""
+        cut = decoding.cut(text)
         if token in self._codec.end_tokens or cut != text:
             end = "stop"
         elif len(row.ids) == row.request.max_new_tokens:
             end = "length"
-        ready = len(cut) if end else _ready(cut, stops)
+        ready = len(cut) if end else _ready(cut, decoding.stop)
         new = cut[row.shown : ready]
         row.shown = max(row.shown, ready)
         return NewToken(row.id, token, score, new, end, alternatives)

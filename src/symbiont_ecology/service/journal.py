@@ -99,6 +99,7 @@ class Journal:
         self._said = dict[tuple[str, int], GivenVerdict]()
         self._judged = list[JudgedReply]()
         self._until = dict[int, int]()
+        self._learned = 0
         self._lock = threading.Lock()
         self._size = self._read()
         self._file = self._opened()
@@ -138,7 +139,7 @@ class Journal:
     def learned(self) -> int:
         """How many verdicts belong to generations that were begun."""
         with self._lock:
-            return max(self._until.values(), default=0)
+            return self._learned
 
     def judged_in(self, generation: int) -> Sequence[JudgedReply]:
         """What a generation learns from; nothing if it was not begun in service."""
@@ -244,6 +245,7 @@ class Journal:
                     self._judged.append(JudgedReply(answer, entry))
             case GenerationBegun():
                 self._until[entry.number] = entry.verdicts
+                self._learned = max(self._learned, entry.verdicts)
 
 
 def _line(entry: JournalEntry) -> bytes:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.budget import budget_phase
 from symbiont_ecology.engine.living import LivingRun, opened
-from symbiont_ecology.errors import EcologyError, RunError
+from symbiont_ecology.errors import ConfigError, EcologyError, RunError
 from symbiont_ecology.service.journal import GenerationBegun, Journal
 from symbiont_ecology.service.scheduler import Scheduler
 from symbiont_ecology.service.world import ServedHabitats, ServingSnapshot
@@ -173,6 +173,19 @@ class LivingService:
         _log.error("learning stopped", extra={"reason": str(error)})
 
 
+def check_users(config: RunConfig, name: object) -> None:
+    """Whether a run tells its users apart.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if not config.tasks.habitats:
+        raise ConfigError(
+            f"{name}: it has no habitats, and a service has users: choose the preset service, or "
+            "set tasks.habitats"
+        )
+
+
 @contextmanager
 def opened_service(
     config: RunConfig, folder: Path, kernel: HostKernel, limits: ServiceLimits, *, is_new: bool
@@ -180,13 +193,10 @@ def opened_service(
     """A run that is opened for service; its folder is locked meanwhile.
 
     Raises:
-        RunError: see ``engine.living.opened``; or it has no habitats, which are its users.
+        ConfigError: it does not tell its users apart.
+        RunError: see ``engine.living.opened``; or the journal is damaged.
     """
-    if not config.tasks.habitats:
-        raise RunError(
-            f"{folder} has no habitats, so it does not tell its users apart: found a run with "
-            "tasks.habitats, such as the preset service"
-        )
+    check_users(config, folder)
     with opened(config, folder, kernel, is_new=is_new, is_endless=True) as run:
         journal = Journal(folder)
         try:

@@ -12,8 +12,8 @@ import numpy as np
 
 from symbiont_ecology.errors import EcologyError
 from symbiont_ecology.host.continuous import ContinuousBatch, NewToken, RowId, StreamedRequest
-from symbiont_ecology.service.journal import Journal
-from symbiont_ecology.service.world import ServingSnapshot, generator_of, served_answer
+from symbiont_ecology.service.journal import GivenAnswer, Journal
+from symbiont_ecology.service.world import ServingSnapshot, generator_of
 from symbiont_ecology.types import Decoding, Item, OrganelleId, behind
 
 
@@ -29,7 +29,7 @@ Encode = Callable[[Sequence[str]], Sequence[np.ndarray]]
 class AnswerJob:
     """Somebody waits for ``choices`` replies to an item.
 
-    ``wanted`` names the organelle that is asked, or is empty: then the strategy decides. ``told``
+    ``wanted`` names the organelle that is asked; None lets the strategy decide. ``told``
     hears every new token, with the number of the reply, in the scheduler's thread. ``done`` hears
     once that all of it is on the disk, or why it is not, in the journal's thread.
     """
@@ -41,7 +41,7 @@ class AnswerJob:
     seed: int | None
     alternatives: int
     deadline: float
-    """By ``time.monotonic``: who is not done then gets what there is."""
+    """By ``time.monotonic``: who is not done then is given up."""
     wanted: OrganelleId | None = None
     has_scores: bool = False
     """Whether log-probabilities are told."""
@@ -169,7 +169,7 @@ class Scheduler:
         self.tally.prompt_tokens += len(prompt)
 
     def _drop(self) -> None:
-        """Those for whom nobody waits leave, and those who are late get what there is."""
+        """Jobs that nobody waits for, and those that are late, are given up."""
         now, waiting = time.monotonic(), [job for job, *_ in self._pending]
         gone = {
             id(job): job
@@ -201,7 +201,8 @@ class Scheduler:
 
     def _finish(self, job: AnswerJob) -> None:
         """The answer goes to the disk, and then to who asked."""
-        answer = served_answer(job.id, job.item, job.texts, job.organelle)
+        item, texts = job.item, tuple(job.texts)
+        answer = GivenAnswer(job.id, item.habitat, item.family, item.prompt, texts, job.organelle)
         self.tally.answers += 1
         self._journal.append([answer], lambda error: self._end(job, error))
 
@@ -211,11 +212,11 @@ class Scheduler:
         job.done(error)
 
 
-def usage(jobs: AnswerJob) -> Mapping[str, int]:
+def usage(job: AnswerJob) -> Mapping[str, int]:
     """Tokens read and written for a job."""
-    written = sum(map(len, jobs.replies))
+    written = sum(map(len, job.replies))
     return {
-        "prompt_tokens": jobs.prompt_tokens,
+        "prompt_tokens": job.prompt_tokens,
         "completion_tokens": written,
-        "total_tokens": jobs.prompt_tokens + written,
+        "total_tokens": job.prompt_tokens + written,
     }

@@ -13,7 +13,7 @@ from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.service.journal import GivenAnswer, Journal, JudgedReply
+from symbiont_ecology.service.journal import Journal, JudgedReply
 from symbiont_ecology.tasks.mixture import TYPED, TaskMixture
 from symbiont_ecology.tasks.service import ServiceHabitats
 from symbiont_ecology.types import Item, LoggedReply, OrganelleId, in_turns, last_turn
@@ -161,13 +161,6 @@ def prompt_of(said: Sequence[str], family: str, tasks: TaskMixture) -> str:
 def generator_of(seed: int | None, choice: int) -> np.random.Generator:
     """What a reply is drawn with: the same for a seed, new for none."""
     return Draw(secrets.randbits(63) if seed is None else seed)("reply", choice)
-
-
-def served_answer(
-    name: str, item: Item, replies: Sequence[str], organelle_id: OrganelleId
-) -> GivenAnswer:
-    """What the journal keeps of an answer."""
-    return GivenAnswer(name, item.habitat, item.family, item.prompt, tuple(replies), organelle_id)
 
 
 def _no_verdict(reply: str) -> object:
