@@ -27,10 +27,23 @@ def kill_when(ready: Callable[[], bool], *words: object) -> None:
     assert process.wait() == -signal.SIGKILL
 
 
-def interrupted(words: Sequence[object], until: str = "") -> str:
-    """What a command says on stderr when Ctrl-C comes as soon as it says a line that begins so."""
+def interrupted(words: Sequence[object], until: str = "", *, is_in_background: bool = False) -> str:
+    """What a command says on stderr when Ctrl-C comes as soon as it says a line that begins so.
+
+    One in the background is started as shells start such commands: with Ctrl-C ignored.
+    """
+
+    def begin() -> None:
+        """In the new process."""
+        if is_in_background:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
     with subprocess.Popen(
-        [*COMMAND, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=begin,
     ) as child:
         assert child.stdout is not None
         for line in child.stdout:

@@ -37,7 +37,8 @@ def test_the_demo_compares_four_arms_and_goes_on(symbiont: Symbiont, tmp_path: P
 
 
 def test_an_interrupted_demo_says_how_it_goes_on(tmp_path: Path) -> None:
-    err = interrupted(["demo", "run.generations=100000", "--out", tmp_path / "demo"])
+    words = ["demo", "run.generations=100000", "--out", tmp_path / "demo"]
+    err = interrupted(words, is_in_background=True)
     assert "go on with: symbiont demo seed=0 " in err
     assert f"run.generations=100000 --out {tmp_path / 'demo'}\n" in err
 

@@ -82,8 +82,15 @@ def _start(folder: Path, name: str, run: RunBeside) -> subprocess.Popen[bytes]:
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=lambda: os.nice(LOW_PRIORITY),
+            preexec_fn=_begin_beside,
         )
+
+
+def _begin_beside() -> None:
+    """In the new process: it gives way, and hears of a signal from its first moment on, also where
+    this one was started in the background by a shell, which ignores them."""
+    os.nice(LOW_PRIORITY)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _log_of(folder: Path, name: str) -> Path:

@@ -23,7 +23,7 @@ from symbiont_ecology.service.journal import GivenVerdict
 from symbiont_ecology.service.keys import Access, ApiKeys
 from symbiont_ecology.service.limits import BodyLimit, HostLimit, RateLimit
 from symbiont_ecology.service.living import LivingService
-from symbiont_ecology.service.metrics import ServiceMetrics
+from symbiont_ecology.service.metrics import ServiceMetrics, TimedRequests
 from symbiont_ecology.service.pages import ServicePages
 from symbiont_ecology.service.replies import (
     TokenText,
@@ -83,7 +83,7 @@ class ServiceApp:
         app.add_middleware(BodyLimit)
         if self._keys is None:
             app.add_middleware(HostLimit)
-        app.middleware("http")(self._watched)
+        app.add_middleware(TimedRequests, metrics=self._metrics)
         app.exception_handler(RequestValidationError)(_invalid)
         app.exception_handler(HttpError)(_failed)
         app.exception_handler(EcologyError)(_unable)
@@ -356,18 +356,6 @@ class ServiceApp:
         if self._limits.has_texts:
             facts |= {"prompt": job.item.prompt, "replies": job.texts}
         _log.info("answered", extra=facts)
-
-    async def _watched(
-        self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        """Times a request."""
-        began = time.perf_counter()
-        response = await call_next(request)
-        route = request.scope.get("route")
-        path = getattr(route, "path", "other")
-        self._metrics.observe(path, response.status_code, time.perf_counter() - began)
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        return response
 
 
 _DONE = object()

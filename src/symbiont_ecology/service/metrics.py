@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,11 +10,14 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from symbiont_ecology.service.limits import AsgiApp, AsgiMessage, Receive, Scope, Send
 from symbiont_ecology.service.living import LivingService
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
+NO_GUESSING = (b"x-content-type-options", b"nosniff")
+"""A browser takes an answer for what it says that it is."""
 LATENCY_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 
 
@@ -38,6 +42,34 @@ class ServiceMetrics:
     def text(self) -> bytes:
         """All of it in the format of Prometheus."""
         return generate_latest(self._registry)
+
+
+class TimedRequests:
+    """ASGI middleware: times every request, to its last byte."""
+
+    def __init__(self, app: AsgiApp, metrics: ServiceMetrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes everything on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+
+        async def noted(message: AsgiMessage) -> None:
+            """Keeps the status."""
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message["headers"], NO_GUESSING]}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            path = getattr(scope.get("route"), "path", "other")
+            self._metrics.observe(path, status, time.perf_counter() - began)
 
 
 class _Tallies(Collector):
