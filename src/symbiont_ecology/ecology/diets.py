@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import combinations
 from math import lgamma, log
 from operator import add
@@ -42,10 +42,16 @@ class Diet:
     def __sub__(self, other: Diet) -> Diet:
         return Diet(self.sums - other.sums, self.counts - other.counts)
 
-    @property
+    @cached_property
     def is_empty(self) -> bool:
         """Whether nothing is known of it."""
         return not self.counts.any()
+
+    @cached_property
+    def mass(self) -> np.ndarray:
+        """The squared length of each family's sum, ``(families,)``."""
+        mass: np.ndarray = np.einsum("fd,fd->f", self.sums, self.sums)
+        return mass
 
 
 @dataclass(frozen=True)
@@ -67,19 +73,29 @@ class Likeness:
         Of one kind, they have one mean in every family. Of two kinds, they have it in some of them
         by chance: so agreement about one says little, and a conflict says a lot.
         """
-        together = self._evidence(diet + other)
-        gains = together - self._evidence(diet) - self._evidence(other)
-        shared = shared_among(len(gains))
-        if shared:
-            gains = gains - np.logaddexp(np.log(shared) + gains, np.log1p(-shared))
-        return float(gains.sum())
+        return float(self.agreements([diet], other)[0])
 
-    def _evidence(self, diet: Diet) -> np.ndarray:
-        """Log marginal likelihood of each family's sketches around one mean, ``(families,)`` in
-        nats, up to what does not depend on how they are grouped."""
-        mass = np.einsum("fd,fd->f", diet.sums, diet.sums)
-        gain = self.sharpness * mass / (2 * (diet.counts + self.doubt))
-        evidence: np.ndarray = gain - self.price * np.log1p(diet.counts / self.doubt)
+    def agreements(self, diets: Sequence[Diet], other: Diet) -> np.ndarray:
+        """``agreement`` of each of these diets with another one, ``(diets,)``."""
+        if not diets:
+            return np.zeros(0)
+        sums = np.stack(np.broadcast_arrays(*(diet.sums + other.sums for diet in diets)))
+        counts = np.stack([diet.counts for diet in diets])
+        mass = np.stack([diet.mass for diet in diets])
+        together = self._evidence(np.einsum("sfd,sfd->sf", sums, sums), counts + other.counts)
+        apart = self._evidence(mass, counts)
+        gains = together - apart - self._evidence(other.mass, other.counts)
+        shared = shared_among(gains.shape[1])
+        if shared:
+            gains -= np.logaddexp(np.log(shared) + gains, np.log1p(-shared))
+        agreements: np.ndarray = gains.sum(1)
+        return agreements
+
+    def _evidence(self, mass: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Log marginal likelihood of sketches around one mean, from the squared length of their sum
+        and their number, in nats, up to what does not depend on how they are grouped."""
+        gain = self.sharpness * mass / (2 * (counts + self.doubt))
+        evidence: np.ndarray = gain - self.price * np.log1p(counts / self.doubt)
         return evidence
 
 
@@ -158,9 +174,8 @@ def _moved(groups: list[list[int]], diets: Sequence[Diet], likeness: Likeness) -
     """The groups after each diet went where it is explained best, or to one of its own."""
     for place, diet in enumerate(diets):
         rest = [left for group in groups if (left := [one for one in group if one != place])]
-        scores = [
-            likeness.agreement(_eaten(group, diets), diet) + log(len(group)) for group in rest
-        ]
+        agreements = likeness.agreements([_eaten(group, diets) for group in rest], diet)
+        scores = [one + log(len(group)) for one, group in zip(agreements, rest, strict=True)]
         best = max(range(len(rest)), key=scores.__getitem__, default=None)
         if best is None or scores[best] <= 0:
             rest.append([])

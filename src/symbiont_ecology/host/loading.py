@@ -256,9 +256,9 @@ class TextCodec:
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Text of each row of token ids, special tokens and the end of the answer left out."""
-        shown = [list(row[:-1] if row and row[-1] in self.end_tokens else row) for row in rows]
-        texts: list[str] = self._backend.decode_batch(shown, skip_special_tokens=True)
-        return texts
+        shown = (list(row[:-1] if row and row[-1] in self.end_tokens else row) for row in rows)
+        # One by one: a batch would wake a pool of threads, which takes longer than short rows do.
+        return [self._backend.decode(row, skip_special_tokens=True) for row in shown]
 
     def _plain_backend(self) -> Tokenizer:
         from tokenizers import Tokenizer

@@ -68,7 +68,7 @@ def _nearest_of(
         if chosen(name, state) or taste.is_empty or not diets:
             found[name] = None, 0.0
             continue
-        agreements = {server: likeness.agreement(diet, taste) for server, diet in diets.items()}
-        best = max(agreements, key=agreements.__getitem__)
-        found[name] = best, agreements[best]
+        agreements = likeness.agreements(list(diets.values()), taste)
+        best = int(agreements.argmax())
+        found[name] = list(diets)[best], float(agreements[best])
     return found

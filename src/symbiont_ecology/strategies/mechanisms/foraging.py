@@ -165,7 +165,9 @@ class Settlement:
     ``shared`` is how often two kinds agree about a family. ``servers`` are organelles by habitat,
     or names of colonies that nobody has founded yet. ``tastes`` and ``diets`` are those of
     habitats, ``eaten`` is what servers' habitats accepted; ``past`` is what the living and the
-    dormant remember of habitats that changed. ``records`` are kept once they are known.
+    dormant remember of habitats that changed. ``tenants`` counts the habitats of each server,
+    ``sizes`` those that accepted something: who pleases nobody attracts nobody. ``records`` are
+    kept once they are known.
     """
 
     state: EcologyState
@@ -177,6 +179,8 @@ class Settlement:
     past: dict[str, Diet]
     servers: dict[str, str]
     eaten: dict[str, Diet]
+    tenants: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
     colonies: int = 0
     records: dict[str, tuple[SuccessPosterior, Mapping[str, SuccessPosterior]]] = field(
         default_factory=dict
@@ -209,20 +213,16 @@ class Settlement:
         Who pleases nobody is no choice, unless it serves the habitat already. A habitat that
         accepted nothing yet has no reason to stay.
         """
-        before = self.servers.pop(name, None)
-        sizes, habitat = self._sizes(), self.state.habitats[name]
-        if before is not None:
-            self.eaten[before] -= self.diets[name]
-            if before not in self.servers.values() and before not in self.past:
-                del self.eaten[before]
+        before, habitat = self._leave(name), self.state.habitats[name]
         trust = partial(habitat.trust, shared=self.shared)
         record = partial(self._record, name)
+        others = [one for one in self.eaten if self.sizes[one] or one in self.past]
+        agreements = self.likeness.agreements(
+            [self.eaten[one] for one in others], self.tastes[name]
+        )
         scores = {
-            server: self.likeness.agreement(eaten, self.tastes[name])
-            + trust(server)
-            + log(max(sizes[server], 1) * record(server))
-            for server, eaten in self.eaten.items()
-            if sizes[server] or server in self.past
+            server: agreement + trust(server) + log(max(self.sizes[server], 1) * record(server))
+            for server, agreement in zip(others, agreements.tolist(), strict=True)
         }
         if before is not None:
             # Unless it pleases others too, it is left for a colony on sure evidence alone.
@@ -239,7 +239,7 @@ class Settlement:
         """Whether habitats have food for a colony, or all others have failed."""
         habitats = [self.state.habitats[name] for name in names]
         food = sum(len(habitat.accepted) for habitat in habitats)
-        others = set(self._sizes())
+        others = set(+self.sizes)
         return food >= LEAST_FOOD or any(
             len(habitat.answers) >= HOPELESS
             and others <= {answer.organelle_id for answer in habitat.answers}
@@ -249,14 +249,13 @@ class Settlement:
     def merge(self) -> None:
         """Servers whose habitats would be pleased by either become one, the best pair first."""
         while True:
-            sizes = self._sizes()
             tastes = {
                 server: reduce(add, (self.tastes[name] for name in names))
                 for server, names in self.by_server().items()
-                if sizes[server]
+                if self.sizes[server]
             }
             gains = {
-                (one, other): self._gain(one, other, sizes, tastes)
+                (one, other): self._gain(one, other, tastes)
                 for one, other in combinations(tastes, 2)
             }
             best = max(gains, key=gains.__getitem__, default=None)
@@ -271,6 +270,8 @@ class Settlement:
             )
             for name in [name for name, server in self.servers.items() if server == left]:
                 self.servers[name] = kept
+            for counts in (self.tenants, self.sizes):
+                counts[kept] += counts.pop(left)
             self.eaten[kept] += self.eaten.pop(left)
             if left in self.past:
                 self.eaten[kept] -= self.past[left]
@@ -283,8 +284,9 @@ class Settlement:
             habitats.setdefault(server, []).append(name)
         return dict(habitats)
 
-    def _gain(self, one: str, other: str, sizes: Counter[str], tastes: Mapping[str, Diet]) -> float:
-        together = lgamma(sizes[one] + sizes[other]) - lgamma(sizes[one]) - lgamma(sizes[other])
+    def _gain(self, one: str, other: str, tastes: Mapping[str, Diet]) -> float:
+        size, another = self.sizes[one], self.sizes[other]
+        together = lgamma(size + another) - lgamma(size) - lgamma(another)
         return min(self._liking(one, other, tastes), self._liking(other, one, tastes)) + together
 
     def _liking(self, server: str, other: str, tastes: Mapping[str, Diet]) -> float:
@@ -293,9 +295,22 @@ class Settlement:
         trust = sum(self.state.habitats[name].trust(server, self.shared) for name in names)
         return self.likeness.agreement(self.eaten[server], tastes[other]) + trust
 
+    def _leave(self, name: str) -> str | None:
+        """The server that a habitat had, which is forgotten if nothing else is known of it."""
+        before, diet = self.servers.pop(name, None), self.diets[name]
+        if before is not None:
+            self.tenants[before] -= 1
+            self.sizes[before] -= not diet.is_empty
+            self.eaten[before] -= diet
+            if not self.tenants[before] and before not in self.past:
+                del self.eaten[before]
+        return before
+
     def _settle(self, name: str, server: str) -> None:
         self.servers[name] = server
         diet = self.diets[name]
+        self.tenants[server] += 1
+        self.sizes[server] += not diet.is_empty
         self.eaten[server] = self.eaten[server] + diet if server in self.eaten else diet
 
     def _record(self, name: str, server: str) -> float:
@@ -309,12 +324,6 @@ class Settlement:
             everyone.successes - own.successes, everyone.failures - own.failures
         )
         return others.mean
-
-    def _sizes(self) -> Counter[str]:
-        """How many habitats of each server accepted something: who pleases nobody attracts
-        nobody."""
-        pleased = (name for name in self.servers if not self.diets[name].is_empty)
-        return Counter(self.servers[name] for name in pleased)
 
     def _colony(self) -> str:
         self.colonies += 1
