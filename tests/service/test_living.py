@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from in_service import Serve, Served
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.living import JOURNAL_FILE
 from symbiont_ecology.engine.run import resume
-from symbiont_ecology.errors import RunError
+from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.events import Acted, Retired, read_events
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.service.living import ServiceLimits, opened_service
+from symbiont_ecology.service.living import ServiceLimits, check_served, opened_service
 from symbiont_ecology.types import Item
 
 EAGER = ServiceLimits(learn_share=1.0, patience=0.0)
@@ -57,6 +57,14 @@ def wait_until(is_so: Any, seconds: float = 60) -> None:
 
 def learned_everything(served: Served) -> bool:
     return served.service.journal.learned == served.service.journal.verdicts
+
+
+def test_a_run_that_cannot_be_served_is_refused() -> None:
+    with pytest.raises(ConfigError, match="steady: it has no habitats"):
+        check_served(load_config("steady"), "steady")
+    engine = "{kind: vllm, url: http://127.0.0.1:1, adapters_folder: adapters}"
+    with pytest.raises(ConfigError, match="answers by the kernel: set host.engine=kernel"):
+        check_served(load_config("habitats/town", [f"host.engine={engine}"]), "town")
 
 
 def test_verdicts_are_learned_from_in_generations(serve: Serve, town: RunConfig) -> None:

@@ -163,7 +163,7 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
     from symbiont_ecology.engine.provenance import check_data
     from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.files import free_folder
-    from symbiont_ecology.service.living import check_users
+    from symbiont_ecology.service.living import check_served
 
     there = Path(name) if (Path(name) / CONFIG_FILE).is_file() else out
     if there is not None and (there / CONFIG_FILE).is_file():
@@ -179,7 +179,7 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
             raise RunError(f"no run in {name}: expected a {CONFIG_FILE} there")
         config, folder = load_config(name, overrides), out or free_folder("service")
         check(config)
-    check_users(config, name)
+    check_served(config, name)
     return config, folder, not (folder / STATE_FILE).exists()
 
 

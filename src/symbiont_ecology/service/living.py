@@ -19,6 +19,7 @@ from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.budget import budget_phase
 from symbiont_ecology.engine.living import LivingRun, opened
 from symbiont_ecology.errors import ConfigError, EcologyError, RunError
+from symbiont_ecology.registry import kind_of
 from symbiont_ecology.service.journal import GenerationBegun, Journal
 from symbiont_ecology.service.scheduler import Scheduler
 from symbiont_ecology.service.world import ServedHabitats, ServingSnapshot
@@ -173,16 +174,21 @@ class LivingService:
         _log.error("learning stopped", extra={"reason": str(error)})
 
 
-def check_users(config: RunConfig, name: object) -> None:
-    """Whether a run tells its users apart.
+def check_served(config: RunConfig, name: object) -> None:
+    """Whether a run can be served: it tells its users apart, and its kernel answers.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: it cannot.
     """
     if not config.tasks.habitats:
         raise ConfigError(
             f"{name}: it has no habitats, and a service has users: choose the preset service, or "
             "set tasks.habitats"
+        )
+    if (engine := kind_of(config.host.engine)) != "kernel":
+        raise ConfigError(
+            f"{name}: its host.engine is {engine!r}, and a service answers by the kernel: set "
+            "host.engine=kernel"
         )
 
 
@@ -193,10 +199,10 @@ def opened_service(
     """A run that is opened for service; its folder is locked meanwhile.
 
     Raises:
-        ConfigError: it does not tell its users apart.
+        ConfigError: it cannot be served.
         RunError: see ``engine.living.opened``; or the journal is damaged.
     """
-    check_users(config, folder)
+    check_served(config, folder)
     with opened(config, folder, kernel, is_new=is_new, is_endless=True) as run:
         journal = Journal(folder)
         try:
