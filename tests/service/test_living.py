@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
@@ -20,7 +21,7 @@ from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.events import Acted, Retired, read_events
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.service.living import ServiceLimits, check_served, opened_service
-from symbiont_ecology.types import Item
+from symbiont_ecology.types import HOST_SLOT, Item
 
 EAGER = ServiceLimits(learn_share=1.0, patience=0.0)
 
@@ -127,7 +128,10 @@ def test_nothing_acknowledged_is_lost(
     served.stop()
     with opened_service(town, killed, kernel, EAGER, is_new=False) as again:
         assert again.journal.verdicts == len(items)
-        assert all(again.journal.answer(one.answer.id) for one in again.journal._judged)
+        lines = (served.folder / JOURNAL_FILE).read_text().splitlines()
+        names = [told["answer"]["id"] for told in map(json.loads, lines) if "answer" in told]
+        assert len(names) == len(items)
+        assert all(again.journal.answer(name) for name in names)
 
 
 def test_a_journal_of_another_checkpoint_is_refused(
@@ -165,12 +169,12 @@ def test_requests_are_answered_in_the_midst_of_learning(
     learn = kernel.learn
 
     def slow(*arguments: Any, **options: Any) -> Any:
-        """A learning step of two pieces, in front of each of which others have the machine."""
+        """A learning step, and before it a scoring: in front of each others have the machine."""
         results = list[Any]()
         asking = threading.Thread(target=lambda: results.append(served.ask(user="eve")))
         asking.start()
         time.sleep(0.3)
-        kernel._budget.between()
+        kernel.score(["math.add: 1+1\n="], ["2"], [HOST_SLOT])
         asking.join(20)
         answered_while_learning.append(results and results[0].status_code == 200)
         return learn(*arguments, **options)
