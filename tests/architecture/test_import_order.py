@@ -183,6 +183,7 @@ CATCHES = {
     ("host/gguf_files.py", "_read"),
     ("registry.py", "load_plugin"),
     ("trackers/reporting.py", "_attempt"),
+    ("engine/mirror.py", "_expected"),
 }
 """Functions that run foreign code, which may fail in any way: these may catch everything."""
 

@@ -409,14 +409,14 @@ def test_a_run_of_the_default_ecology_has_few_knobs() -> None:
         *ecology.built_mechanisms,
         *(found[kind].build(spec) for kind, spec in chosen.items()),
     ]
-    assert sum(map(values_of, parts)) <= 80
+    assert sum(map(values_of, parts)) <= 81
 
 
 def test_all_knobs_together_are_bounded() -> None:
     found = registries()
     assert {"task", "task source", "prompt style", "grader", "routing", "shift"} <= set(found)
     components = sum(knobs_of(entry[name]) for entry in found.values() for name in entry.names())
-    assert knobs_of(RunConfig) + components <= 418
+    assert knobs_of(RunConfig) + components <= 419
 
 
 def test_every_knob_says_what_it_is_in_its_line() -> None:

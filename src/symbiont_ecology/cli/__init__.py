@@ -27,6 +27,7 @@ from symbiont_ecology.cli.evaluate import evaluate, transfer
 from symbiont_ecology.cli.evolve import evolve
 from symbiont_ecology.cli.evoscope import evoscope
 from symbiont_ecology.cli.explain import explain, list_names
+from symbiont_ecology.cli.fetch import fetch_command
 from symbiont_ecology.cli.host import host
 from symbiont_ecology.cli.judge import judge_command
 from symbiont_ecology.cli.learn_from import learn_from
@@ -80,6 +81,7 @@ app.command("list")(list_names)
 app.command("look")(look_command)
 app.command("resume")(resume_command)
 app.command("judge")(judge_command)
+app.command("fetch")(fetch_command)
 app.command("key")(key_command)
 app.command("report")(report_command)
 

@@ -215,6 +215,7 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
         "length": length,
         "checkpoint": f"every {loop.checkpoint_every} generations",
         **({"reports to": ", ".join(loop.report_to)} if loop.report_to else {}),
+        **({"copied to": loop.mirror} if loop.mirror else {}),
         "seed": str(config.seed),
         "folder": f"{folder}{' (holds a run already)' if is_taken else ''}",
     }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from symbiont_ecology.config import HabitatsConfig, HostConfig, RunConfig
 from symbiont_ecology.engine.executors import executors
 from symbiont_ecology.engine.judgements import Judgements
+from symbiont_ecology.engine.mirror import RemoteFolder
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.engine.warm import warm_examples
 from symbiont_ecology.errors import ConfigError, DataError
@@ -74,6 +75,8 @@ def check(config: RunConfig) -> None:
             f"{kind_of(config.executor)!r}: a server spreads its work by itself"
         )
     check_trackers(config.run.report_to)
+    if config.run.mirror is not None:
+        RemoteFolder(config.run.mirror)
     mix, rule = mixture(config), learning_rules.build(config.learning_rule)
     strategy = strategies.build(config.strategy)
     strategy.check(config.host.rank, rule)

@@ -17,6 +17,7 @@ from symbiont_ecology.engine.budget import is_complete, milestones
 from symbiont_ecology.engine.build import build_runtime
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.laps import Laps
+from symbiont_ecology.engine.mirror import Mirror
 from symbiont_ecology.engine.provenance import check_host, write_provenance
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import EcologyError, LockedError, RunError
@@ -55,6 +56,7 @@ class LivingRun:
     laps: Laps
     elapsed: float
     """Wall-clock seconds of all generations so far."""
+    mirror: Mirror | None = None
     is_endless: bool = False
     is_saved: bool = True
 
@@ -75,7 +77,7 @@ class LivingRun:
         self.is_saved = False
         is_due = state.generation % self.config.run.checkpoint_every == 0
         if is_due or runtime.reward.asks_people or self.is_complete:
-            self.save()
+            self._checkpoint()
         self.laps.end("save")
         seconds = time.perf_counter() - began
         timing = {
@@ -84,14 +86,24 @@ class LivingRun:
             "phases": {name: round(took, 4) for name, took in self.laps.seconds.items()},
         }
         append_line(self.folder / TIMINGS_FILE, timing)
+        if self.is_saved:
+            self._send()
         self.reports.report(state, summary, seconds)
         return Generation(state, summary, seconds)
 
     def save(self) -> None:
         """Makes a checkpoint, unless nothing happened since the last one."""
         if not self.is_saved:
-            _save(self.state, self.runtime, self.log, self.folder)
-            self.is_saved = True
+            self._checkpoint()
+            self._send()
+
+    def _checkpoint(self) -> None:
+        _save(self.state, self.runtime, self.log, self.folder)
+        self.is_saved = True
+
+    def _send(self) -> None:
+        if self.mirror is not None:
+            self.mirror.push()
 
 
 @contextmanager
@@ -122,8 +134,13 @@ def opened(
         if state is None:
             state = _founded(config, runtime, log, folder, may_learn_nothing or is_endless)
         runtime = replace(runtime, milestones=milestones(config, state.mean_rollout_flops))
+        mirror = None if config.run.mirror is None else Mirror(folder, config.run.mirror)
+        if mirror is not None:
+            mirror.push()
         elapsed = lived_seconds(folder)
-        yield LivingRun(config, folder, runtime, state, log, reports, laps, elapsed, is_endless)
+        yield LivingRun(
+            config, folder, runtime, state, log, reports, laps, elapsed, mirror, is_endless
+        )
 
 
 def lived_seconds(folder: Path) -> float:

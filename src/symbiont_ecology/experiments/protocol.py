@@ -36,7 +36,10 @@ from symbiont_ecology.shipped import config_folder
 
 PositiveCount = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
-LOOKING_ON: dict[str, bool | set[str]] = {"run": {"report_to", "transcripts"}, "executor": True}
+LOOKING_ON: dict[str, bool | set[str]] = {
+    "run": {"report_to", "transcripts", "mirror"},
+    "executor": True,
+}
 """What a config says of those who look on decides nothing, and the jobs of a protocol have hosts of
 their own: a digest leaves it out."""
 FEW_REPLIES = "run.transcripts=0.5"

@@ -1,0 +1,208 @@
+"""A copy of a run at an address: a bucket, another machine, whatever fsspec opens.
+
+Stores of objects can neither append to a file nor rename one. So a log is sent in parts, each named
+by the byte with which it begins; blobs are sent once; the state comes last, and with it the
+checkpoint. Whoever fetches a copy has the last checkpoint that was sent whole.
+
+    config.yaml, provenance.json, …, state.json
+    blobs/<hash>.safetensors
+    events.jsonl.parts/<byte>
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import xxhash
+
+from symbiont_ecology.ecology.state import STATE_FILE
+from symbiont_ecology.errors import ConfigError, EcologyError, RunError
+from symbiont_ecology.files import written_whole
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+LOG_SUFFIX, LOG_PARTS, BLOB_FOLDER, WRITER_MARK = ".jsonl", ".parts", "blobs", "writer"
+REMOTE_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://.+")
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
+"""A file's name that cannot lead out of its folder."""
+NOT_SENT = ("lock", WRITER_MARK)
+
+
+class RemoteFolder:
+    """Files at an address, by names such as ``blobs/x``.
+
+    Raises:
+        ConfigError: nothing that is installed opens such an address.
+        RunError: it does not answer (all methods).
+    """
+
+    def __init__(self, address: str) -> None:
+        from fsspec.core import url_to_fs
+
+        self.address = address
+        if not REMOTE_ADDRESS.fullmatch(address):
+            raise ConfigError(f"expected an address such as s3://bucket/run, got {address[:200]!r}")
+        try:
+            found: tuple[AbstractFileSystem, str] = url_to_fs(address)
+        except (ImportError, ValueError) as error:
+            raise ConfigError(f"nothing opens {address}: {error}") from error
+        self._store, self._root = found
+
+    def names(self) -> list[str]:
+        """All files, sorted."""
+        with self._expected("read"):
+            self._store.invalidate_cache()
+            there = self._store.find(self._root) if self._store.exists(self._root) else ()
+            return sorted(path[len(self._root) :].lstrip("/") for path in there)
+
+    def read(self, name: str) -> bytes:
+        """A file's content."""
+        with self._expected("read"):
+            return bytes(self._store.cat_file(f"{self._root}/{name}"))
+
+    def write(self, name: str, data: bytes) -> None:
+        """Makes or replaces a file."""
+        path = f"{self._root}/{name}"
+        with self._expected("write to"):
+            self._store.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._store.pipe_file(path, data)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Deletes files."""
+        with self._expected("write to"):
+            for name in sorted(names):
+                self._store.rm_file(f"{self._root}/{name}")
+
+    @contextmanager
+    def _expected(self, verb: str) -> Iterator[None]:
+        """A store is a package of somebody else, with errors of its own."""
+        try:
+            yield
+        except EcologyError:
+            raise
+        except Exception as error:
+            line = (str(error).strip().splitlines() or [""])[0] or type(error).__name__
+            raise RunError(f"cannot {verb} {self.address}: {line[:200]}") from error
+
+
+class Mirror:
+    """Keeps the copy of a run equal to its folder: ``push`` sends what is new.
+
+    One process writes to an address. It leaves a mark there, and ends when it finds another's.
+    """
+
+    def __init__(self, folder: Path, address: str) -> None:
+        self._folder, self._there = folder, RemoteFolder(address)
+        self._mark = secrets.token_hex(8).encode()
+        self._blobs = {name for name in self._there.names() if name.startswith(f"{BLOB_FOLDER}/")}
+        self._sent = dict[str, int]()
+        """Bytes of each log that were sent."""
+        self._hashes = dict[str, str]()
+        self._there.write(WRITER_MARK, self._mark)
+
+    def push(self) -> None:
+        """Sends what changed since the last time.
+
+        Raises:
+            RunError: it cannot be sent, or another process sends there.
+        """
+        if self._there.read(WRITER_MARK) != self._mark:
+            raise RunError(
+                f"another process writes to {self._there.address}: give each run its own address"
+            )
+        here = {
+            f"{BLOB_FOLDER}/{path.name}": path for path in (self._folder / BLOB_FOLDER).glob("*")
+        }
+        for name in sorted(here.keys() - self._blobs):
+            self._there.write(name, here[name].read_bytes())
+        for path in sorted(self._folder.glob(f"*{LOG_SUFFIX}")):
+            self._push_log(path)
+        for path in self._plain_files():
+            self._push_file(path)
+        self._there.remove(self._blobs - here.keys())
+        self._blobs = set(here)
+
+    def _plain_files(self) -> Sequence[Path]:
+        """Those that are sent whole; the state comes last."""
+        found = [
+            path
+            for path in self._folder.iterdir()
+            if path.is_file()
+            and not path.is_symlink()
+            and path.suffix not in (LOG_SUFFIX, ".new")
+            and path.name not in NOT_SENT
+        ]
+        return sorted(found, key=lambda path: (path.name == STATE_FILE, path.name))
+
+    def _push_file(self, path: Path) -> None:
+        data = path.read_bytes()
+        digest = xxhash.xxh3_128(data).hexdigest()
+        if self._hashes.get(path.name) != digest:
+            self._there.write(path.name, data)
+            self._hashes[path.name] = digest
+
+    def _push_log(self, path: Path) -> None:
+        """What was added. A log that nobody sent yet, or that is shorter than before, is sent
+        anew."""
+        size, sent, parts = (
+            path.stat().st_size,
+            self._sent.get(path.name),
+            f"{path.name}{LOG_PARTS}/",
+        )
+        is_new = sent is None or size < sent
+        begin = 0 if sent is None or size < sent else sent
+        if size > begin or is_new:
+            with path.open("rb") as file:
+                file.seek(begin)
+                self._there.write(f"{parts}{begin:015d}", file.read(size - begin))
+        if is_new:
+            old = {name for name in self._there.names() if name.startswith(parts)}
+            self._there.remove(old - {f"{parts}{begin:015d}"})
+        self._sent[path.name] = size
+
+
+def fetch_copy(address: str, folder: Path, *, passed: Callable[[int, int], None]) -> None:
+    """Brings the copy of a run into a new folder; ``passed`` hears how many files of how many came.
+
+    Raises:
+        ConfigError: nothing opens such an address.
+        RunError: there is no run, the folder is in use, or something cannot be read or written.
+    """
+    there = RemoteFolder(address)
+    names = there.names()
+    if STATE_FILE not in names:
+        raise RunError(f"no run at {address}: expected {STATE_FILE} there")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunError(f"{folder} is in use: choose another --out")
+    for name in names:
+        if not all(map(PLAIN_NAME.fullmatch, name.split("/"))) or name.count("/") > 1:
+            raise RunError(f"{address} is no copy of a run: it has a file {name[:80]!r}")
+    plain = [
+        name for name in names if LOG_PARTS not in name and name not in (*NOT_SENT, STATE_FILE)
+    ]
+    logs = sorted({name.partition(LOG_PARTS)[0] for name in names if LOG_PARTS in name})
+    total = len(plain) + len(logs) + 1
+    # The state comes last: a folder without it holds no run.
+    for count, name in enumerate([*plain, *logs, STATE_FILE], 1):
+        data = _log(there, name, names) if name in logs else there.read(name)
+        path = folder / name
+        with written_whole(path) as temporary:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(data)
+        passed(count, total)
+
+
+def _log(there: RemoteFolder, name: str, names: Sequence[str]) -> bytes:
+    """The parts of a log; one that begins before the last one's end was replaced by it."""
+    log = bytearray()
+    for part in (one for one in names if one.startswith(f"{name}{LOG_PARTS}/")):
+        begin = part.rpartition("/")[2]
+        if begin.isdigit() and int(begin) == len(log):
+            log += there.read(part)
+    return bytes(log)

@@ -1,0 +1,139 @@
+"""A run's copy at an address: whole at every checkpoint, whatever breaks off in between."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.engine.build import check
+from symbiont_ecology.engine.mirror import Mirror, RemoteFolder, fetch_copy
+from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.errors import ConfigError, RunError
+from toy import ToyHost, toy_config, toy_ecology
+
+SAME = ("state.json", "events.jsonl")
+
+
+def mirrored(address: str | None, generations: int = 6) -> RunConfig:
+    config = toy_config(
+        5, generations, checkpoint_every=2, strategy=toy_ecology(questions=2, samples=2)
+    )
+    return config.model_copy(update={"run": config.run.model_copy(update={"mirror": address})})
+
+
+def fetched(address: str, folder: Path) -> Path:
+    fetch_copy(address, folder, passed=lambda done, total: None)
+    return folder
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    files = [folder / name for name in SAME] + sorted((folder / "blobs").iterdir())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    return f"file://{tmp_path / 'there'}"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    start(mirrored(None), folder, host=ToyHost())
+    return bytes_of(folder)
+
+
+def test_a_copy_is_the_run_and_goes_on_as_the_run_would(
+    address: str, tmp_path: Path, undisturbed: dict[str, bytes]
+) -> None:
+    start(mirrored(address, 4), tmp_path / "here", host=ToyHost())
+    copy = fetched(address, tmp_path / "copy")
+    assert bytes_of(copy) == bytes_of(tmp_path / "here")
+    assert (copy / "timings.jsonl").read_bytes() == (tmp_path / "here/timings.jsonl").read_bytes()
+    resume(copy, overrides=["run.generations=6"], host=ToyHost())
+    assert bytes_of(copy) == undisturbed
+    assert bytes_of(fetched(address, tmp_path / "again")) == undisturbed
+
+
+def test_whatever_breaks_off_the_copy_has_a_whole_checkpoint(
+    tmp_path: Path, undisturbed: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, left, generations = RemoteFolder.write, 0, set[int]()
+
+    def breaks(there: RemoteFolder, name: str, data: bytes) -> None:
+        """Half a file may be written before a connection is lost, but stores show whole ones."""
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise RunError("the connection is lost")
+        write(there, name, data)
+
+    for cut in range(1, 400, 5):
+        address, left = f"memory://{tmp_path.name}/{cut}", cut
+        monkeypatch.setattr(RemoteFolder, "write", breaks)
+        is_whole = False
+        with suppress(RunError):
+            start(mirrored(address), tmp_path / f"here {cut}", host=ToyHost())
+            is_whole = True
+        monkeypatch.setattr(RemoteFolder, "write", write)
+        if "state.json" in RemoteFolder(address).names():
+            copy = fetched(address, tmp_path / f"copy {cut}")
+            generations.add(load_state(copy).generation)
+            resume(copy, host=ToyHost())
+            assert bytes_of(copy) == undisturbed
+            shutil.rmtree(copy)
+        shutil.rmtree(tmp_path / f"here {cut}")
+        if is_whole:
+            break
+    assert is_whole
+    assert generations == {0, 2, 4, 6}
+
+
+def test_a_second_writer_is_noticed(address: str, tmp_path: Path) -> None:
+    start(mirrored(address), tmp_path / "here", host=ToyHost())
+    first = Mirror(tmp_path / "here", address)
+    Mirror(tmp_path / "here", address).push()
+    with pytest.raises(RunError, match="another process writes to file://"):
+        first.push()
+
+
+def test_links_are_not_sent(address: str, tmp_path: Path) -> None:
+    start(mirrored(address), tmp_path / "here", host=ToyHost())
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "here" / "notes.txt").symlink_to(tmp_path / "secret")
+    Mirror(tmp_path / "here", address).push()
+    assert "notes.txt" not in RemoteFolder(address).names()
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("there", "expected an address such as s3://bucket/run, got 'there'"),
+        ("nope://x/y", "nothing opens nope://x/y: "),
+    ],
+)
+def test_an_address_that_nothing_opens_is_refused_before_a_model_loads(
+    address: str, why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why):
+        check(mirrored(address))
+
+
+def test_what_is_no_copy_is_refused(address: str, tmp_path: Path) -> None:
+    there = RemoteFolder(address)
+    with pytest.raises(RunError, match=r"no run at file://.*: expected state\.json there"):
+        fetched(address, tmp_path / "copy")
+    there.write("state.json", b"{}")
+    there.write("a/b/c", b"")
+    with pytest.raises(RunError, match="no copy of a run: it has a file 'a/b/c'"):
+        fetched(address, tmp_path / "copy")
+    there.remove(["a/b/c"])
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "x").touch()
+    with pytest.raises(RunError, match="used is in use: choose another --out"):
+        fetched(address, tmp_path / "used")
