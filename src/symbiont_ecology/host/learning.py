@@ -159,7 +159,13 @@ def sketches(
         ]
         arena = torch.from_numpy(np.repeat(laid[None], len(examples), axis=0)).to(decoder.device)
         gradients, _ = _gradients(
-            decoder, arrangement, arena, examples, budget, learns_from=learns_from
+            decoder,
+            arrangement,
+            arena,
+            examples,
+            budget,
+            learns_from=learns_from,
+            is_observing=True,
         )
         rows += [
             sketcher.sketch(arrangement.collected(row, adapter).cpu().numpy()) for row in gradients
@@ -202,9 +208,13 @@ def _gradients(
     budget: MemoryBudget,
     *,
     learns_from: int = 0,
+    is_observing: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Gradients of each owner's loss as arena rows ``(owners, size)``, and the losses
-    ``(owners,)``. Layers below ``learns_from`` need none."""
+    ``(owners,)``. Layers below ``learns_from`` need none.
+
+    Owners who are ``is_observing`` have one A and no B, and only the gradients of B are found.
+    """
     losses = torch.zeros(len(arena), device=decoder.device)
     factors, gradients = arena.to(decoder.dtype), torch.zeros_like(arena)
 
@@ -214,7 +224,8 @@ def _gradients(
         Owners of a piece are consecutive: each one has examples, and these come in their order.
         """
         low, high = owners[0], owners[-1] + 1
-        return arrangement.factors(factors[low:high], gradients[low:high])
+        adapters = arrangement.factors(factors[low:high], gradients[low:high])
+        return adapters.observed() if is_observing else adapters
 
     least = _least(decoder, examples)
     for rows in budget.paced(_pieces(examples, budget.learning_tokens, least)):

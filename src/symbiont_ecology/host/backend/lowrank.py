@@ -88,6 +88,27 @@ class Factors:
 
 
 @dataclass(frozen=True)
+class ObservedTerm:
+    """The terms of owners that share one A, ``(members · rank, d_in)``, and whose B are all 0: what
+    the host puts out stays as it is, and the gradients of B are added to ``gradient``."""
+
+    a: Tensor
+    gradient: Factors
+
+    def add_to(self, y: Tensor, x: Tensor, shares: Shares) -> Tensor:
+        """As ``LowRankTerm``; nothing is added."""
+        if y.requires_grad:
+            assert not isinstance(shares, Tiling), "tiles are for decoding, which learns nothing"
+            inner = x.detach() @ self.a.t()
+            y.register_hook(partial(self._note, inner, shares))  # type: ignore[no-untyped-call]
+        return y
+
+    def _note(self, inner: Tensor, counts: Sequence[int], dy: Tensor) -> None:
+        for columns, share, b in self.gradient.members():
+            _outer(b, inner[:, share], dy[:, columns], counts)
+
+
+@dataclass(frozen=True)
 class Adapters:
     """Low-rank terms of some owners: one entry per site, None where a site has no adapter."""
 
@@ -103,8 +124,18 @@ class Adapters:
         """The same with noise between A and B (``tracing.Tracer``)."""
         return self._changed(lambda site, term: replace(term, perturbed=partial(tracer, site)))
 
-    def _changed(self, change: Callable[[int, Factors], Factors]) -> Adapters:
-        changed = list[Factors | None]()
+    def observed(self) -> Adapters:
+        """The same where all owners have one A, and B are 0 (``ObservedTerm``)."""
+
+        def observed(site: int, factors: Factors) -> ObservedTerm:
+            """One site of it."""
+            assert factors.gradient is not None, "somebody has to want the gradients"
+            return ObservedTerm(factors.a[0], factors.gradient)
+
+        return self._changed(observed)
+
+    def _changed(self, change: Callable[[int, Factors], LowRankTerm]) -> Adapters:
+        changed = list[LowRankTerm | None]()
         for site, term in enumerate(self.sites):
             assert term is None or isinstance(term, Factors), "torch alone knows dropout and noise"
             changed.append(term and change(site, term))
