@@ -150,20 +150,18 @@ class Mirror:
     def _push_log(self, path: Path) -> None:
         """What was added. A log that nobody sent yet, or that is shorter than before, is sent
         anew."""
-        size, sent, parts = (
-            path.stat().st_size,
-            self._sent.get(path.name),
-            f"{path.name}{LOG_PARTS}/",
-        )
-        is_new = sent is None or size < sent
-        begin = 0 if sent is None or size < sent else sent
+        size, parts = path.stat().st_size, f"{path.name}{LOG_PARTS}/"
+        sent = self._sent.get(path.name, size + 1)
+        is_new = sent > size
+        begin = 0 if is_new else sent
+        part = f"{parts}{begin:015d}"
         if size > begin or is_new:
             with path.open("rb") as file:
                 file.seek(begin)
-                self._there.write(f"{parts}{begin:015d}", file.read(size - begin))
+                self._there.write(part, file.read(size - begin))
         if is_new:
             old = {name for name in self._there.names() if name.startswith(parts)}
-            self._there.remove(old - {f"{parts}{begin:015d}"})
+            self._there.remove(old - {part})
         self._sent[path.name] = size
 
 
