@@ -129,7 +129,7 @@ def with_hostile_replies(folder: Path) -> Path:
 def served(folder: Path) -> Iterator[int]:
     """The port of a live server, which ends with the block."""
     server = live_server([folder])
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield server.server_port
