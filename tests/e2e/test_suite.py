@@ -233,7 +233,7 @@ def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(
         size.append(f"arms.{arm}.tune=[{options}]")
     changes = [f"host.model={host}", "host.device=cpu", "host.dtype=float32", "host.rank=2"]
     added = [word for change in changes for word in ("--set", change)]
-    said = symbiont("suite", "paper-qwen3", *size, *added, "--out", folder, "--workers", 2)
+    said = symbiont("suite", "paper-qwen3", *size, *added, "--out", folder, "--workers", 1)
     assert said.code == 0, said.err
     arms = len(plain.own_arms)
     assert f"{2 * arms} to tune, {arms} to report" in said.out
