@@ -80,9 +80,10 @@ regex-evo-vs-sft: setup ## patterns: calibrate a run, go on, fine-tune with its 
 	  --selection '$(REGEX_OUTPUT)/data/selection.jsonl' --routing family --json '$(REGEX_OUTPUT)/evaluation.json' $(strip \
 	  $(if $(REGEX_EVAL_MAX_SAMPLES),--max-samples $(REGEX_EVAL_MAX_SAMPLES)))
 
-# One thread in each worker: threads of several workers would wait for each other's cores.
+# One thread in each worker: threads of several workers would wait for each other's cores. Files are dealt out as
+# they come, so that long ones are begun early and the short ones of tests/unit fill what is left.
 test: setup ## run the tests, at most 10 minutes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: setup ## format, lint, types, import order
 	$(BIN)/ruff format --check .

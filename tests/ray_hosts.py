@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.engine.executors import executors
+from symbiont_ecology.engine.executors.ray_cluster import connect
 from symbiont_ecology.engine.executors.ray_executor import RayExecutor
 from symbiont_ecology.engine.executors.sharded import ShardedHost
 from symbiont_ecology.errors import HostError
@@ -63,8 +64,19 @@ class Squatter:
 
 def ray_host(source: Any, **knobs: object) -> ShardedHost:
     """A host that Ray's workers have."""
-    paths = [str(Path(__file__).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
+    _lead_here()
     executor = executors.build({"kind": "ray", "seconds": 100.0, **knobs})
     assert isinstance(executor, RayExecutor)
     return executor.host(source)
+
+
+def memory_here() -> float:
+    """Bytes that workers on this machine may have in all."""
+    _lead_here()
+    return connect(None, 60)[0].memory
+
+
+def _lead_here() -> None:
+    """Workers find this file, if it is said before Ray is started."""
+    paths = [str(Path(__file__).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))

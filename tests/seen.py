@@ -67,7 +67,9 @@ def eventful_plan(generations: int = 60, **more: Any) -> RunConfig:
     return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"flip": flip})})
 
 
-def users_plan(strategy: Any = None, seed: int = 0, generations: int = 40) -> RunConfig:
+def users_plan(
+    strategy: Any = None, seed: int = 0, generations: int = 40, drift_at: int = 25
+) -> RunConfig:
     """A small town, some of whose users change their mind."""
     plan = toy_config(
         seed,
@@ -78,7 +80,7 @@ def users_plan(strategy: Any = None, seed: int = 0, generations: int = 40) -> Ru
         strategy=strategy or ECOLOGY,
         learning_rule={"kind": "expert_iteration", "skip": 0.0, "replay": 1.0},
     )
-    habitats = HabitatsConfig(count=9, kinds=3, questions=12, drift_at=25)
+    habitats = HabitatsConfig(count=9, kinds=3, questions=12, drift_at=drift_at)
     return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": habitats})})
 
 
@@ -129,7 +131,7 @@ def with_hostile_replies(folder: Path) -> Path:
 def served(folder: Path) -> Iterator[int]:
     """The port of a live server, which ends with the block."""
     server = live_server([folder])
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield server.server_port

@@ -18,7 +18,7 @@ QUESTION = "math.add: 47+8"
 
 
 class ServerProcess:
-    """``symbiont serve`` on a free port; ``log`` are its lines on stderr."""
+    """``symbiont serve`` of ``folder`` on a free port; ``log`` are its lines on stderr."""
 
     def __init__(
         self, folder: Path, *options: str, before: Callable[[], None] | None = None
@@ -31,7 +31,7 @@ class ServerProcess:
             env=os.environ | {"OMP_NUM_THREADS": "1"},
             preexec_fn=before,
         )
-        self.log = list[str]()
+        self.folder, self.log = folder, list[str]()
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.log.append(line)

@@ -2,7 +2,7 @@
 functions.
 
 Every interval has the level that it is asked for, 95 % by default, and two sides. SciPy takes most
-of a second to load, so each function that needs it imports it.
+of a second to load, so each function that needs it imports what it needs.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def wilson(successes: float, n: int, level: float = 0.95) -> Interval:
     ``successes`` may be broken: where each of ``n`` was seen several times, the sum of its shares.
     ``n = 0`` says nothing: the estimate is NaN and the interval [0, 1].
     """
-    from scipy import stats
+    from scipy.special import ndtri
 
     if not 0 <= successes <= n:
         raise ValueError(f"expected 0 <= successes <= n, got {successes} of {n}")
     if n == 0:
         return Interval(math.nan, 0.0, 1.0)
-    z = float(stats.norm.ppf((1 + level) / 2))
+    z = float(ndtri((1 + level) / 2))
     share = successes / n
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
@@ -53,12 +53,12 @@ def share_difference(wins: float, losses: float, n: int, level: float = 0.95) ->
     them all (Bonett & Price 2012). ``wins`` and ``losses`` may be broken, as in ``wilson``.
     ``n = 0`` says nothing.
     """
-    from scipy import stats
+    from scipy.special import ndtri
 
     if min(wins, losses) < 0 or wins + losses > n:
         raise ValueError(f"expected wins and losses among {n}, got {wins} and {losses}")
     up, down = (wins + 1) / (n + 2), (losses + 1) / (n + 2)
-    z = float(stats.norm.ppf((1 + level) / 2))
+    z = float(ndtri((1 + level) / 2))
     half = z * math.sqrt((up + down - (up - down) ** 2) / (n + 2))
     estimate = (wins - losses) / n if n else math.nan
     return Interval(estimate, max(up - down - half, -1.0), min(up - down + half, 1.0))

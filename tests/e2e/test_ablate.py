@@ -23,7 +23,7 @@ set:
 - tasks.families=[math.add, logic.bool]
 - tasks.depths=[short]
 - strategy.samples=2
-unit_flops: 2.0e+9
+unit_flops: 1.0e+9
 budgets: [1]
 seeds: [0, 1]
 per_cell: 4

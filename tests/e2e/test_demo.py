@@ -10,7 +10,7 @@ from killing import interrupted
 from said import Symbiont
 from symbiont_ecology.config import load_config
 
-SHORT = ("run.generations=12", "tasks.habitats.arrivals=4", "tasks.habitats.drift_at=8")
+SHORT = ("run.generations=8", "tasks.habitats.arrivals=3", "tasks.habitats.drift_at=6")
 ARMS = {"told", "ecology", "per_habitat", "single"}
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
 from said import Symbiont
 
@@ -20,6 +21,7 @@ from original import Flag, Script, translated  # noqa: E402
 from original_table import BEGIN, END, INSTEAD, SCRIPTS, VARIABLES, script_for, tables  # noqa: E402
 from symbiont_ecology.cli import app  # noqa: E402
 from symbiont_ecology.errors import ConfigError  # noqa: E402
+from tiny import TINY  # noqa: E402
 
 PAGE = ROOT / "docs" / "coming-from.md"
 VALUES = {
@@ -252,15 +254,17 @@ def test_the_chain_of_the_original_works_as_typed(
 
 
 def test_the_benchmark_runs_by_its_mode(
-    script: Symbiont, protocol: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: Symbiont, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    protocol = {**yaml.safe_load(TINY), "budgets": [1], "seeds": [0], "flip": None}
+    Path("tiny.yaml").write_text(yaml.safe_dump(protocol))
     said = script("benchmark_suite", "--mode", "ci", "--seeds", "3,4", "--dry-run")
     assert said.code == 0, said.err
     assert "6 to report" in said.out
-    said = script("benchmark_suite", "--suite", protocol, "--output", "suite", "--workers", 1)
+    said = script("benchmark_suite", "--suite", "tiny.yaml", "--output", "suite", "--workers", 1)
     assert said.code == 0, said.err
-    assert any(Path("suite").iterdir())
+    assert len(list(Path("suite", "main").rglob("outcome.json"))) == 2  # of each arm
 
 
 def test_the_variable_for_the_learning_rule_is_heeded(

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from killing import COMMAND
+from said import Symbiont
 from served import QUESTION, Client, ServerProcess
 from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology.state import load_state
@@ -42,12 +42,6 @@ def server(founded: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     process = ServerProcess(copy, "--learn-share", "0")
     yield process
     assert process.stop() == 0
-
-
-def said(*words: object) -> tuple[int, str]:
-    """Exit code and stderr of a command that ends by itself."""
-    done = subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, timeout=120)
-    return done.returncode, done.stderr
 
 
 def test_curl_gets_an_answer(server: ServerProcess) -> None:
@@ -139,44 +133,41 @@ def test_sigkill_loses_nothing_that_was_acknowledged(folder: Path) -> None:
     assert "5 verdicts" in "".join(again.log)
 
 
-def test_mistakes_are_one_line_before_a_model_loads(folder: Path, tmp_path: Path) -> None:
-    assert said("serve", folder, "--address", "0.0.0.0")[0] == 2
-    code, error = said("serve", folder, "--keys", tmp_path / "none")
-    assert code == 2
-    assert "cannot read the keys" in error
-    code, error = said("serve", "steady")
-    assert code == 2
-    assert "no habitats" in error
-    code, error = said("serve", folder, "seed=3")
-    assert code == 2
-    assert "config is fixed" in error
-    code, error = said("serve", tmp_path)
-    assert code == 1
-    assert "no run in" in error
+def test_mistakes_are_one_line_before_a_model_loads(
+    symbiont: Symbiont, folder: Path, tmp_path: Path
+) -> None:
+    for words, code, message in (
+        ([folder, "--address", "0.0.0.0"], 2, "--address"),
+        ([folder, "--keys", tmp_path / "none"], 2, "cannot read the keys"),
+        (["steady"], 2, "no habitats"),
+        ([folder, "seed=3"], 2, "config is fixed"),
+        ([tmp_path], 1, "no run in"),
+    ):
+        said = symbiont("serve", *words)
+        assert said.code == code
+        assert message in said.error
 
 
-def test_a_port_that_is_taken_is_said(server: ServerProcess, folder: Path) -> None:
-    code, error = said("serve", folder, "--port", server.port)
-    assert code == 2
-    assert "take another one" in error
+def test_a_port_that_is_taken_is_said(
+    symbiont: Symbiont, server: ServerProcess, folder: Path
+) -> None:
+    said = symbiont("serve", folder, "--port", server.port)
+    assert said.code == 2
+    assert "take another one" in said.error
     assert not (folder / JOURNAL_FILE).exists()
 
 
-def test_a_run_that_is_served_cannot_be_served_twice(folder: Path) -> None:
-    server = ServerProcess(folder)
-    try:
-        code, error = said("serve", folder, "--port", "0")
-        assert code == 1
-        assert "another process" in error
-    finally:
-        server.stop()
+def test_a_run_that_is_served_cannot_be_served_twice(
+    symbiont: Symbiont, server: ServerProcess
+) -> None:
+    said = symbiont("serve", server.folder, "--port", 0)
+    assert said.code == 1
+    assert "another process" in said.error
 
 
-def test_a_key_opens_a_service(folder: Path, tmp_path: Path) -> None:
+def test_a_key_opens_a_service(symbiont: Symbiont, folder: Path, tmp_path: Path) -> None:
     keys = tmp_path / "keys.jsonl"
-    made = subprocess.run(
-        [*COMMAND, "key", str(keys), "--user", "ada"], capture_output=True, text=True, timeout=60
-    )
+    made = symbiont("key", keys, "--user", "ada")
     openai = pytest.importorskip("openai")
     server = ServerProcess(folder, "--keys", str(keys))
     try:
@@ -184,7 +175,7 @@ def test_a_key_opens_a_service(folder: Path, tmp_path: Path) -> None:
         asked = {"model": "ecology", "messages": [{"role": "user", "content": QUESTION}]}
         with pytest.raises(openai.AuthenticationError):
             openai.OpenAI(base_url=where, api_key="none").chat.completions.create(**asked)
-        client = openai.OpenAI(base_url=where, api_key=made.stdout.strip())
+        client = openai.OpenAI(base_url=where, api_key=made.out.strip())
         assert client.chat.completions.create(**asked).choices
         with pytest.raises(openai.PermissionDeniedError):
             client.chat.completions.create(**asked, user="bob")

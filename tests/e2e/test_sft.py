@@ -5,25 +5,25 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from killing import COMMAND, kill_when
+from killing import kill_when
 from said import Symbiont
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.experiments.sft import BUDGET_KEYS, budget_of
 
+ALONE = ("--workers", "1")
+"""A worker takes seconds to begin."""
+
 
 @pytest.fixture(scope="module")
-def lived(small: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A complete run of four generations."""
-    folder = tmp_path_factory.mktemp("lived") / "run"
-    subprocess.run([*COMMAND, "run", "steady", *small, "--out", folder, "-q"], check=True)
-    return folder
+def lived(lived: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The complete run, for this file alone: it is evaluated."""
+    return Path(shutil.copytree(lived, tmp_path_factory.mktemp("lived") / "run"))
 
 
 def swept(folder: Path) -> list[dict[str, Any]]:
@@ -83,7 +83,7 @@ def test_sft_spends_what_it_is_matched_with_and_exports_its_best(
         "--out",
         out,
     ]
-    said = symbiont(*words)
+    said = symbiont(*words, *(ALONE if measure != "train_flops" else ()))
     assert said.code == 0, said.err
     assert ("cannot be repeated" in said.out) == (measure == "wall_clock_seconds")
     report = json.loads((out / "sft.json").read_text())
@@ -102,20 +102,19 @@ def test_sft_spends_what_it_is_matched_with_and_exports_its_best(
     assert "sft" in json.loads((tmp_path / "e.json").read_text())["systems"]
 
 
-def test_a_killed_sft_goes_on_and_ends_with_the_same_adapter(lived: Path, tmp_path: Path) -> None:
-    words = ["sft", "--match", lived, "--rates", "0.01,0.03", "--per-cell", "2", "--amount", "8e9"]
+def test_a_killed_sft_goes_on_and_ends_with_the_same_adapter(
+    symbiont: Symbiont, lived: Path, tmp_path: Path
+) -> None:
+    words = ["sft", "--match", lived, "--rates", "0.01,0.03", "--per-cell", "2", "--amount", "4e9"]
+    words += ALONE
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run(
-        [*COMMAND, *map(str, words), "--out", whole], check=True, stdout=subprocess.DEVNULL
-    )
+    assert symbiont(*words, "--out", whole).code == 0
     for saved in (1, 2):  # in the middle of the first rate and of the second
         kill_when(
             lambda saved=saved: len(list(killed.rglob("state.json"))) >= saved,
             *(*words, "--out", killed),
         )
-    subprocess.run(
-        [*COMMAND, *map(str, words), "--out", killed], check=True, stdout=subprocess.DEVNULL
-    )
+    assert symbiont(*words, "--out", killed).code == 0
     assert swept(killed) == swept(whole)
     for one in ("adapter_model.safetensors", "adapter_config.json"):
         assert (killed / "adapter" / one).read_bytes() == (whole / "adapter" / one).read_bytes()
@@ -136,6 +135,7 @@ def test_a_wider_sft_adapter_can_be_compared_with_a_run(
         2,
         "--amount",
         "4e9",
+        *ALONE,
     ]
     assert symbiont(*words, "--out", tmp_path / "sft").code == 0
     run = tmp_path / "run"
@@ -164,6 +164,7 @@ def test_sft_learns_from_a_file(
         data,
         "--rates",
         "0.01",
+        *ALONE,
     ]
     said = symbiont(*words, "--per-cell", 3, "--out", tmp_path / "sft")
     assert said.code == 0, said.err
@@ -234,6 +235,7 @@ def test_a_folder_of_another_sweep_is_refused(
         2,
         "--out",
         tmp_path / "sft",
+        *ALONE,
     ]
     assert symbiont(*words, "--amount", "4e9").code == 0
     said = symbiont(*words, "--amount", "5e9")

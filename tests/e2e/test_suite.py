@@ -233,11 +233,11 @@ def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(
         size.append(f"arms.{arm}.tune=[{options}]")
     changes = [f"host.model={host}", "host.device=cpu", "host.dtype=float32", "host.rank=2"]
     added = [word for change in changes for word in ("--set", change)]
-    command = [*COMMAND, "suite", "paper-qwen3", *size, *added, "--out", folder, "--workers", "2"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = symbiont("suite", "paper-qwen3", *size, *added, "--out", folder, "--workers", 1)
+    assert said.code == 0, said.err
     arms = len(plain.own_arms)
-    assert f"{2 * arms} to tune, {arms} to report" in said.stdout
-    assert f"tuning: {2 * arms} of {2 * arms} jobs (100 %)" in said.stderr
+    assert f"{2 * arms} to tune, {arms} to report" in said.out
+    assert f"tuning: {2 * arms} of {2 * arms} jobs (100 %)" in said.err
     lived = load_protocol("paper-qwen3", size, changes)
     assert plain.digest != lived.digest
     found = [json.loads(path.read_text()) for path in (folder / "main").rglob("outcome.json")]
@@ -273,19 +273,20 @@ def test_the_arms_of_the_papers_protocols_are_those_of_the_embedded_one() -> Non
             )
 
 
-def test_the_ci_protocol_ends_with_a_table_and_a_summary(tmp_path: Path) -> None:
-    tiny = ["seeds=[0]", "unit_flops=2e9", "per_cell=2", "--set", "tasks.families=[math.add]"]
-    command = [*COMMAND, "suite", "--ci", *tiny, "--out", tmp_path / "ci", "--json"]
-    said = subprocess.run(
-        [*command, tmp_path / "ci.json"], capture_output=True, text=True, check=True
-    )
+def test_the_ci_protocol_ends_with_a_table_and_a_summary(
+    symbiont: Symbiont, tmp_path: Path
+) -> None:
+    tiny = ["seeds=[0]", "unit_flops=1e9", "per_cell=2", "--set", "tasks.families=[math.add]"]
+    words = ["suite", "--ci", *tiny, "--workers", 1, "--out", tmp_path / "ci", "--json"]
+    said = symbiont(*words, tmp_path / "ci.json")
+    assert said.code == 0, said.err
     for word in ("ROI", "right, %", "ecology minus, points", f"complete: {tmp_path / 'ci'}"):
-        assert word in said.stdout
+        assert word in said.out
     summary = json.loads((tmp_path / "ci.json").read_text())
     assert set(summary["arms"]) == {"frozen", "single", "ecology"}
-    again = subprocess.run([*command, "-"], capture_output=True, text=True, check=True)
-    assert json.loads(again.stdout) == summary
-    assert "all of it had been done before" in again.stderr
+    again = symbiont(*words, "-")
+    assert json.loads(again.out) == summary
+    assert "all of it had been done before" in again.err
 
 
 def test_a_complete_suite_gives_its_summary_as_json(

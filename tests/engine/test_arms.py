@@ -177,17 +177,19 @@ def test_a_niche_whose_learner_met_a_nan_is_founded_anew(tmp_path: Path) -> None
 # Budgets.
 
 
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """FLOPs of twenty generations of one adapter."""
+    config = toy_config(generations=20, families=FAMILIES, **ARMS["single"])
+    return start(config, tmp_path_factory.mktemp("probe"), host=ToyHost()).state.spent.flops
+
+
 @every_arm
 @pytest.mark.parametrize("part", [0.3, 1.0])
 def test_every_arm_meets_its_budget_within_two_percent(
-    arm: str, part: float, tmp_path: Path
+    arm: str, part: float, probed: int, tmp_path: Path
 ) -> None:
-    probe = start(
-        toy_config(generations=20, families=FAMILIES, **ARMS["single"]),
-        tmp_path / "probe",
-        host=ToyHost(),
-    )
-    budget = part * probe.state.spent.flops
+    budget = part * probed
     config = toy_config(generations=100_000, families=FAMILIES, train_flops=budget, **ARMS[arm])
     spent = start(config, tmp_path / "run", host=ToyHost()).state.spent.flops
     assert 0.98 * budget <= spent <= 1.02 * budget

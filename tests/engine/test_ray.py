@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ray_hosts import Squatter, ToySource, ray_host
+from ray_hosts import Squatter, ToySource, memory_here, ray_host
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.engine import build
-from symbiont_ecology.engine.executors.ray_cluster import connect
 from symbiont_ecology.engine.executors.sharded import ShardedHost
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError, HostError, MissingExtraError, RunError
@@ -103,13 +102,17 @@ def test_a_shard_that_kills_every_worker_ends_the_run_in_one_line(tmp_path: Path
         start(town(3), tmp_path, host=host)
 
 
-def test_all_workers_lost_and_none_to_come_ends_the_run(tmp_path: Path) -> None:
-    memory = connect(None, 60)[0].memory
-    host = ray_host(ToySource(bytes=int(memory / 1.5)), workers=1, seconds=30)
+def test_all_workers_lost_and_none_to_come_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = memory_here()
+    host = ray_host(ToySource(bytes=int(memory / 1.5)), workers=1)
     # Another user's worker takes the place as soon as it is free.
     other = ray.remote(num_cpus=0, memory=int(memory / 1.5))(Squatter).remote()
     os.kill(host.workers[0].pid, signal.SIGKILL)
     assert ray.get(other.sit.remote()) == "here"
+    wait = ray.wait  # the limit is long enough to load a host; here nobody loads one
+    monkeypatch.setattr(ray, "wait", lambda *what, **how: wait(*what, **{**how, "timeout": 2}))
     with pytest.raises(RunError, match=r"all workers were lost .*resume the run"):
         start(town(3), tmp_path, host=host)
 
@@ -128,7 +131,7 @@ def test_a_worker_that_no_machine_holds_is_an_error_before_any_is_started() -> N
 
 
 def test_as_many_workers_as_memory_holds() -> None:
-    memory = connect(None, 60)[0].memory
+    memory = memory_here()
     host = ray_host(ToySource(bytes=int(memory / 1.5)), workers="auto")
     assert len(host.workers) == 1
 

@@ -36,8 +36,8 @@ ENDS = {  # fault and how many calls it befalls: what must be said, or None wher
     ("nan", 1): "a reply that can be read",
     ("alien", 1): "up to its end",
     ("short", 1): "up to its end",
-    ("hang", 1): "within 6 s",
-    ("drip", 1): "within 6 s",
+    ("hang", 1): "within 2 s",
+    ("drip", 1): "within 2 s",
     ("vanish", 2): None,
     ("vanish", LASTING): "no connection",
     ("cut", 2): None,
@@ -95,8 +95,8 @@ def test_a_fault_is_overcome_or_told_and_no_wrong_adapter_is_used(
     said, counts, kernel = ENDS[fault, left], Counter[str](), load()
     # A busy machine takes its time.
     limits = {
-        "patience": 1.0 if said else 60.0,
-        "timeout": 6.0 if "within" in (said or "") else 60.0,
+        "patience": 0.3 if said else 60.0,
+        "timeout": 2.0 if "within" in (said or "") else 60.0,
     }
     host = connect(server, tmp_path, **limits)
     rows = rows_of(0, 1)
