@@ -49,11 +49,10 @@ def written_whole(path: Path) -> Iterator[Path]:
         replace_durably(temporary, path)
         sync_folder(path.parent)
     except OSError as error:
-        _forget(temporary)
         raise RunError(f"cannot write {path}: {error.strerror}") from error
-    except Exception:
-        _forget(temporary)
-        raise
+    finally:
+        with suppress(OSError, RunError):  # a link or a folder is somebody else's
+            remove_unfinished(temporary)
 
 
 def replace_durably(temporary: Path, path: Path) -> None:
@@ -110,7 +109,7 @@ def remove_unfinished(temporary: Path) -> None:
 
 def is_writable(folder: Path) -> bool:
     """Whether files can be made in a folder: not on a disk that is read-only, for example."""
-    return os.access(folder, os.W_OK)
+    return os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 _FLAGS = {
@@ -124,12 +123,6 @@ _FLAGS = {
 def _not_own(path: Path) -> RunError:
     kind = "a link" if path.is_symlink() else "no plain file"
     return RunError(f"{path} is {kind}, and a run writes to files of its own only: remove it")
-
-
-def _forget(temporary: Path) -> None:
-    """Removes what a failed attempt left; a link or a folder is somebody else's."""
-    with suppress(OSError, RunError):
-        remove_unfinished(temporary)
 
 
 def ignore_line(number: int) -> None:

@@ -136,20 +136,6 @@ class TranscriptLog:
             self._one_in *= 2
             self._rewrite(_lines(self.path)[1])
 
-    def sync(self) -> None:
-        """Returns when everything written so far would survive a power cut.
-
-        Raises:
-            RunError: the disk is full or gone.
-        """
-        if not self._most_bytes or not self.path.exists():
-            return
-        try:
-            with open_own(self.path, "ab") as file:
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise RunError(f"cannot write {self.path}: {error.strerror}") from error
-
     def _rewrite(self, lines: Iterable[bytes]) -> None:
         kept = [line for line in lines if _is_sampled(line, self._one_in)]
         text = b"".join([_line_of_header(self._one_in), *kept])

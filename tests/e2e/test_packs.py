@@ -68,8 +68,11 @@ def test_runs_of_arms_without_a_seed_in_common_are_compared_over_questions_alone
     runs = sorted((suite / "main").glob("*/x1/option-*/seed-*"))
     other = tmp_path / "other"
     shutil.copytree(runs[0], other)
-    config = other / "config.yaml"
-    config.write_text(config.read_text().replace("seed: 0", "seed: 7"))
+    for name, old, new in (
+        ("config.yaml", "seed: 0", "seed: 7"),
+        ("provenance.json", '"seed": 0', '"seed": 7'),
+    ):
+        (other / name).write_text((other / name).read_text().replace(old, new))
     said = symbiont("compare", other, runs[-1], "--per-cell", 3)
     assert said.code == 0, said.err
     (line,) = (line for line in said.out.splitlines() if "no seed in common" in line)

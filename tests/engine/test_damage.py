@@ -91,7 +91,7 @@ def test_a_run_whose_state_was_lost_is_refused_and_keeps_what_is_left(run: Path)
         lambda state: state["ledger"]["balances"].update(o1=10**40),
         lambda state: state.pop("checkpoint", None),
     ],
-    ids="seed ledger empty lost early negative seq nan rich unsealed".split(),
+    ids=["seed", "ledger", "empty", "lost", "early", "negative", "seq", "nan", "rich", "unsealed"],
 )
 def test_a_state_that_was_edited_is_refused(change: Callable[[Any], object], run: Path) -> None:
     edit(run / "state.json", change)
@@ -108,7 +108,7 @@ def test_a_state_that_was_edited_is_refused(change: Callable[[Any], object], run
         lambda lines: lines.__setitem__(9, lines[9].replace(b"0", b"1")),
         lambda lines: lines.__setitem__(9, b"[]\n"),
     ],
-    ids="garbage nul twice lost edited list".split(),
+    ids=["garbage", "nul", "twice", "lost", "edited", "list"],
 )
 def test_a_log_that_was_damaged_in_its_middle_is_refused(
     harm: Callable[[list[bytes]], object], run: Path
@@ -195,7 +195,9 @@ def test_other_versions_are_named_and_the_run_goes_on(
 ) -> None:
     now = provenance.versions() | {"torch": "99.1"}
     monkeypatch.setattr(provenance, "versions", lambda: now)
-    with pytest.warns(EcologyWarning, match=r"founded with torch .*this is torch 99\.1.*bit by bit"):
+    with pytest.warns(
+        EcologyWarning, match=r"founded with torch .*this is torch 99\.1.*bit by bit"
+    ):
         resume(run, host=ToyHost())
     assert ending(run) == whole
 

@@ -31,6 +31,7 @@ def trace(folder: Path) -> dict[str, bytes]:
     """What must be equal, byte for byte; and every blob that is left."""
     names = "config.yaml", "provenance.json", "state.json", "events.jsonl", "transcripts.jsonl"
     files = [folder / name for name in names]
+    files += folder.glob("state.previous.json")
     files += sorted((folder / "blobs").iterdir())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 

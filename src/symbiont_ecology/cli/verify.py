@@ -25,12 +25,11 @@ def verify(
     """Check every file of a run: checksums of the checkpoints, the log, all weights. Exit code 1
     if something is damaged."""
     from symbiont_ecology.engine.living import locked
-    from symbiont_ecology.engine.verification import Verification
+    from symbiont_ecology.engine.verification import Verification, check_has_lived
     from symbiont_ecology.engine.verification import repair as mend
     from symbiont_ecology.files import is_writable
 
-    if not folder.is_dir():
-        raise RunError(f"no run in {folder}: there is no such folder")
+    check_has_lived(folder)
     with locked(folder) if repair or is_writable(folder) else nullcontext():
         found = Verification.of(folder)
         _tell(found)

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from symbiont_ecology.errors import RunError
 
-FORMAT = 2
+CHECKPOINT_FORMAT = 2
 CHUNK = 1 << 20
 """Bytes of a log that are read at a time."""
 
@@ -46,7 +46,7 @@ class Seal:
 
 def sealed(body: bytes, log: LogMark | None) -> bytes:
     """A JSON object of several lines behind its seal."""
-    seal = Seal(FORMAT, log, _checksum(body, log))
+    seal = Seal(CHECKPOINT_FORMAT, log, _checksum(body, log))
     return b"{\n" + _BEFORE + _as_json(seal) + b",\n" + body.removeprefix(b"{\n")
 
 
@@ -63,10 +63,10 @@ def read_seal(data: bytes, path: Path) -> Seal | None:
         seal = _seal.validate_json(line.removeprefix(_BEFORE).removesuffix(b","))
     except ValidationError as error:
         raise RunError(f"{path} is damaged: expected a checksum in its second line") from error
-    if seal.format > FORMAT:
+    if seal.format > CHECKPOINT_FORMAT:
         raise RunError(
-            f"{path} is of format {seal.format}, and this version knows {FORMAT}: install the "
-            "version that wrote it"
+            f"{path} is of format {seal.format}, and this version knows {CHECKPOINT_FORMAT}: "
+            "install the version that wrote it"
         )
     if sealed(b"{\n" + rest, seal.log) != data:
         raise RunError(f"{path} is damaged or was edited: its content does not match its checksum")
@@ -142,6 +142,6 @@ def _as_json(seal: Seal) -> bytes:
 
 
 def _checksum(body: bytes, log: LogMark | None) -> str:
-    digest = xxhash.xxh3_128(_as_json(Seal(FORMAT, log, "")))
+    digest = xxhash.xxh3_128(_as_json(Seal(CHECKPOINT_FORMAT, log, "")))
     digest.update(body)
     return digest.hexdigest()

@@ -63,6 +63,9 @@ class Checkpoints:
         if last.seal is None:
             _warn(f"{self.folder} was written by {earlier}: it had no checksum, and has one now")
             checkpoint.save_state(state, self.folder, log=mark)
+        with checkpoint.exclusive(self.folder):  # nobody is writing them any more
+            for path in unfinished_files(self.folder):
+                remove_unfinished(path)
         self._clean()
         return state
 
@@ -105,14 +108,11 @@ class Checkpoints:
         return needed
 
     def _clean(self) -> None:
-        """Deletes every blob that neither the run, nor an evaluation of it, can be asked for; and
-        what a crash left."""
+        """Deletes every blob that neither the run, nor an evaluation of it, can be asked for."""
         with checkpoint.exclusive(self.folder):  # an evaluation may be reading, a fork be copying
             kept = checkpoint.kept_states(self.folder)
             asked = (evaluated.reachable() for evaluated in kept)
             self._store.collect(self._needed.union(self._needed_before, *asked))
-            for path in unfinished_files(self.folder):
-                remove_unfinished(path)
 
 
 def unfinished_files(folder: Path) -> list[Path]:

@@ -99,7 +99,7 @@ class LivingRun:
     def save(self) -> None:
         """Makes a checkpoint, unless nothing happened since the last one."""
         if not self.is_saved:
-            _save(self.state, self.log, self.runtime, self.checkpoints)
+            _save(self.state, self.log, self.checkpoints)
             self.is_saved = True
 
     def check_end(self) -> None:
@@ -198,7 +198,7 @@ def _founded(
     is_spent = is_complete(config, state)
     if config.run.generations and is_spent and not may_learn_nothing:
         raise _too_small(config, runtime, state)
-    _save(state, log, runtime, checkpoints)
+    _save(state, log, checkpoints)
     return state
 
 
@@ -207,9 +207,8 @@ def _is_due(config: RunConfig, runtime: Runtime, generation: int) -> bool:
     return runtime.reward.asks_people or generation % config.run.checkpoint_every == 0
 
 
-def _save(state: EcologyState, log: EventLog, runtime: Runtime, checkpoints: Checkpoints) -> None:
+def _save(state: EcologyState, log: EventLog, checkpoints: Checkpoints) -> None:
     log.sync()
-    runtime.transcripts.sync()
     checkpoints.save(state)
     release_memory()
 

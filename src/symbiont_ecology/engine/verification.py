@@ -80,11 +80,7 @@ class Verification:
         Raises:
             RunError: it holds no run.
         """
-        if not (folder / CONFIG_FILE).is_file() and not (folder / STATE_FILE).is_file():
-            raise RunError(f"no run in {folder}: expected a {CONFIG_FILE} there")
-        has_any = any((folder / name).exists() for name in (STATE_FILE, PREVIOUS_FILE))
-        if not has_any and not lived_generations(folder):
-            raise RunError(f"{folder} has no checkpoint yet: symbiont resume {folder} begins anew")
+        check_has_lived(folder)
         blobs = BlobCheck(folder)
         last = _found(folder, STATE_FILE, blobs)
         previous = None
@@ -129,6 +125,20 @@ class BlobCheck:
         if ref not in self._wrong:
             self._wrong[ref] = _problem(lambda: self._store.check(ref))
         return self._wrong[ref]
+
+
+def check_has_lived(folder: Path) -> None:
+    """Refuses a folder without a checkpoint, and without a trace of one.
+
+    Raises:
+        RunError: there is none.
+    """
+    if any((folder / name).exists() for name in (STATE_FILE, PREVIOUS_FILE)):
+        return
+    if not (folder / CONFIG_FILE).is_file():
+        raise RunError(f"no run in {folder}: expected a {CONFIG_FILE} there")
+    if not lived_generations(folder):
+        raise RunError(f"{folder} has no checkpoint yet: symbiont resume {folder} begins anew")
 
 
 def repair(found: Verification) -> list[str]:
@@ -177,7 +187,7 @@ def _gone_back(found: Verification) -> str:
             also = f"the one before it is damaged, too: {before.part}: {before.said}"
         raise RunError(
             f"{folder} cannot be repaired: {wrong.part}: {wrong.said}; {also}: bring back a copy, "
-            "or start the run again in another folder"
+            f"or live it again: symbiont run {folder / CONFIG_FILE} --out NEW"
         )
     lived, generation = lived_generations(folder), previous.read.state.generation
     write_whole(folder / STATE_FILE, (folder / PREVIOUS_FILE).read_bytes())
@@ -186,7 +196,7 @@ def _gone_back(found: Verification) -> str:
             log.truncate(previous.read.seal.log.bytes)
     lost = max(lived - generation, 0)
     return (
-        f"{STATE_FILE}: gone back to generation {generation}; {lost} generations are lived again "
+        f"{STATE_FILE}: gone back to generation {generation}; {lost} of {lived} are lived again "
         "when the run is resumed"
     )
 
