@@ -72,6 +72,18 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def make_folder(folder: Path) -> None:
+    """Makes a folder and what is missing above it; after a power cut it is still there.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in missing:
+        sync_folder(place.parent)
+
+
 def open_own(path: Path, mode: str) -> BinaryIO:
     """Opens a file of a run for writing: ``xb`` makes it, ``ab`` and ``a+b`` append, ``r+b`` keeps
     what is there. A link is not followed.

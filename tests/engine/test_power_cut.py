@@ -78,7 +78,8 @@ class Disk:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    made = Disk(tmp_path / "run")
+    (tmp_path / "disk").mkdir()
+    made = Disk(tmp_path / "disk")
     yield made
     for descriptor in made.held:
         os.close(descriptor)
@@ -121,16 +122,18 @@ def test_a_power_cut_at_any_moment_loses_no_checkpoint(
         with monkeypatch.context() as patch:
             for name in ("fsync", "replace", "unlink", "link"):
                 patch.setattr(os, name, counted(name))
-            start(config, disk.folder, host=ToyHost(), watch=watch)
+            start(config, disk.folder / "run", host=ToyHost(), watch=watch)
 
     live(0)
     total = steps
-    shutil.rmtree(disk.folder)
+    shutil.rmtree(disk.folder / "run")
+    disk.names.clear()
     steps, made = 0, -1
-    live(total // (CUTS + 8) or 1)
+    live(total // (CUTS + 16))
     assert len(cuts) >= CUTS * len(KINDS)
-    for folder, generation in cuts:
+    for cut, generation in cuts:
+        folder = cut / "run"
         assert checkpoint.load_state(folder).generation >= generation
         assert resume(folder, host=ToyHost()).is_complete
         found = [(folder / name).read_bytes() for name in ("state.json", "events.jsonl")]
-        assert found == expected, folder.name
+        assert found == expected, cut.name

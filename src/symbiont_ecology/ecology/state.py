@@ -28,6 +28,7 @@ from symbiont_ecology.errors import RunError
 from symbiont_ecology.files import (
     UNFINISHED,
     is_writable,
+    make_folder,
     remove_unfinished,
     replace_durably,
     write_whole,
@@ -334,7 +335,7 @@ def _contradiction(state: EcologyState) -> str:
 def _keep_state(state: EcologyState, folder: Path) -> None:
     evaluated = folder / KEPT
     try:
-        evaluated.mkdir(exist_ok=True)
+        make_folder(evaluated)
     except OSError as error:
         raise RunError(f"cannot write {evaluated}: {error.strerror}") from error
     save_state(state, evaluated, f"{state.generation}.json")

@@ -30,7 +30,7 @@ from symbiont_ecology.engine.provenance import (
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import EcologyError, LockedError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
-from symbiont_ecology.files import append_line, open_own, read_lines
+from symbiont_ecology.files import append_line, make_folder, open_own, read_lines
 from symbiont_ecology.process import release_memory
 from symbiont_ecology.trackers.reporting import Reports
 
@@ -136,7 +136,7 @@ def opened(
         is_founded = (folder / STATE_FILE).exists()
         if not is_founded:
             check_not_lived(folder)
-        write_config(config, folder / CONFIG_FILE)
+            write_config(config, folder / CONFIG_FILE)
         runtime = build_runtime(config, host, folder)
         laps, path = Laps(), folder / EVENTS_FILE
         runtime = replace(runtime, tell=tell, passed=laps.end)
@@ -144,6 +144,7 @@ def opened(
         checkpoints = Checkpoints(folder, runtime.store, path, is_due)
         if is_founded:
             state, log = _restored(runtime, checkpoints), EventLog(path)
+            write_config(config, folder / CONFIG_FILE)
             note_config(folder / CONFIG_FILE)
         else:
             log = EventLog(path)
@@ -243,7 +244,7 @@ def _without_remains(folder: Path) -> Iterator[None]:
 def locked(folder: Path) -> Iterator[None]:
     """One writer at a time. The lock goes with its process, however that ends."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         file = open_own(folder / LOCK_FILE, "ab")
     except OSError as error:
         raise RunError(f"cannot use {folder}: {error.strerror}") from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,12 @@ from symbiont_ecology.engine.living import (
     lived_generations,
     lived_seconds,
 )
-from symbiont_ecology.engine.provenance import PROVENANCE_FILE, read_provenance, restore_config
+from symbiont_ecology.engine.provenance import (
+    PROVENANCE_FILE,
+    read_provenance,
+    restore_config,
+    version_without_checksums,
+)
 from symbiont_ecology.engine.run import check_not_edited, read_config
 from symbiont_ecology.errors import EcologyError, RunError
 from symbiont_ecology.files import open_own, read_lines, remove_unfinished, write_whole
@@ -207,13 +213,15 @@ def _found(folder: Path, name: str, blobs: BlobCheck) -> FoundCheckpoint:
         read = checkpoint.read_checkpoint(folder / name)
     except RunError as error:
         return FoundCheckpoint(name, None, (Finding(name, False, str(error)),))
-    said = f"generation {read.state.generation}"
-    if read.seal is None:
-        said += ", by an earlier version, without a checksum"
+    said, is_sealed = f"generation {read.state.generation}", read.seal is not None
+    if not is_sealed:
+        said += ", without a checksum"
+        with suppress(RunError):
+            is_sealed = bool(version_without_checksums(folder))
     events, log = read.state.next_seq, f"{EVENTS_FILE} up to {name}"
     wrong = _problem(lambda: check_log(folder / EVENTS_FILE, read))
     findings = (
-        Finding(name, True, said),
+        Finding(name, is_sealed, said),
         Finding(log, not wrong, wrong or f"{events} events"),
         blobs.finding(read.state, f"blobs of {name}"),
     )
