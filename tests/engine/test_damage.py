@@ -177,6 +177,11 @@ def test_an_end_that_was_edited_by_hand_is_named_with_what_to_type(run: Path) ->
     refused(run, r"run\.generations was 8, is 9.*symbiont resume .* run\.generations=9")
 
 
+def test_a_config_in_the_provenance_that_was_edited_is_no_measure_of_the_config(run: Path) -> None:
+    edit(run / "provenance.json", lambda facts: facts["config"]["strategy"].update(samples=4))
+    refused(run, r"provenance\.json is damaged or was edited")
+
+
 def test_a_comment_in_the_config_changes_nothing(run: Path, whole: dict[str, bytes]) -> None:
     config = run / "config.yaml"
     config.write_text("# mine\n" + config.read_text())
@@ -268,7 +273,10 @@ def as_an_earlier_version_wrote_it(folder: Path) -> None:
     state = folder / "state.json"
     lines = state.read_text().splitlines(keepends=True)
     state.write_text("".join(line for line in lines if '"checkpoint"' not in line))
-    edit(folder / "provenance.json", lambda facts: facts.pop("config"))
+    edit(
+        folder / "provenance.json",
+        lambda facts: (facts.pop("config"), facts.pop("config_checksum")),
+    )
     (folder / "state.previous.json").unlink()
 
 

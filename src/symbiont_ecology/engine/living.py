@@ -143,16 +143,15 @@ def opened(
         is_due = partial(_is_due, config, runtime)
         checkpoints = Checkpoints(folder, runtime.store, path, is_due)
         if is_founded:
-            state, log = _restored(runtime, checkpoints), EventLog(path)
+            state = _restored(runtime, checkpoints)
             write_config(config, folder / CONFIG_FILE)
             note_config(folder / CONFIG_FILE)
         else:
-            log = EventLog(path)
             without_lessons = may_learn_nothing or is_endless
-            state = _founded(config, runtime, log, checkpoints, without_lessons)
+            state = _founded(config, runtime, EventLog(path), checkpoints, without_lessons)
         runtime = replace(runtime, milestones=milestones(config, state.mean_rollout_flops))
         elapsed = lived_seconds(folder)
-        parts = (config, folder, runtime, state, log, checkpoints, reports, laps)
+        parts = (config, folder, runtime, state, EventLog(path), checkpoints, reports, laps)
         yield LivingRun(*parts, elapsed, is_endless)
 
 

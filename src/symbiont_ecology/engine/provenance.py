@@ -19,9 +19,9 @@ from symbiont_ecology.files import content_hash, write_whole
 from symbiont_ecology.tasks.data import DataTask
 
 PROVENANCE_FILE = "provenance.json"
-CONFIG, CONFIG_BEFORE = "config", "config_before"
-"""Under these keys it names the config as it was written, and while another one is being written
-the one before."""
+CONFIG, CONFIG_BEFORE, CHECKSUM = "config", "config_before", "config_checksum"
+"""Under these keys it names the config as it was written; while another one is being written, the
+one before; and a checksum of both."""
 
 
 def write_provenance(config: RunConfig, folder: Path, host: Host) -> None:
@@ -39,9 +39,8 @@ def write_provenance(config: RunConfig, folder: Path, host: Host) -> None:
         "python": platform.python_version(),
         "machine": platform.machine(),
         "packages": versions(),
-        CONFIG: _values(dump_config(config)),
     }
-    _write(folder, facts)
+    _write(folder, facts, _values(dump_config(config)))
 
 
 def check_host(folder: Path, host: Host) -> str:
@@ -114,13 +113,13 @@ def write_config(config: RunConfig, path: Path) -> None:
     if path.is_file() and path.read_bytes() == text.encode():
         return
     facts = read_provenance(folder) if (folder / PROVENANCE_FILE).exists() else {}
-    values, before = _values(text), facts.get(CONFIG)
-    if before not in (None, values):
-        _write(folder, facts | {CONFIG: values, CONFIG_BEFORE: before})
+    before, values = facts.get(CONFIG), _values(text)
+    is_other = before not in (None, values)
+    if is_other:
+        _write(folder, facts, values, before)
     write_whole(path, text)
-    if before not in (None, values):
-        facts.pop(CONFIG_BEFORE, None)
-        _write(folder, facts | {CONFIG: values})
+    if is_other:
+        _write(folder, facts, values)
 
 
 def note_config(path: Path) -> None:
@@ -131,7 +130,7 @@ def note_config(path: Path) -> None:
     """
     facts = read_provenance(path.parent)
     if CONFIG not in facts:
-        _write(path.parent, facts | {CONFIG: _values(path.read_text(encoding="utf-8"))})
+        _write(path.parent, facts, _values(path.read_text(encoding="utf-8")))
 
 
 def edited_keys(path: Path) -> dict[str, tuple[object, object]]:
@@ -142,16 +141,24 @@ def edited_keys(path: Path) -> dict[str, tuple[object, object]]:
         RunError: the provenance is damaged.
         ConfigError: the config is no YAML.
     """
-    facts = read_provenance(path.parent)
-    written, now = facts.get(CONFIG), _values(path.read_text(encoding="utf-8"))
-    if not isinstance(written, dict) or now in (written, facts.get(CONFIG_BEFORE)):
+    known, now = _known_configs(path.parent), _values(path.read_text(encoding="utf-8"))
+    if not known or now in known:
         return {}
-    old, new = dict(_flat(written)), dict(_flat(now))
+    old, new = dict(_flat(known[0])), dict(_flat(now))
     return {
         key: (old.get(key), new.get(key))
         for key in sorted(old.keys() | new.keys())
         if old.get(key) != new.get(key)
     }
+
+
+def check_named_config(folder: Path) -> None:
+    """Whether the config that a provenance names, if it does, is as it was written down.
+
+    Raises:
+        RunError: it is not.
+    """
+    _known_configs(folder)
 
 
 def restore_config(path: Path) -> None:
@@ -160,10 +167,10 @@ def restore_config(path: Path) -> None:
     Raises:
         RunError: it does not, or the file cannot be written.
     """
-    written = read_provenance(path.parent).get(CONFIG)
-    if not isinstance(written, dict):
+    known = _known_configs(path.parent)
+    if not known:
         raise RunError(f"{path.parent / PROVENANCE_FILE} does not say what {path.name} was")
-    write_whole(path, str(OmegaConf.to_yaml(written)))
+    write_whole(path, str(OmegaConf.to_yaml(known[0])))
 
 
 def read_provenance(folder: Path) -> dict[str, object]:
@@ -191,8 +198,36 @@ def _founded_with(folder: Path, what: str) -> object:
     return facts[what]
 
 
-def _write(folder: Path, facts: Mapping[str, object]) -> None:
+def _known_configs(folder: Path) -> list[dict[str, object]]:
+    """The config as it was written, and the one before it where a crash came between the two.
+
+    Raises:
+        RunError: they do not match their checksum.
+    """
+    facts = read_provenance(folder)
+    if CONFIG not in facts:
+        return []
+    values, before = facts[CONFIG], facts.get(CONFIG_BEFORE)
+    if facts.get(CHECKSUM) != _checksum(values, before):
+        raise RunError(
+            f"{folder / PROVENANCE_FILE} is damaged or was edited: the config that it names does "
+            "not match its checksum: bring it back"
+        )
+    return [dict(one) for one in (values, before) if isinstance(one, dict)]
+
+
+def _write(
+    folder: Path, facts: Mapping[str, object], values: object, before: object = None
+) -> None:
+    """Writes facts, and a config with its checksum."""
+    others = {key: fact for key, fact in facts.items() if key != CONFIG_BEFORE}
+    configs = {CONFIG: values} | ({} if before is None else {CONFIG_BEFORE: before})
+    facts = others | configs | {CHECKSUM: _checksum(values, before)}
     write_whole(folder / PROVENANCE_FILE, json.dumps(facts, indent=1) + "\n")
+
+
+def _checksum(values: object, before: object) -> str:
+    return hashlib.sha256(json.dumps([values, before], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _values(text: str) -> dict[str, object]:

@@ -28,6 +28,7 @@ from symbiont_ecology.engine.living import (
 )
 from symbiont_ecology.engine.provenance import (
     PROVENANCE_FILE,
+    check_named_config,
     read_provenance,
     restore_config,
     version_without_checksums,
@@ -293,6 +294,7 @@ def _check_config(folder: Path) -> None:
 def _check_provenance(folder: Path) -> None:
     if "host" not in read_provenance(folder):
         raise RunError(f"{folder / PROVENANCE_FILE} names no host")
+    check_named_config(folder)
 
 
 def _problem(check: Callable[[], object]) -> str:
