@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from symbiont_ecology.config import RunConfig, dump_config
+from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import Decision, EcologyState, Judge
 from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.ecology.seal import GrowingLog
 from symbiont_ecology.engine.build import build_runtime, check
 from symbiont_ecology.engine.generation import execute
 from symbiont_ecology.engine.living import CONFIG_FILE, EVENTS_FILE
-from symbiont_ecology.engine.provenance import PROVENANCE_FILE
+from symbiont_ecology.engine.provenance import PROVENANCE_FILE, write_config
 from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.engine.runtime import Host, Runtime, Turn
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import Event, EventLog
-from symbiont_ecology.files import write_whole
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.weights import AdapterWeights
 
@@ -54,7 +54,7 @@ def fork(
         with TemporaryDirectory(prefix=f"{to.name}.", suffix=".new", dir=to.parent) as around:
             half_made = Path(around) / to.name
             state = _copied(folder, half_made)
-            write_whole(half_made / CONFIG_FILE, dump_config(config))
+            write_config(config, half_made / CONFIG_FILE)
             runtime, log = build_runtime(config, host, half_made), EventLog(half_made / EVENTS_FILE)
             state.seed = config.seed
             for adapter in weights:
@@ -67,7 +67,8 @@ def fork(
             state.next_seq = log.emit(state.next_seq, *events)
             log.sync()
             runtime.store.flush(state.reachable())
-            checkpoint.save_state(state, half_made)
+            mark = GrowingLog(log.path).mark(state.next_seq)
+            checkpoint.save_state(state, half_made, log=mark)
             half_made.replace(to)
     except OSError as error:
         raise RunError(f"cannot fork {folder} to {to}: {error}") from error

@@ -14,14 +14,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
+from typing import BinaryIO, ClassVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from symbiont_ecology.errors import RunError
+from symbiont_ecology.files import open_own
 from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.types import BlobRef, OrganelleId
 
@@ -293,15 +295,16 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-        with path.open("rb") as file:
+        with self._opened("a+b") as file:
+            file.seek(0)
             header = file.readline()
-        if not header.endswith(b"\n"):  # new, or killed while the header was written
-            path.write_bytes(_HEADER)
-        elif header != _HEADER:
-            raise RunError(
-                f"{path} line 1: expected an event log of schema {SCHEMA}, got {header!r:.80}"
-            )
+            if not header.endswith(b"\n"):  # new, or killed while the header was written
+                file.truncate(0)
+                file.write(_HEADER)
+            elif header != _HEADER:
+                raise RunError(
+                    f"{path} line 1: expected an event log of schema {SCHEMA}, got {header!r:.80}"
+                )
 
     def emit(self, seq: int, *events: Event) -> int:
         """Appends the events as numbers ``seq``, ``seq + 1``, … and returns the next number.
@@ -311,11 +314,8 @@ class EventLog:
             RunError: the file cannot be written.
         """
         text = "".join(_line(number, event) for number, event in enumerate(events, start=seq))
-        try:
-            with self.path.open("ab") as file:
-                file.write(text.encode())
-        except OSError as error:
-            raise RunError(f"cannot write events to {self.path}: {error.strerror}") from error
+        with self._opened("ab") as file:
+            file.write(text.encode())
         return seq + len(events)
 
     def sync(self) -> None:
@@ -324,11 +324,8 @@ class EventLog:
         Raises:
             RunError: the disk is full or gone.
         """
-        try:
-            with self.path.open("ab") as file:
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise RunError(f"cannot write events to {self.path}: {error.strerror}") from error
+        with self._opened("ab") as file:
+            os.fsync(file.fileno())
 
     def rewind(self, seq: int) -> None:
         """Drops event ``seq`` and everything behind it, a line torn by a crash included.
@@ -337,13 +334,21 @@ class EventLog:
             RunError: the log holds fewer than ``seq`` whole events, so the state is not of this
                 log.
         """
-        with self.path.open("r+b") as file:
+        with self._opened("r+b") as file:
             for line in range(seq + 1):  # the header, then seq events
                 if not file.readline().endswith(b"\n"):
                     raise RunError(
                         f"{self.path} holds {max(line - 1, 0)} events, expected at least {seq}"
                     )
             file.truncate(file.tell())
+
+    @contextmanager
+    def _opened(self, mode: str) -> Iterator[BinaryIO]:
+        try:
+            with open_own(self.path, mode) as file:
+                yield file
+        except OSError as error:
+            raise RunError(f"cannot write events to {self.path}: {error.strerror}") from error
 
 
 class LogReader:
@@ -381,11 +386,9 @@ class LogReader:
                     raise RunError(
                         f"{where}: expected an event log of schema {SCHEMA}, got {row!r:.80}"
                     )
-                self._offset, self._line, self._last = (
-                    self._offset + len(line),
-                    self._line + 1,
-                    line,
-                )
+                self._offset += len(line)
+                self._line += 1
+                self._last = line
 
 
 class LogRewoundError(RunError):
@@ -404,10 +407,9 @@ def read_events(path: Path) -> Iterator[Event]:
 
 def _row(line: bytes, where: str) -> dict[str, object]:
     try:
-        row: dict[str, object] = json.loads(line)
-    except ValueError as error:
+        return dict(json.loads(line))
+    except (ValueError, TypeError, RecursionError) as error:
         raise RunError(f"{where}: not JSON ({error})") from error
-    return row
 
 
 _HEADER = f'{{"schema":{SCHEMA}}}\n'.encode()
@@ -416,13 +418,10 @@ _JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 def _line(seq: int, event: Event) -> str:
     """One event as JSON. A field with a default is left out where it has it."""
-    said = {
-        name: value
-        for name, value in vars(event).items()
-        if value != getattr(type(event), name, MISSING)
-    }
+    kind = type(event)
+    said = {name: at for name, at in vars(event).items() if at != getattr(kind, name, MISSING)}
     try:
-        return _JSON.encode({"seq": seq, "kind": type(event).__name__, **said}) + "\n"
+        return _JSON.encode({"seq": seq, "kind": kind.__name__, **said}) + "\n"
     except (TypeError, ValueError) as error:
         raise ValueError(f"{event} cannot be written as JSON: {error}") from error
 

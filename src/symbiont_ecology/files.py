@@ -1,60 +1,168 @@
-"""Files that are there whole or not at all, and logs that a crash may have torn."""
+"""Files that are there whole or not at all, and logs that a crash may have torn.
+
+Order on the disk: the bytes of a file come before its name, and its name before whatever relies on
+it. Nothing is ever written through a link: a run writes to files of its own only.
+"""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from symbiont_ecology.errors import RunError
 
+UNFINISHED = ".new"
+"""The ending of a file that is being written."""
 
-def write_whole(path: Path, text: str) -> None:
-    """Writes a text by atomic rename: who is killed meanwhile leaves what was there before.
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Writes a file by atomic rename: who is killed meanwhile leaves what was there before, and
+    after a power cut either the old or the new content is there.
 
     Raises:
         RunError: it cannot be written.
     """
-    with written_whole(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    data = content.encode() if isinstance(content, str) else content
+    with written_whole(path) as temporary, open_own(temporary, "xb") as file:
+        file.write(data)
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A file beside the path, for the block to write; it takes the path's place at the end.
+    """A file beside the path, for the block to write; it takes the path's place at the end. A block
+    that fails leaves nothing behind.
 
     Raises:
         RunError: it cannot be written.
     """
-    temporary = path.with_name(f"{path.name}.new")
+    temporary = path.with_name(path.name + UNFINISHED)
     try:
+        remove_unfinished(temporary)
         yield temporary
-        os.replace(temporary, path)
+        replace_durably(temporary, path)
+        sync_folder(path.parent)
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        with suppress(OSError, RunError):  # a link or a folder is somebody else's
+            remove_unfinished(temporary)
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
-    """The JSON objects of a log, with the numbers of their lines from 1; what a crash tore is left
-    out.
+def replace_durably(temporary: Path, path: Path) -> None:
+    """A file takes the path's place once its bytes are on the disk. Its name is there after
+    ``sync_folder``, which may serve many files."""
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes names durable: a rename is not on the disk before its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder and what is missing above it; after a power cut it is still there.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in missing:
+        sync_folder(place.parent)
+
+
+def open_own(path: Path, mode: str) -> BinaryIO:
+    """Opens a file of a run for writing: ``xb`` makes it, ``ab`` and ``a+b`` append, ``r+b`` keeps
+    what is there. A link is not followed.
+
+    Raises:
+        RunError: a link, a folder or a special file has its name.
+        OSError: it cannot be opened for another reason.
+    """
+    try:
+        descriptor = os.open(path, _FLAGS[mode] | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
+            raise _not_own(path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _not_own(path)
+    return cast(BinaryIO, os.fdopen(descriptor, mode))
+
+
+def remove_unfinished(temporary: Path) -> None:
+    """Removes what a crash left under the name of a file that is being written.
+
+    Raises:
+        RunError: a link, a folder or a special file has that name: no crash left it.
+    """
+    try:
+        found = temporary.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(found):
+        raise _not_own(temporary)
+    temporary.unlink()
+
+
+def is_writable(folder: Path) -> bool:
+    """Whether files can be made in a folder: not on a disk that is read-only, for example."""
+    return os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+_FLAGS = {
+    "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+    "ab": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+    "a+b": os.O_RDWR | os.O_CREAT | os.O_APPEND,
+    "r+b": os.O_RDWR,
+}
+
+
+def _not_own(path: Path) -> RunError:
+    kind = "a link" if path.is_symlink() else "no plain file"
+    return RunError(f"{path} is {kind}, and a run writes to files of its own only: remove it")
+
+
+def ignore_line(number: int) -> None:
+    """Says nothing of a damaged line."""
+
+
+def read_lines(
+    path: Path, damaged: Callable[[int], None] = ignore_line
+) -> Iterator[tuple[int, dict[str, object]]]:
+    """The JSON objects of a log, with the numbers of their lines from 1. A line that is none, such
+    as one that a crash tore, is left out and told to ``damaged``.
 
     Raises:
         RunError: it cannot be read.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
     except FileNotFoundError:
         return
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(f"cannot read {path}: {error}") from error
-    for number, line in enumerate(text.splitlines(), 1):
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    for number, line in enumerate(data.splitlines(), 1):
         try:
-            yield number, dict(json.loads(line))
-        except (ValueError, TypeError):
+            record = dict(json.loads(line))
+        except (ValueError, TypeError, RecursionError):
+            damaged(number)
             continue
+        yield number, record
 
 
 def append_line(path: Path, record: Mapping[str, object], *, is_synced: bool = False) -> None:
@@ -66,7 +174,7 @@ def append_line(path: Path, record: Mapping[str, object], *, is_synced: bool = F
         RunError: it cannot be written.
     """
     try:
-        with path.open("a+b") as file:
+        with open_own(path, "a+b") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
             is_torn = file.read(1) not in (b"", b"\n")
             file.write(b"\n" * is_torn + json.dumps(record).encode() + b"\n")

@@ -24,7 +24,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.files import write_whole
+from symbiont_ecology.files import open_own, write_whole
 from symbiont_ecology.notebook import notebook_table
 from symbiont_ecology.types import OrganelleId
 
@@ -127,7 +127,7 @@ class TranscriptLog:
         if not self.path.exists():  # new, or deleted meanwhile
             self._rewrite(())
         try:
-            with self.path.open("ab") as file:
+            with open_own(self.path, "ab") as file:
                 file.write(text)
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror}") from error
@@ -140,7 +140,7 @@ class TranscriptLog:
         kept = [line for line in lines if _is_sampled(line, self._one_in)]
         text = b"".join([_line_of_header(self._one_in), *kept])
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path, text.decode())
+        write_whole(self.path, text)
         self._bytes = len(text)
 
 
@@ -208,7 +208,7 @@ def _line(transcript: Transcript) -> bytes:
 def _parsed(line: bytes, path: Path) -> Transcript:
     try:
         return _transcript.validate_python(json.loads(line))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(f"{path}: {line!r:.60} is no transcript; {_DELETE}") from error
 
 
@@ -237,7 +237,7 @@ def _lines(path: Path) -> tuple[int, list[bytes]]:
         if first.get("schema") != TRANSCRIPTS_SCHEMA or int(first["one_in"]) < 1:
             raise ValueError
         return int(first["one_in"]), [line for line in lines if line.endswith(b"\n")]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunError(
             f"{path}: expected transcripts of schema {TRANSCRIPTS_SCHEMA}, got {header!r:.60}; "
             f"{_DELETE}"

@@ -10,6 +10,8 @@ import pytest
 
 from said import Symbiont
 from symbiont_ecology import Comparison, Suite
+from symbiont_ecology.config import load_config
+from symbiont_ecology.engine.provenance import write_config
 from symbiont_ecology.errors import RunError
 
 
@@ -68,8 +70,7 @@ def test_runs_of_arms_without_a_seed_in_common_are_compared_over_questions_alone
     runs = sorted((suite / "main").glob("*/x1/option-*/seed-*"))
     other = tmp_path / "other"
     shutil.copytree(runs[0], other)
-    config = other / "config.yaml"
-    config.write_text(config.read_text().replace("seed: 0", "seed: 7"))
+    write_config(load_config(other / "config.yaml", ["seed=7"]), other / "config.yaml")
     said = symbiont("compare", other, runs[-1], "--per-cell", 3)
     assert said.code == 0, said.err
     (line,) = (line for line in said.out.splitlines() if "no seed in common" in line)

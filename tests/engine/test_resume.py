@@ -31,6 +31,7 @@ def trace(folder: Path) -> dict[str, bytes]:
     """What must be equal, byte for byte; and every blob that is left."""
     names = "config.yaml", "provenance.json", "state.json", "events.jsonl", "transcripts.jsonl"
     files = [folder / name for name in names]
+    files += folder.glob("state.previous.json")
     files += sorted((folder / "blobs").iterdir())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
@@ -182,7 +183,7 @@ def test_a_crash_at_any_file_operation_loses_nothing(
     total = operations(tmp_path / "whole", monkeypatch, "replace fsync unlink", lambda _: None)
     expected = trace(tmp_path / "whole")
     assert total > 30
-    for number in range(1, total):  # before the first one there is no run yet
+    for number in range(2, total):  # before the config is there, no run has begun
 
         def fail(at: int, number: int = number) -> None:
             if at == number:
@@ -255,21 +256,26 @@ def test_half_written_files_of_a_crash_are_ignored_and_removed(
     tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     folder = stopped(tmp_path / "run")
-    for name in ("state.json.new", "config.yaml.new", "provenance.json.new"):
-        (folder / name).write_bytes(b'{"torn')
+    halves = [folder / f"{name}.new" for name in ("state.json", "config.yaml", "provenance.json")]
+    (folder / "evaluated").mkdir()
+    halves.append(folder / "evaluated/3.json.new")
+    for half in halves:
+        half.write_bytes(b'{"torn')
     (folder / "blobs" / f"{'0' * 40}.safetensors.tmp").write_bytes(b"torn")
     (folder / "blobs" / f"{'1' * 40}.safetensors").write_bytes(b"of nobody")
     with (folder / "timings.jsonl").open("a") as file:
         file.write('{"generation":')
     assert finish(folder) == whole
+    assert not any(half.exists() for half in halves)
 
 
 def test_a_run_that_died_before_its_first_checkpoint_begins_again(
     tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
-    folder = stopped(tmp_path / "run")
-    (folder / "state.json").unlink()
-    assert finish(folder) == whole
+    with pytest.raises(Crash):
+        start(config(), tmp_path / "run", host=ToyHost(crash_at=0))
+    assert not (tmp_path / "run/state.json").exists()
+    assert finish(tmp_path / "run") == whole
 
 
 def test_a_run_that_left_nothing_but_its_config_begins_again(
@@ -301,12 +307,15 @@ def test_blobs_of_the_dead_are_deleted(tmp_path: Path) -> None:
 
     def watch(state: checkpoint.EcologyState, *_: Any) -> None:
         if state.generation % 3 == 0:
-            assert {path.stem for path in (folder / "blobs").iterdir()} == state.reachable()
+            before = checkpoint.read_checkpoint(folder / "state.previous.json").state
+            assert before.generation == state.generation - 3
+            needed = state.reachable() | before.reachable()
+            assert {path.stem for path in (folder / "blobs").iterdir()} == needed
+            seen.update(needed)
 
-    state = start(toy_config(generations=15), folder, host=ToyHost(), watch=watch).state
-    assert {path.name for path in (folder / "blobs").iterdir()} == {
-        f"{ref}.safetensors" for ref in state.reachable()
-    }
+    seen = set[str]()
+    start(toy_config(generations=15), folder, host=ToyHost(), watch=watch)
+    assert len(seen) > 2 * len(list((folder / "blobs").iterdir()))
 
 
 def test_a_run_of_no_generations_is_founded_and_kept(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ line."""
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -159,6 +160,19 @@ def test_what_cannot_be_computed_is_refused_in_one_line(
     assert says in refusal(folder)
 
 
+def test_an_adapter_that_cannot_be_written_leaves_no_half_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    weights = AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(0), b_std=1.0)
+    with pytest.raises(AdapterError, match="No space left"):
+        write_peft(tmp_path / "out", weights, base_model="some/host")
+    assert not list((tmp_path / "out").iterdir())
+
+
 def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     assert "no folder" in refusal(tmp_path / "nowhere")
 
@@ -248,7 +262,7 @@ def test_an_interrupted_export_does_not_look_whole(
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("symbiont_ecology.weights.peft_files.os.replace", full_disk)
+    monkeypatch.setattr("os.replace", full_disk)
     with pytest.raises(AdapterError, match="No space left"):
         write_peft(tmp_path, weights, base_model="host")
     assert "adapter_config.json" in refusal(tmp_path)

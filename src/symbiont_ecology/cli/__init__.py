@@ -40,6 +40,7 @@ from symbiont_ecology.cli.serve import key_command, serve
 from symbiont_ecology.cli.sft import sft
 from symbiont_ecology.cli.show import show
 from symbiont_ecology.cli.suites import ablate, suite
+from symbiont_ecology.cli.verify import verify
 from symbiont_ecology.errors import EcologyError, EcologyWarning, WaitingError
 
 app = typer.Typer(
@@ -71,7 +72,7 @@ _COMMANDS = (
         compare,
         pack,
     ),
-    *(runs, infer, export, show, evoscope, diff, phylogeny, explain, bench, doctor),
+    *(runs, verify, infer, export, show, evoscope, diff, phylogeny, explain, bench, doctor),
 )
 for _command in _COMMANDS:
     app.command()(_command)

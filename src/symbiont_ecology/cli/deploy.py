@@ -206,7 +206,10 @@ def _write_elites(run: Run, target: Path, is_portable: bool) -> dict[OrganelleId
 
 def phylogeny(
     folder: RunFolder,
-    out: Annotated[Path | None, option("The file.", default="DIR/phylogeny.csv")] = None,
+    out: Annotated[
+        Path | None,
+        option("The file.", default="DIR/phylogeny.csv, or here where DIR is read-only"),
+    ] = None,
     tree: Annotated[
         bool, option("A merge has its first parent alone, for readers of trees.", "--tree")
     ] = False,
@@ -215,10 +218,12 @@ def phylogeny(
     from symbiont_ecology.engine.living import EVENTS_FILE
     from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.events import read_events
+    from symbiont_ecology.files import is_writable
     from symbiont_ecology.history.phylogeny import taxa_of, write_phylogeny
 
     read_config(folder)  # raises where there is no run
-    taxa, path = taxa_of(read_events(folder / EVENTS_FILE)), out or folder / "phylogeny.csv"
+    taxa = taxa_of(read_events(folder / EVENTS_FILE))
+    path = out or (folder if is_writable(folder) else Path()) / "phylogeny.csv"
     write_phylogeny(taxa, path, is_tree=tree)
     print(f"{len(taxa)} organelles in {path}")
 

@@ -235,10 +235,16 @@ def _evaluate_run(
 
 def _make_again(folder: Path, host: str | None) -> None:
     """Makes every evaluation of a run again; exit code 1 if one is not what it was."""
-    from symbiont_ecology.evaluation.evaluation_log import repeat_evaluations, widest_rank
+    from symbiont_ecology.evaluation.evaluation_log import (
+        EVALUATIONS_FILE,
+        repeat_evaluations,
+        widest_rank,
+    )
 
     model, different = console.open_run(folder, host, widest_rank(folder)).host, 0
-    for repeated in repeat_evaluations(folder, model):
+    count, damaged = 0, list[int]()
+    for repeated in repeat_evaluations(folder, model, damaged.append):
+        count += 1
         different += not repeated.is_same
         same = "the same" if repeated.is_same else "DIFFERENT"
         now = repeated.problem or f"{100 * repeated.now:.1f} % now, {same}"
@@ -246,6 +252,11 @@ def _make_again(folder: Path, host: str | None) -> None:
             f"evaluation {repeated.line}: generation {repeated.generation}, {repeated.name}: "
             f"{100 * repeated.then:.1f} % then, {now}"
         )
+    if damaged:
+        lines = ", ".join(map(str, damaged))
+        print(f"skipped, damaged: line {lines} of {folder / EVALUATIONS_FILE}")
+    if damaged and not count:
+        raise RunError(f"every line of {folder / EVALUATIONS_FILE} is damaged: nothing was asked")
     if different:
         raise RunError(f"{different} evaluations of {folder} are not what they were")
 

@@ -1,18 +1,20 @@
 """EcologyState: everything that changes during a run and must survive a crash, and nothing else.
 
 What a component remembers between generations is a field here or a blob that a field names;
-generators, slots and caches are not state. ``save`` is atomic: blobs first (write-once), then the
-file that names them.
+generators, slots and caches are not state. A checkpoint is atomic: blobs first (write-once), then
+the file that names them. The one before it is kept, in case that one of its files is damaged.
 """
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from symbiont_ecology.ecology.archive import Archive, cell_name
 from symbiont_ecology.ecology.drift import DriftDetector
@@ -20,11 +22,20 @@ from symbiont_ecology.ecology.gate import Challenger
 from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer
 from symbiont_ecology.ecology.organelle import Genome, Organelle, SuccessPosterior, pooled
 from symbiont_ecology.ecology.rollout import Assignment
+from symbiont_ecology.ecology.seal import LogMark, Seal, read_seal, sealed
 from symbiont_ecology.economics import Cost, Ledger
 from symbiont_ecology.errors import RunError
+from symbiont_ecology.files import (
+    UNFINISHED,
+    is_writable,
+    make_folder,
+    remove_unfinished,
+    replace_durably,
+    write_whole,
+)
 from symbiont_ecology.types import BlobRef, OrganelleId
 
-STATE_FILE, KEPT = "state.json", "evaluated"
+STATE_FILE, PREVIOUS_FILE, KEPT = "state.json", "state.previous.json", "evaluated"
 
 
 @dataclass(repr=False)
@@ -166,25 +177,53 @@ class EcologyState:
         return weights | of_living | gone | ({self.warm} if self.warm else set())
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """A state as it is on the disk. ``seal`` is None if an earlier version wrote it."""
+
+    state: EcologyState
+    seal: Seal | None
+
+
 _schema = TypeAdapter(EcologyState)
+_FIELDS = {one.name for one in fields(EcologyState)}
+_ALWAYS = {"seed", "generation", "next_id", "next_seq", "population", "ledger", "archive", "spent"}
+"""Fields that every version has written."""
 
 
-def save_state(state: EcologyState, folder: Path, name: str = STATE_FILE) -> None:
-    """Writes ``state.json`` by atomic rename. The caller has flushed the blobs before.
+def save_state(
+    state: EcologyState, folder: Path, name: str = STATE_FILE, log: LogMark | None = None
+) -> None:
+    """Writes ``state.json`` by atomic rename, under a seal that says how far the ``log`` was. The
+    caller has flushed the blobs before.
 
     Raises:
         RunError: the disk is full or the folder is gone; the earlier state is untouched.
     """
-    temporary = folder / f"{name}.new"
     try:
-        with temporary.open("wb") as file:
-            file.write(_schema.dump_json(state, indent=1))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, folder / name)
+        write_whole(folder / name, sealed(_schema.dump_json(state, indent=1), log))
+    except RunError as error:
+        raise RunError(f"{error}; free some space and resume") from error
+
+
+def keep_previous(folder: Path) -> None:
+    """The checkpoint that is there becomes the previous one; ``save_state`` makes the next.
+
+    Raises:
+        RunError: it cannot be kept.
+    """
+    temporary = folder / (PREVIOUS_FILE + UNFINISHED)
+    try:
+        remove_unfinished(temporary)
+        try:
+            os.link(folder / STATE_FILE, temporary)
+            os.replace(temporary, folder / PREVIOUS_FILE)  # its bytes are on the disk already
+        except OSError:  # some disks know no second name of a file
+            shutil.copyfile(folder / STATE_FILE, temporary)
+            replace_durably(temporary, folder / PREVIOUS_FILE)
     except OSError as error:
         raise RunError(
-            f"cannot write the checkpoint in {folder}: {error.strerror}; free some space and resume"
+            f"cannot keep the checkpoint in {folder}: {error.strerror}; free some space and resume"
         ) from error
 
 
@@ -214,29 +253,32 @@ def keep_state(state: EcologyState, folder: Path) -> None:
     Raises:
         RunError: it cannot be written.
     """
-    evaluated = folder / KEPT
-    try:
-        evaluated.mkdir(exist_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot write {evaluated}: {error.strerror}") from error
-    save_state(state, evaluated, f"{state.generation}.json")
+    with exclusive(folder):
+        _keep_state(state, folder)
 
 
 def load_and_keep_state(folder: Path) -> EcologyState:
-    """The last checkpoint, kept before a run that goes on can delete what it names.
+    """The last checkpoint, kept before a run that goes on can delete what it names. A run in a
+    folder that cannot be written does not go on.
 
     Raises:
         RunError: there is none, it is damaged, or it cannot be kept.
     """
     with exclusive(folder):
         state = load_state(folder)
-        keep_state(state, folder)
+        if is_writable(folder):
+            _keep_state(state, folder)
         return state
 
 
 def kept_states(folder: Path) -> list[EcologyState]:
     """The states that evaluations were made of."""
-    return [_read(path) for path in sorted((folder / KEPT).glob("*.json"))]
+    return [read_checkpoint(path).state for path in kept_files(folder)]
+
+
+def kept_files(folder: Path) -> list[Path]:
+    """The files of the states that evaluations were made of."""
+    return sorted((folder / KEPT).glob("*.json"))
 
 
 def load_state(folder: Path, generation: int | None = None) -> EcologyState:
@@ -246,8 +288,8 @@ def load_state(folder: Path, generation: int | None = None) -> EcologyState:
         RunError: there is none, or it is damaged.
     """
     if generation is not None and (folder / KEPT / f"{generation}.json").exists():
-        return _read(folder / KEPT / f"{generation}.json")
-    state = _read(folder / STATE_FILE)
+        return read_checkpoint(folder / KEPT / f"{generation}.json").state
+    state = read_checkpoint(folder / STATE_FILE).state
     if generation not in (None, state.generation):
         raise RunError(
             f"{folder} stands at generation {state.generation}, and {generation} was not kept"
@@ -255,10 +297,45 @@ def load_state(folder: Path, generation: int | None = None) -> EcologyState:
     return state
 
 
-def _read(path: Path) -> EcologyState:
+def read_checkpoint(path: Path) -> Checkpoint:
+    """A state and its seal, as a file of them says.
+
+    Raises:
+        RunError: there is no such file, or it is damaged or was edited.
+    """
     try:
-        return _schema.validate_json(path.read_bytes())
+        data = path.read_bytes()
     except OSError as error:
         raise RunError(f"no checkpoint in {path.parent}: {error.strerror}") from error
+    seal = read_seal(data, path)
+    try:
+        state = _schema.validate_json(data)
+        found = set() if seal else set(from_json(data))
     except ValidationError as error:
         raise RunError(f"{path} is damaged: {error.errors()[0]['msg']}") from error
+    if seal is None and not _ALWAYS <= found <= _FIELDS:
+        wrong = min((_ALWAYS - found) or (found - _FIELDS))
+        raise RunError(f"{path} is damaged or was edited: {wrong!r} is missing or no field of it")
+    if wrong := _contradiction(state):
+        raise RunError(f"{path} is damaged or was edited: {wrong}")
+    return Checkpoint(state, seal)
+
+
+def _contradiction(state: EcologyState) -> str:
+    """What cannot be true of a state, if anything."""
+    if min(state.generation, state.next_id, state.next_seq) < 0:
+        return "expected counts from 0, got a negative one"
+    if state.ledger.total:
+        return f"its accounts hold {state.ledger.total} mATP together, expected 0"
+    if poor := state.population.keys() - state.ledger.balances.keys():
+        return f"{min(poor)} has no account"
+    return ""
+
+
+def _keep_state(state: EcologyState, folder: Path) -> None:
+    evaluated = folder / KEPT
+    try:
+        make_folder(evaluated)
+    except OSError as error:
+        raise RunError(f"cannot write {evaluated}: {error.strerror}") from error
+    save_state(state, evaluated, f"{state.generation}.json")

@@ -5,24 +5,33 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from symbiont_ecology.config import RunConfig, dump_config
+from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import EcologyState
-from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.ecology.state import PREVIOUS_FILE, STATE_FILE
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.engine.budget import is_complete, milestones
 from symbiont_ecology.engine.build import build_runtime
+from symbiont_ecology.engine.checkpoints import Checkpoints
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.laps import Laps
 from symbiont_ecology.engine.mirror import Mirror
-from symbiont_ecology.engine.provenance import check_host, write_provenance
+from symbiont_ecology.engine.provenance import (
+    check_host,
+    check_versions,
+    note_config,
+    version_without_checksums,
+    write_config,
+    write_provenance,
+)
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import EcologyError, LockedError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
-from symbiont_ecology.files import append_line, read_lines, write_whole
+from symbiont_ecology.files import append_line, make_folder, open_own, read_lines
 from symbiont_ecology.process import release_memory
 from symbiont_ecology.trackers.reporting import Reports
 
@@ -52,6 +61,7 @@ class LivingRun:
     runtime: Runtime
     state: EcologyState
     log: EventLog
+    checkpoints: Checkpoints
     reports: Reports
     laps: Laps
     elapsed: float
@@ -75,8 +85,7 @@ class LivingRun:
         runtime.store.forget(state.reachable())
         self.elapsed += time.perf_counter() - began
         self.is_saved = False
-        is_due = state.generation % self.config.run.checkpoint_every == 0
-        if is_due or runtime.reward.asks_people or self.is_complete:
+        if _is_due(self.config, runtime, state.generation) or self.is_complete:
             self._checkpoint()
         self.laps.end("save")
         seconds = time.perf_counter() - began
@@ -98,12 +107,21 @@ class LivingRun:
             self._send()
 
     def _checkpoint(self) -> None:
-        _save(self.state, self.runtime, self.log, self.folder)
+        _save(self.state, self.log, self.checkpoints)
         self.is_saved = True
 
     def _send(self) -> None:
         if self.mirror is not None:
             self.mirror.push()
+
+    def check_end(self) -> None:
+        """Whether all that a complete run consists of is whole on the disk.
+
+        Raises:
+            RunError: something is not.
+        """
+        with advised(self.folder):
+            self.checkpoints.check_end()
 
 
 @contextmanager
@@ -127,44 +145,66 @@ def opened(
     with locked(folder), _without_remains(folder), Reports(config, folder) as reports:
         if is_new:
             check_free(folder)  # again: another process may have founded a run while this loaded
-        write_whole(folder / CONFIG_FILE, dump_config(config))
-        laps, log = Laps(), EventLog(folder / EVENTS_FILE)
-        runtime = replace(build_runtime(config, host, folder), tell=tell, passed=laps.end)
-        state = _restored(runtime, log, folder)
-        if state is None:
-            state = _founded(config, runtime, log, folder, may_learn_nothing or is_endless)
+        is_founded = (folder / STATE_FILE).exists()
+        if not is_founded:
+            check_not_lived(folder)
+            write_config(config, folder / CONFIG_FILE)
+        runtime = build_runtime(config, host, folder)
+        laps, path = Laps(), folder / EVENTS_FILE
+        runtime = replace(runtime, tell=tell, passed=laps.end)
+        is_due = partial(_is_due, config, runtime)
+        checkpoints = Checkpoints(folder, runtime.store, path, is_due)
+        if is_founded:
+            state = _restored(runtime, checkpoints)
+            write_config(config, folder / CONFIG_FILE)
+            note_config(folder / CONFIG_FILE)
+        else:
+            without_lessons = may_learn_nothing or is_endless
+            state = _founded(config, runtime, EventLog(path), checkpoints, without_lessons)
         runtime = replace(runtime, milestones=milestones(config, state.mean_rollout_flops))
         mirror = None if config.run.mirror is None else Mirror(folder, config.run.mirror)
         if mirror is not None:
             mirror.push()
         elapsed = lived_seconds(folder)
-        yield LivingRun(
-            config, folder, runtime, state, log, reports, laps, elapsed, mirror, is_endless
-        )
+        parts = (config, folder, runtime, state, EventLog(path), checkpoints, reports, laps)
+        yield LivingRun(*parts, elapsed, mirror, is_endless)
 
 
 def lived_seconds(folder: Path) -> float:
-    """Wall-clock seconds of all generations of a run so far."""
-    return sum(float(str(line["seconds"])) for _, line in read_lines(folder / TIMINGS_FILE))
+    """Wall-clock seconds of all generations of a run so far.
+
+    Raises:
+        RunError: the file of them is damaged.
+    """
+    path, seconds = folder / TIMINGS_FILE, 0.0
+    for number, line in read_lines(path):
+        try:
+            seconds += float(str(line["seconds"]))
+        except (KeyError, ValueError) as error:
+            raise RunError(f"{path} line {number}: expected seconds, got {line!r:.80}") from error
+    return seconds
 
 
-def _restored(runtime: Runtime, log: EventLog, folder: Path) -> EcologyState | None:
-    """The state of the last checkpoint, if there is one."""
-    if not (folder / checkpoint.STATE_FILE).exists():
-        return None
+def _restored(runtime: Runtime, checkpoints: Checkpoints) -> EcologyState:
+    """The state of the last checkpoint."""
+    folder = checkpoints.folder
     check_host(folder, runtime.host)
-    state = checkpoint.load_state(folder)
-    log.rewind(state.next_seq)
-    runtime.transcripts.rewind(state.generation)
-    _collect(state, runtime, folder)  # what a crash left behind
+    check_versions(folder)
+    with advised(folder):
+        state = checkpoints.restore(version_without_checksums(folder))
+        runtime.transcripts.rewind(state.generation)
     return state
 
 
 def _founded(
-    config: RunConfig, runtime: Runtime, log: EventLog, folder: Path, may_learn_nothing: bool
+    config: RunConfig,
+    runtime: Runtime,
+    log: EventLog,
+    checkpoints: Checkpoints,
+    may_learn_nothing: bool,
 ) -> EcologyState:
     """A new run. Until its first checkpoint the folder holds no run, whatever happens."""
-    write_provenance(config, folder, runtime.host)
+    write_provenance(config, checkpoints.folder, runtime.host)
     state = EcologyState(config.seed)
     log.rewind(0)
     runtime.transcripts.rewind(0)
@@ -173,24 +213,19 @@ def _founded(
     is_spent = is_complete(config, state)
     if config.run.generations and is_spent and not may_learn_nothing:
         raise _too_small(config, runtime, state)
-    _save(state, runtime, log, folder)
+    _save(state, log, checkpoints)
     return state
 
 
-def _save(state: EcologyState, runtime: Runtime, log: EventLog, folder: Path) -> None:
+def _is_due(config: RunConfig, runtime: Runtime, generation: int) -> bool:
+    """Whether a checkpoint is made after so many generations, whether or not the run ends there."""
+    return runtime.reward.asks_people or generation % config.run.checkpoint_every == 0
+
+
+def _save(state: EcologyState, log: EventLog, checkpoints: Checkpoints) -> None:
     log.sync()
-    runtime.store.flush(state.reachable())
-    checkpoint.save_state(state, folder)
-    _collect(state, runtime, folder)
+    checkpoints.save(state)
     release_memory()
-
-
-def _collect(state: EcologyState, runtime: Runtime, folder: Path) -> None:
-    """Deletes every blob that neither the run, nor an evaluation of it, can be asked for."""
-    with checkpoint.exclusive(folder):  # an evaluation may be reading, a fork be copying
-        kept = checkpoint.kept_states(folder)
-        needed = state.reachable().union(*(evaluated.reachable() for evaluated in kept))
-        runtime.store.collect(needed)
 
 
 def _too_small(config: RunConfig, runtime: Runtime, state: EcologyState) -> RunError:
@@ -214,7 +249,7 @@ def _without_remains(folder: Path) -> Iterator[None]:
     try:
         yield
     except EcologyError:
-        if was_empty and not (folder / checkpoint.STATE_FILE).exists():
+        if was_empty and not (folder / STATE_FILE).exists():
             shutil.rmtree(folder, ignore_errors=True)
         raise
 
@@ -223,8 +258,8 @@ def _without_remains(folder: Path) -> Iterator[None]:
 def locked(folder: Path) -> Iterator[None]:
     """One writer at a time. The lock goes with its process, however that ends."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK_FILE).open("w")
+        make_folder(folder)
+        file = open_own(folder / LOCK_FILE, "ab")
     except OSError as error:
         raise RunError(f"cannot use {folder}: {error.strerror}") from error
     with file:
@@ -243,8 +278,43 @@ def check_free(folder: Path) -> None:
     Raises:
         RunError: it does.
     """
-    if (folder / checkpoint.STATE_FILE).exists():
+    if (folder / STATE_FILE).exists():
         raise RunError(
             f"{folder} holds a run already: resume it (symbiont resume {folder}) or choose another "
             "--out"
         )
+    check_not_lived(folder)
+
+
+def check_not_lived(folder: Path) -> None:
+    """Refuses a folder whose run has lived generations, but lost its last checkpoint: founding
+    would delete what is left of it.
+
+    Raises:
+        RunError: so it is.
+    """
+    lived = lived_generations(folder)
+    if lived or (folder / PREVIOUS_FILE).exists():
+        raise RunError(
+            f"{folder / STATE_FILE} is missing, and {lived} generations were lived there: symbiont "
+            f"verify {folder} --repair goes back to the checkpoint before it; or choose another "
+            "folder"
+        )
+
+
+def lived_generations(folder: Path) -> int:
+    """How many generations a run has lived, as its log and its timings say."""
+    logged = 0
+    with suppress(OSError), (folder / EVENTS_FILE).open("rb") as file:
+        logged = sum(b'"kind":"GenerationEnded"' in line for line in file)
+    numbers = (line.get("generation") for _, line in read_lines(folder / TIMINGS_FILE))
+    return max((logged, *(one + 1 for one in numbers if isinstance(one, int))))
+
+
+@contextmanager
+def advised(folder: Path) -> Iterator[None]:
+    """What is damaged in a run's folder is told with what can be done about it."""
+    try:
+        yield
+    except RunError as error:
+        raise RunError(f"{error}; symbiont verify {folder} says what can be repaired") from error

@@ -3,18 +3,25 @@
 import hashlib
 import json
 import platform
+import warnings
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from symbiont_ecology.config import RunConfig
+from omegaconf import OmegaConf
+
+from symbiont_ecology.config import RunConfig, dump_config, parse_yaml
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.runtime import Host
-from symbiont_ecology.errors import HostError, RunError
+from symbiont_ecology.errors import EcologyWarning, HostError, RunError
 from symbiont_ecology.files import content_hash, write_whole
 from symbiont_ecology.tasks.data import DataTask
 
 PROVENANCE_FILE = "provenance.json"
+CONFIG, CONFIG_BEFORE, CHECKSUM = "config", "config_before", "config_checksum"
+"""Under these keys it names the config as it was written; while another one is being written, the
+one before; and a checksum of both."""
 
 
 def write_provenance(config: RunConfig, folder: Path, host: Host) -> None:
@@ -33,7 +40,7 @@ def write_provenance(config: RunConfig, folder: Path, host: Host) -> None:
         "machine": platform.machine(),
         "packages": versions(),
     }
-    write_whole(folder / PROVENANCE_FILE, json.dumps(facts, indent=1) + "\n")
+    _write(folder, facts, _values(dump_config(config)))
 
 
 def check_host(folder: Path, host: Host) -> str:
@@ -70,13 +77,171 @@ def check_data(config: RunConfig, folder: Path) -> None:
             )
 
 
-def _founded_with(folder: Path, what: str) -> object:
-    """The host or the data of a run, as its provenance names them."""
+def check_versions(folder: Path) -> None:
+    """Warns of versions that are not those that a run was founded with."""
+    known, now = read_provenance(folder).get("packages"), versions()
+    before = known if isinstance(known, dict) else {}
+    others = {name: here for name, here in now.items() if before.get(name, here) != here}
+    if others:
+        was = ", ".join(f"{name} {before[name]}" for name in others)
+        here = ", ".join(f"{name} {version}" for name, version in others.items())
+        warnings.warn(
+            f"{folder} was founded with {was}, this is {here}: it may not go on bit by bit",
+            EcologyWarning,
+            stacklevel=2,
+        )
+
+
+def version_without_checksums(folder: Path) -> str:
+    """The version that founded a run, if its checkpoints bore no checksum; nothing if they did."""
+    facts = read_provenance(folder)
+    if CONFIG in facts:
+        return ""
+    known = facts.get("packages")
+    packages = known if isinstance(known, dict) else {}
+    return f"symbiont-ecology {packages.get('symbiont-ecology', '')}, an earlier version"
+
+
+def write_config(config: RunConfig, path: Path) -> None:
+    """Writes ``config.yaml``. The provenance of a run that is founded names it too: by that an edit
+    by hand is found. Between the two files a crash leaves both values there.
+
+    Raises:
+        RunError: a file cannot be written, or the provenance is damaged.
+    """
+    folder, text = path.parent, dump_config(config)
+    if path.is_file() and path.read_bytes() == text.encode():
+        return
+    facts = read_provenance(folder) if (folder / PROVENANCE_FILE).exists() else {}
+    before, values = facts.get(CONFIG), _values(text)
+    is_other = before not in (None, values)
+    if is_other:
+        _write(folder, facts, values, before)
+    write_whole(path, text)
+    if is_other:
+        _write(folder, facts, values)
+
+
+def note_config(path: Path) -> None:
+    """Takes ``config.yaml`` into the provenance of a run that an earlier version founded.
+
+    Raises:
+        RunError: a file cannot be read or written.
+    """
+    facts = read_provenance(path.parent)
+    if CONFIG not in facts:
+        _write(path.parent, facts, _values(path.read_text(encoding="utf-8")))
+
+
+def edited_keys(path: Path) -> dict[str, tuple[object, object]]:
+    """The keys of ``config.yaml`` that were edited by hand: their values as written, and as they
+    are. Nothing is known of a run that an earlier version founded.
+
+    Raises:
+        RunError: the provenance is damaged.
+        ConfigError: the config is no YAML.
+    """
+    known, now = _known_configs(path.parent), _values(path.read_text(encoding="utf-8"))
+    if not known or now in known:
+        return {}
+    old, new = dict(_flat(known[0])), dict(_flat(now))
+    return {
+        key: (old.get(key), new.get(key))
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+    }
+
+
+def check_named_config(folder: Path) -> None:
+    """Whether the config that a provenance names, if it does, is as it was written down.
+
+    Raises:
+        RunError: it is not.
+    """
+    _known_configs(folder)
+
+
+def restore_config(path: Path) -> None:
+    """Writes ``config.yaml`` as the provenance names it.
+
+    Raises:
+        RunError: it does not, or the file cannot be written.
+    """
+    known = _known_configs(path.parent)
+    if not known:
+        raise RunError(f"{path.parent / PROVENANCE_FILE} does not say what {path.name} was")
+    write_whole(path, str(OmegaConf.to_yaml(known[0])))
+
+
+def read_provenance(folder: Path) -> dict[str, object]:
+    """What is written down of where a run comes from.
+
+    Raises:
+        RunError: the file is missing or damaged.
+    """
     path = folder / PROVENANCE_FILE
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))[what]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path} does not say which {what} the run was founded with") from error
+        return dict(json.loads(path.read_bytes()))
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}: bring it back") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise RunError(f"{path} is damaged: expected a JSON object: bring it back") from error
+
+
+def _founded_with(folder: Path, what: str) -> object:
+    """The host or the data of a run, as its provenance names them."""
+    facts = read_provenance(folder)
+    if what not in facts:
+        raise RunError(
+            f"{folder / PROVENANCE_FILE} does not say which {what} the run was founded with"
+        )
+    return facts[what]
+
+
+def _known_configs(folder: Path) -> list[dict[str, object]]:
+    """The config as it was written, and the one before it where a crash came between the two.
+
+    Raises:
+        RunError: they do not match their checksum.
+    """
+    facts = read_provenance(folder)
+    if CONFIG not in facts:
+        return []
+    values, before = facts[CONFIG], facts.get(CONFIG_BEFORE)
+    if facts.get(CHECKSUM) != _checksum(values, before):
+        raise RunError(
+            f"{folder / PROVENANCE_FILE} is damaged or was edited: the config that it names does "
+            "not match its checksum: bring it back"
+        )
+    return [dict(one) for one in (values, before) if isinstance(one, dict)]
+
+
+def _write(
+    folder: Path, facts: Mapping[str, object], values: object, before: object = None
+) -> None:
+    """Writes facts, and a config with its checksum."""
+    others = {key: fact for key, fact in facts.items() if key != CONFIG_BEFORE}
+    configs = {CONFIG: values} | ({} if before is None else {CONFIG_BEFORE: before})
+    facts = others | configs | {CHECKSUM: _checksum(values, before)}
+    write_whole(folder / PROVENANCE_FILE, json.dumps(facts, indent=1) + "\n")
+
+
+def _checksum(values: object, before: object) -> str:
+    return hashlib.sha256(json.dumps([values, before], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _values(text: str) -> dict[str, object]:
+    """A config as plain values, as JSON has them."""
+    return dict(json.loads(json.dumps(parse_yaml(text, "config.yaml"))))
+
+
+def _flat(values: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
+    """The values of a config by their keys, such as ``run.generations``."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
 
 
 def data_tasks(config: RunConfig) -> tuple[DataTask, ...]:

@@ -7,18 +7,19 @@ same.
     timings.jsonl    how long it took (not state)
     transcripts.jsonl what was asked and replied, or a sample (not state)
     state.json       the last checkpoint
+    state.previous.json the one before it
     queue.jsonl      replies that wait for people (``engine.judgements``)
     judgements.jsonl what they said
     service.jsonl    what a run in service answered, and what was said of it
     blobs/           weights and optimizer states
     trackers.json    what trackers were told (not state)
 
-A checkpoint is: events to disk, new blobs, then ``state.json`` by atomic rename, then blobs that
-nothing names any more are deleted. So a run that is killed anywhere and resumed ends with the same
-``state.json`` and ``events.jsonl``, byte for byte, as one that never stopped (same machine and
-build).
+What a checkpoint is: ``engine.checkpoints``. A run that is killed anywhere and resumed ends with
+the same ``state.json`` and ``events.jsonl``, byte for byte, as one that never stopped (same machine
+and build). What damages a folder between two sittings is found when it is resumed.
 """
 
+import json
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -34,11 +35,13 @@ from symbiont_ecology.engine.living import (
     CONFIG_FILE,
     JOURNAL_FILE,
     Generation,
+    advised,
     check_free,
+    check_not_lived,
     lived_seconds,
     opened,
 )
-from symbiont_ecology.engine.provenance import check_data
+from symbiont_ecology.engine.provenance import check_data, edited_keys
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.events import GenerationEnded
@@ -50,6 +53,8 @@ EXTENDABLE = (
 )
 """What may change when a run is resumed: when it ends, how often it is saved, what reports it, what
 it is asked at the end, who does its work and where."""
+MOST_NAMED_KEYS = 3
+"""Keys that an error names."""
 
 GenerationCallback = Callable[[EcologyState, GenerationEnded, float], None]
 """Called after every generation with its wall-clock seconds; for showing, never for deciding."""
@@ -145,13 +150,16 @@ def generations(
     """
     how = {"is_new": is_new, "may_learn_nothing": may_learn_nothing}
     with opened(config, folder, host, tell=tell, **how) as run:
+        generation = None
         while not run.is_complete:
-            lived = run.live()
+            generation = run.live()
             try:
-                yield lived
+                yield generation
             except GeneratorExit:
                 run.save()
                 raise
+        if generation is not None:
+            run.check_end()
 
 
 def _live(
@@ -177,12 +185,38 @@ def read_config(
     """The resolved config of a run; its plug-ins are run, unless the run is only looked at.
 
     Raises:
-        RunError: the folder holds no run.
+        RunError: the folder holds no run, or somebody edited its config by hand, and it is not only
+            looked at.
     """
     path = folder / CONFIG_FILE
     if not path.is_file():
         raise RunError(f"no run in {folder}: expected a {CONFIG_FILE} there")
-    return load_config(path, overrides, runs_plugins=runs_plugins)
+    config = load_config(path, overrides, runs_plugins=runs_plugins)
+    if runs_plugins and (folder / checkpoint.STATE_FILE).exists():
+        check_not_edited(folder)
+    return config
+
+
+def check_not_edited(folder: Path) -> None:
+    """Refuses a run whose config was edited by hand.
+
+    Raises:
+        RunError: it was; the keys are named.
+    """
+    path = folder / CONFIG_FILE
+    edited = edited_keys(path)
+    if not edited:
+        return
+    shown = [f"{key} was {was!r:.60}, is {now!r:.60}" for key, (was, now) in edited.items()]
+    more = f" and {len(shown) - MOST_NAMED_KEYS} more" if len(shown) > MOST_NAMED_KEYS else ""
+    advice = ""
+    if all(key in EXTENDABLE for key in edited):
+        words = " ".join(f"{key}={json.dumps(now)}" for key, (_, now) in edited.items())
+        advice = f" and type symbiont resume {folder} {words}"
+    raise RunError(
+        f"{path} was edited by hand: {'; '.join(shown[:MOST_NAMED_KEYS])}{more}: put back what was "
+        f"written (symbiont verify {folder} --repair){advice}"
+    )
 
 
 def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
@@ -190,6 +224,7 @@ def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
 
     Raises:
         ConfigError: an override of a key that is not in ``EXTENDABLE``.
+        RunError: the last checkpoint is missing or damaged.
     """
     for override in overrides:
         if override.partition("=")[0].strip() not in EXTENDABLE:
@@ -198,11 +233,14 @@ def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
                 f"{', '.join(EXTENDABLE)}; start a new run for anything else"
             )
     config = read_config(folder, overrides)
-    if overrides and (folder / checkpoint.STATE_FILE).exists():
+    if not (folder / checkpoint.STATE_FILE).exists():
+        check_not_lived(folder)
+        return config
+    with advised(folder):
         lived = checkpoint.load_state(folder).generation
-        if config.run.generations < lived:
-            raise ConfigError(
-                f"run.generations: expected at least {lived}, which were lived, got "
-                f"{config.run.generations}"
-            )
+    if overrides and config.run.generations < lived:
+        raise ConfigError(
+            f"run.generations: expected at least {lived}, which were lived, got "
+            f"{config.run.generations}"
+        )
     return config

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from symbiont_ecology.errors import RunError
+from symbiont_ecology.files import is_writable
 
 LOCK_SECONDS = 60.0
 """Time to wait for another process that is writing."""
@@ -35,7 +36,8 @@ class CachedAnswer:
 
 
 class AnswerCache:
-    """Answers by what decides them.
+    """Answers by what decides them. In a folder that cannot be written, it knows what is there and
+    keeps nothing new.
 
     Raises:
         RunError: the file cannot be opened or is no cache of answers.
@@ -43,6 +45,9 @@ class AnswerCache:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._is_read_only = path.parent.is_dir() and not is_writable(path.parent)
+        if self._is_read_only:
+            return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with closing(self._connection()) as connection, connection:
@@ -64,6 +69,8 @@ class AnswerCache:
     def find(self, keys: Sequence[bytes]) -> dict[bytes, CachedAnswer]:
         """The answers that are known."""
         known: dict[bytes, CachedAnswer] = {}
+        if self._is_read_only and not self.path.exists():
+            return known
         try:
             with closing(self._connection()) as connection:
                 for start in range(0, len(keys), KEYS_PER_QUERY):
@@ -84,6 +91,8 @@ class AnswerCache:
 
     def add(self, answers: Iterable[tuple[bytes, CachedAnswer]]) -> None:
         """Writes answers down; they are on disk when this returns."""
+        if self._is_read_only:
+            return
         rows = [
             (
                 key,
@@ -103,4 +112,7 @@ class AnswerCache:
             raise RunError(f"cannot write {self.path}: {error}") from error
 
     def _connection(self) -> sqlite3.Connection:
+        if self._is_read_only:  # nobody writes, so SQLite needs no files beside it
+            place = f"{self.path.resolve().as_uri()}?immutable=1"
+            return sqlite3.connect(place, uri=True)
         return sqlite3.connect(self.path, timeout=LOCK_SECONDS)

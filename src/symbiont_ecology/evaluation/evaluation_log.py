@@ -7,7 +7,8 @@ the hash of its content: a run can be moved, and its evaluations go with it.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +17,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.state import KEPT
 from symbiont_ecology.engine.runtime import Host
-from symbiont_ecology.errors import EcologyError, RunError
+from symbiont_ecology.errors import EcologyError, EcologyWarning, RunError
 from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
 from symbiont_ecology.evaluation.spec import EvaluationRecord, EvaluationSpec
-from symbiont_ecology.files import append_line, read_lines
+from symbiont_ecology.files import (
+    UNFINISHED,
+    append_line,
+    ignore_line,
+    is_writable,
+    read_lines,
+    write_whole,
+)
 from symbiont_ecology.shipped import find_data
 from symbiont_ecology.statistics import Interval
 from symbiont_ecology.weights.peft_files import stated_rank
@@ -42,13 +50,16 @@ class LoggedEvaluation(BaseModel):
     asked: EvaluationRecord
 
 
-def logged(folder: Path) -> Iterator[tuple[int, LoggedEvaluation]]:
-    """The evaluations of a run, with the numbers of their lines.
+def logged(
+    folder: Path, damaged: Callable[[int], None] = ignore_line
+) -> Iterator[tuple[int, LoggedEvaluation]]:
+    """The evaluations of a run, with the numbers of their lines. Lines that are no JSON are left
+    out, and told to ``damaged``.
 
     Raises:
         RunError: a line is no evaluation of this version.
     """
-    for number, line in read_lines(folder / EVALUATIONS_FILE):
+    for number, line in read_lines(folder / EVALUATIONS_FILE, damaged):
         try:
             yield number, LoggedEvaluation.model_validate(line)
         except ValidationError as error:
@@ -61,16 +72,24 @@ def logged(folder: Path) -> Iterator[tuple[int, LoggedEvaluation]]:
 def log_evaluation(evaluation: Evaluation, run: LoadedRun, spec: EvaluationSpec) -> None:
     """Adds an evaluation to the run's log, and keeps state and files to make it again.
 
-    Nothing else of the run changes.
+    Nothing else of the run changes. Where its folder cannot be written, a warning says so.
 
     Raises:
-        RunError: it cannot be written.
+        RunError: it cannot be written for another reason.
     """
     folder, record = run.folder, EvaluationRecord.of(spec)
+    if not is_writable(folder):
+        warnings.warn(
+            f"{folder} cannot be written: this evaluation is not kept there, --json FILE keeps it",
+            EcologyWarning,
+            stacklevel=2,
+        )
+        return
     checkpoint.keep_state(run.pool.state, folder)
     try:
-        for name, digest in record.sha256.items():
-            _keep(find_data(Path(name)), folder / KEPT / digest)
+        with checkpoint.exclusive(folder):
+            for name, digest in record.sha256.items():
+                _keep(find_data(Path(name)), folder / KEPT / digest)
     except OSError as error:
         raise RunError(
             f"cannot keep what was asked in {folder / KEPT}: {error.strerror}"
@@ -106,9 +125,12 @@ def widest_rank(folder: Path) -> int:
     return max((stated_rank(path) for path in kept if path.exists()), default=0)
 
 
-def repeat_evaluations(folder: Path, host: Host) -> Iterator[RepeatedEvaluation]:
-    """Makes every evaluation in a run's log again, without what its cache of answers knows."""
-    for number, line in logged(folder):
+def repeat_evaluations(
+    folder: Path, host: Host, damaged: Callable[[int], None] = ignore_line
+) -> Iterator[RepeatedEvaluation]:
+    """Makes every evaluation in a run's log again, without what its cache of answers knows; the
+    numbers of damaged lines are told to ``damaged``."""
+    for number, line in logged(folder, damaged):
         then, generation = line.accuracy.estimate, line.generation
         try:
             spec = line.asked.with_kept_files(folder / KEPT)
@@ -135,12 +157,16 @@ def _keep(source: Path, target: Path) -> None:
     if target.exists() or not source.exists():
         return
     target.parent.mkdir(exist_ok=True)
-    half = target.with_name(f"{target.name}.new")
-    if source.is_dir():
-        shutil.rmtree(half, ignore_errors=True)
+    if source.is_file():
+        write_whole(target, source.read_bytes())
+        return
+    half = target.with_name(target.name + UNFINISHED)
+    shutil.rmtree(half, ignore_errors=True)
+    try:
         half.mkdir()
         for part in source.glob("adapter_*"):
             shutil.copyfile(part, half / part.name)
-    else:
-        shutil.copyfile(source, half)
-    half.replace(target)
+        half.replace(target)
+    except OSError:
+        shutil.rmtree(half, ignore_errors=True)
+        raise

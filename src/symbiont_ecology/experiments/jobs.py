@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter
 
-from symbiont_ecology.config import HostConfig, RunConfig, TasksConfig, dump_config
+from symbiont_ecology.config import HostConfig, RunConfig, TasksConfig
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.state import STATE_FILE
 from symbiont_ecology.engine import living, provenance
@@ -345,7 +345,7 @@ def _fork(context: JobContext, config: RunConfig) -> None:
     shutil.rmtree(half_made, ignore_errors=True)
     left_out = shutil.ignore_patterns(OUTCOME_FILE, f"{ANSWERS_FILE}*", "lock")
     shutil.copytree(source, half_made, ignore=left_out)
-    (half_made / living.CONFIG_FILE).write_text(dump_config(config), encoding="utf-8")
+    provenance.write_config(config, half_made / living.CONFIG_FILE)
     half_made.replace(context.place)
 
 

@@ -10,12 +10,13 @@ reference.
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import Born, Event, Learned, Resized, Retired, WarmStarted
+from symbiont_ecology.files import write_whole
 from symbiont_ecology.types import BlobRef, OrganelleId
 
 COLUMNS = ("id", "ancestor_list", "origin_time", "destruction_time", "operator", "cause", "weights")
@@ -82,13 +83,11 @@ def write_phylogeny(
     Raises:
         RunError: the file cannot be written.
     """
-    try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(COLUMNS)
-            writer.writerows(_row(taxon, is_tree) for taxon in taxa.values())
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from error
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    writer.writerows(_row(taxon, is_tree) for taxon in taxa.values())
+    write_whole(path, text.getvalue())
 
 
 def _row(taxon: Taxon, is_tree: bool) -> tuple[str, ...]:

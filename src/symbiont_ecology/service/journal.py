@@ -26,6 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from symbiont_ecology.engine.living import JOURNAL_FILE
 from symbiont_ecology.errors import RunError
+from symbiont_ecology.files import open_own
 from symbiont_ecology.types import OrganelleId
 
 MOST_JUDGEABLE = 100_000
@@ -215,7 +216,7 @@ class Journal:
 
     def _opened(self) -> BinaryIO:
         try:
-            return self.path.open("ab")
+            return open_own(self.path, "ab")
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror}") from error
 

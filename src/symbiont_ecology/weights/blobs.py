@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +23,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from symbiont_ecology.errors import RunError
+from symbiont_ecology.files import open_own, remove_unfinished, replace_durably, sync_folder
 from symbiont_ecology.types import BlobRef
 from symbiont_ecology.weights.adapter import (
     MOST_EXACT,
@@ -144,12 +144,13 @@ class BlobStore:
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            self._check_own()
             self._latest = {}
             for ref in sorted(wanted):
-                if not self._path(ref).exists():
+                if not self._path(ref).is_file():
                     self._write(ref, self._new[ref])
                 self._latest[ref] = self._new.pop(ref)
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
         except OSError as error:
             what = "no space left" if error.errno == errno.ENOSPC else error.strerror
             raise RunError(
@@ -170,9 +171,27 @@ class BlobStore:
         left."""
         keep = set(reachable)
         self.forget(keep)
-        for path in self.folder.glob("*.safetensors*"):
-            if path.name.removesuffix(".safetensors") not in keep:
-                path.unlink()
+        self._check_own()
+        try:
+            for path in self.folder.glob("*.safetensors*"):
+                if path.name.removesuffix(".safetensors") not in keep:
+                    path.unlink()
+        except OSError as error:
+            raise RunError(
+                f"cannot delete {path}, which the run does not need: {error.strerror}; remove it"
+            ) from error
+
+    def check(self, ref: BlobRef) -> None:
+        """Whether a blob is whole on the disk, whatever is in memory.
+
+        Raises:
+            RunError: it is missing or damaged.
+        """
+        self._read(ref)
+
+    def files(self) -> list[Path]:
+        """What is in the folder, blobs or not."""
+        return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
 
     def _put(self, blob: _Blob) -> BlobRef:
         ref = blob.ref
@@ -187,6 +206,9 @@ class BlobStore:
         for held in (self._new, self._latest):
             if ref in held:
                 return held[ref]
+        return self._read(ref)
+
+    def _read(self, ref: BlobRef) -> _Blob:
         path = self._path(ref)
         try:
             data = path.read_bytes()
@@ -197,7 +219,7 @@ class BlobStore:
             raise RunError(
                 f"blob {ref} is missing from {self.folder} ({error.strerror})"
             ) from error
-        except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise RunError(
                 f"blob {path} is damaged: not a safetensors file of this store"
             ) from error
@@ -210,11 +232,22 @@ class BlobStore:
 
     def _write(self, ref: BlobRef, blob: _Blob) -> None:
         temporary = self.folder / f"{ref}.safetensors.tmp"
-        with temporary.open("wb") as file:
-            file.write(save(dict(blob.arrays), metadata={"header": blob.header}))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self._path(ref))
+        remove_unfinished(temporary)
+        try:
+            with open_own(temporary, "xb") as file:
+                file.write(save(dict(blob.arrays), metadata={"header": blob.header}))
+            replace_durably(temporary, self._path(ref))
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def _check_own(self) -> None:
+        """Whether the folder is the run's own: blobs that it does not need are deleted."""
+        if self.folder.is_symlink():
+            raise RunError(
+                f"{self.folder} is a link, and a run deletes what it does not need there: put the "
+                "folder itself in its place"
+            )
 
 
 def _halved(moment: np.ndarray) -> np.ndarray:
@@ -236,12 +269,3 @@ def _frozen(array: np.ndarray) -> np.ndarray:
     copy = np.array(array, order="C")
     copy.setflags(write=False)
     return copy
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes the names of new files durable: a rename is not on disk before its folder is."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

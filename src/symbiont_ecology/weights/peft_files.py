@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
 
 from symbiont_ecology.errors import AdapterError
+from symbiont_ecology.files import remove_unfinished, replace_durably
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
 PeftConfig: TypeAlias = Mapping[str, Any]
@@ -369,5 +369,10 @@ def _is_number(value: object) -> bool:
 def _replace(path: Path, data: bytes) -> None:
     """Writes a file so that it is whole or not there."""
     part = path.with_name(f".{path.name}.part")
-    part.write_bytes(data)
-    os.replace(part, path)
+    remove_unfinished(part)
+    try:
+        part.write_bytes(data)
+        replace_durably(part, path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,147 @@
+"""The seal of a checkpoint: by it a state that was torn, damaged or edited is found out, and a log
+that is not the one that the state was made with.
+
+It is the second line of the file; the fields of the state stand below it::
+
+    {
+     "checkpoint": {"format":2,"log":{"bytes":60199,"digest":"…"},"checksum":"…"},
+     "seed": 0,
+
+The checksum is over all other bytes. It is against accidents and edits by hand: who means harm can
+compute it, too. Checkpoints of format 1 had no seal.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import xxhash
+from pydantic import TypeAdapter, ValidationError
+
+from symbiont_ecology.errors import RunError
+
+CHECKPOINT_FORMAT = 2
+CHUNK = 1 << 20
+"""Bytes of a log that are read at a time."""
+
+
+@dataclass(frozen=True)
+class LogMark:
+    """How much of a log belongs to a checkpoint: so many bytes, and their digest."""
+
+    bytes: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Seal:
+    """What a checkpoint says of itself. States that were kept for evaluations name no log."""
+
+    format: int
+    log: LogMark | None
+    checksum: str
+
+
+def sealed(body: bytes, log: LogMark | None) -> bytes:
+    """A JSON object of several lines behind its seal."""
+    seal = Seal(CHECKPOINT_FORMAT, log, _checksum(body, log))
+    return b"{\n" + _BEFORE + _as_json(seal) + b",\n" + body.removeprefix(b"{\n")
+
+
+def read_seal(data: bytes, path: Path) -> Seal | None:
+    """The seal of a checkpoint, if it has one and nothing was changed since.
+
+    Raises:
+        RunError: something was, or the seal is of a later version.
+    """
+    if b'"checkpoint"' not in data:
+        return None
+    _, line, rest = (*data.split(b"\n", 2), b"", b"")[:3]
+    try:
+        seal = _seal.validate_json(line.removeprefix(_BEFORE).removesuffix(b","))
+    except ValidationError as error:
+        raise RunError(f"{path} is damaged: expected a checksum in its second line") from error
+    if seal.format > CHECKPOINT_FORMAT:
+        raise RunError(
+            f"{path} is of format {seal.format}, and this version knows {CHECKPOINT_FORMAT}: "
+            "install the version that wrote it"
+        )
+    if sealed(b"{\n" + rest, seal.log) != data:
+        raise RunError(f"{path} is damaged or was edited: its content does not match its checksum")
+    return seal
+
+
+class GrowingLog:
+    """Digests a log that grows, each byte once.
+
+    ``mark`` looks at what came since the last one, and so finds what somebody else wrote there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._digest, self._bytes, self._lines = xxhash.xxh3_128(), 0, 0
+
+    def mark(self, events: int) -> LogMark:
+        """Takes in what the log holds by now: its header and so many events, all whole.
+
+        Raises:
+            RunError: it holds something else, or cannot be read.
+        """
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._bytes)
+                for line in file:
+                    self._take(line, events)
+        except OSError as error:
+            raise RunError(f"cannot read events from {self.path}: {error.strerror}") from error
+        if self._lines != events + 1:
+            raise RunError(
+                f"{self.path} holds {max(self._lines - 1, 0)} events, expected {events}: another "
+                "process has changed it"
+            )
+        return LogMark(self._bytes, self._digest.hexdigest())
+
+    def _take(self, line: bytes, events: int) -> None:
+        number = self._lines - 1  # the header is no event
+        is_next = self._lines == 0 or line.startswith(b'{"seq":%d,' % number)
+        if not (is_next and line.endswith(b"}\n")) or number >= events:
+            raise RunError(
+                f"{self.path} line {self._lines + 1}: expected event {number}, got {line!r:.60}: "
+                "another process has written to it"
+            )
+        self._digest.update(line)
+        self._bytes += len(line)
+        self._lines += 1
+
+
+def mark_of(path: Path, length: int) -> LogMark:
+    """The digest of the first so many bytes of a log; of fewer, if it holds no more.
+
+    Raises:
+        RunError: it cannot be read.
+    """
+    digest, left = xxhash.xxh3_128(), length
+    try:
+        with path.open("rb") as file:
+            while left and (part := file.read(min(left, CHUNK))):
+                digest.update(part)
+                left -= len(part)
+    except OSError as error:
+        raise RunError(f"cannot read events from {path}: {error.strerror}") from error
+    return LogMark(length - left, digest.hexdigest())
+
+
+_BEFORE = b' "checkpoint": '
+_seal = TypeAdapter(Seal)
+
+
+def _as_json(seal: Seal) -> bytes:
+    return json.dumps(asdict(seal), separators=(",", ":")).encode()
+
+
+def _checksum(body: bytes, log: LogMark | None) -> str:
+    digest = xxhash.xxh3_128(_as_json(Seal(CHECKPOINT_FORMAT, log, "")))
+    digest.update(body)
+    return digest.hexdigest()

@@ -1,0 +1,156 @@
+"""The checkpoints of a run: the last one, and the one before it.
+
+A checkpoint is: events to disk, new blobs, the last checkpoint under its second name, then
+``state.json`` by atomic rename, then the names of these files to disk, and only then blobs that
+neither checkpoint names are deleted. ``state.json`` says how far the log was and what it held, so
+a resume finds what was damaged or edited meanwhile.
+
+Which checkpoint is kept beside the last one follows from the numbers of generations alone: the
+newest older one that was due. So a run that was stopped and resumed ends with the same files.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from symbiont_ecology.ecology import EcologyState
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.ecology.seal import GrowingLog, mark_of
+from symbiont_ecology.ecology.state import PREVIOUS_FILE, STATE_FILE, Checkpoint
+from symbiont_ecology.errors import EcologyWarning, RunError
+from symbiont_ecology.events import EventLog, read_events
+from symbiont_ecology.files import UNFINISHED, remove_unfinished
+from symbiont_ecology.types import BlobRef
+from symbiont_ecology.weights.blobs import BlobStore
+
+
+class Checkpoints:
+    """The two last checkpoints of a run whose folder this process has locked.
+
+    ``is_due`` says after how many generations a checkpoint is made in any case.
+    """
+
+    def __init__(
+        self, folder: Path, store: BlobStore, log: Path, is_due: Callable[[int], bool]
+    ) -> None:
+        self.folder, self._store, self._is_due = folder, store, is_due
+        self._log, self._growing = log, GrowingLog(log)
+        self._last: int | None = None
+        """The generation of ``state.json``."""
+        self._needed = set[BlobRef]()
+        self._needed_before = set[BlobRef]()
+
+    def restore(self, earlier: str = "") -> EcologyState:
+        """The last checkpoint, once its log and its blobs are found to be whole. The log is cut
+        behind it. It must bear a checksum, unless an ``earlier`` version wrote it.
+
+        Raises:
+            RunError: it is missing, or something that it needs is damaged.
+        """
+        path = self.folder / STATE_FILE
+        last = checkpoint.read_checkpoint(path)
+        state = last.state
+        if last.seal is None and not earlier:
+            raise RunError(f"{path} is damaged or was edited: it does not bear a checksum")
+        check_log(self._log, last)
+        check_blobs(self._store, state.reachable())
+        EventLog(self._log).rewind(state.next_seq)
+        self._last, self._needed = state.generation, state.reachable()
+        self._needed_before = self._blobs_before()
+        mark = self._growing.mark(state.next_seq)
+        if last.seal is None:
+            _warn(f"{self.folder} was written by {earlier}: it had no checksum, and has one now")
+            checkpoint.save_state(state, self.folder, log=mark)
+        with checkpoint.exclusive(self.folder):  # nobody is writing them any more
+            for path in unfinished_files(self.folder):
+                remove_unfinished(path)
+        self._clean()
+        return state
+
+    def save(self, state: EcologyState) -> None:
+        """Makes a checkpoint. The log holds what led to this state, and has been synced.
+
+        Raises:
+            RunError: the disk is full or gone; what was there before is untouched.
+        """
+        self._store.flush(state.reachable())
+        mark = self._growing.mark(state.next_seq)
+        if self._last is not None and self._is_due(self._last):
+            checkpoint.keep_previous(self.folder)
+            self._needed_before = self._needed
+        checkpoint.save_state(state, self.folder, log=mark)
+        self._last, self._needed = state.generation, state.reachable()
+        self._clean()
+
+    def check_end(self) -> None:
+        """Whether everything that a complete run consists of is on the disk as it should be.
+
+        Raises:
+            RunError: something is not.
+        """
+        last = checkpoint.read_checkpoint(self.folder / STATE_FILE)
+        check_log(self._log, last)
+        check_blobs(self._store, last.state.reachable())
+
+    def _blobs_before(self) -> set[BlobRef]:
+        """What the checkpoint before the last one needs. One that is damaged is of no use."""
+        path = self.folder / PREVIOUS_FILE
+        if not path.exists():
+            return set()
+        try:
+            needed = checkpoint.read_checkpoint(path).state.reachable()
+            check_blobs(self._store, needed)
+        except RunError as error:
+            _warn(f"the checkpoint before the last one cannot be used: {error}")
+            return set()
+        return needed
+
+    def _clean(self) -> None:
+        """Deletes every blob that neither the run, nor an evaluation of it, can be asked for."""
+        with checkpoint.exclusive(self.folder):  # an evaluation may be reading, a fork be copying
+            kept = checkpoint.kept_states(self.folder)
+            asked = (evaluated.reachable() for evaluated in kept)
+            self._store.collect(self._needed.union(self._needed_before, *asked))
+
+
+def unfinished_files(folder: Path) -> list[Path]:
+    """Files that a crash left half written."""
+    places = folder, folder / checkpoint.KEPT
+    return [path for place in places for path in sorted(place.glob(f"*{UNFINISHED}"))]
+
+
+def check_log(path: Path, last: Checkpoint) -> None:
+    """Whether a log holds what it did when a checkpoint was made. More may stand behind it.
+
+    Raises:
+        RunError: it does not; the damaged line is named.
+    """
+    events = last.state.next_seq
+    mark = last.seal.log if last.seal else None
+    if mark is not None and mark_of(path, mark.bytes) == mark:
+        return
+    whole = 0
+    for _ in read_events(path):  # names the line that is none
+        whole += 1
+        if whole >= events:
+            break
+    if whole < events:
+        raise RunError(f"{path} holds {whole} events, expected at least {events}")
+    if mark is not None:
+        raise RunError(f"{path} was edited: its first {events} events are not those of the run")
+
+
+def check_blobs(store: BlobStore, refs: Iterable[BlobRef]) -> None:
+    """Whether blobs are whole on the disk.
+
+    Raises:
+        RunError: one is missing or damaged.
+    """
+    for ref in sorted(refs):
+        store.check(ref)
+
+
+def _warn(news: str) -> None:
+    warnings.warn(news, EcologyWarning, stacklevel=3)

@@ -1,0 +1,157 @@
+"""Every file of a run's folder is damaged in many ways. Then a resume ends in the bytes of a run
+that nothing happened to, or refuses in one line; and what it refuses, a repair mends or names.
+
+    pytest tests/fuzz/test_fuzz_folders.py --cases 2000 -s
+"""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.engine.verification import Verification, repair
+from symbiont_ecology.errors import EcologyError, EcologyWarning
+from toy import ToyHost, toy_config
+
+STATE = ("state.json", "events.jsonl")
+"""What must be equal, byte for byte."""
+
+
+def flip(path: Path, draw: np.random.Generator) -> None:
+    data = bytearray(path.read_bytes())
+    data[int(draw.integers(len(data)))] ^= 1 << int(draw.integers(8))
+    path.write_bytes(data)
+
+
+def truncate(path: Path, draw: np.random.Generator) -> None:
+    path.write_bytes(path.read_bytes()[: int(draw.integers(path.stat().st_size))])
+
+
+def empty(path: Path, draw: np.random.Generator) -> None:
+    path.write_bytes(b"")
+
+
+def delete(path: Path, draw: np.random.Generator) -> None:
+    path.unlink()
+
+
+def garbage(path: Path, draw: np.random.Generator) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines.insert(int(draw.integers(len(lines) + 1)), draw.bytes(20) + b"\n")
+    path.write_bytes(b"".join(lines))
+
+
+def drop_a_line(path: Path, draw: np.random.Generator) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    del lines[int(draw.integers(len(lines)))]
+    path.write_bytes(b"".join(lines))
+
+
+def zero(path: Path, draw: np.random.Generator) -> None:
+    data = bytearray(path.read_bytes())
+    at = int(draw.integers(len(data)))
+    data[at : at + 64] = bytes(len(data[at : at + 64]))
+    path.write_bytes(data)
+
+
+def append(path: Path, draw: np.random.Generator) -> None:
+    path.write_bytes(path.read_bytes() + draw.bytes(30))
+
+
+def be_a_folder(path: Path, draw: np.random.Generator) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def be_a_link(path: Path, draw: np.random.Generator) -> None:
+    elsewhere = path.resolve().parents[1 + (path.parent.name == "blobs")] / f"{path.name}.elsewhere"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+
+
+HARMS: tuple[Callable[[Path, np.random.Generator], None], ...] = (
+    *(flip, truncate, empty, delete, garbage, drop_a_line, zero, append, be_a_folder, be_a_link),
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run that was stopped between two checkpoints, a complete one, and how both end."""
+    place = tmp_path_factory.mktemp("runs")
+    config = toy_config(seed=3, generations=8, checkpoint_every=2, families=("math.add",))
+    left = iter(range(5, 0, -1))
+    start(config, place / "stopped", host=ToyHost(), should_stop=lambda: next(left) == 1)
+    start(config, place / "complete", host=ToyHost())
+    return {"stopped": place / "stopped", "complete": place / "complete"}
+
+
+def ending(folder: Path) -> list[bytes]:
+    return [(folder / name).read_bytes() for name in STATE]
+
+
+def attempt(what: Callable[[], object]) -> str:
+    """Does something; returns what it was refused for, in one line."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EcologyWarning)
+            what()
+    except EcologyError as error:
+        return str(error)
+    return ""
+
+
+def resumed(folder: Path) -> str:
+    """Goes on to the end; returns what it was refused for."""
+    return attempt(lambda: resume(folder, host=ToyHost()))
+
+
+def mended(folder: Path) -> str:
+    """What the damage to a run that is refused comes to."""
+    said = attempt(lambda: repair(Verification.of(folder)))
+    assert "\n" not in said
+    if said or not Verification.of(folder).is_whole or resumed(folder):
+        return "refused, no repair"
+    return "refused, repaired"
+
+
+def test_a_damaged_folder_ends_in_the_same_bytes_or_is_refused_in_one_line(
+    runs: dict[str, Path], tmp_path: Path, cases: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = ending(runs["complete"])
+    counts, parts = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for case in range(cases):
+        draw = np.random.default_rng([7, case])
+        name = ("stopped", "complete")[case % 2]
+        folder = tmp_path / str(case) / "run"
+        shutil.copytree(runs[name], folder)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        top = [path for path in files if path.parent == folder]
+        pool = top if draw.random() < 0.7 else files  # blobs are many
+        path = pool[int(draw.integers(len(pool)))]
+        harm = HARMS[int(draw.integers(len(HARMS)))]
+        if path.stat().st_size == 0 and harm in (flip, truncate, zero, drop_a_line):
+            harm = append
+        harm(path, draw)
+        what = f"case {case}: {harm.__name__} {path.relative_to(folder)} of the {name} run"
+        outside = sorted((tmp_path / str(case)).glob("*.elsewhere"))
+        before = [one.read_bytes() for one in outside]
+        outcome = "equal"
+        if said := resumed(folder):
+            assert "\n" not in said, what
+            outcome = mended(folder)
+        if outcome in ("equal", "refused, repaired"):
+            assert ending(folder) == expected, what
+        assert [one.read_bytes() for one in outside] == before, what
+        counts[harm.__name__, outcome] += 1
+        parts[path.name if path in top else "blob", outcome] += 1
+        shutil.rmtree(tmp_path / str(case))
+    with capsys.disabled():
+        for (kind, outcome), count in [*sorted(counts.items()), *sorted(parts.items())]:
+            print(f"{kind:20s} {outcome:20s} {count}")
