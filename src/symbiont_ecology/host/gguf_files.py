@@ -131,7 +131,8 @@ def _check_header(file: Path) -> None:
                 at += count * _BYTES[kind]
             elif kind == _TEXT:
                 for _ in range(count):
-                    at += number("<Q")
+                    length = number("<Q")
+                    at += length
             else:
                 raise ValueError(f"no values of kind {kind}")
             if at > len(data):
