@@ -7,21 +7,14 @@ import typer
 
 
 def option(
-    about: str,
-    *names: str,
-    default: str = "",
-    least: int | None = None,
-    most: int | None = None,
-    metavar: str | None = None,
+    about: str, *names: str, default: str = "", least: int | None = None, metavar: str | None = None
 ) -> object:
-    """An option with its help, and its smallest and largest value.
+    """An option with its help, and its smallest value.
 
     ``default`` says in words what stands for it where it is left out.
     """
     shown = default or True
-    return typer.Option(
-        *names, help=about, show_default=shown, min=least, max=most, metavar=metavar
-    )
+    return typer.Option(*names, help=about, show_default=shown, min=least, metavar=metavar)
 
 
 def argument(about: str, metavar: str | None = None, default: str = "") -> object:
