@@ -35,7 +35,7 @@ CONTENTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 GONE = "\0gone"
 """Stands for a field that is left out."""
-NUMBERS = (
+NUMBERS: tuple[Any, ...] = (
     0,
     1,
     -1,
@@ -53,9 +53,38 @@ NUMBERS = (
     None,
     GONE,
 )
-OTHERS = (0, -1, 10**30, "x", "", [], ["x"], {}, {"x": 1}, True, None, GONE)
-TOKENS = (5, -1, [], [5], "", "no such token", {}, {"content": 5}, {"content": "<eos>"}, None, GONE)
-IDS = (0, -1, 287, 288, 10**30, 1.5, "2", [], ["x"], [-1], [None], [2, 10**9], {}, True, None, GONE)
+OTHERS: tuple[Any, ...] = (0, -1, 10**30, "x", "", [], ["x"], {}, {"x": 1}, True, None, GONE)
+TOKENS: tuple[Any, ...] = (
+    5,
+    -1,
+    [],
+    [5],
+    "",
+    "no such token",
+    {},
+    {"content": 5},
+    {"content": "<eos>"},
+    None,
+    GONE,
+)
+IDS: tuple[Any, ...] = (
+    0,
+    -1,
+    287,
+    288,
+    10**30,
+    1.5,
+    "2",
+    [],
+    ["x"],
+    [-1],
+    [None],
+    [2, 10**9],
+    {},
+    True,
+    None,
+    GONE,
+)
 TEXTS = {
     "empty": "",
     "a list": "[]",
@@ -128,17 +157,17 @@ def damages(folder: Path) -> Iterator[Damage]:
         for how in CONTENTS:
             yield Damage("contents", WEIGHTS, (name,), how, how in ("NaN", "infinity"))
     config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    for place, value in _fields(config):
+    for place, held in _fields(config):
         is_id = place[-1].endswith("_token_id")
-        is_number = not isinstance(value, bool) and isinstance(value, int | float | None)
-        for how in IDS if is_id else NUMBERS if is_number else OTHERS:
-            yield Damage("fields", CONFIG, place, how)
-    for how in TOKENS:
-        yield Damage("fields", SETTINGS, ("eos_token",), how)
-    for how in OTHERS:
-        yield Damage("fields", SETTINGS, ("tokenizer_class",), how)
-    for how in IDS:
-        yield Damage("fields", ENDS, ("eos_token_id",), how)
+        is_number = not isinstance(held, bool) and isinstance(held, int | float | None)
+        for value in IDS if is_id else NUMBERS if is_number else OTHERS:
+            yield Damage("fields", CONFIG, place, value)
+    for value in TOKENS:
+        yield Damage("fields", SETTINGS, ("eos_token",), value)
+    for value in OTHERS:
+        yield Damage("fields", SETTINGS, ("tokenizer_class",), value)
+    for value in IDS:
+        yield Damage("fields", ENDS, ("eos_token_id",), value)
     for file in (CONFIG, TOKENIZER, SETTINGS, ENDS):
         for how in (*TEXTS, "a folder", GONE):
             yield Damage("files", file, (), how)
