@@ -25,7 +25,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-real calibrate-resume regex-evo-vs-sft test check docs-check all host bench evidence paper ablate notebooks clean
+.PHONY: help setup demo demo-real calibrate-resume regex-evo-vs-sft test check sanitize docs-check all host bench evidence paper ablate notebooks clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -91,6 +91,9 @@ check: setup ## format, lint, types, import order
 	$(BIN)/mypy
 	$(BIN)/mypy --ignore-missing-imports benchmarks scripts
 	$(BIN)/python -m pytest tests/architecture
+
+sanitize: setup ## the compiled passes under ASAN and UBSAN, with damaged hosts too; needs gcc; some ten minutes
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/sanitize.py
 
 docs-check: setup ## rebuild paper packs and the ablations' page, compare them and what pages quote with what is committed
 	$(BIN)/python scripts/docs_check.py

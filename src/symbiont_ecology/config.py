@@ -44,11 +44,15 @@ from symbiont_ecology.registry import (
     validate,
 )
 from symbiont_ecology.shipped import find_preset, presets
+from symbiont_ecology.types import MOST_SLOTS, MOST_THREADS
 
 Positive = Annotated[int, Field(ge=1)]
 RENAMED = {"plasticity": "learning_rule"}
 """Top-level keys under their old names; they are still read, with a warning."""
 _Schema = ConfigDict(extra="forbid", frozen=True)
+_Slots = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
+_Threads = Annotated[int, Field(ge=1, le=MOST_THREADS)]
+_Megabytes = Annotated[float, Field(gt=0, le=1e9)]
 
 
 class HostConfig(BaseModel):
@@ -57,13 +61,13 @@ class HostConfig(BaseModel):
     model_config = _Schema
 
     model: str = "embedded"  # or smollm2, a folder, a GGUF file, a name on the Hugging Face hub
-    slots: Positive = 32  # adapters in memory at once; a larger population goes in waves
+    slots: _Slots = 32  # adapters in memory at once; a larger population goes in waves
     rank: Positive = 4  # of a founder's adapter, and the most that any can have
     targets: tuple[str, ...] | None = None  # linear modules that carry LoRA; None is all
     device: str = "cpu"  # as torch names it, such as cuda
     dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"  # int8: weights alone
-    threads: Positive = 1  # of the CPU; another number may move logits in the last bits
-    memory_mb: PositiveFloat = 2048  # for one batch; larger batches go in pieces
+    threads: _Threads = 1  # of the CPU; another number may move logits in the last bits
+    memory_mb: _Megabytes = 2048  # for one batch; larger batches go in pieces
     is_checkpointing: bool = False  # learn with half the memory in a third more time
     engine: Spec = "kernel"  # what answers: the kernel, or a server beside it
 

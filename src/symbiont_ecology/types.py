@@ -21,6 +21,9 @@ Cell: TypeAlias = tuple[str, str]
 HOST_SLOT = -1
 """The slot number of the bare host, without any adapter."""
 
+MOST_SLOTS, MOST_THREADS = 1 << 16, 1024
+"""Adapters in memory at once, and threads of the CPU: more than any machine serves, or has."""
+
 TURN_END = "\x1d"
 """Between the turns of a prompt (U+001D, the group separator of ASCII). Neither data nor typed
 prompts may bring it."""

@@ -41,8 +41,8 @@ def test_what_does_not_fit_names_the_knob_and_weights_are_not_needed(
     symbiont: Symbiont, tmp_path: Path
 ) -> None:
     shutil.copy(CONFIG, tmp_path)
-    host = [f"host.model={tmp_path}", "host.dtype=bfloat16", "host.slots=10000000"]
-    said = symbiont("run", "steady", *host, "--dry-run")
+    large = ["host.dtype=bfloat16", "host.slots=65536", "host.rank=256", "strategy.ranks=256"]
+    said = symbiont("run", "steady", f"host.model={tmp_path}", *large, "--dry-run")
     assert re.search(r"in all .*: does not fit: try host\.slots=\d+", said.out)
     assert re.search(r"time +not measured: the host would be downloaded first", said.out)
 

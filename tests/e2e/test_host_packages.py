@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,21 @@ def test_a_damaged_gguf_file_is_one_line(file: Path, tmp_path: Path, cache: Path
         find_folder(torn)
     with pytest.raises(HostError, match=r"expected a GGUF file in .*strange.gguf"):
         find_folder(strange)
+    # A list of 2^60 numbers, a number of layers that nobody has, a text that never ends.
+    whole, layers = file.read_bytes(), b"llama.block_count" + struct.pack("<I", 4)
+    assert whole.count(layers) == 1
+    texts = whole.index(b"tokenizer.ggml.tokens") + len(b"tokenizer.ggml.tokens") + 8
+    for hostile in (
+        whole.replace(layers + b"\2\0\0\0", layers + b"\0\0\0\x7f"),
+        whole[: texts - 4] + struct.pack("<IQ", 5, 2**60) + whole[texts + 8 :],
+        whole[:16] + struct.pack("<Q", 2**63) + whole[24:],
+        whole[:8] + struct.pack("<Q", 2**63) + whole[16:],
+        whole[:24] + struct.pack("<Q", 2**63) + whole[32:],
+    ):
+        assert hostile != whole
+        torn.write_bytes(hostile)
+        with pytest.raises(HostError, match=r"^expected a causal language model in .*torn.gguf"):
+            find_folder(torn)
     with pytest.raises(HostError, match=r"expected a GGUF file, found none in 'none.gguf'"):
         find_folder("none.gguf")
     assert visible(cache) == []

@@ -1,4 +1,4 @@
-"""Campaigns of damage and nonsense: ``pytest tests/fuzz --cases 2000``."""
+"""``--cases``: how many inputs each fuzzer makes up, as in ``pytest tests/fuzz --cases 3000``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--cases``: how many cases a campaign tries."""
-    parser.addoption("--cases", type=int, default=200, help="cases of every campaign in tests/fuzz")
+    """``--cases``, where this folder is named on the command line."""
+    parser.addoption("--cases", type=int, default=200, help="inputs of each test in tests/fuzz")
 
 
 @pytest.fixture
 def cases(request: pytest.FixtureRequest) -> int:
-    """How many cases to try."""
-    return int(request.config.getoption("--cases"))
+    """How many inputs to try."""
+    return int(request.config.getoption("cases", 200))

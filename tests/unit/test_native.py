@@ -4,6 +4,7 @@ threads."""
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import shutil
 import subprocess
 import sys
@@ -211,6 +212,28 @@ def test_what_does_not_fit_is_refused() -> None:
     for position in (4, -1):
         with pytest.raises(IndexError):
             passes.rotate(heads, sight, torch.tensor([position]))
+    for norm in (a_norm(0), a_norm(1), a_norm(4), a_norm(9)):
+        with pytest.raises(IndexError, match="fit together for normalize"):
+            passes.normalize(made(3, 8), norm)
+    for norm in (a_norm(8), a_norm(2, 4), a_norm(3, 8)):
+        normed = dataclasses.replace(sight, norm=norm)
+        with pytest.raises(IndexError, match="fit together for turn_all"):
+            passes.rotate(heads[:, :2], normed, torch.tensor([0]))
+        with pytest.raises(IndexError, match="fit together for attend"):
+            passes.attend(heads, normed, cache, np.array([0]), np.array([0]))
+    three = made(1, 5, 8)  # three heads cannot share two key heads
+    with pytest.raises(IndexError, match="fit together for attend"):
+        passes.attend(three, sight, torch.zeros(2, 1, 2, 9, 8), np.array([0]), np.array([0]))
+    with pytest.raises(IndexError, match="fit together for look"):
+        passes.look(made(1, 5, 8), made(1, 2, 8), np.array([[0, 1, -1, 0, 0, 0]]), sight)
+    with pytest.raises(IndexError, match="fit together for fill"):
+        passes.fill(
+            torch.zeros(2, 1, 2, 9, 8), made(1, 5, 8), made(1, 2, 8), np.array([[0, 0, 0, 1]])
+        )
+    with pytest.raises(IndexError, match="fit together for look"):  # no head at all
+        passes.look(made(1, 2, 8), made(1, 2, 8), np.array([[0, 1, -1, 0, 0, 0]]), sight)
+    with pytest.raises(IndexError, match="fit together for gate"):
+        passes.gate(made(3, 1))
     layout = AdapterLayout((("m", 8, 8),))
     addresses = Addresses([layout.modules], layout, 1)
     addresses.place(0, AdapterWeights.random(layout, 1, 1.0, np.random.default_rng(0)))

@@ -181,7 +181,9 @@ def test_a_folder_without_config_is_refused(tmp_path: Path) -> None:
     assert "adapter_config.json" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "\udcff"])
+@pytest.mark.parametrize(
+    "content", ["{", "[]", "\udcff", "[" * 100_000], ids=["{", "[]", "bytes", "deep"]
+)
 def test_a_damaged_config_is_refused(tmp_path: Path, content: str) -> None:
     folder = write_by_hand(tmp_path, some_factors(all_of_rank(2)))
     (folder / "adapter_config.json").write_bytes(content.encode(errors="surrogateescape"))

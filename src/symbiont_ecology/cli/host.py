@@ -80,9 +80,10 @@ def list_hosts() -> None:
 def info(name: HostName) -> None:
     """Say where a host comes from, how large it is and where it lies."""
     from symbiont_ecology.host.chat_template import has_chat_template
+    from symbiont_ecology.host.fields import read_json
 
     place = _place(name)
-    config = json.loads((place / "config.json").read_text(encoding="utf-8"))
+    config = read_json(place / "config.json")
     facts = _facts(place)
     words = {key: str(value) for key, value in facts.items() if isinstance(value, str)}
     sizes = ("num_hidden_layers", "hidden_size", "vocab_size", "max_position_embeddings")

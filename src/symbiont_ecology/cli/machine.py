@@ -38,8 +38,11 @@ def bench(
     from symbiont_ecology.host.kernel import HostKernel
     from symbiont_ecology.host.machine import describe
     from symbiont_ecology.host.throughput import ThroughputMeter, Workload
+    from symbiont_ecology.types import MOST_THREADS
 
     sizes, speeds = _sizes(organelles), []
+    if threads > MOST_THREADS:
+        raise ConfigError(f"--threads: expected {MOST_THREADS} at most, got {threads}: lower it")
     with report(json_file) as write_json:
         torch.set_num_threads(threads)
         kernel = HostKernel.from_pretrained(

@@ -201,8 +201,8 @@ def _first(config: Mapping[str, object], *names: str, default: int | None = None
     """The first of the fields that is there and is not null."""
     for name in names:
         value = config.get(name)
-        if isinstance(value, int | float):
-            return int(value)
+        if isinstance(value, int):
+            return value
     if default is None:
         raise HostError(
             f"expected one of {', '.join(names)} in the host's config, found none: is it a decoder?"

@@ -21,6 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from symbiont_ecology.economics import HostShape
+from symbiont_ecology.host.fields import LARGEST_HEAD, LlamaFields, check_fields, expect
+
 ModelConfig = Mapping[str, Any]
 """What a host's ``config.json`` says."""
 
@@ -30,7 +33,13 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
 }
 _LLAMA_3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-_SIZES = ("hidden_size", "num_attention_heads", "num_hidden_layers")
+_SIZES = (
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "vocab_size",
+)
 _NOT_COMPUTED = (
     "attn_logit_softcapping",
     "final_logit_softcapping",
@@ -107,12 +116,14 @@ class Architecture:
 class Blueprint:
     """What the fused forward needs to know of one host.
 
-    ``config`` is the host's with all defaults filled in; ``views`` has one entry per layer;
-    ``biases`` says of each site of a layer whether it has one.
+    ``config`` is the host's with all defaults filled in, and ``shape`` are the sizes in it, without
+    numbers of parameters; ``views`` has one entry per layer; ``biases`` says of each site of a
+    layer whether it has one.
     """
 
     architecture: Architecture
     config: ModelConfig
+    shape: HostShape
     views: tuple[View, ...]
     biases: tuple[bool, ...]
     activation: Callable[[Tensor], Tensor]
@@ -196,11 +207,29 @@ _ARCHITECTURES = {
 
 def read_blueprint(config: ModelConfig) -> Blueprint | None:
     """What a ``config.json`` means, None if the fused forward would not compute that host
-    exactly."""
+    exactly.
+
+    Raises:
+        HostError: a field holds what it cannot, or heads cannot be shared or turned.
+    """
     architecture = _ARCHITECTURES.get(config.get("model_type", ""))
-    if architecture is None or not all(isinstance(config.get(name), int) for name in _SIZES):
+    if architecture is None:
+        return None
+    check_fields(LlamaFields, config, "config.json of the host")
+    if any(config.get(name) is None for name in _SIZES):
         return None
     config = {**architecture.defaults, **config}
+    shape = HostShape.from_config(config, linear_parameters=0, parameters=0)
+    expect(
+        shape.heads % shape.kv_heads == 0,
+        "num_attention_heads in the host's config as a multiple of num_key_value_heads, got "
+        f"{shape.heads} and {shape.kv_heads}: download it again",
+    )
+    expect(
+        shape.head_dim % 2 == 0 and 2 <= shape.head_dim <= LARGEST_HEAD,
+        f"heads of an even size up to {LARGEST_HEAD} in the host's config, got {shape.head_dim}: "
+        "download it again",
+    )
     kinds, ropes = _kinds(config, architecture), _ropes(config, architecture)
     activation = _ACTIVATIONS.get(config.get(architecture.activation, "silu"))
     is_odd = (
@@ -215,7 +244,7 @@ def read_blueprint(config: ModelConfig) -> Blueprint | None:
     biases = tuple(
         bool(config.get(has)) if isinstance(has, str) else has for has in architecture.biases
     )
-    return Blueprint(architecture, config, views, biases, activation)
+    return Blueprint(architecture, config, shape, views, biases, activation)
 
 
 def _kinds(config: ModelConfig, architecture: Architecture) -> list[str] | None:

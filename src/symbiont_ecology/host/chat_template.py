@@ -5,8 +5,8 @@ So a run that would ask it in a chat can be refused before a model is loaded.
 
 from __future__ import annotations
 
-import json
-
+from symbiont_ecology.errors import HostError
+from symbiont_ecology.host.fields import read_json
 from symbiont_ecology.host.locating import local_folder
 
 TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
@@ -20,8 +20,8 @@ def has_chat_template(model: str) -> bool | None:
         return None
     if any((folder / name).is_file() for name in TEMPLATE_FILES):
         return True
+    path = folder / "tokenizer_config.json"
     try:
-        config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return bool(read_json(path).get("chat_template")) if path.is_file() else None
+    except HostError:
         return None  # loading says what is wrong with them
-    return bool(isinstance(config, dict) and config.get("chat_template"))

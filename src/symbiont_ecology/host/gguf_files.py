@@ -9,18 +9,25 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import mmap
+import struct
 from collections.abc import Mapping
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.errors import HostError
+from symbiont_ecology.host.fields import MOST_LAYERS
 from symbiont_ecology.host.packaged import FACTS_FILE, Tell, building, hosts_folder
 
 _LONE_DIGITS = ("smollm",)
 """Kinds of pre-tokenizer that part every digit, which the reader of transformers does not know."""
 _LEFT = frozenset({"quantization_config", "_name_or_path", "_model_name_or_path"})
 """Keys of a config that are not true of what is written."""
+_FIRST, _TEXT, _LIST, _AXIS = 4, 8, 9, 10
+_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+"""In a GGUF header: where it begins behind the magic word; the kinds that texts, lists and sizes of
+axes are; bytes of the other kinds."""
 
 
 def converted(file: Path, tell: Tell) -> Path:
@@ -78,12 +85,17 @@ def _read(file: Path) -> tuple[Any, Any]:
         raise HostError(f"expected a GGUF file in {file}, got another kind: check the file")
     where: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
     try:
+        _check_header(file)
+        fields = gguf.GGUFReader(file).fields
+        for name, field in fields.items():  # which become modules one by one
+            if name.endswith(".block_count") and not 0 < field.contents() <= MOST_LAYERS:
+                raise ValueError(f"a number of layers from 1 to {MOST_LAYERS}")
         with redirect_stderr(io.StringIO()):  # their bars
             model = transformers.AutoModelForCausalLM.from_pretrained(
                 str(file.parent), dtype=torch.float32, **where
             )
             tokenizer = transformers.AutoTokenizer.from_pretrained(str(file.parent), **where)
-            kind = gguf.GGUFReader(file).fields.get("tokenizer.ggml.pre")
+        kind = fields.get("tokenizer.ggml.pre")
     except Exception as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise HostError(
@@ -93,6 +105,49 @@ def _read(file: Path) -> tuple[Any, Any]:
     if kind is not None and kind.contents() in _LONE_DIGITS:
         _part_digits(tokenizer)
     return model, tokenizer
+
+
+def _check_header(file: Path) -> None:
+    """Walks through all that stands before the weights. The readers follow every length that is
+    written there, however far beyond the end of the file.
+
+    Raises:
+        ValueError, struct.error: the file ends before its header does.
+    """
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        at = _FIRST
+
+        def number(form: str) -> int:
+            """The next number."""
+            nonlocal at
+            (found,) = struct.unpack_from(form, data, at)
+            at += struct.calcsize(form)
+            return int(found)
+
+        def skip(kind: int, count: int) -> None:
+            """Leaves out so many values of a kind."""
+            nonlocal at
+            if kind in _BYTES:
+                at += count * _BYTES[kind]
+            elif kind == _TEXT:
+                for _ in range(count):
+                    length = number("<Q")
+                    at += length
+            else:
+                raise ValueError(f"no values of kind {kind}")
+            if at > len(data):
+                raise ValueError("a header that ends within the file")
+
+        _, tensors, fields = number("<I"), number("<Q"), number("<Q")
+        for _ in range(fields):
+            skip(_TEXT, 1)
+            kind = number("<I")
+            kind, count = (number("<I"), number("<Q")) if kind == _LIST else (kind, 1)
+            skip(kind, count)
+        for _ in range(tensors):
+            skip(_TEXT, 1)
+            skip(_AXIS, number("<I"))
+            at += 12  # of what kind its numbers are, and where
 
 
 def _write_json(path: Path, values: Mapping[str, object]) -> None:

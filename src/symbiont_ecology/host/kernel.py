@@ -43,6 +43,7 @@ from symbiont_ecology.host.sketches import sketcher_of
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import (
     HOST_SLOT,
+    MOST_SLOTS,
     Completions,
     Decoding,
     LearningBatch,
@@ -127,6 +128,8 @@ class HostKernel:
         """
         if slots < 1 or rank < 1:
             raise HostError(f"expected at least one slot of rank 1, got slots={slots} rank={rank}")
+        if slots > MOST_SLOTS:
+            raise HostError(f"expected at most {MOST_SLOTS} slots, got slots={slots}: lower them")
         if not memory_mb > 0:
             raise HostError(f"expected memory_mb > 0, got {memory_mb}")
         place, precision = find_device(device), find_dtype(dtype)
@@ -359,9 +362,9 @@ class HostKernel:
                 f"expected a completion for each of {len(prompts)} prompts, got {len(completions)}"
             )
         ids = [
-            self._codec.encode([text], special=False)[0]
+            self._reader.known(self._codec.encode([text], special=False)[0])
             if isinstance(text, str)
-            else np.array(text, dtype=np.int64)
+            else self._reader.known(np.array(text, dtype=np.int64))
             for text in completions
         ]
         examples = list(map(Example, self.encode(prompts), ids, owners))

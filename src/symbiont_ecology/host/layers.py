@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from symbiont_ecology.economics import HostShape
-from symbiont_ecology.host.architectures import ModelConfig, read_blueprint
+from symbiont_ecology.host.architectures import Blueprint, ModelConfig, read_blueprint
 from symbiont_ecology.host.backend.lowrank import LowRankTerm, Shares, Site
 from symbiont_ecology.host.backend.sights import Norm
+from symbiont_ecology.host.fields import expect
 from symbiont_ecology.host.int8 import product, quantized
 
 SITES = (
@@ -26,6 +27,55 @@ SITES = (
     ("mlp", ("down_proj",)),
 )
 """The linear modules of a layer, grouped by what they read."""
+_EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
+
+def weight_shapes(plan: Blueprint) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor of a Llama-like host by its Hugging Face name, tied ones once."""
+    shape, architecture, hidden = plan.shape, plan.architecture, plan.shape.hidden
+    queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    linears = {
+        "q_proj": (queries, hidden),
+        "k_proj": (keys, hidden),
+        "v_proj": (keys, hidden),
+        "o_proj": (hidden, queries),
+        "gate_proj": (shape.feed_forward, hidden),
+        "up_proj": (shape.feed_forward, hidden),
+        "down_proj": (hidden, shape.feed_forward),
+    }
+    shapes: dict[str, tuple[int, ...]] = {
+        _EMBEDDING: (shape.vocab, hidden),
+        "model.norm.weight": (hidden,),
+    }
+    if not plan.is_tied:
+        shapes[_HEAD] = shapes[_EMBEDDING]
+    for layer in range(shape.layers):
+        stem = f"model.layers.{layer}."
+        for (block, members), has_bias in zip(SITES, plan.biases, strict=True):
+            for name in members:
+                shapes[f"{stem}{block}.{name}.weight"] = linears[name]
+                if has_bias:
+                    shapes[f"{stem}{block}.{name}.bias"] = linears[name][:1]
+        for norm in filter(None, architecture.norms):
+            shapes[f"{stem}{norm}.weight"] = (hidden,)
+        if architecture.has_head_norms:
+            shapes |= {f"{stem}self_attn.{name}_norm.weight": (shape.head_dim,) for name in "qk"}
+    return shapes
+
+
+def _check_tensors(plan: Blueprint, tensors: Mapping[str, Tensor]) -> None:
+    """Refuses tensors that are not what the config says: nothing behind them looks at sizes."""
+    shapes = weight_shapes(plan)
+    if _HEAD in tensors:  # of a host whose config ties it, too
+        shapes[_HEAD] = shapes[_EMBEDDING]
+    for name, shape in shapes.items():
+        tensor = tensors.get(name)
+        expect(
+            tensor is not None and tensor.shape == shape and tensor.is_floating_point(),
+            f"tensor {name!r} of numbers {shape} as the host's config says, found "
+            f"{'none' if tensor is None else f'{tensor.dtype} {tuple(tensor.shape)}'}: download "
+            "the weights again",
+        )
 
 
 @dataclass(frozen=True)
@@ -98,7 +148,7 @@ class LlamaWeights:
     With the dtype int8, linear weights are of eight bits and the rest in float32.
 
     Raises:
-        KeyError: a tensor that the config promises is missing.
+        HostError: a tensor that the config promises is missing, or is another one.
         ValueError: the config is not one that ``architectures.read_blueprint`` understands.
     """
 
@@ -114,6 +164,7 @@ class LlamaWeights:
             raise ValueError(
                 "expected a config that is understood here, got another: use transformers"
             )
+        _check_tensors(plan, tensors)
         self.plan, self.named = plan, dict[str, Tensor]()
         self._source, self.device, self._is_int8 = tensors, device, dtype == torch.int8
         self.dtype = torch.float32 if self._is_int8 else dtype
@@ -133,19 +184,19 @@ class LlamaWeights:
         per_layer = sum(
             d_in * d_out for site in self.sites[: len(SITES)] for _, d_in, d_out in site
         )
-        shape = HostShape.from_config(plan.config, linear_parameters=per_layer, parameters=0)
+        shape = replace(plan.shape, linear_parameters=per_layer)
         self.layers = [
             self._layer(index, linears[4 * index : 4 * index + 4], shape)
             for index in range(len(plan.views))
         ]
-        self.embedding = self._take("model.embed_tokens.weight")
+        self.embedding = self._take(_EMBEDDING)
         self.norm = self._norm("model.norm")
         # As transformers does it: what the config ties is tied unless the file holds two different
         # weights.
-        embedding = tensors["model.embed_tokens.weight"]
-        head = tensors.get("lm_head.weight", embedding)
+        embedding = tensors[_EMBEDDING]
+        head = tensors.get(_HEAD, embedding)
         is_tied = plan.is_tied and (head is embedding or torch.equal(head, embedding))
-        self.head = self.embedding if is_tied else self._take("lm_head.weight")
+        self.head = self.embedding if is_tied else self._take(_HEAD)
         self.shape = replace(
             shape,
             parameters=sum(

@@ -9,20 +9,29 @@ a short run takes; everything else goes through it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.architectures import ModelConfig, read_blueprint
 from symbiont_ecology.host.decoder import Decoder
+from symbiont_ecology.host.fields import (
+    LARGEST_SIZE,
+    GenerationFields,
+    HostFields,
+    TokenFields,
+    TokenizerFields,
+    check_fields,
+    expect,
+    expected,
+    read_json,
+)
 from symbiont_ecology.host.int8 import adds_exactly
 from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.llama import LlamaDecoder
@@ -55,7 +64,7 @@ def find_dtype(name: str) -> torch.dtype:
     Raises:
         HostError: it is none in which a host can be held.
     """
-    _expect(name in _DTYPES, f"dtype {', '.join(_DTYPES)}, got {name!r}: choose one of them")
+    expect(name in _DTYPES, f"dtype {', '.join(_DTYPES)}, got {name!r}: choose one of them")
     return _DTYPES[name]
 
 
@@ -63,25 +72,32 @@ def find_device(name: str) -> torch.device:
     """The device of that name, its index included.
 
     Raises:
-        HostError: torch cannot use it here.
+        HostError: torch cannot use it here, or it keeps no numbers.
     """
-    what = f"a device that torch can use here, got {name!r}: try cpu"
-    with _expected(what, RuntimeError, AssertionError):
-        return torch.zeros(1, device=name).device
+    what = f"a device that torch can use here, got {name!r:.100}: try cpu"
+    with expected(what, Exception):  # every kind of device has its own way to be missing
+        tried = torch.zeros(1, device=name)
+        tried.item()
+        return tried.device
 
 
 def read_model_config(folder: Path) -> ModelConfig:
     """The host's ``config.json``, after a look at which files are there.
 
     Raises:
-        HostError: no or unreadable config, no weights, no tokenizer.
+        HostError: no or unreadable config, no weights or pickled ones, no tokenizer.
     """
     config = read_config_file(folder / MODEL_CONFIG_FILE)
-    _expect(
-        any(path.suffix in (".safetensors", ".bin") for path in folder.iterdir()),
+    if not weight_files(folder) and any(folder.glob("*.bin")):
+        raise HostError(
+            f"expected weights (*.safetensors) in {folder}, found pickled ones (*.bin), which can "
+            "run code: save the model again with safe_serialization=True"
+        )
+    expect(
+        weight_files(folder),
         f"weights (*.safetensors) in {folder}, found none: download them again",
     )
-    _expect(
+    expect(
         any((folder / file).is_file() for file in _TOKENIZER_FILES),
         f"a tokenizer (tokenizer.json) in {folder}, found none: copy the model's own there",
     )
@@ -94,15 +110,16 @@ def read_config_file(path: Path) -> ModelConfig:
     Raises:
         HostError: there is none, or it is of no model.
     """
-    _expect(
+    expect(
         path.is_file(),
         f"a model folder with config.json, found none in {path.parent}: check the path",
     )
-    config = _read_json(path)
-    _expect(
+    config = read_json(path)
+    expect(
         "model_type" in config,
         f"a transformers config with model_type in {path}: is this a model folder?",
     )
+    check_fields(HostFields, config, str(path))
     return config
 
 
@@ -118,43 +135,68 @@ def load_decoder(
     """The fastest decoder that computes this host exactly.
 
     Raises:
-        HostError: the weights are damaged or incomplete, or no causal language model can be made of
-            them.
+        HostError: the weights are damaged, incomplete, of other sizes than the config says or not
+            finite, or no causal language model can be made of them.
     """
-    files = sorted(folder.glob("*.safetensors"))
+    is_fused = prefer_fused and read_blueprint(config) is not None
     if dtype == torch.int8:
-        is_fused = prefer_fused and files and read_blueprint(config) is not None
-        what = "a Llama-like host with safetensors on a CPU for dtype=int8, got another"
-        _expect(is_fused and device.type == "cpu", f"{what}: use float32 or bfloat16")
-        _expect(adds_exactly(), "exact integer products for dtype=int8, got others: use float32")
-    if prefer_fused and files and read_blueprint(config) is not None:
+        what = "a Llama-like host on a CPU for dtype=int8, got another"
+        expect(is_fused and device.type == "cpu", f"{what}: use float32 or bfloat16")
+        expect(adds_exactly(), "exact integer products for dtype=int8, got others: use float32")
+    decoder: Decoder
+    if is_fused:
         tensors: dict[str, torch.Tensor] = {}
-        for path in files:
-            with _expected(f"safetensors in {path}, got a damaged file", SafetensorError, OSError):
+        for path in weight_files(folder):
+            with expected(f"safetensors in {path}, got a damaged file", Exception):
                 tensors.update(load_file(path))
-        with _expected(f"tensors in {folder} as its config says: download them again", KeyError):
-            weights = LlamaWeights(config, tensors, device, dtype)
-        return LlamaDecoder(weights, is_checkpointing=is_checkpointing)
+        weights = LlamaWeights(config, tensors, device, dtype)
+        decoder = LlamaDecoder(weights, is_checkpointing=is_checkpointing)
+    else:
+        decoder = _load_wrapped(folder, device, dtype, is_checkpointing=is_checkpointing)
+    for name, weight in decoder.weights().items():
+        expect(
+            weight.dtype == torch.int8 or weight.sum(dtype=torch.float32).isfinite(),
+            f"finite numbers in tensor {name!r} of {folder}, found others: download the weights "
+            "again, or use dtype=float32",
+        )
+    return decoder
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files with a host's weights."""
+    return sorted(path for path in folder.glob("*.safetensors") if path.is_file())
+
+
+def _load_wrapped(
+    folder: Path, device: torch.device, dtype: torch.dtype, *, is_checkpointing: bool
+) -> Decoder:
+    """A host as transformers reads and computes it: another library, with files from anyone."""
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     from symbiont_ecology.host.wrapped import WrappedDecoder
 
     logging.disable_progress_bar()  # the command line has its own
-    errors = OSError, ValueError, KeyError, RuntimeError, SafetensorError
-    with _expected(f"a causal language model in {folder} that transformers can load", *errors):
+    with expected(f"a causal language model in {folder} that transformers can load", Exception):
         model, report = AutoModelForCausalLM.from_pretrained(
             str(folder),
             dtype=dtype,
             local_files_only=True,
             trust_remote_code=False,
+            use_safetensors=True,
             output_loading_info=True,
         )
     missing = min(report["missing_keys"], default=None)
-    _expect(
+    expect(
         missing is None, f"tensor {missing!r} in {folder}, found none: download the weights again"
     )
-    return WrappedDecoder(model, device, is_checkpointing=is_checkpointing)
+    with expected(f"a model in {folder} that transformers can compute", Exception):
+        decoder = WrappedDecoder(model, device, is_checkpointing=is_checkpointing)
+        ids = torch.zeros(1, 8, dtype=torch.int64, device=device)
+        with torch.no_grad():  # a prompt, and a token behind it
+            read = model(input_ids=ids, use_cache=True)
+            model(input_ids=ids[:, :1], past_key_values=read.past_key_values, use_cache=True)
+    return decoder
 
 
 class TextCodec:
@@ -166,8 +208,9 @@ class TextCodec:
     def __init__(self, folder: Path, config: ModelConfig) -> None:
         self._folder = folder
         self._config = {key: value for key, value in config.items() if key not in _INCIDENTAL}
-        settings = _read_json(folder / "tokenizer_config.json")
-        is_plain = settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
+        path = folder / "tokenizer_config.json"
+        settings = check_fields(TokenizerFields, read_json(path), str(path))
+        is_plain = settings.tokenizer_class in _PLAIN_TOKENIZERS
         has_file = (folder / "tokenizer.json").is_file()
         self._backend = (
             self._plain_backend() if is_plain and has_file else self.tokenizer.backend_tokenizer
@@ -175,7 +218,7 @@ class TextCodec:
         self._backend.no_padding()
         self._backend.no_truncation()
         self._known: dict[bool, dict[str, np.ndarray]] = {True: {}, False: {}}
-        self.end_tokens = self._find_ends(settings, config)
+        self.end_tokens = self._find_ends(settings, check_fields(HostFields, config, "config.json"))
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerFast:
@@ -183,12 +226,11 @@ class TextCodec:
         second)."""
         from transformers import AutoTokenizer
 
-        errors = OSError, ValueError, KeyError, TypeError
-        with _expected(f"a tokenizer in {self._folder} that transformers can load", *errors):
+        with expected(f"a tokenizer in {self._folder} that transformers can load", Exception):
             tokenizer = AutoTokenizer.from_pretrained(
                 str(self._folder), local_files_only=True, trust_remote_code=False
             )
-        _expect(
+        expect(
             hasattr(tokenizer, "backend_tokenizer"),
             f"a fast tokenizer (tokenizer.json) in {self._folder}: convert it first",
         )
@@ -201,10 +243,11 @@ class TextCodec:
             self._folder / name for name in _TOKENIZER_FILES if (self._folder / name).is_file()
         )
         # Parsed, where it can be: a copy that another library saved differs in white space.
-        tokenizer = _read_json(path) if path.suffix == ".json" else path.read_bytes().hex()
+        tokenizer = read_json(path) if path.suffix == ".json" else path.read_bytes().hex()
         template = self.tokenizer.chat_template if is_chat else None
         facts = [self._config, tokenizer, self.end_tokens, template]
-        return json.dumps(facts, sort_keys=True, default=str).encode()
+        with expected(f"files in {self._folder} that are not nested so deep", RecursionError):
+            return json.dumps(facts, sort_keys=True, default=str).encode()
 
     def encode(self, texts: Sequence[str], *, special: bool) -> list[np.ndarray]:
         """Token ids of each text, with or without the tokenizer's own special tokens around it;
@@ -230,7 +273,7 @@ class TextCodec:
         Raises:
             HostError: the host has no chat template, or one that has no room for such turns.
         """
-        _expect(
+        expect(
             self.tokenizer.chat_template,
             f"a chat template in {self._folder}, found none: set tasks.style.is_chat=false",
         )
@@ -239,10 +282,9 @@ class TextCodec:
         if len(said) % 2 == 0:
             roles = ["system", *roles]
         messages = [{"role": role, "content": text} for role, text in zip(roles, said, strict=True)]
-        from jinja2 import TemplateError
-
         what = f"a chat template in {self._folder} for turns of {', '.join(dict.fromkeys(roles))}"
-        with _expected(f"{what}: leave tasks.style.system out", TemplateError):
+        # A template is a stranger's program.
+        with expected(f"{what}: leave tasks.style.system out", Exception):
             # Hosts that can think aloud are asked not to: the reply limits leave no room for it.
             text = self.tokenizer.apply_chat_template(
                 messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
@@ -264,47 +306,21 @@ class TextCodec:
         from tokenizers import Tokenizer
 
         path = self._folder / "tokenizer.json"
-        with _expected(f"a tokenizer in {path}, got a damaged file", ValueError, TypeError):
-            text = path.read_text(encoding="utf-8")
-            if "model" not in json.loads(text):
-                raise ValueError("it names no model")
-        return Tokenizer.from_str(text)
+        expect("model" in read_json(path), f"a tokenizer in {path}, got one that names no model")
+        with expected(f"a tokenizer in {path}, got a damaged file", Exception):
+            return Tokenizer.from_str(path.read_text(encoding="utf-8"))
 
-    def _find_ends(self, settings: ModelConfig, config: ModelConfig) -> tuple[int, ...]:
-        token = settings.get("eos_token")
-        text = token.get("content") if isinstance(token, dict) else token
+    def _find_ends(self, settings: TokenizerFields, config: HostFields) -> tuple[int, ...]:
+        token = settings.eos_token
+        text = token.content if isinstance(token, TokenFields) else token
         named = [] if text is None else [self._backend.token_to_id(text)]
-        generation = _read_json(self._folder / "generation_config.json")
-        for value in (generation.get("eos_token_id"), config.get("eos_token_id")):
+        path = self._folder / "generation_config.json"
+        generation = check_fields(GenerationFields, read_json(path), str(path))
+        for value in (generation.eos_token_id, config.eos_token_id):
             named += value if isinstance(value, list) else [value]
         # A config may carry another vocabulary's default, which no logit stands for.
-        vocab = int(config.get("vocab_size") or 1 << 30)
-        numbers = [int(number) for number in named if number is not None]
-        ends = tuple(dict.fromkeys(number for number in numbers if number < vocab))
+        vocab = range(config.vocab_size or LARGEST_SIZE)
+        ends = tuple(dict.fromkeys(one for one in named if one is not None and one in vocab))
         path = self._folder / "tokenizer_config.json"
-        _expect(ends, f"an end token (eos_token) in {path}, found none")
+        expect(ends, f"an end token (eos_token) in {path}, found none")
         return ends
-
-
-def _read_json(path: Path) -> ModelConfig:
-    """A JSON object, empty if there is no such file."""
-    if not path.is_file():
-        return {}
-    with _expected(f"JSON in {path}, got damaged text: download it again", ValueError):
-        value = json.loads(path.read_text(encoding="utf-8"))
-    return value if isinstance(value, dict) else {}
-
-
-def _expect(is_so: object, what: str) -> None:
-    if not is_so:
-        raise HostError(f"expected {what}")
-
-
-@contextmanager
-def _expected(what: str, *errors: type[Exception]) -> Iterator[None]:
-    """Says what was expected where another library fails, with the first line of its error."""
-    try:
-        yield
-    except errors as error:
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise HostError(f"expected {what} ({line})") from error

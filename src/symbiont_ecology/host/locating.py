@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from symbiont_ecology.errors import HostError
+from symbiont_ecology.host.fields import expect
 from symbiont_ecology.host.packaged import FACTS_FILE, PACKAGED, Tell, packaged_folder
 
 EMBEDDED = "embedded"
@@ -20,25 +22,25 @@ def check_is_here(name_or_path: str | Path) -> None:
     Raises:
         HostError: it is not here.
     """
-    name, path = str(name_or_path), Path(name_or_path).expanduser()
+    name, path = str(name_or_path), _path_of(name_or_path)
     if name in PACKAGED:
         host = PACKAGED[name]
-        _expect(
+        expect(
             (packaged_folder(name) / FACTS_FILE).is_file(),
             f"the host {name} on this machine, found none: symbiont host get {name} "
             f"({host.megabytes} MB, {host.licence})",
         )
     elif name == EMBEDDED:
-        _expect(
+        expect(
             EMBEDDED_FOLDER.is_dir(),
             f"the embedded host in {EMBEDDED_FOLDER}, found no such folder: reinstall the package",
         )
     elif path.suffix == GGUF_ENDING:
-        _expect(path.is_file(), f"a GGUF file, found none in {name!r}: check the path")
-    elif not path.is_dir():
-        _expect(
+        expect(os.path.isfile(path), f"a GGUF file, found none in {name!r:.300}: check the path")
+    elif not os.path.isdir(path):
+        expect(
             name.count("/") == 1 and not name.startswith((".", "/", "~")),
-            f"a host model folder, found no folder {name!r}: check the path, or choose one of "
+            f"a host model folder, found no folder {name!r:.300}: check the path, or choose one of "
             f"{EMBEDDED}, {', '.join(PACKAGED)}",
         )
 
@@ -46,11 +48,11 @@ def check_is_here(name_or_path: str | Path) -> None:
 def local_folder(name_or_path: str | Path) -> Path | None:
     """The folder of a host that is on this machine as a folder; None for all others, such as a name
     on the hub or a GGUF file."""
-    name, path = str(name_or_path), Path(name_or_path).expanduser()
+    name = str(name_or_path)
     if name == EMBEDDED:
         return EMBEDDED_FOLDER
-    folder = packaged_folder(name) if name in PACKAGED else path
-    return folder if folder.is_dir() else None
+    folder = packaged_folder(name) if name in PACKAGED else _path_of(name_or_path)
+    return folder if os.path.isdir(folder) else None
 
 
 def find_folder(name_or_path: str | Path, tell: Tell = lambda line: None) -> Path:
@@ -63,7 +65,7 @@ def find_folder(name_or_path: str | Path, tell: Tell = lambda line: None) -> Pat
     check_is_here(name_or_path)
     if (folder := local_folder(name_or_path)) is not None:
         return folder
-    path = Path(name_or_path).expanduser()
+    path = _path_of(name_or_path)
     if path.suffix == GGUF_ENDING:
         from symbiont_ecology.host.gguf_files import converted
 
@@ -78,16 +80,16 @@ def config_file(name_or_path: str | Path, *, may_fetch: bool) -> Path:
     Raises:
         HostError: there is none.
     """
-    name, path = str(name_or_path), Path(name_or_path).expanduser()
-    if path.suffix == ".json" and path.is_file():
+    name, path = str(name_or_path), _path_of(name_or_path)
+    if path.suffix == ".json" and os.path.isfile(path):
         return path
     check_is_here(name_or_path)
     if (folder := local_folder(name_or_path)) is not None:
         return folder / MODEL_CONFIG_FILE
     if path.suffix == GGUF_ENDING:
         raise HostError(
-            f"expected a config.json, got the GGUF file {name!r}, which is converted on first use: "
-            f"symbiont look --host {name}"
+            f"expected a config.json, got the GGUF file {name!r:.300}, which is converted on first "
+            f"use: symbiont look --host {name:.300}"
         )
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
@@ -99,8 +101,8 @@ def config_file(name_or_path: str | Path, *, may_fetch: bool) -> Path:
         return Path(hf_hub_download(name, MODEL_CONFIG_FILE, local_files_only=not may_fetch))
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError) as error:
         raise HostError(
-            f"expected the config.json of {name!r} in the hub's cache, found none: give the path "
-            "of a copy of it, or of a folder that has it"
+            f"expected the config.json of {name!r:.300} in the hub's cache, found none: give the "
+            "path of a copy of it, or of a folder that has it"
         ) from error
 
 
@@ -111,7 +113,7 @@ def weights_folder(name_or_path: str | Path) -> Path | None:
         folder = config_file(name_or_path, may_fetch=False).parent
     except HostError:
         return None
-    has_weights = any(path.suffix in (".safetensors", ".bin") for path in folder.iterdir())
+    has_weights = any(folder.glob("*.safetensors"))
     return folder if has_weights and Path(name_or_path).suffix != ".json" else None
 
 
@@ -125,11 +127,11 @@ def _from_hub(name: str) -> Path:
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError) as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise HostError(
-            f"expected a folder or a model of the Hugging Face hub, got {name!r}: check the name, "
-            f"or download it first and give its folder ({line})"
+            f"expected a folder or a model of the Hugging Face hub, got {name!r:.300}: check the "
+            f"name, or download it first and give its folder ({line:.300})"
         ) from error
 
 
-def _expect(is_so: object, what: str) -> None:
-    if not is_so:
-        raise HostError(f"expected {what}")
+def _path_of(name_or_path: str | Path) -> Path:
+    """As a path, which may be no path at all: ``os.path`` finds nothing there, ``Path`` fails."""
+    return Path(os.path.expanduser(name_or_path))

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import torch
 
 from symbiont_ecology.config import HostConfig
-from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.architectures import ModelConfig
 from symbiont_ecology.host.backend.compiled import CompiledBackend, backend_for
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import layout_of
+from symbiont_ecology.host.fields import expected
 from symbiont_ecology.host.loading import find_dtype
 from symbiont_ecology.host.outline import bytes_of, outline_of
 from symbiont_ecology.weights.adapter import MOST_EXACT
@@ -164,7 +164,5 @@ def device_memory(name: str) -> tuple[int, int] | None:
 
 def _device(name: str) -> torch.device:
     """A device by its name, whether it is here or not."""
-    try:
+    with expected(f"a device as torch names it, got {name!r:.100}: try cpu", Exception):
         return torch.device(name)
-    except RuntimeError as error:
-        raise HostError(f"expected a device as torch names it, got {name!r}: try cpu") from error

@@ -45,16 +45,29 @@ class CodecReader:
                 raise HostError(
                     f"expected a prompt of at least one token, got {prompt!r}: write something"
                 )
-            if ids.max() >= self.vocab:
-                raise HostError(
-                    f"expected token ids below {self.vocab}, got {ids.max()}: "
-                    "the tokenizer belongs to another model"
-                )
+            self.known(ids)
         return encoded
 
     def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
-        """Token ids of each text as a completion that ends."""
+        """Token ids of each text as a completion that ends.
+
+        Raises:
+            HostError: the host does not know some of them.
+        """
         return [
-            (*map(int, ids), self.codec.end_tokens[0])
+            (*map(int, self.known(ids)), self.codec.end_tokens[0])
             for ids in self.codec.encode(list(answers), special=False)
         ]
+
+    def known(self, ids: np.ndarray) -> np.ndarray:
+        """The same token ids.
+
+        Raises:
+            HostError: the host does not know some of them.
+        """
+        if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab:
+            raise HostError(
+                f"expected token ids from 0 to {self.vocab - 1}, got {ids.min()} to {ids.max()}: "
+                "the tokenizer belongs to another model"
+            )
+        return ids

@@ -223,7 +223,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
         )
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise AdapterError(
             f"expected JSON in {path}, got damaged text ({error}): export the adapter again"
         ) from error

@@ -5,7 +5,10 @@
  * calls. Two building blocks serve both. `dots`: rows against rows, x wᵀ (x Aᵀ; queries against keys). `mixes`:
  * sums of rows, y += s w (what A made of x, times B; weights times values). Matrices are float32 and
  * row-major; a stride is the distance of two rows in elements. Vectors are GCC's, eight wide, which it and
- * clang turn into what the machine has. Functions that return a number return 0, or 1 when there was no memory.
+ * clang turn into what the machine has.
+ *
+ * Sizes come from files of strangers. So every function is told how much there is behind its pointers, checks once
+ * that all it is given fits together, and returns a `status`.
  */
 
 #include <math.h>
@@ -16,6 +19,11 @@
 #ifndef SOURCE
 #define SOURCE "?"
 #endif
+
+enum status { FINE, NO_MEMORY, MISFIT };
+
+/* More than any host has, and little enough for a stack. */
+enum { MOST_HEADS = 4096, LARGEST_HEAD = 4096 };
 
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__clang__) || __GNUC__ >= 12
@@ -32,6 +40,33 @@ INLINE v8 load(const float *from) { v8 x; memcpy(&x, from, sizeof x); return x; 
 INLINE void store(float *to, v8 x) { memcpy(to, &x, sizeof x); }
 INLINE v8 choose(i8 which, v8 a, v8 b) { return (v8)((which & (i8)a) | (~which & (i8)b)); }
 INLINE v8 splat(float x) { return (v8){x, x, x, x, x, x, x, x}; }
+
+/* Whether this many rows, `stride` apart, have `width` numbers each of their own. */
+INLINE int are_rows(int64_t rows, int64_t width, int64_t stride)
+{
+    return rows >= 0 && width > 0 && (rows < 2 || stride >= width);
+}
+
+/* Whether query heads share key heads evenly, and a head has halves to turn. */
+INLINE int are_heads(int64_t heads, int64_t kv_heads, int64_t dim)
+{
+    return kv_heads > 0 && heads >= kv_heads && heads <= MOST_HEADS && heads % kv_heads == 0 && dim > 0 &&
+           dim <= LARGEST_HEAD && dim % 2 == 0;
+}
+
+/* Whether all numbers are in [0, end). */
+INLINE int are_below(const int64_t *numbers, int64_t count, int64_t end)
+{
+    int fit = count >= 0;
+    for (int64_t k = 0; k < count; k++) fit &= numbers[k] >= 0 && numbers[k] < end;
+    return fit;
+}
+
+/* Whether `count` from `start` on are among `all`. */
+INLINE int are_within(int64_t start, int64_t count, int64_t all)
+{
+    return start >= 0 && count >= 0 && start <= all && count <= all - start;
+}
 
 INLINE v4 halves(v8 x)
 {
@@ -218,21 +253,32 @@ INLINE void gate_row(const float *x, int64_t width, float *out)
 
 /* y += scale · (x Aᵀ) B for one owner after the other, at each one's own rank.
  *
- * x (tokens, d_in) and y (tokens, …) have `counts[o]` tokens of owner o. a and b are addresses of
+ * x (tokens, d_in) and y (tokens, d_out) have `counts[o]` tokens of owner o. a and b are addresses of
  * (rank, d_in) and (rank, width) matrices, [member][owner]; a member's part of y is `widths[m]` wide and starts
  * at column `columns[m]`. Rank 0 adds nothing. Unless `gate_to` is NULL, y is of two halves and `gate` of it goes
  * there, (tokens, half), while y is still near.
  */
-int add_low_rank(const float *x, int64_t xs, float *y, int64_t ys, int64_t d_in, int64_t members,
-                 const int64_t *columns, const int64_t *widths, int64_t owners, const int64_t *counts,
+int add_low_rank(int64_t tokens, const float *x, int64_t xs, int64_t d_in, float *y, int64_t ys, int64_t d_out,
+                 int64_t members, const int64_t *columns, const int64_t *widths, int64_t owners, const int64_t *counts,
                  const int64_t *ranks, const float *scales, const int64_t *a, const int64_t *b, float *gate_to,
                  int64_t half, int64_t threads)
 {
-    int failures = 0;
+    int failures = 0, fit = are_rows(tokens, d_in, xs) && are_rows(tokens, d_out, ys) && members >= 0 && owners >= 0 &&
+                            threads > 0 && (!gate_to || half == d_out / 2);
     enum { BATCH = 64, WORTH_PACKING = 24 };
-    int64_t starts[owners + 1];
+    for (int64_t m = 0; fit && m < members; m++) fit = are_within(columns[m], widths[m], d_out);
+    if (!fit) return MISFIT;
+    int64_t *starts = malloc(sizeof(int64_t) * (owners + 1));
+    if (!starts) return NO_MEMORY;
     starts[0] = 0;
-    for (int64_t o = 0; o < owners; o++) starts[o + 1] = starts[o] + counts[o];
+    for (int64_t o = 0; fit && o < owners; o++) {
+        fit = are_within(starts[o], counts[o], tokens) && ranks[o] >= 0;
+        starts[o + 1] = starts[o] + (fit ? counts[o] : 0);
+    }
+    if (!fit || starts[owners] != tokens) {
+        free(starts);
+        return MISFIT;
+    }
     #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
     for (int64_t o = 0; o < owners; o++) {
         const int64_t rank = ranks[o], width = (members * rank + 7) / 8 * 8;
@@ -267,7 +313,8 @@ int add_low_rank(const float *x, int64_t xs, float *y, int64_t ys, int64_t d_in,
         }
         free(inner);
     }
-    return failures > 0;
+    free(starts);
+    return failures ? NO_MEMORY : FINE;
 }
 
 /* What brings a row to root mean square 1. */
@@ -281,22 +328,26 @@ INLINE float evening(const float *x, int64_t width, float eps)
     return 1 / sqrtf((rest + sum(squares)) / width + eps);
 }
 
-/* out (rows, width): rows of root mean square 1, times weights (width). */
-void normalize(int64_t rows, int64_t width, const float *x, int64_t xs, const float *weights, float eps, float *out,
-               int64_t threads)
+/* out (rows, width): rows of root mean square 1, times as many weights. */
+int normalize(int64_t rows, int64_t width, const float *x, int64_t xs, const float *weights, int64_t count, float eps,
+              float *out, int64_t threads)
 {
+    if (!are_rows(rows, width, xs) || count != width || threads < 1) return MISFIT;
     #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t i = 0; i < rows; i++) {
         const float even = evening(x + i * xs, width, eps);
         for (int64_t k = 0; k < width; k++) out[i * width + k] = x[i * xs + k] * even * weights[k];
     }
+    return FINE;
 }
 
 /* out (rows, width) = silu(gate) · up, where x (rows, 2 · width) holds gate and up. */
-void gate(int64_t rows, int64_t width, const float *x, int64_t xs, float *out, int64_t threads)
+int gate(int64_t rows, int64_t width, const float *x, int64_t xs, float *out, int64_t threads)
 {
+    if (!are_rows(rows, 2 * width, xs) || threads < 1) return MISFIT;
     #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t i = 0; i < rows; i++) gate_row(x + i * xs, width, out + i * width);
+    return FINE;
 }
 
 /* One head: normed to root mean square 1 (unless norm is NULL), turned by its position. */
@@ -316,28 +367,38 @@ INLINE void turn(const float *restrict x, const float *restrict norm, float eps,
     for (int64_t k = 0; k < half; k++) out[k + half] = high[k] * cosines[k + half] + low[k] * sines[k + half];
 }
 
-/* `turn` of the first heads of every token: x (tokens, …, dim) to out (tokens, heads, dim). */
-void turn_all(int64_t tokens, int64_t heads, int64_t dim, const float *x, int64_t xs, const float *norms, float eps,
-              const float *cosines, const float *sines, const int64_t *positions, float *out, int64_t threads)
+/* `turn` of the first heads of every token: x (tokens, …, dim) to out (tokens, heads, dim). norms are NULL or
+ * `count`, (heads, dim). */
+int turn_all(int64_t tokens, int64_t heads, int64_t dim, const float *x, int64_t xs, const float *norms, int64_t count,
+             float eps, const float *cosines, const float *sines, int64_t places, const int64_t *positions, float *out,
+             int64_t threads)
 {
+    if (!are_heads(heads, heads, dim) || !are_rows(tokens, heads * dim, xs) || (norms && count != heads * dim) ||
+        !are_below(positions, tokens, places) || threads < 1)
+        return MISFIT;
     #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t i = 0; i < tokens; i++)
         for (int64_t h = 0; h < heads; h++)
             turn(x + i * xs + h * dim, norms ? norms + h * dim : NULL, eps, cosines + positions[i] * dim,
                  sines + positions[i] * dim, dim, out + (i * heads + h) * dim);
+    return FINE;
 }
 
 /* The newest token of each row: its key and value go into the cache, then its queries look at what is there.
  *
- * qkv (rows, heads + 2 · kv_heads, dim) as the host's products left them; norms (heads + kv_heads, dim) or NULL;
- * cosines and sines (positions, dim), the first half of the sines negated. The caches are
- * (…, kv_heads, room, dim); row i has `lengths[i]` tokens in entry `entries[i]`. A window of 0 sees all.
+ * qkv (rows, heads + 2 · kv_heads, dim) as the host's products left them; norms are NULL or `norm_count`,
+ * (heads + kv_heads, dim); cosines and sines (places, dim), the first half of the sines negated. The caches are
+ * (held, kv_heads, room, dim); row i has `lengths[i]` tokens in entry `entries[i]`. A window of 0 sees all.
  */
 int attend(int64_t rows, int64_t heads, int64_t kv_heads, int64_t dim, const float *qkv, int64_t qkv_stride,
-            const float *norms, float eps, const float *cosines, const float *sines, float *keys, float *values,
-            int64_t room, const int64_t *entries, const int64_t *lengths, int64_t window, float scale, float *out,
-            int64_t threads)
+           const float *norms, int64_t norm_count, float eps, const float *cosines, const float *sines, int64_t places,
+           float *keys, float *values, int64_t held, int64_t room, const int64_t *entries, const int64_t *lengths,
+           int64_t window, float scale, float *out, int64_t threads)
 {
+    if (!are_heads(heads, kv_heads, dim) || !are_rows(rows, (heads + 2 * kv_heads) * dim, qkv_stride) ||
+        (norms && norm_count != (heads + kv_heads) * dim) || !are_below(entries, rows, held) ||
+        !are_below(lengths, rows, room < places ? room : places) || window < 0 || threads < 1)
+        return MISFIT;
     int failures = 0;
     const int64_t groups = heads / kv_heads;
     #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
@@ -378,7 +439,7 @@ int attend(int64_t rows, int64_t heads, int64_t kv_heads, int64_t dim, const flo
         }
         free(scores);
     }
-    return failures > 0;
+    return failures ? NO_MEMORY : FINE;
 }
 
 /* A piece of a row's prompt: `count` tokens from `first` on, which stand on the line from `start` on. */
@@ -388,9 +449,16 @@ typedef struct { int64_t row, first, start, count; } piece;
  *
  * turned (tokens, heads + kv_heads, dim) and states (tokens, kv_heads, dim) are those of a line of tokens.
  */
-void fill(int64_t pieces, const piece *all, int64_t heads, int64_t kv_heads, int64_t dim, int64_t room,
-          const float *turned, int64_t ts, const float *states, int64_t ss, float *keys, float *values, int64_t threads)
+int fill(int64_t pieces, const piece *all, int64_t heads, int64_t kv_heads, int64_t dim, int64_t tokens,
+         const float *turned, int64_t ts, const float *states, int64_t ss, float *keys, float *values, int64_t rows,
+         int64_t room, int64_t threads)
 {
+    int fit = are_heads(heads, kv_heads, dim) && are_rows(tokens, (heads + kv_heads) * dim, ts) &&
+              are_rows(tokens, kv_heads * dim, ss) && pieces >= 0 && threads > 0;
+    for (int64_t i = 0; fit && i < pieces; i++)
+        fit = are_within(all[i].row, 1, rows) && are_within(all[i].first, all[i].count, room) &&
+              are_within(all[i].start, all[i].count, tokens);
+    if (!fit) return MISFIT;
     #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t i = 0; i < pieces; i++)
         for (int64_t h = 0; h < kv_heads; h++)
@@ -399,12 +467,26 @@ void fill(int64_t pieces, const piece *all, int64_t heads, int64_t kv_heads, int
                 memcpy(keys + place, turned + token * ts + (heads + h) * dim, sizeof(float) * dim);
                 memcpy(values + place, states + token * ss + h * dim, sizeof(float) * dim);
             }
+    return FINE;
 }
 
 /* Some tokens of a line: `count` from `start` on, behind `before` others that they see, the last of which are those
  * of stretch `parent` (-1: there are none). Those from number `first` on look around; what they see goes to the rows
  * of the output from `to` on. */
 typedef struct { int64_t start, count, parent, before, first, to; } stretch;
+
+/* Whether stretches are of a line of so many tokens, stand behind their parents, and write to rows that there are. */
+INLINE int are_stretches(const stretch *all, int64_t stretches, int64_t tokens, int64_t rows)
+{
+    int fit = stretches >= 0;
+    for (int64_t n = 0; fit && n < stretches; n++) {
+        const stretch s = all[n];
+        fit = are_within(s.start, s.count, tokens) && are_within(s.first, 0, s.count) && s.parent >= -1 && s.parent < n &&
+              s.before == (s.parent < 0 ? 0 : all[s.parent].before + all[s.parent].count) &&
+              (s.first == s.count || are_within(s.to, s.count - s.first, rows));
+    }
+    return fit;
+}
 
 /* Those stretches that tokens of the last one see, and what of it is theirs, in the order of the text: `number` of
  * them in `path`, which has room for all. */
@@ -429,12 +511,16 @@ INLINE void stand(const stretch *all, const int64_t *path, int64_t number, const
     }
 }
 
-/* What the tokens of stretches see, (…, heads, dim): all of what is before their stretch and, of their own,
+/* What the tokens of stretches see, (rows, heads, dim): all of what is before their stretch and, of their own,
  * themselves and what lies before. A stretch comes behind its parent. turned and states as in `fill`. A window of 0
  * sees all. */
-int look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads, int64_t dim, const float *turned,
-          int64_t ts, const float *states, int64_t ss, int64_t window, float scale, float *out, int64_t threads)
+int look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads, int64_t dim, int64_t tokens,
+         const float *turned, int64_t ts, const float *states, int64_t ss, int64_t window, float scale, float *out,
+         int64_t rows, int64_t threads)
 {
+    if (!are_heads(heads, kv_heads, dim) || !are_rows(tokens, (heads + kv_heads) * dim, ts) ||
+        !are_rows(tokens, kv_heads * dim, ss) || !are_stretches(all, stretches, tokens, rows) || window < 0 || threads < 1)
+        return MISFIT;
     int failures = 0;
     enum { QUERIES = 8 };
     const int64_t groups = heads / kv_heads, os = heads * dim;
@@ -500,7 +586,7 @@ int look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads,
         free(scores);
         free(path);
     }
-    return failures > 0;
+    return failures ? NO_MEMORY : FINE;
 }
 
 /* The version of this file. */

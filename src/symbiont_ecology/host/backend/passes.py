@@ -1,8 +1,9 @@
 """The compiled passes of ``cpu_kernels.c`` as functions of tensors, where they were built.
 
 ``scripts/build_native.py`` builds them at installation. They take float32 on a CPU and know no
-gradients. ``compiled`` is the only caller. Each function checks what it is given, since the C code
-trusts every size and address.
+gradients. ``compiled`` is the only caller. Each function checks what only tensors know, such as
+their type, and says how much there is behind each address; the C code checks that all of it fits
+together.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ BUILT = Path(__file__).with_name("libcpu_kernels.so")
 
 _KINDS = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "f": ctypes.c_float}
 _SIGNATURES = {
-    "add_low_rank": "pnpn nnpp nppp pp pnn",
-    "attend": "nnnn pn pf pp ppn pp nf pn",
-    "fill": "np nnnn pn pn pp n",
+    "add_low_rank": "n pnn pnn npp nppp pp pnn",
+    "attend": "nnnn pn pnf ppn ppnn pp nf pn",
+    "fill": "np nnnn pn pn ppnn n",
     "gate": "nn pn pn",
-    "look": "np nnn pn pn nf pn",
-    "normalize": "nn pn pf pn",
-    "turn_all": "nnn pn pf pp p pn",
+    "look": "np nnnn pn pn nf pnn",
+    "normalize": "nn pn pnf pn",
+    "turn_all": "nnn pn pnf ppn p pn",
 }
 """Kinds of arguments: pointers, numbers, floats. The last one is always the number of threads."""
-_FALLIBLE = ("add_low_rank", "attend", "look")
-"""What needs memory of its own, and says whether there was none."""
+_NO_MEMORY, _MISFIT = 1, 2
+"""What the passes return, 0 where all went well."""
 
 
 def digest() -> str:
@@ -62,7 +63,7 @@ def library() -> ctypes.CDLL | None:
         for name, kinds in _SIGNATURES.items():
             function = getattr(built, name)
             function.argtypes = [_KINDS[kind] for kind in kinds if kind != " "]
-            function.restype = ctypes.c_int if name in _FALLIBLE else None
+            function.restype = ctypes.c_int
     except (OSError, AttributeError):  # made for another machine, or damaged
         return None
     return built
@@ -106,12 +107,12 @@ def add_low_rank(
         )
     x = x if x.stride(1) == 1 else x.contiguous()
     _check(x, y)
-    half = y.shape[1] // 2
+    half = width // 2
     out = y.new_empty(total, half) if is_gated else y
     _run(
         "add_low_rank",
-        *(x.data_ptr(), x.stride(0), y.data_ptr(), y.stride(0), d_in, *pointers.site),
-        *(pointers.owners, tokens.ctypes.data, *pointers.factors),
+        *(total, x.data_ptr(), x.stride(0), d_in, y.data_ptr(), y.stride(0), width),
+        *(*pointers.site, pointers.owners, tokens.ctypes.data, *pointers.factors),
         *(out.data_ptr() if is_gated else None, half),
     )
     return out
@@ -137,16 +138,16 @@ def gate(x: Tensor) -> Tensor:
 def rotate(x: Tensor, sight: Sight, positions: Tensor) -> Tensor:
     """Heads ``(tokens, heads, head_dim)`` normed and turned (see
     ``sights.apply_rotary``)."""
-    (tokens, heads, size), table = x.shape, sight.table
-    low, high = (int(end) for end in positions.aminmax())
-    if tokens != len(positions) or low < 0 or high >= table.shape[1] or x.stride(1) != size:
-        raise IndexError(f"expected positions below {table.shape[1]} for {tokens} tokens")
-    _check(x, table)
+    tokens, heads, size = x.shape
+    is_plain = positions.dtype == torch.int64 and positions.is_contiguous()
+    if positions.shape != (tokens,) or not is_plain:
+        raise IndexError(f"expected the positions of {tokens} tokens, got {positions.shape}")
+    _check(x)
     out = x.new_empty(x.shape)
     _run(
         "turn_all",
         *(tokens, heads, size, x.data_ptr(), x.stride(0), *_norm(sight.norm)),
-        *(*_table(table), positions.data_ptr(), out.data_ptr()),
+        *(*_turns(sight, size), positions.data_ptr(), out.data_ptr()),
     )
     return out
 
@@ -167,16 +168,15 @@ def attend(
     """
     rows, count, size = heads.shape
     _, held, kv_heads, room, _ = cache.shape
-    queries, table = count - 2 * kv_heads, sight.table
-    is_in = _below(lengths, min(room, table.shape[1])) and _below(entries, held)
-    if not is_in or not len(entries) == len(lengths) == rows or cache.shape[4] != size:
-        raise IndexError(f"expected rows with room in a cache of {held} entries of {room} tokens")
-    _check(heads, table, cache)
+    queries = count - 2 * kv_heads
+    if not len(entries) == len(lengths) == rows or cache.shape[4] != size:
+        raise IndexError(f"expected {rows} rows in a cache of heads of size {size}")
+    _check(heads, cache)
     seen = heads.new_empty(rows, queries * size)
     _run(
         "attend",
         *(rows, queries, kv_heads, size, heads.data_ptr(), heads.stride(0), *_norm(sight.norm)),
-        *(*_table(table), *_table(cache), room, entries.ctypes.data, lengths.ctypes.data),
+        *(*_turns(sight, size), *_pair(cache), held, room, _numbers(entries), _numbers(lengths)),
         *(sight.window or 0, sight.scale, seen.data_ptr()),
     )
     return seen
@@ -191,24 +191,15 @@ def fill(cache: Tensor, turned: Tensor, values: Tensor, pieces: np.ndarray) -> N
     """
     _, rows, kv_heads, room, size = cache.shape
     tokens = len(turned)
-    row, first, start, count = pieces.T
-    is_in = (
-        pieces.dtype == np.int64
-        and pieces.flags.c_contiguous
-        and pieces.min() >= 0
-        and row.max() < rows
-        and (first + count).max() <= room
-        and (start + count).max() <= tokens
-    )
-    if not is_in or len(values) != tokens or turned.shape[2] != size:
-        raise IndexError(f"expected prompts of {rows} rows of at most {room} tokens among {tokens}")
+    if values.shape != (tokens, kv_heads, size) or turned.shape[2] != size or pieces.shape[1] != 4:
+        raise IndexError(f"expected values of {kv_heads} heads of size {size}, got {values.shape}")
     _check(turned, values, cache)
     _run(
         "fill",
-        *(len(pieces), pieces.ctypes.data),
-        *(turned.shape[1] - kv_heads, kv_heads, size, room),
+        *(len(pieces), _numbers(pieces)),
+        *(turned.shape[1] - kv_heads, kv_heads, size, tokens),
         *(turned.data_ptr(), turned.stride(0), values.data_ptr(), values.stride(0)),
-        *_table(cache),
+        *(*_pair(cache), rows, room),
     )
 
 
@@ -220,29 +211,18 @@ def look(turned: Tensor, values: Tensor, stretches: np.ndarray, sight: Sight) ->
     of the stretch behind which it stands (−1: none) and how many tokens come before it, which of
     its tokens is the first to look, and where in the output belongs what that token sees.
     """
-    start, count, parent, before, first, to = stretches.T
-    looking, tokens = int((count - first).sum()), len(turned)
-    is_in = (
-        stretches.dtype == np.int64
-        and stretches.flags.c_contiguous
-        and bool((stretches >= [0, 0, -1, 0, 0, 0]).all() and (first <= count).all())
-        and int((start + count).max()) <= tokens
-        # Each one comes behind its parent, and behind as many tokens as that ends with.
-        and bool((parent < np.arange(len(stretches))).all())
-        and bool((before == np.where(parent < 0, 0, (before + count)[parent])).all())
-    )
-    is_out = (to + count - first > looking) & (first < count)
-    if not is_in or is_out.any() or len(values) != tokens:
-        raise IndexError(f"expected stretches of a line of {tokens} tokens")
+    tokens, kv_heads, size = values.shape
+    looking = max(0, int((stretches[:, 1] - stretches[:, 4]).sum()))
+    if len(turned) != tokens or turned.shape[2] != size or stretches.shape[1] != 6:
+        raise IndexError(f"expected {tokens} tokens with heads of size {size}, got {turned.shape}")
     _check(turned, values)
-    kv_heads, size = values.shape[1:]
     heads = turned.shape[1] - kv_heads
     seen = turned.new_empty(looking, heads * size)
     _run(
         "look",
-        *(len(stretches), stretches.ctypes.data, heads, kv_heads, size),
+        *(len(stretches), _numbers(stretches), heads, kv_heads, size, tokens),
         *(turned.data_ptr(), turned.stride(0), values.data_ptr(), values.stride(0)),
-        *(sight.window or 0, sight.scale, seen.data_ptr()),
+        *(sight.window or 0, sight.scale, seen.data_ptr(), looking),
     )
     return seen
 
@@ -252,17 +232,41 @@ def _run(name: str, *arguments: float | None) -> None:
     built = library()
     if built is None:
         raise RuntimeError("expected the compiled passes, found none: install the package again")
-    if getattr(built, name)(*arguments, torch.get_num_threads()):
+    status = getattr(built, name)(*arguments, torch.get_num_threads())
+    if status == _NO_MEMORY:
         raise torch.OutOfMemoryError("no memory for the compiled passes")
+    if status == _MISFIT:
+        kinds = _SIGNATURES[name].replace(" ", "")
+        sizes = [one for one, kind in zip(arguments, kinds, strict=False) if kind == "n"]
+        raise IndexError(f"expected sizes that fit together for {name}, got {sizes}")
 
 
-def _norm(norm: Norm | None) -> tuple[int | None, float]:
-    return (None, 0.0) if norm is None else (norm.weight.data_ptr(), norm.eps)
+def _norm(norm: Norm | None) -> tuple[int | None, int, float]:
+    """Address and number of the weights, and what is added to the mean square."""
+    if norm is None:
+        return None, 0, 0.0
+    _check(norm.weight)
+    return norm.weight.data_ptr(), norm.weight.numel(), norm.eps
 
 
-def _table(pair: Tensor) -> tuple[int, int]:
+def _turns(sight: Sight, size: int) -> tuple[int, int, int]:
+    """The addresses of cosines and sines, and of how many positions they are."""
+    _check(sight.table)
+    if sight.table.shape[2] != size:
+        raise IndexError(f"expected turns of heads of size {size}, got {sight.table.shape}")
+    return *_pair(sight.table), sight.table.shape[1]
+
+
+def _pair(both: Tensor) -> tuple[int, int]:
     """The addresses of cosines and sines, or of keys and values."""
-    return pair.data_ptr(), pair[1].data_ptr()
+    return both.data_ptr(), both[1].data_ptr()
+
+
+def _numbers(numbers: np.ndarray) -> int:
+    """The address of numbers that the library can read."""
+    if numbers.dtype != np.int64 or not numbers.flags.c_contiguous:
+        raise IndexError(f"expected contiguous numbers of int64, got {numbers.dtype}")
+    return int(numbers.ctypes.data)
 
 
 def _check(*tensors: Tensor) -> None:
@@ -279,13 +283,6 @@ def _check(*tensors: Tensor) -> None:
             raise ValueError(
                 f"expected a contiguous layer of the cache, got strides {tensor.stride()}"
             )
-
-
-def _below(numbers: np.ndarray, end: int) -> bool:
-    """Whether all of them are int64 in ``[0, end)``: seen as unsigned, negative ones are very
-    large."""
-    is_plain = numbers.dtype == np.int64 and numbers.flags.c_contiguous
-    return is_plain and bool(numbers.view(np.uint64).max() < end)
 
 
 @lru_cache(maxsize=64)
