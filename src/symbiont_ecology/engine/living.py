@@ -2,6 +2,7 @@
 
 import fcntl
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from symbiont_ecology.engine.provenance import check_host, write_provenance
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import EcologyError, LockedError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
+from symbiont_ecology.fence import blamed
 from symbiont_ecology.files import append_line, read_lines, write_whole
 from symbiont_ecology.process import release_memory
 from symbiont_ecology.trackers.reporting import Reports
@@ -112,7 +114,12 @@ def opened(
         RunError: see ``engine.run.start`` and ``resume``.
         HostError: the host is not the one that the run was founded with.
     """
-    with locked(folder), _without_remains(folder), Reports(config, folder) as reports:
+    with (
+        locked(folder),
+        _without_remains(folder),
+        blamed(RunError),
+        Reports(config, folder) as reports,
+    ):
         if is_new:
             check_free(folder)  # again: another process may have founded a run while this loaded
         write_whole(folder / CONFIG_FILE, dump_config(config))
@@ -226,7 +233,7 @@ def check_free(folder: Path) -> None:
     Raises:
         RunError: it does.
     """
-    if (folder / checkpoint.STATE_FILE).exists():
+    if os.path.exists(folder / checkpoint.STATE_FILE):  # no error where a name is too long
         raise RunError(
             f"{folder} holds a run already: resume it (symbiont resume {folder}) or choose another "
             "--out"

@@ -19,6 +19,7 @@ nothing names any more are deleted. So a run that is killed anywhere and resumed
 build).
 """
 
+import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ def resume(
             its data are not what they were.
         HostError: the host is not the one that the run was founded with.
     """
-    if (folder / JOURNAL_FILE).exists():
+    if os.path.exists(folder / JOURNAL_FILE):
         raise RunError(f"{folder} lives by what its users say: go on with symbiont serve {folder}")
     config = extended(folder, overrides)
     check(config)
@@ -180,7 +181,7 @@ def read_config(
         RunError: the folder holds no run.
     """
     path = folder / CONFIG_FILE
-    if not path.is_file():
+    if not os.path.isfile(path):  # which a name that is too long for a file is not
         raise RunError(f"no run in {folder}: expected a {CONFIG_FILE} there")
     return load_config(path, overrides, runs_plugins=runs_plugins)
 

@@ -67,7 +67,9 @@ def find_device(name: str) -> torch.device:
     """
     what = f"a device that torch can use here, got {name!r}: try cpu"
     with _expected(what, RuntimeError, AssertionError):
-        return torch.zeros(1, device=name).device
+        device = torch.zeros(1, device=name).device
+    _expect(device.type != "meta", what)  # which holds shapes and no numbers
+    return device
 
 
 def read_model_config(folder: Path) -> ModelConfig:
