@@ -58,7 +58,8 @@ def mutated(value: Any, generator: np.random.Generator) -> Any:
                 within[str(_hostile(generator))[:40]] = within.pop(key)
             case 2:
                 other, other_key = places[int(generator.integers(1, len(places)))]
-                within[key] = copy.copy(other[other_key])
+                if not isinstance(other[other_key], dict | list):  # no value within itself
+                    within[key] = other[other_key]
             case _:
                 within[key] = _hostile(generator)
     return changed

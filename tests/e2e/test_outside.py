@@ -117,7 +117,8 @@ def test_a_plug_in_that_fails_ends_a_run_in_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(PLUGIN)
-    said = symbiont("run", "steady", *small, change, "plugins=[mine.py]", "--out", "run", "-q")
+    words = [*small, "learning_rule=policy_gradient", change, "plugins=[mine.py]"]
+    said = symbiont("run", "steady", *words, "--out", "run", "-q")
     assert said.code == 1
     assert expected in said.error
     assert "LookupError: no idea" in said.error or "SystemExit" in said.error

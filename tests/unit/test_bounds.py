@@ -49,6 +49,7 @@ def refused(error: type[EcologyError], action: Any, *arguments: Any) -> str:
         ("run.transcripts=1e308", "run.transcripts: expected less than or equal to 1000000"),
         ("economy.base=1e300", "economy.base: expected"),
         (f"economy.base={10**30}", "base: expected at most"),
+        (f"economy.base={10**400}", "base: expected at most"),
         (f"seed={5000 * '1'}", "seed"),
         (f"seed={2**63}", "seed: expected less than "),
         (f"seed={900 * '['}1{900 * ']'}", "nested"),

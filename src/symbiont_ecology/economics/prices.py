@@ -47,7 +47,9 @@ class Prices:
             )
         for name, value in vars(self).items():
             if abs(value) > LARGEST_PRICE:
-                raise ValueError(f"{name}: expected at most {LARGEST_PRICE} mATP, got {value:.3g}")
+                raise ValueError(
+                    f"{name}: expected at most {LARGEST_PRICE} mATP, got {value!s:.20}"
+                )
         for name in ("ticket", "rent", "lowest", "cap", "dowry", "grace"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: expected >= 0, got {getattr(self, name)}")

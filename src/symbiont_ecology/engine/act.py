@@ -160,7 +160,7 @@ def _rewarded(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
 
 def _worth(reward: RewardRule, rollout: Rollout) -> float:
     """What a rollout is worth, if the reward says a number."""
-    worth = reward(rollout)
+    worth: object = reward(rollout)  # as declared, or as somebody wrote it
     if isinstance(worth, np.bool_ | np.number):
         worth = worth.item()
     if not isinstance(worth, int | float) or not -LARGEST_REWARD <= worth <= LARGEST_REWARD:

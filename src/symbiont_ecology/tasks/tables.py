@@ -50,7 +50,7 @@ def rows_of_file(path: Path, about: str, columns: Sequence[str] | None = None) -
         MissingExtraError: pyarrow is not installed.
     """
     if not path.is_file():
-        raise DataError(f"{about}: expected a regular file")
+        raise DataError(f"{about}: expected a file")
     if path.stat().st_size > LARGEST_MB * 2**20:
         raise DataError(
             f"{about}: the file has {path.stat().st_size / 2**20:.0f} MB, at most {LARGEST_MB} "
