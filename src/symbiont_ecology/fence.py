@@ -33,6 +33,8 @@ LONGEST_FAULT = 200
 """Characters of what foreign code says of its fault."""
 IN_A_ROW = 3
 """Calls that fail one after the other, over whole generations, until a run stops."""
+MOST_LATE = 3
+"""Calls of a part in a generation that may take too long, until the others fail at once."""
 _AGAIN = 0.05
 """Seconds from one alarm to the next, for code that caught the first."""
 
@@ -159,6 +161,7 @@ class CallTally:
     calls: int = 0
     failed: int = 0
     fault: str = ""
+    late: int = 0
     is_told: bool = True
     """Whether the log says it once for all of a generation; others have an event of their own."""
 
@@ -196,11 +199,15 @@ class Faults:
         *arguments: object,
         is_told: bool = True,
     ) -> Result:
-        """As ``call``, within a fence that many calls share."""
+        """As ``call``, within a fence that many calls share. After some calls that took too long,
+        the others are not even tried."""
         try:
+            if part in self.tallies and self.tallies[part].late >= MOST_LATE:
+                raise FaultError(f"took longer than {fence.seconds:g} s at calls before this one")
             result = fence(function, *arguments)
         except FaultError as error:
             self.note(part, str(error), is_told=is_told)
+            self.tallies[part].late += error.is_late
             raise
         self.note(part, is_told=is_told)
         return result

@@ -159,10 +159,12 @@ class Registry(Generic[T]):
         """Under which name the class of an instance is registered."""
         return next(name for name, cls in self._all().items() if cls is type(entry))
 
-    def called(self, entry: T) -> str:
-        """How messages call a part: ``reward rule 'mine' (mine.py)``."""
+    def called(self, entry: T, name: str = "") -> str:
+        """How messages call a part, by its name in the registry or another one: ``reward rule
+        'mine' (mine.py)``."""
         cls = type(entry)
-        name = next((name for name, one in self._all().items() if one is cls), cls.__name__)
+        known = (known for known, one in self._all().items() if one is cls)
+        name = name or next(known, cls.__name__)
         file = getattr(sys.modules.get(cls.__module__), "__file__", None)
         return f"{self.kind} {name!r}" + (f" ({Path(file).name})" if file else "")
 

@@ -171,14 +171,14 @@ def breeds(generations: int = 14) -> RunConfig:
 def test_a_reward_that_fails_is_worth_the_least_and_is_named_once_a_generation(
     act: Act, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    goes_wrong(monkeypatch, 7, act)
+    goes_wrong(monkeypatch, 20, act)
     finished = start(learns(reward="moody"), tmp_path / "run", host=ToyHost())
     assert finished.is_complete
     failed = of(PartFailed, tmp_path / "run")
     assert {event.part for event in failed} == {"reward rule 'moody' (test_faulty_parts.py)"}
     assert all(event.fault.startswith(said) for event in failed)
     assert len({event.generation for event in failed}) == len(failed)
-    assert sum(event.failed for event in failed) == Chance.calls // 7 > 0
+    assert sum(event.failed for event in failed) == Chance.calls // 20 > 0
     assert all(0 < event.failed < event.calls for event in failed)
 
 
@@ -238,6 +238,15 @@ def test_a_part_that_does_nothing_but_fail_ends_the_run_whole(
     assert resume(folder, host=ToyHost()).is_complete
 
 
+def test_a_part_that_is_always_late_costs_seconds_and_not_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_wrong(monkeypatch, 1, never_returns)
+    with pytest.raises(RunError, match=r"its last \d+ calls: it took longer than 0.1 s"):
+        start(learns(reward="moody"), tmp_path / "run", host=ToyHost())
+    assert Chance.calls == 3
+
+
 def live_until(generation: int, plan: RunConfig, folder: Path) -> None:
     """A run that was interrupted in that generation."""
     lived = iter(range(1, generation + 1))
@@ -262,8 +271,12 @@ WRONG_LESSONS: dict[str, tuple[Act, str]] = {
     "no pair": (lambda: (), "returned (), expected targets and notes"),
     "no targets": (lambda: (["x"], {}), "returned 'x', expected a WeightedTarget"),
     "nothing to go through": (lambda: (3, {}), "raised TypeError"),
-    "NaN": (lambda: a_target(weight=float("nan")), "returned the weight nan, expected finite"),
-    "a huge number": (lambda: a_target(weight=10**400), "raised OverflowError"),
+    "NaN": (
+        lambda: a_target(weight=float("nan")),
+        "returned the weight nan, expected numbers from -1e+06",
+    ),
+    "a huge number": (lambda: a_target(weight=10**400), "returned the weight 1000"),
+    "a large number": (lambda: a_target(weight=1e300), "returned the weight 1e+300, expected"),
     "a weight in words": (lambda: a_target(weight="1"), "returned the weight '1'"),
     "too few weights": (lambda: a_target(weight=()), "returned 0 weights for "),
     "foreign tokens": (lambda: a_target(token_ids=(1 << 40,)), "returned the tokens (1099511"),
@@ -377,7 +390,9 @@ def test_an_operator_that_does_nothing_but_fail_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_wrong(monkeypatch, 1, raises)
-    with pytest.raises(RunError, match=r"^operator 'wild' failed at each of its last [3-9] calls"):
+    with pytest.raises(
+        RunError, match=r"^operator 'wild' \(test_faulty_parts.py\) failed at each of its"
+    ):
         start(breeds(40), tmp_path / "run", host=ToyHost())
     assert load_state(tmp_path / "run").generation > 0
 

@@ -16,7 +16,7 @@ from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.events import Born, Event, Stillborn
 from symbiont_ecology.fence import FaultError, Faults
-from symbiont_ecology.operators import Operator, Parent, Parents, checked_child
+from symbiont_ecology.operators import Operator, Parent, Parents, checked_child, operators
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import MOST_RANK, BlobRef, OrganelleId
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
@@ -66,7 +66,7 @@ class Materials:
         Raises:
             FaultError: it makes something else, or nothing.
         """
-        part, arguments = f"operator {name!r}", (operator, parents, generator, most)
+        part, arguments = operators.called(operator, name), (operator, parents, generator, most)
         return self.faults.call(part, checked_child, *arguments, is_told=False)
 
     def stillborn(

@@ -183,7 +183,9 @@ def _learn_wave(learners: Sequence[_Learner], turn: Turn) -> list[Update]:
         stepped, new_states, statistics = turn.host.learn(batch, weights, states)
         turn.state.spent += Cost(calls=1)
         # An engine may not notice: who is not finite stays what it was, and is sick.
-        lost = {slot for slot in weights if not np.isfinite(stepped[slot].vector.sum())}
+        told = statistics.loss, statistics.gradient_norm
+        lost = {slot for some in told for slot, one in some.items() if not math.isfinite(one)}
+        lost |= {slot for slot in weights if not np.isfinite(stepped[slot].vector.sum())}
         statistics = replace(statistics, sick=tuple(sorted({*statistics.sick, *lost})))
         weights |= {slot: stepped[slot] for slot in weights if slot not in lost}
         states |= {slot: new_states[slot] for slot in weights if slot not in lost}

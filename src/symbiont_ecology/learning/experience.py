@@ -52,6 +52,8 @@ Targets = tuple[Sequence[WeightedTarget], Mapping[str, float]]
 """What to learn from a generation, and the notes to keep for the next."""
 MOST_TARGETS = 100_000
 """That a rule may want at once."""
+LARGEST_WEIGHT = 1e6
+"""Of a token: with larger ones, losses and gradients overflow."""
 
 
 def checked_targets(said: object, vocab: int) -> Targets:
@@ -85,5 +87,6 @@ def _check_numbers(target: WeightedTarget, vocab: int) -> None:
     weights = weight if isinstance(weight, tuple) else (weight,)
     if isinstance(weight, tuple) and len(weight) != len(tokens):
         raise FaultError(f"returned {len(weight)} weights for {len(tokens)} tokens")
-    if not all(isinstance(one, int | float) and math.isfinite(one) for one in weights):
-        raise FaultError(f"returned the weight {weight!r:.60}, expected finite numbers")
+    if not all(isinstance(one, int | float) and abs(one) <= LARGEST_WEIGHT for one in weights):
+        most = f"numbers from {-LARGEST_WEIGHT:g} to {LARGEST_WEIGHT:g}"
+        raise FaultError(f"returned the weight {weight!r:.60}, expected {most}")
