@@ -25,7 +25,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-real calibrate-resume regex-evo-vs-sft test check sanitize docs-check all host bench evidence paper ablate notebooks clean
+.PHONY: help setup demo demo-real calibrate-resume regex-evo-vs-sft test fuzz check sanitize docs-check all host bench evidence paper ablate notebooks clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -84,6 +84,9 @@ regex-evo-vs-sft: setup ## patterns: calibrate a run, go on, fine-tune with its 
 # they come, so that long ones are begun early and the short ones of tests/unit fill what is left.
 test: setup ## run the tests, at most 10 minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
+fuzz: setup ## what comes from outside, made bad by draw: 3,000 cases of each kind, some minutes
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz --cases 3000 -s
 
 check: setup ## format, lint, types, import order
 	$(BIN)/ruff format --check .

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from symbiont_ecology.learning import learning_rules
+from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.operators import operators
 from symbiont_ecology.registry import Registry
+from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 from symbiont_ecology.trackers import trackers
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
@@ -61,8 +63,11 @@ def kills(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def own_parts() -> Iterator[None]:
-    """Tasks, operators, learning rules and trackers that a test registers are gone after it."""
-    registries: tuple[Registry[Any], ...] = (tasks, operators, learning_rules, trackers)
+    """Tasks, operators, rules and other parts that a test registers are gone after it."""
+    registries: tuple[Registry[Any], ...] = (
+        *(tasks, operators, learning_rules, reward_rules),
+        *(allocators, prompt_styles, trackers),
+    )
     before = [set(registry.names()) for registry in registries]
     yield
     for registry, names in zip(registries, before, strict=True):

@@ -13,6 +13,7 @@ below and nowhere else; components are checked by their registries when a run is
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from io import StringIO
@@ -35,24 +36,30 @@ from yaml import YAMLError  # type: ignore[import-untyped, unused-ignore]
 
 from symbiont_ecology.economics.prices import Prices
 from symbiont_ecology.errors import ConfigError, EcologyWarning
+from symbiont_ecology.files import check_depth, read_regular
 from symbiont_ecology.registry import (
+    LoraRank,
+    Many,
+    Megabytes,
+    Modest,
     PositiveShare,
+    Seed,
     Share,
+    Slots,
     Spec,
+    Threads,
     did_you_mean,
     load_plugin,
     validate,
 )
 from symbiont_ecology.shipped import find_preset, presets
-from symbiont_ecology.types import MOST_SLOTS, MOST_THREADS
 
 Positive = Annotated[int, Field(ge=1)]
+LARGEST_CONFIG_MB, LONGEST_FILE_NAME = 1, 1000
+"""Of a file, and characters of the name of one."""
 RENAMED = {"plasticity": "learning_rule"}
 """Top-level keys under their old names; they are still read, with a warning."""
 _Schema = ConfigDict(extra="forbid", frozen=True)
-_Slots = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
-_Threads = Annotated[int, Field(ge=1, le=MOST_THREADS)]
-_Megabytes = Annotated[float, Field(gt=0, le=1e9)]
 
 
 class HostConfig(BaseModel):
@@ -61,13 +68,13 @@ class HostConfig(BaseModel):
     model_config = _Schema
 
     model: str = "embedded"  # or smollm2, a folder, a GGUF file, a name on the Hugging Face hub
-    slots: _Slots = 32  # adapters in memory at once; a larger population goes in waves
-    rank: Positive = 4  # of a founder's adapter, and the most that any can have
+    slots: Slots = 32  # adapters in memory at once; a larger population goes in waves
+    rank: LoraRank = 4  # of a founder's adapter, and the most that any can have
     targets: tuple[str, ...] | None = None  # linear modules that carry LoRA; None is all
     device: str = "cpu"  # as torch names it, such as cuda
     dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"  # int8: weights alone
-    threads: _Threads = 1  # of the CPU; another number may move logits in the last bits
-    memory_mb: _Megabytes = 2048  # for one batch; larger batches go in pieces
+    threads: Threads = 1  # of the CPU; another number may move logits in the last bits
+    memory_mb: Megabytes = 2048  # for one batch; larger batches go in pieces
     is_checkpointing: bool = False  # learn with half the memory in a third more time
     engine: Spec = "kernel"  # what answers: the kernel, or a server beside it
 
@@ -150,10 +157,10 @@ class HabitatsConfig(BaseModel):
 
     model_config = _Schema
 
-    count: Positive = 24  # habitats
-    kinds: Positive = 4  # what may count as right; no strategy but the control ``told`` knows
-    questions: Positive = 24  # per generation, from all habitats together
-    activity: NonNegativeFloat = 0.0  # Zipf exponent of how much they ask; 0: all alike
+    count: Many = 24  # habitats
+    kinds: Many = 4  # what may count as right; no strategy but the control ``told`` knows
+    questions: Many = 24  # per generation, from all habitats together
+    activity: Modest = 0.0  # Zipf exponent of how much they ask; 0: all alike
     arrivals: NonNegativeInt = 0  # generation until which they arrive; 0: all are there at once
     apart: bool = False  # whether every habitat asks about one family alone
     shown: bool = False  # whether every prompt begins with the id of its habitat
@@ -172,7 +179,7 @@ class Climate(BaseModel):
     catastrophes: tuple[NonNegativeInt, ...] = ()  # generations that begin with one
     toll: PositiveShare = 0.5  # part of the living that a catastrophe kills, rounded up
     year: NonNegativeInt = 0  # generations, the second half is winter; 0: no seasons
-    winter: NonNegativeFloat = 0.5  # what an answer pays in winter, by its price in summer
+    winter: Modest = 0.5  # what an answer pays in winter, by its price in summer
 
     def payment(self, generation: int) -> float:
         """What an answer pays in a generation, by its price in summer."""
@@ -191,7 +198,7 @@ class LoopConfig(BaseModel):
     train_tokens: PositiveFloat | None = None  # likewise, to a generation; lessons included
     train_seconds: PositiveFloat | None = None  # likewise, on the clock
     train_rollouts: PositiveFloat | None = None  # likewise, in mean rollouts of the host
-    transcripts: NonNegativeFloat = 20.0  # megabytes of replies that are kept; 0 keeps none
+    transcripts: Modest = 20.0  # megabytes of replies that are kept; 0 keeps none
     mirror: str | None = None  # address of a copy, such as s3://bucket/run, made at checkpoints
     report_to: tuple[str, ...] = ()  # trackers that draw curves: tensorboard, trackio, wandb
     final_holdout: str | None = None  # JSONL file that is answered at the end
@@ -203,7 +210,7 @@ class RunConfig(BaseModel):
 
     model_config = _Schema
 
-    seed: int = 0  # of every draw
+    seed: Seed = 0  # of every draw
     host: HostConfig = HostConfig()
     tasks: TasksConfig
     strategy: Spec = "ecology"  # who is founded, asked, born and retired
@@ -331,9 +338,13 @@ def parse_yaml(text: str, where: str) -> object:
             f"{where}: '${{' is refused, a config cannot refer to other values: write the value"
         )
     try:
-        return OmegaConf.to_container(OmegaConf.load(StringIO(text)), resolve=False)
-    # OSError is its word for a lone scalar.
-    except (YAMLError, OmegaConfBaseException, OSError) as error:
+        value = OmegaConf.to_container(OmegaConf.load(StringIO(text)), resolve=False)
+        check_depth(value)
+        return value
+    except RecursionError:
+        raise ConfigError(f"{where}: not valid YAML: nested too deep") from None
+    # OSError is its word for a lone scalar; a number may have too many digits to be read.
+    except (YAMLError, OmegaConfBaseException, OSError, ValueError, OverflowError) as error:
         raise ConfigError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from error
 
 
@@ -404,12 +415,15 @@ def _compose(path: Path, within: tuple[Path, ...]) -> dict[str, object]:
 def _find(name: str, extending: Path | None) -> Path:
     """A file beside the one that extends it, else a preset. On the command line, a file ends in
     .yaml."""
+    if len(name) > LONGEST_FILE_NAME or "\0" in name:
+        raise ConfigError(f"config {name!r:.60}: expected the name of a preset or a file")
     path = Path(name) if extending is None else extending.parent / name
     is_file_name = path.suffix in (".yaml", ".yml")
     if extending is not None and not is_file_name:
         path = Path(f"{path}.yaml")
     # A file never means itself, so experiments/base.yaml can extend the preset base.
-    if path.suffix in (".yaml", ".yml") and path.is_file() and path.resolve() != extending:
+    is_file = os.path.isfile(path)  # which a name that is too long for a file is not
+    if path.suffix in (".yaml", ".yml") and is_file and path.resolve() != extending:
         return path.resolve()
     if is_file_name:
         hint = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
@@ -421,8 +435,8 @@ def _find(name: str, extending: Path | None) -> Path:
 
 def _read(path: Path) -> dict[str, object]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_regular(path, LARGEST_CONFIG_MB)
+    except (OSError, ValueError) as error:
         raise ConfigError(f"config {path}: cannot be read ({error})") from error
     data = parse_yaml(text, f"config {path}")
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):

@@ -38,6 +38,11 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.types import MOST_RANK, MOST_SLOTS, MOST_THREADS
+
+_OURS, _PLUGIN = "symbiont_ecology.", "symbiont_plugin_"
+_foreign: set[str] = set()
+"""Modules outside of the package that have registered parts."""
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -46,6 +51,14 @@ F = TypeVar("F", bound=Callable[..., object])
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 PositiveShare: TypeAlias = Annotated[float, Field(gt=0, le=1)]
 """Types of knobs that are parts of a whole."""
+Seed: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Slots: TypeAlias = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
+Threads: TypeAlias = Annotated[int, Field(ge=1, le=MOST_THREADS)]
+Many: TypeAlias = Annotated[int, Field(ge=1, le=100_000)]
+LoraRank: TypeAlias = Annotated[int, Field(ge=1, le=MOST_RANK)]
+Megabytes: TypeAlias = Annotated[float, Field(gt=0, le=1e8)]
+Modest: TypeAlias = Annotated[float, Field(ge=0, le=1e6)]
+"""Numbers of which larger ones overflow something, or keep a machine busy for ever."""
 
 Spec: TypeAlias = str | dict[str, object]
 """A component in a config: its name, or ``{"kind": name, **fields}``."""
@@ -86,6 +99,8 @@ class Registry(Generic[T]):
                 raise ConfigError(
                     f"{self.kind} {name!r} is already {taken.__module__}.{taken.__qualname__}"
                 )
+            if not cls.__module__.startswith(_OURS):
+                _foreign.add(cls.__module__)
             strict = {"extra": "forbid", "allow_inf_nan": False, "arbitrary_types_allowed": True}
             cls.__pydantic_config__ = strict  # type: ignore[attr-defined]
             self._entries[name] = cls  # type: ignore[assignment]
@@ -144,6 +159,15 @@ class Registry(Generic[T]):
         """Under which name the class of an instance is registered."""
         return next(name for name, cls in self._all().items() if cls is type(entry))
 
+    def called(self, entry: T, name: str = "") -> str:
+        """How messages call a part, by its name in the registry or another one: ``reward rule
+        'mine' (mine.py)``."""
+        cls = type(entry)
+        known = (known for known, one in self._all().items() if one is cls)
+        name = name or next(known, cls.__name__)
+        file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+        return f"{self.kind} {name!r}" + (f" ({Path(file).name})" if file else "")
+
     def doc(self, name: str) -> str:
         """The docstring of one entry; much faster than ``describe``, which reads source files."""
         return inspect.getdoc(self[name]) or ""
@@ -184,7 +208,7 @@ def load_plugin(path: Path) -> None:
         raise ConfigError(f"plugins: expected a Python file, found none at {path}")
     if not place.is_relative_to(Path.cwd()):
         raise ConfigError(f"plugins: expected a file below {Path.cwd()}, got {path}: copy it there")
-    name = f"symbiont_plugin_{hashlib.sha256(str(place).encode()).hexdigest()[:16]}"
+    name = f"{_PLUGIN}{hashlib.sha256(str(place).encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return
     spec = importlib.util.spec_from_file_location(name, place)
@@ -193,9 +217,15 @@ def load_plugin(path: Path) -> None:
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # foreign code, which may fail in any way
+    except (Exception, SystemExit) as error:  # foreign code, which may fail in any way
         del sys.modules[name]
         raise ConfigError(f"plug-in {path} failed: {type(error).__name__}: {error}") from error
+
+
+def is_foreign(module: str) -> bool:
+    """Whether a module was loaded as a plug-in, or has registered parts from outside of the
+    package."""
+    return module in _foreign or module.startswith(_PLUGIN)
 
 
 def kind_of(spec: str | Mapping[str, object]) -> str:

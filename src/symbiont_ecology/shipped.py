@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from symbiont_ecology.errors import ConfigError
@@ -28,8 +29,8 @@ def config_folder() -> Path:
 def find_data(path: Path) -> Path:
     """A data file from here; else the one of that name that comes with the package, such as
     ``evaluation/paper_holdout.jsonl``; else the path itself, for whoever opens it to say."""
-    shipped = config_folder() / path
-    return shipped if not path.exists() and shipped.is_file() else path
+    shipped = config_folder() / path  # os.path, since a name may be too long for a file
+    return shipped if not os.path.exists(path) and os.path.isfile(shipped) else path
 
 
 def find_preset(name: str) -> Path:

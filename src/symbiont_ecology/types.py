@@ -18,6 +18,8 @@ BlobRef: TypeAlias = str
 Cell: TypeAlias = tuple[str, str]
 """(family, depth): the unit of allocation, prices and archive."""
 
+MOST_RANK = 4096
+"""Rank of an adapter, at most."""
 HOST_SLOT = -1
 """The slot number of the bare host, without any adapter."""
 
@@ -27,6 +29,19 @@ MOST_SLOTS, MOST_THREADS = 1 << 16, 1024
 TURN_END = "\x1d"
 """Between the turns of a prompt (U+001D, the group separator of ASCII). Neither data nor typed
 prompts may bring it."""
+
+
+def is_text(value: object) -> bool:
+    """Whether it is a text of whole characters, which can be written down."""
+    if not isinstance(value, str):
+        return False
+    if value.isascii():  # which costs nothing
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def turns(prompt: str) -> list[str]:

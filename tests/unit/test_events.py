@@ -37,9 +37,7 @@ def events_of(kind: type[Event]) -> st.SearchStrategy[Event]:
     )
 
 
-library_kinds = [
-    kind for kind in Event.kinds.values() if kind.__module__ == "symbiont_ecology.events"
-]
+library_kinds = [kind for kind in Event.kinds.values() if kind.__module__ == Event.__module__]
 histories = st.lists(st.sampled_from(library_kinds).flatmap(events_of), max_size=6)
 
 

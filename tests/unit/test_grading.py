@@ -187,7 +187,7 @@ def test_a_grader_that_raises_costs_one_answer() -> None:
     judgements = judge((item(grade, "d"), reply) for reply in ("abcd", "abce", ""))
     assert [judgement.verdict for judgement in judgements] == [1.0, 0.0, 0.0]
     assert [judgement.fault for judgement in judgements[:2]] == ["", ""]
-    assert judgements[2].fault == "raised IndexError: string index out of range"
+    assert judgements[2].fault.startswith("raised IndexError: string index out of range")
 
 
 def test_a_pattern_that_would_run_for_ever_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +149,19 @@ def test_bfloat16_is_read_exactly(tmp_path: Path) -> None:
         ({"lora_alpha": "many"}, "lora_alpha"),
         ({"rank_pattern": [1]}, "rank_pattern"),
         ({"alpha_pattern": {"(": 1}}, "regular expressions"),
-        ({"rank_pattern": {"(a+)+$": 1}}, "plain module names"),
-        ({"rank_pattern": {".*.*.*.*x": 1}}, "plain module names"),
+        ({"alpha_pattern": {"(?=q)q_proj": 1}}, "regular expressions"),
+        ({"alpha_pattern": {"(x{1,1000}){1,1000}": 1}}, "regular expressions"),
+        ({"rank_pattern": {"q_proj": 10**9}}, "rank_pattern as a table of numbers"),
+        ({"rank_pattern": {"q_proj": True}}, "rank_pattern as a table of numbers"),
+        ({"alpha_pattern": {"q_proj": 1e308}}, "alpha_pattern as a table of numbers"),
+        ({"alpha_pattern": {f"m{n}": 1 for n in range(10_001)}}, "at most 10000 names"),
+        ({"r": 10**400}, "r >= 1, at most 4096"),
+        ({"r": 0.5}, "r >= 1, at most 4096"),
+        ({"lora_alpha": 1e308}, "lora_alpha up to 1e+06"),
+        ({"lora_alpha": 10**400}, "lora_alpha up to 1e+06"),
+        ({"lora_alpha": float("nan")}, "lora_alpha up to 1e+06"),
+        ({"lora_alpha": 1e-300, "alpha_pattern": {"q_proj": 4}}, "that float32 can hold"),
+        ({"x": json.loads(200 * "[" + 200 * "]")}, "nested deeper than 100 levels"),
         ({"r": 5}, "rank that adapter_config.json states"),
     ],
 )
@@ -171,6 +183,44 @@ def test_an_adapter_that_cannot_be_written_leaves_no_half_of_a_file(
     with pytest.raises(AdapterError, match="No space left"):
         write_peft(tmp_path / "out", weights, base_model="some/host")
     assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(a+)+$", ".*.*.*.*x", ".?" * 25 + "zzz", "(?:.*)*" * 20 + "z", "[a-z.]*" * 30 + "!"],
+)
+def test_no_pattern_keeps_the_matcher_busy(tmp_path: Path, pattern: str) -> None:
+    began = time.monotonic()
+    factors = some_factors(all_of_rank(2))
+    folder = write_by_hand(
+        tmp_path, factors, rank_pattern={pattern: 4}, alpha_pattern={pattern: 9.0}
+    )
+    assert read_peft(folder, LAYOUT).scaling == 2.0
+    assert time.monotonic() - began < 1
+
+
+def test_a_name_means_itself_and_what_ends_like_it(tmp_path: Path) -> None:
+    alphas = {"1.attn.q_proj": 8.0, "proj": 40.0, "attn.q_proj": 6.0}
+    folder = write_by_hand(tmp_path, some_factors(all_of_rank(2)), alpha_pattern=alphas)
+    deltas = {name: read_peft(folder, LAYOUT).delta(name) for name in all_of_rank(2)}
+    for name, alpha in zip(all_of_rank(2), (6.0, 4.0, 8.0), strict=True):
+        a, b = some_factors(all_of_rank(2))[name]
+        np.testing.assert_allclose(deltas[name], alpha / 2 * b @ a, rtol=1e-5, atol=1e-6)
+
+
+def test_weights_whose_product_overflows_are_refused(tmp_path: Path) -> None:
+    factors = some_factors(all_of_rank(2))
+    for side in factors["model.layers.0.attn.q_proj"]:
+        side[0, 0] = 1e30
+    assert "that float32 can hold" in refusal(write_by_hand(tmp_path, factors))
+
+
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
+    folder = write_by_hand(tmp_path, some_factors(all_of_rank(2)))
+    for name in ("adapter_model.safetensors", "adapter_config.json"):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        assert "found none" in refusal(folder)
 
 
 def test_a_missing_folder_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ interrupted, or waiting for people.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import warnings
@@ -41,7 +42,14 @@ from symbiont_ecology.cli.sft import sft
 from symbiont_ecology.cli.show import show
 from symbiont_ecology.cli.suites import ablate, suite
 from symbiont_ecology.cli.verify import verify
-from symbiont_ecology.errors import EcologyError, EcologyWarning, WaitingError
+from symbiont_ecology.errors import (
+    ConfigError,
+    EcologyError,
+    EcologyWarning,
+    RunError,
+    WaitingError,
+)
+from symbiont_ecology.fence import blamed
 
 app = typer.Typer(
     name="symbiont",
@@ -52,8 +60,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-LONGEST_MESSAGE = 4000
-"""Characters of an error or a warning."""
+LONGEST_MESSAGE = 500
+"""Characters of an error or a warning; a longer one is cut in its middle."""
 _COMMANDS = (
     *(
         demo,
@@ -100,13 +108,20 @@ def main() -> None:
 
     warnings.formatwarning = one_line  # type: ignore[assignment]
     try:
-        app()
+        with blamed(RunError):
+            app()
     except WaitingError as waiting:
         print(_one_line(waiting), file=sys.stderr)
         sys.exit(waiting.exit_code)
     except EcologyError as error:
         print(f"error: {_one_line(error)}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        name = f"{error.filename or ''!s}"
+        print(f"error: {_one_line(f'expected a shorter name, got {name}')}", file=sys.stderr)
+        sys.exit(ConfigError.exit_code)
     except KeyboardInterrupt:
         print("stopped at once; what was checkpointed is safe", file=sys.stderr)
         sys.exit(INTERRUPTED)
@@ -118,6 +133,9 @@ def main() -> None:
 def _one_line(said: object) -> str:
     """A message in one line. It may quote data, whose control characters must not reach the
     terminal."""
-    from symbiont_ecology.transcripts import plain
+    from symbiont_ecology.transcripts import escaped
 
-    return plain(" ".join(str(said).split()), LONGEST_MESSAGE)
+    text = escaped(" ".join(str(said).split()))
+    if len(text) <= LONGEST_MESSAGE:
+        return text
+    return f"{text[: LONGEST_MESSAGE * 2 // 3]} […] {text[-LONGEST_MESSAGE // 3 :]}"

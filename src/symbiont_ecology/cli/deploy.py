@@ -73,6 +73,7 @@ def infer(
     from symbiont_ecology.ecology import HOST
     from symbiont_ecology.inference.routings import NEED_LABELS, routings
     from symbiont_ecology.tasks.logs import learns_from_log
+    from symbiont_ecology.tasks.tables import check_length
 
     if routing in NEED_LABELS:
         raise ConfigError(
@@ -91,6 +92,7 @@ def infer(
     text = sys.stdin.read() if prompt == "-" else prompt
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DataError("infer: expected a prompt in UTF-8, got bytes that are none")
+    check_length(text, "infer")
     rollout = run.ask(text, routing, max_new_tokens, habitat or "")
     print(rollout.text)
     name = "the bare host" if rollout.organelle_id == HOST else rollout.organelle_id

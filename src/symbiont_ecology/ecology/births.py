@@ -10,6 +10,7 @@ from symbiont_ecology.ecology.habitats import RememberedAnswer
 from symbiont_ecology.ecology.organelle import RULE, Genome
 from symbiont_ecology.ecology.population import HEARSAY, Decision, Inheritance, Materials
 from symbiont_ecology.events import Born, Event
+from symbiont_ecology.fence import FaultError
 from symbiont_ecology.operators import Operator
 from symbiont_ecology.types import BlobRef, OrganelleId
 from symbiont_ecology.weights import AdapterWeights
@@ -134,11 +135,15 @@ class Birth(Decision):
     inheritance: Inheritance = "lamarckian"
 
     def carried_out(self, materials: Materials) -> list[Event]:
-        """The child is born."""
+        """The child is born, unless its operator fails."""
         state = materials.state
         child, first = state.new_id(), state.population[self.parents[0]]
         parents = [materials.as_parent(parent, self.inheritance) for parent in self.parents]
-        weights = self.operator(parents, materials.draw("breed", child))
+        generator, most = materials.draw("breed", child), materials.rank
+        try:
+            weights = materials.child_of(parents, self.operator, self.name, generator, most)
+        except FaultError as fault:
+            return [materials.stillborn(child, self.name, self.parents, fault)]
         materials.pay_dowry(child, self.parents)
         state.posteriors[child] = {
             cell: posterior.discounted(HEARSAY)

@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from numpy.random import Generator
+
 from symbiont_ecology.ecology.organelle import Genome, Organelle
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.economics import Prices
-from symbiont_ecology.events import Born, Event
-from symbiont_ecology.operators import Parent
+from symbiont_ecology.events import Born, Event, Stillborn
+from symbiont_ecology.fence import FaultError, Faults
+from symbiont_ecology.operators import Operator, Parent, Parents, checked_child, operators
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import BlobRef, OrganelleId
-from symbiont_ecology.weights import AdapterLayout, OptimizerState
+from symbiont_ecology.types import MOST_RANK, BlobRef, OrganelleId
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.blobs import BlobStore
 from symbiont_ecology.weights.perturbations import Norms
 
@@ -30,7 +33,8 @@ class Materials:
     """What decisions are carried out with: the state, weights and their layout, prices, chance.
 
     ``feed`` lets an organelle learn the remembered answers of the habitats that it serves, in so
-    many steps. ``norms`` are those of the host's base weights, by module.
+    many steps. ``norms`` are those of the host's base weights, by module. ``rank`` is the most
+    that a slot holds, ``faults`` what operators did wrong.
     """
 
     state: EcologyState
@@ -40,6 +44,8 @@ class Materials:
     draw: Draw
     feed: Callable[[OrganelleId, int], list[Event]] = lambda organelle_id, meals: []
     norms: Norms = field(default_factory=dict)
+    rank: int = MOST_RANK
+    faults: Faults = field(default_factory=Faults)
 
     def as_parent(
         self, organelle_id: OrganelleId, inheritance: Inheritance = "lamarckian"
@@ -51,6 +57,25 @@ class Materials:
         weights = store.weights(organelle.genome.weights)
         optimizer_state = store.optimizer_state(organelle.optimizer_state)
         return Parent(**vars(weights), optimizer_state=optimizer_state)
+
+    def child_of(
+        self, parents: Parents, operator: Operator, name: str, generator: Generator, most: int
+    ) -> AdapterWeights:
+        """What an operator makes of its parents: weights for this host, of at most such a rank.
+
+        Raises:
+            FaultError: it makes something else, or nothing.
+        """
+        part, arguments = operators.called(operator, name), (operator, parents, generator, most)
+        return self.faults.call(part, checked_child, *arguments, is_told=False)
+
+    def stillborn(
+        self, child: OrganelleId, name: str, parents: tuple[OrganelleId, ...], fault: FaultError
+    ) -> Stillborn:
+        """The parents pay for a child that cannot live: the next one is not for nothing either."""
+        self.pay_dowry(child, parents)
+        self.state.ledger.close(child)
+        return Stillborn(self.state.generation, child, name, parents, str(fault))
 
     def pay_dowry(self, child: OrganelleId, parents: Sequence[OrganelleId]) -> None:
         """Opens a child's account, with equal parts of a dowry from its parents."""

@@ -79,6 +79,8 @@ class EcologyState:
     """Numbers that a strategy keeps from one generation to the next, by name."""
     examples: tuple[RememberedAnswer, ...] = ()
     """The warm start's examples with their sketches; where there is ``common``."""
+    faults: dict[str, int] = field(default_factory=dict)
+    """How often parts have failed, one call after the other, which do nothing else."""
     scored: int = 0
     """Answers of habitats that were sketched, or scored under somebody."""
     spent: Cost = field(default_factory=Cost)

@@ -7,9 +7,10 @@ from symbiont_ecology.ecology.gate import Challenger, GateDecision
 from symbiont_ecology.ecology.organelle import FormerSelf, Genome, Organelle
 from symbiont_ecology.ecology.population import HEARSAY, Decision, Materials
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.events import Born, Event, Gated, Proposed, Resized, Restored
+from symbiont_ecology.events import Born, Event, Gated, Proposed, Resized, Restored, Stillborn
+from symbiont_ecology.fence import FaultError
 from symbiont_ecology.operators import Operator
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.types import MOST_RANK, OrganelleId
 from symbiont_ecology.weights.deltas import inner, truncated
 
 
@@ -30,12 +31,16 @@ class ProposeChild(Decision):
     by: str
 
     def carried_out(self, materials: Materials) -> list[Event]:
-        """The child goes on probation, if its parents can pay."""
+        """The child goes on probation, if its parents can pay and its operator makes one."""
         state, part = materials.state, materials.prices.dowry // len(self.cells)
         if any(state.ledger.balance(parent) < part for parent in self.cells):
             return []  # a birth in the same generation left too little
         child, parents = state.new_id(), list(map(materials.as_parent, self.cells))
-        weights = self.operator(parents, materials.draw("merge", child))
+        generator = materials.draw("merge", child)
+        try:
+            weights = materials.child_of(parents, self.operator, self.name, generator, MOST_RANK)
+        except FaultError as fault:
+            return [materials.stillborn(child, self.name, tuple(self.cells), fault)]
         if weights.rank > self.rank:
             weights = truncated(weights, self.rank)
         genome = Genome(materials.store.put_weights(weights), weights.rank, self.traits)
@@ -62,7 +67,11 @@ class ProposeVariant(Decision):
         state, parent = materials.state, self.organelle_id
         genome, cells = state.genome(parent), {parent: self.cells}
         challenger = Challenger(state.new_id(), genome, self.name, self.by, "variant", cells=cells)
-        return _on_probation(_made_anew(challenger, self.operator, materials, "merge"), state)
+        try:
+            made = _made_anew(challenger, self.operator, materials, "merge")
+        except FaultError as fault:  # a variant has no dowry
+            return [Stillborn(state.generation, challenger.id, self.name, (parent,), str(fault))]
+        return _on_probation(made, state)
 
 
 @dataclass(frozen=True)
@@ -101,15 +110,19 @@ class Judge(Decision):
     def carried_out(self, materials: Materials) -> list[Event]:
         """The probation goes on, or ends."""
         challenger, state = self.challenger, materials.state
-        if self.operator is not None and self.decision != "reject":
-            challenger = _made_anew(challenger, self.operator, materials, "anew")
-        if self.decision == "go on":
+        decision, reason = self.decision, self.reason
+        if self.operator is not None and decision != "reject":
+            try:
+                challenger = _made_anew(challenger, self.operator, materials, "anew")
+            except FaultError as fault:
+                decision, reason = "reject", f"its operator {fault}"
+        if decision == "go on":
             state.challengers[challenger.id] = challenger
             return []
         del state.challengers[challenger.id]
         pairs = vars(challenger.against_the_better)
-        gated = Gated(state.generation, challenger.id, self.decision, **pairs, reason=self.reason)
-        if self.decision == "reject":
+        gated = Gated(state.generation, challenger.id, decision, **pairs, reason=reason)
+        if decision == "reject":
             _reject(challenger, state)
             return [gated]
         match challenger.kind:
@@ -130,9 +143,14 @@ def _on_probation(challenger: Challenger, state: EcologyState) -> list[Event]:
 def _made_anew(
     challenger: Challenger, operator: Operator, materials: Materials, purpose: str
 ) -> Challenger:
-    """A variant as the operator makes it of what its organelle is now."""
+    """A variant as the operator makes it of what its organelle is now.
+
+    Raises:
+        FaultError: the operator fails.
+    """
     parents = list(map(materials.as_parent, challenger.parents))
-    weights = operator(parents, materials.draw(purpose, challenger.id))
+    generator, name = materials.draw(purpose, challenger.id), challenger.operator
+    weights = materials.child_of(parents, operator, name, generator, materials.rank)
     ref = materials.store.put_weights(weights)
     return replace(challenger, genome=Genome(ref, weights.rank, dict(challenger.genome.traits)))
 

@@ -16,6 +16,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+LARGEST_PRICE = 10**15
+"""In mATP: larger ones are not exact as floating point numbers."""
 TARGET, SUCCESS_WEIGHT = 0.5, 0.2
 """Success at which a cell pays its base price; weight of the newest generation in the success
 average."""
@@ -43,6 +45,11 @@ class Prices:
             raise ValueError(
                 f"lowest: expected at most highest ({self.highest}), got {self.lowest}"
             )
+        for name, value in vars(self).items():
+            if abs(value) > LARGEST_PRICE:
+                raise ValueError(
+                    f"{name}: expected at most {LARGEST_PRICE} mATP, got {value!s:.20}"
+                )
         for name in ("ticket", "rent", "lowest", "cap", "dowry", "grace"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: expected >= 0, got {getattr(self, name)}")
@@ -62,8 +69,9 @@ class Prices:
         """The same economy in which every answer pays ``factor`` as much, to the nearest mATP."""
         if factor == 1:
             return self
-        names = ("base", "slope", "lowest", "highest")
-        return replace(self, **{name: round(factor * getattr(self, name)) for name in names})
+        names, most = ("base", "slope", "lowest", "highest"), LARGEST_PRICE
+        paid = {name: round(factor * getattr(self, name)) for name in names}
+        return replace(self, **{name: max(min(one, most), -most) for name, one in paid.items()})
 
     def revenue(self, price: float, verdicts: Sequence[float]) -> int:
         """What verdicts in [0, 1] earn together at that price."""

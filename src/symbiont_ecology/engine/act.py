@@ -9,6 +9,8 @@ import numpy as np
 from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout, cell_name
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.runtime import Host, Turn
+from symbiont_ecology.fence import FaultError, Fence
+from symbiont_ecology.learning import RewardRule, reward_rules
 from symbiont_ecology.tasks import judge
 from symbiont_ecology.types import (
     HOST_SLOT,
@@ -45,6 +47,8 @@ class Question:
         return self.organelle_id, self.perturbation
 
 
+LARGEST_REWARD = 1e6
+"""Of one answer; beyond that, sums lose what tells answers apart."""
 _Entry = tuple[int, Question, str]
 """A question with its place, and the prompt that is put to who answers."""
 
@@ -129,18 +133,40 @@ def _with_cost(rollout: Rollout, more: Cost) -> Rollout:
 def _rewarded(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
     """The same outcomes, each rollout of practice with what it is worth to learning.
 
+    One for which the reward fails is worth as much as the worst of the others: whoever breaks a
+    reward must gain nothing by it.
+
     Raises:
         WaitingError: people have to judge some of them first.
     """
     judged = turn.judgements.of(outcomes) if turn.reward.asks_people else outcomes
+    practised = [one for one in judged if one.assignment.purpose == "practice"]
+    worths, part = list[float | None](), reward_rules.called(turn.reward)
+    with Fence() as fence:
+        for rollout in (rollout for one in practised for rollout in one.rollouts):
+            try:
+                worths.append(turn.faults.counted(fence, part, _worth, turn.reward, rollout))
+            except FaultError:
+                worths.append(None)
+    worst = min((worth for worth in worths if worth is not None), default=0.0)
+    rest = iter(worst if worth is None else worth for worth in worths)
     return [
-        replace(
-            one, rollouts=tuple(replace(each, reward=turn.reward(each)) for each in one.rollouts)
-        )
+        replace(one, rollouts=tuple(replace(each, reward=next(rest)) for each in one.rollouts))
         if one.assignment.purpose == "practice"
         else one
         for one in judged
     ]
+
+
+def _worth(reward: RewardRule, rollout: Rollout) -> float:
+    """What a rollout is worth, if the reward says a number."""
+    worth: object = reward(rollout)  # as declared, or as somebody wrote it
+    if isinstance(worth, np.bool_ | np.number):
+        worth = worth.item()
+    if not isinstance(worth, int | float) or not -LARGEST_REWARD <= worth <= LARGEST_REWARD:
+        most = f"a number from {-LARGEST_REWARD:g} to {LARGEST_REWARD:g}"
+        raise FaultError(f"returned {worth!r:.60}, expected {most}")
+    return float(worth)
 
 
 def read_by_host(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:

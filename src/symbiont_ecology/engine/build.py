@@ -14,6 +14,7 @@ from symbiont_ecology.engine.mirror import RemoteFolder
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.engine.warm import warm_examples
 from symbiont_ecology.errors import ConfigError, DataError
+from symbiont_ecology.fence import blamed
 from symbiont_ecology.host.chat_template import has_chat_template
 from symbiont_ecology.host.engines import engines
 from symbiont_ecology.host.locating import find_folder
@@ -67,6 +68,11 @@ def check(config: RunConfig) -> None:
         ConfigError: one line that says which key is wrong and how.
         MissingExtraError: the package of the executor or of a tracker is not installed.
     """
+    with blamed(ConfigError):
+        _check(config)
+
+
+def _check(config: RunConfig) -> None:
     components(config)
     executors.build(config.executor).check()
     if kind_of(config.host.engine) != "kernel" and kind_of(config.executor) != "local":

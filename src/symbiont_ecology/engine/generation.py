@@ -18,6 +18,7 @@ from symbiont_ecology.ecology.population import Materials, carry_out
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import act
 from symbiont_ecology.engine.budget import affordable_assignments, budget_phase
+from symbiont_ecology.engine.faults import faults_of
 from symbiont_ecology.engine.feed import feed
 from symbiont_ecology.engine.learn import learn
 from symbiont_ecology.engine.remember import remember
@@ -77,6 +78,9 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
     events += execute(strategy.tell(replace(turn.context, outcomes=outcomes)), turn)
     turn.passed("tell")
 
+    # Parts that others wrote may fail, and are named. One that does nothing else ends the run.
+    events += faults_of(turn)
+
     summary = _summary(state, outcomes, events, before)
     state.next_seq = log.emit(state.next_seq, *events, summary)
     state.generation += 1
@@ -93,6 +97,8 @@ def execute(decisions: Iterable[Decision], turn: Turn) -> list[Event]:
         turn.draw,
         partial(feed, turn=turn),
         turn.host.norms,
+        turn.rank,
+        turn.faults,
     )
     if turn.learning_rule.rule_count > 1:
         decisions = with_rule_traits(decisions, turn.draw("rules"))
@@ -111,6 +117,7 @@ def found_population(state: EcologyState, runtime: Runtime, log: EventLog) -> No
     state.success = {cell_name(cell): success for cell in cells}
     events = settle(outcomes, [], turn) + warm_start(turn)
     events += execute(turn.strategy.found(turn.context), turn)
+    events += faults_of(turn)
     state.next_seq = log.emit(state.next_seq, *events)
 
 

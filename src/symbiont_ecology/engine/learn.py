@@ -25,7 +25,9 @@ from symbiont_ecology.engine.budget import affordable
 from symbiont_ecology.engine.remember import replayed
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.events import Learned
-from symbiont_ecology.learning import Experience, WeightedTarget
+from symbiont_ecology.fence import FaultError
+from symbiont_ecology.learning import Experience, Targets, WeightedTarget, learning_rules
+from symbiont_ecology.learning.experience import checked_targets
 from symbiont_ecology.types import (
     BlobRef,
     LearningBatch,
@@ -146,13 +148,23 @@ def _learner(
         experience = Experience(
             tuple(outcomes), optimizer_state.notes, traits, reference_ids, tuple(remembered)
         )
-        targets, notes = turn.learning_rule.targets(experience)
+        targets, notes = _taught(experience, turn)
         optimizer_state = replace(optimizer_state, notes=notes)
         if turn.practice.perturbation and is_deaf(weights):  # its traces say nothing
             weights, targets = awoken(weights, turn.draw("wake", organelle.id)), ()
     lessons = _priced(targets, slot, weights, turn)
     costs = reading_costs(outcomes, turn)
     return _Learner(organelle, slot, weights, optimizer_state, rate, scoring=costs, lessons=lessons)
+
+
+def _taught(experience: Experience, turn: Turn) -> Targets:
+    """What the rule makes of an experience; where it fails, there is nothing to learn."""
+    rule, vocab = turn.learning_rule, turn.host.shape.vocab
+    part = learning_rules.called(rule)
+    try:
+        return turn.faults.call(part, lambda: checked_targets(rule.targets(experience), vocab))
+    except FaultError:
+        return (), experience.notes
 
 
 def _learn_wave(learners: Sequence[_Learner], turn: Turn) -> list[Update]:
@@ -168,8 +180,15 @@ def _learn_wave(learners: Sequence[_Learner], turn: Turn) -> list[Update]:
         dropout = {one.slot: one.organelle.genome.traits.get(DROPOUT, 0.0) for one in learners}
         seeds = {one.slot: turn.draw.key(DROPOUT, one.organelle.id) for one in learners}
         batch = LearningBatch(lessons, rates, dropout=dropout, dropout_seeds=seeds)
-        weights, states, statistics = turn.host.learn(batch, weights, states)
+        stepped, new_states, statistics = turn.host.learn(batch, weights, states)
         turn.state.spent += Cost(calls=1)
+        # An engine may not notice: who is not finite stays what it was, and is sick.
+        told = statistics.loss, statistics.gradient_norm
+        lost = {slot for some in told for slot, one in some.items() if not math.isfinite(one)}
+        lost |= {slot for slot in weights if not np.isfinite(stepped[slot].vector.sum())}
+        statistics = replace(statistics, sick=tuple(sorted({*statistics.sick, *lost})))
+        weights |= {slot: stepped[slot] for slot in weights if slot not in lost}
+        states |= {slot: new_states[slot] for slot in weights if slot not in lost}
     updates = []
     for learner in learners:
         slot, flops = learner.slot, Counter[str]()

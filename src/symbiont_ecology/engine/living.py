@@ -2,6 +2,7 @@
 
 import fcntl
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ from symbiont_ecology.engine.provenance import (
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import EcologyError, LockedError, RunError
 from symbiont_ecology.events import EventLog, GenerationEnded
+from symbiont_ecology.fence import blamed
 from symbiont_ecology.files import append_line, make_folder, open_own, read_lines
 from symbiont_ecology.process import release_memory
 from symbiont_ecology.trackers.reporting import Reports
@@ -142,7 +144,12 @@ def opened(
         RunError: see ``engine.run.start`` and ``resume``.
         HostError: the host is not the one that the run was founded with.
     """
-    with locked(folder), _without_remains(folder), Reports(config, folder) as reports:
+    with (
+        locked(folder),
+        _without_remains(folder),
+        blamed(RunError),
+        Reports(config, folder) as reports,
+    ):
         if is_new:
             check_free(folder)  # again: another process may have founded a run while this loaded
         is_founded = (folder / STATE_FILE).exists()
@@ -278,7 +285,7 @@ def check_free(folder: Path) -> None:
     Raises:
         RunError: it does.
     """
-    if (folder / STATE_FILE).exists():
+    if os.path.exists(folder / STATE_FILE):  # no error where a name is too long
         raise RunError(
             f"{folder} holds a run already: resume it (symbiont resume {folder}) or choose another "
             "--out"

@@ -20,6 +20,7 @@ and build). What damages a folder between two sittings is found when it is resum
 """
 
 import json
+import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -113,7 +114,7 @@ def resume(
             its data are not what they were.
         HostError: the host is not the one that the run was founded with.
     """
-    if (folder / JOURNAL_FILE).exists():
+    if os.path.exists(folder / JOURNAL_FILE):
         raise RunError(f"{folder} lives by what its users say: go on with symbiont serve {folder}")
     config = extended(folder, overrides)
     check(config)
@@ -189,7 +190,7 @@ def read_config(
             looked at.
     """
     path = folder / CONFIG_FILE
-    if not path.is_file():
+    if not os.path.isfile(path):  # which a name that is too long for a file is not
         raise RunError(f"no run in {folder}: expected a {CONFIG_FILE} there")
     config = load_config(path, overrides, runs_plugins=runs_plugins)
     if runs_plugins and (folder / checkpoint.STATE_FILE).exists():

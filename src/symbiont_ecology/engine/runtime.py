@@ -14,6 +14,7 @@ from symbiont_ecology.config import Climate
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.economics import HostShape, Prices
 from symbiont_ecology.engine.judgements import Judgements
+from symbiont_ecology.fence import Faults
 from symbiont_ecology.learning import LearningRule, RewardRule
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import Allocator
@@ -147,6 +148,8 @@ class Turn(Runtime):
     draw: Draw
     until: float = math.inf
     """The next milestone."""
+    faults: Faults = field(default_factory=Faults)
+    """What parts that anybody may write did wrong in it."""
 
     @property
     def context(self) -> StrategyContext:

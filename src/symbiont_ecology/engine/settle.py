@@ -5,7 +5,7 @@ and the archive; then the new weights are installed.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from symbiont_ecology.ecology import DriftDetector, EcologyState, Elite, Outcome, SuccessPosterior
@@ -24,7 +24,8 @@ LOSSES = 16
 def settle(outcomes: Sequence[Outcome], updates: Sequence[Update], turn: Turn) -> list[Event]:
     """Moves the generation's energy, organelle by organelle, and records what was done and paid."""
     state, prices, host = turn.state, turn.prices, turn.host
-    events = [event for outcome in outcomes for event in _acted(state.generation, outcome)]
+    events: list[Event] = [_acted(state.generation, outcome) for outcome in outcomes]
+    events += verifier_faults(outcomes, turn)
     practice = practice_of(outcomes)
     learned = {update.learned.id: update.learned for update in updates if update.learned.flops}
     probation = _probation_flops(outcomes, turn)
@@ -64,9 +65,25 @@ def _probation_flops(outcomes: Sequence[Outcome], turn: Turn) -> Counter[Organel
     return flops
 
 
-def _acted(generation: int, outcome: Outcome) -> Iterator[Event]:
+def verifier_faults(outcomes: Sequence[Outcome], turn: Turn) -> list[VerifierFailed]:
+    """An event for each family whose verifier failed. All its verdicts are counted."""
+    failed = dict[str, VerifierFailed]()
+    for rollout in (rollout for outcome in outcomes for rollout in outcome.rollouts):
+        family, fault = rollout.item.family, rollout.fault
+        if rollout.item.logged is not None:
+            continue
+        turn.faults.note(f"the verifier of {family!r}", fault, is_told=False)
+        if fault:
+            first = failed.get(family) or VerifierFailed(
+                turn.state.generation, rollout.organelle_id, rollout.item.id, fault, count=0
+            )
+            failed[family] = replace(first, count=first.count + 1)
+    return list(failed.values())
+
+
+def _acted(generation: int, outcome: Outcome) -> Acted:
     assignment, cost = outcome.assignment, outcome.cost
-    yield Acted(
+    return Acted(
         generation,
         id=assignment.organelle_id,
         cell=cell_name(assignment.cell),
@@ -79,9 +96,6 @@ def _acted(generation: int, outcome: Outcome) -> Iterator[Event]:
         purpose=assignment.purpose,
         habitat=assignment.items[0].habitat,
     )
-    for rollout in outcome.rollouts:
-        if rollout.fault:
-            yield VerifierFailed(generation, rollout.organelle_id, rollout.item.id, rollout.fault)
 
 
 def update_posteriors(

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from symbiont_ecology.errors import ConfigError, DataError
+from symbiont_ecology.files import parse_json, read_regular
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.shipped import find_data
 from symbiont_ecology.tasks import tasks
@@ -23,7 +24,7 @@ from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import FewShot, PromptStyle
-from symbiont_ecology.tasks.tables import check_whole, locate, rows_of_file
+from symbiont_ecology.tasks.tables import LARGEST_MB, check_whole, locate, rows_of_file
 from symbiont_ecology.types import Item, in_turns, last_turn
 
 DEFAULT_REPLY_LIMIT = 64
@@ -54,8 +55,8 @@ def read_items(path: Path) -> list[Item]:
     """
     try:
         # Not splitlines: JSON text may hold U+2028 and other ends of lines that are none in JSONL.
-        lines = find_data(path).read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_regular(find_data(path), LARGEST_MB).split("\n")
+    except (OSError, ValueError) as error:
         raise DataError(f"cannot read questions from {path}: {error}") from error
     items = [
         _parse(line, f"{path} line {number}")
@@ -95,8 +96,8 @@ def _references(verifier: ReferenceVerifier) -> dict[str, object]:
 
 def _parse(line: str, where: str) -> Item:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        row = parse_json(line)
+    except ValueError as error:
         raise DataError(f"{where}: not JSON ({error})") from error
     if not isinstance(row, dict):
         raise DataError(f"{where}: expected an object, got {line[:40]!r}")
@@ -109,14 +110,15 @@ def _parse(line: str, where: str) -> Item:
             f"{where}: expected text, a number or a list of these under 'target', "
             f"got {target!r:.60}{hint}"
         )
-    check_whole((prompt, *answers), where)
+    identity = row.get("task_id")
+    name = where if identity is None else str(identity)
+    check_whole((prompt, family, depth, name, *answers), where)
     limit = row.get("reply_limit", _usual_limit(family, depth))
     if type(limit) is not int or limit < 1:
         raise DataError(
             f"{where}: expected a whole number from 1 under 'reply_limit', got {limit!r:.60}"
         )
     longest = max(len(answer.strip().encode()) for answer in answers) + 1
-    name = where if row.get("task_id") is None else str(row["task_id"])
     own = _own_item(row, answers[0], where)
     if own is not None:
         return replace(own, id=name, prompt=prompt, reply_limit=max(limit, longest))

@@ -19,6 +19,7 @@ from symbiont_ecology.events import (
     Event,
     Gated,
     GenerationEnded,
+    PartFailed,
     Proposed,
     Quarantined,
     Resized,
@@ -26,6 +27,7 @@ from symbiont_ecology.events import (
     Retired,
     Served,
     Settled,
+    Stillborn,
     Upheaved,
     VerifierFailed,
     WarmStarted,
@@ -133,8 +135,15 @@ class Chronicle:
                 text = f"{event.id} is put in quarantine: {event.reason}."
                 self._say(event, "fault", text, (event.id,))
             case VerifierFailed():
-                text = f"The verifier failed on a reply of {event.id} to {event.item}: "
+                more = f" and {event.count - 1} more" if event.count > 1 else ""
+                text = f"The verifier failed on a reply of {event.id} to {event.item}{more}: "
                 self._say(event, "fault", f"{text}{event.fault}.", (event.id,), (event.item,))
+            case PartFailed():
+                text = f"{event.part} failed at {event.failed} of {event.calls} calls: "
+                self._say(event, "fault", f"{text}it {event.fault}.")
+            case Stillborn():
+                text = f"A child of {listed(event.parents)} could not live: {event.operator} "
+                self._say(event, "fault", f"{text}{event.fault}.", event.parents)
             case BatchShrunk():
                 text = f"Memory ran out: batches take {event.memory_mb:.0f} MB now."
                 self._say(event, "fault", text)

@@ -4,7 +4,6 @@ A routing asks through the function that it is given, as often as it wants, and 
 for each item; its cost is that of everyone who was asked for it.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ import numpy as np
 from symbiont_ecology.ecology import HOST, Rollout, cell_name
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.errors import DataError
+from symbiont_ecology.files import parse_json, read_regular
 from symbiont_ecology.inference.pool import AdapterPool, leaner_id
 from symbiont_ecology.registry import Registry, did_you_mean
 from symbiont_ecology.tasks.grading import final_answer
@@ -152,7 +152,7 @@ def mapped(path: Path, known: Sequence[OrganelleId]) -> Routing:
         DataError: the file cannot be used, or names nobody that can be asked.
     """
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
+        table = parse_json(read_regular(path, 16))
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the routing map {path}: {error}") from error
     if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from symbiont_ecology.ecology import Outcome, RememberedAnswer, Rollout
+from symbiont_ecology.fence import FaultError
 from symbiont_ecology.types import Item
 from symbiont_ecology.weights.traces import Trace
 
@@ -47,3 +50,43 @@ class WeightedTarget:
 
 Targets = tuple[Sequence[WeightedTarget], Mapping[str, float]]
 """What to learn from a generation, and the notes to keep for the next."""
+MOST_TARGETS = 100_000
+"""That a rule may want at once."""
+LARGEST_WEIGHT = 1e6
+"""Of a token: with larger ones, losses and gradients overflow."""
+
+
+def checked_targets(said: object, vocab: int) -> Targets:
+    """What a learning rule returned, if a host with so many tokens can learn it.
+
+    Raises:
+        FaultError: it is no pair of targets and notes, a token is none of the host's, or a number
+            is not finite.
+    """
+    if not isinstance(said, tuple) or len(said) != 2 or not isinstance(said[1], Mapping):
+        raise FaultError(f"returned {said!r:.60}, expected targets and notes")
+    targets, notes = tuple(islice(said[0], MOST_TARGETS + 1)), said[1]
+    if len(targets) > MOST_TARGETS:
+        raise FaultError(f"returned more than {MOST_TARGETS} targets")
+    for target in targets:
+        if not isinstance(target, WeightedTarget) or not isinstance(target.item, Item):
+            raise FaultError(f"returned {target!r:.60}, expected a WeightedTarget")
+        _check_numbers(target, vocab)
+    for name, note in notes.items():
+        if not (isinstance(name, str) and isinstance(note, int | float) and math.isfinite(note)):
+            raise FaultError(f"returned the note {name!r:.60}: {note!r:.60}, expected a number")
+    return targets, notes
+
+
+def _check_numbers(target: WeightedTarget, vocab: int) -> None:
+    """Whether tokens are the host's, and every weight is a finite number."""
+    tokens, weight = target.token_ids, target.weight
+    are_tokens = isinstance(tokens, tuple) and set(map(type, tokens)) <= {int}
+    if not are_tokens or (tokens and not 0 <= min(tokens) <= max(tokens) < vocab):
+        raise FaultError(f"returned the tokens {tokens!r:.60}, expected numbers below {vocab}")
+    weights = weight if isinstance(weight, tuple) else (weight,)
+    if isinstance(weight, tuple) and len(weight) != len(tokens):
+        raise FaultError(f"returned {len(weight)} weights for {len(tokens)} tokens")
+    if not all(isinstance(one, int | float) and abs(one) <= LARGEST_WEIGHT for one in weights):
+        most = f"numbers from {-LARGEST_WEIGHT:g} to {LARGEST_WEIGHT:g}"
+        raise FaultError(f"returned the weight {weight!r:.60}, expected {most}")

@@ -1,13 +1,16 @@
 """Variation of adapter weights: mutations, and merges of two parents. Parents never change."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
+import numpy as np
 from numpy.random import Generator
 
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.fence import FaultError
 from symbiont_ecology.registry import Registry, Spec, kind_of
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 
@@ -67,3 +70,26 @@ def with_arity(spec: Spec, arity: int) -> Operator:
             f"got {kind_of(spec)!r}, which takes {operator.arity}"
         )
     return operator
+
+
+def checked_child(
+    operator: Operator, parents: Parents, generator: Generator, most: int
+) -> AdapterWeights:
+    """What an operator makes of its parents, if it can live in a slot of at most such a rank.
+
+    Raises:
+        FaultError: it is no adapter for the parents' host, its rank is too large, or a number in
+            it is not finite.
+    """
+    child = operator(parents, generator)
+    if not isinstance(child, AdapterWeights):
+        raise FaultError(f"returned {type(child).__name__:.60}, expected AdapterWeights")
+    if child.layout != parents[0].layout:
+        raise FaultError("returned weights of another layout, expected that of the parents")
+    if not 1 <= child.rank <= most:
+        raise FaultError(f"returned rank {child.rank!r:.60}, expected 1 to {most}")
+    if not math.isfinite(child.scaling):
+        raise FaultError(f"returned the scaling {child.scaling!r:.60}, expected a finite number")
+    if not np.isfinite(child.vector).all():
+        raise FaultError("returned weights that are not finite")
+    return child

@@ -379,8 +379,9 @@ def _line(row: object, source: FileTasks, where: str) -> DataLine:
     if not answers or "" in answers:
         raise DataError(_no_text(source, where, row, "target"))
     habitat = habitat_of(row, source.habitat, f"{source} {where}") if source.habitat else ""
-    check_whole((prompt, habitat, *answers), f"{source} {where}")
-    return DataLine(depth_of(row), prompt, answers, habitat)
+    depth = depth_of(row)
+    check_whole((prompt, habitat, depth, *answers), f"{source} {where}")
+    return DataLine(depth, prompt, answers, habitat)
 
 
 def depth_of(row: Mapping[Any, object]) -> str:

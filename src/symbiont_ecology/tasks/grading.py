@@ -23,6 +23,7 @@ from typing import Protocol
 from pydantic import NonNegativeFloat
 
 from symbiont_ecology.registry import Registry
+from symbiont_ecology.tasks.verification import as_verdict
 
 LONGEST_REPLY = 10_000
 """Characters of a reply that are looked at; what comes after is ignored."""
@@ -64,11 +65,12 @@ class ReferenceVerifier:
 
     def __call__(self, reply: str) -> object:
         """The best verdict over all reference answers."""
-        best: bool | int | float = False
+        best = 0.0
         for answer in self.answers:
-            verdict = self.grader(reply, answer)
-            if not (isinstance(verdict, bool | int | float) and 0 <= verdict <= 1):
-                return verdict  # nonsense, which the boundary around verifiers names
+            value = self.grader(reply, answer)
+            verdict = as_verdict(value)
+            if verdict is None:
+                return value  # nonsense, which the boundary around verifiers names
             best = max(best, verdict)
         return best
 

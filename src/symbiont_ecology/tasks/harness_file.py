@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from symbiont_ecology.config import parse_yaml
 from symbiont_ecology.errors import DataError, EcologyWarning
+from symbiont_ecology.files import read_regular
 from symbiont_ecology.registry import validate
 from symbiont_ecology.tasks.tables import Stamp
 
@@ -80,8 +81,8 @@ def read_task_file(path: Path, stamp: Stamp, about: str) -> HarnessFile:
         ConfigError: a value is of another type.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_regular(path, 1)
+    except (OSError, ValueError) as error:
         raise DataError(f"{about}: cannot be read: {error}") from error
     if len(text) > LARGEST_TASK_FILE:
         raise DataError(f"{about}: expected at most {LARGEST_TASK_FILE} characters")

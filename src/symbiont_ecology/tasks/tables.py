@@ -4,18 +4,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.errors import DataError, MissingExtraError
+from symbiont_ecology.files import parse_json, read_regular
 from symbiont_ecology.shipped import find_data
 from symbiont_ecology.types import TURN_END
 
 LARGEST_MB = 256
 """Of a file, unpacked; a larger one would be held in memory several times over."""
 MOST_LINES = 1_000_000
+LONGEST_ROW_TEXT = 1_000_000
+"""Characters of a prompt or an answer: a longer one keeps a tokenizer busy for minutes."""
 
 Row = tuple[str, object]
 """Where a row stands, such as ``line 7``, and what was read there."""
@@ -32,9 +34,10 @@ def locate(path: str, about: str) -> tuple[Path, Stamp]:
     found = find_data(Path(path))
     try:
         status = found.stat()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(
-            f"{about}: no such file ({error.strerror}); a path begins where the command is typed"
+            f"{about}: no such file ({reason}); a path begins where the command is typed"
         ) from error
     return found, (status.st_mtime_ns, status.st_size, status.st_ino)
 
@@ -103,12 +106,28 @@ def too_many(about: str, count: int | None = None) -> str:
     return f"{about}: expected at most {MOST_LINES} lines, got {count or 'more'}: take a part of it"
 
 
-def check_whole(texts: Collection[str], where: str) -> None:
-    """Refuses half a character, which cannot be written down, and a separator of turns.
+def check_length(text: str, where: str) -> None:
+    """Refuses a prompt that is far longer than any host reads.
 
     Raises:
-        DataError: a text holds one.
+        DataError: it is.
     """
+    if len(text) > LONGEST_ROW_TEXT:
+        raise DataError(
+            f"{where}: a text of {len(text)} characters, at most {LONGEST_ROW_TEXT} are read: "
+            "shorten it"
+        )
+
+
+def check_whole(texts: Collection[str], where: str) -> None:
+    """Refuses half a character, which cannot be written down, a separator of turns, and what is too
+    long.
+
+    Raises:
+        DataError: a text is or holds one.
+    """
+    for text in texts:
+        check_length(text, where)
     if any(TURN_END in text for text in texts):
         raise DataError(
             f"{where}: the control character U+001D, which parts the turns of a prompt: take it out"
@@ -122,21 +141,21 @@ def check_whole(texts: Collection[str], where: str) -> None:
 def _rows_of_jsonl(path: Path, about: str) -> Iterator[Row]:
     try:
         # Not splitlines: JSON text may hold U+2028 and other ends of lines that are none in JSONL.
-        texts = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
+        texts = read_regular(path, LARGEST_MB).split("\n")
+    except (OSError, ValueError) as error:
         raise DataError(f"{about}: cannot be read: {error}") from error
     for number, text in enumerate(texts, 1):
         if text.strip():
             try:
-                yield f"line {number}", json.loads(text)
-            except (ValueError, RecursionError) as error:
+                yield f"line {number}", parse_json(text)
+            except ValueError as error:
                 raise DataError(f"{about} line {number}: not JSON ({error})") from error
 
 
 def _rows_of_json(path: Path, about: str) -> Iterator[Row]:
     try:
-        rows = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
+        rows = parse_json(read_regular(path, LARGEST_MB))
+    except (OSError, ValueError) as error:
         raise DataError(f"{about}: not JSON that can be read ({error!s:.200})") from error
     if not isinstance(rows, list):
         raise DataError(f"{about}: expected a list of objects, got {rows!r:.40}")

@@ -28,9 +28,9 @@ from functools import partial
 
 import numpy as np
 
-from symbiont_ecology.errors import DataError
+from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.tasks.splits import Split, split_of
-from symbiont_ecology.types import Item
+from symbiont_ecology.types import Item, is_text
 
 MOST_DRAWS = 10_000
 """Draws until a question of some split must have been found."""
@@ -104,8 +104,12 @@ class Task(ABC):
         return self.name
 
     def item(self, question: str, depth: str, variant: int = 0) -> Item:
-        """The item that asks this question."""
-        return Item(
+        """The item that asks this question.
+
+        Raises:
+            ConfigError: the task says something else than texts, or allows no reply.
+        """
+        said = Item(
             id=f"{self.name}/{depth}/{variant}/{question}",
             family=self.name,
             depth=depth,
@@ -115,6 +119,12 @@ class Task(ABC):
             verifier=partial(self.verify, question),
             answer=self.answer(question),
             variant=variant,
+        )
+        if is_text(said.prompt) and is_text(said.answer) and said.reply_limit >= 1:
+            return said
+        raise ConfigError(
+            f"task {self.name!r}: expected texts and a reply limit from 1, got the prompt "
+            f"{said.prompt!r:.60}, the answer {said.answer!r:.60}, the limit {said.reply_limit!r}"
         )
 
     def sample(self, depth: str, generator: np.random.Generator, *, split: Split = "train") -> Item:
@@ -143,9 +153,14 @@ class Task(ABC):
 
         Raises:
             DataError: there is none, as far as draws tell.
+            ConfigError: the task draws something else than texts.
         """
         for _ in range(MOST_DRAWS):
             question = self.draw(depth, generator)
+            if not is_text(question):
+                raise ConfigError(
+                    f"task {self.name!r}: expected a text as question, got {question!r:.60}"
+                )
             if split_of(self.name, self.split_key(question)) == split and self.is_valid(question):
                 return question
         raise DataError(

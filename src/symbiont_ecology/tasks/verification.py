@@ -1,22 +1,25 @@
 """The boundary around verifiers, which anybody may write: a fault of theirs costs one answer.
 
-A verifier that raises, takes too long or returns nonsense gives the verdict 0, and the fault is
-named in the event log and in evaluations. The run goes on.
+A verifier that raises, takes too long or returns nonsense gives the verdict 0: a reply that breaks
+its verifier must not be worth more than a wrong one. The fault is named in the event log and in
+evaluations. The run goes on.
 """
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from types import FrameType
 
+import numpy as np
+
+from symbiont_ecology.fence import FaultError, Fence
 from symbiont_ecology.types import Item
 
 SECONDS = 5.0
 """Time that a verifier may take for one reply."""
+MOST_SLOW = 3
+"""Replies for which a verifier may take too long, among those that are judged together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,46 +31,36 @@ class Judgement:
 
 
 def judge(answers: Iterable[tuple[Item, str]]) -> list[Judgement]:
-    """The verdict of each item's verifier on its reply. Whatever verifiers do, this returns."""
-    with _alarm_handler() as is_armed:
-        return [_judge(item, reply, is_armed) for item, reply in answers]
+    """The verdict of each item's verifier on its reply. Whatever verifiers do, this returns.
+
+    Where verifiers of a family took too long again and again, the other replies to it are not
+    judged: a hundred of them would take minutes.
+    """
+    judgements, slow = list[Judgement](), Counter[str]()
+    with Fence(SECONDS) as fence:
+        for item, reply in answers:
+            if slow[item.family] >= MOST_SLOW:
+                fault = f"took longer than {SECONDS:g} s for {MOST_SLOW} replies before this one"
+                judgements.append(Judgement(0.0, fault))
+                continue
+            try:
+                judgements.append(Judgement(fence(_verdict, item, reply)))
+            except FaultError as fault:
+                slow[item.family] += fault.is_late
+                judgements.append(Judgement(0.0, str(fault)))
+    return judgements
 
 
-def _judge(item: Item, reply: str, is_armed: bool) -> Judgement:
-    try:
-        try:
-            if is_armed:
-                signal.setitimer(signal.ITIMER_REAL, SECONDS)
-            verdict = item.verifier(reply)
-        finally:
-            if is_armed:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-    except _TimeUpError:
-        return Judgement(0.0, f"took longer than {SECONDS:g} s")
-    except (Exception, SystemExit) as error:  # a verifier is foreign code, and may fail in any way
-        return Judgement(0.0, f"raised {type(error).__name__}: {str(error)[:200]}")
-    if isinstance(verdict, bool | int | float) and 0 <= verdict <= 1:
-        return Judgement(float(verdict))
-    return Judgement(0.0, f"returned {verdict!r:.60}, expected True, False or a number in [0, 1]")
+def as_verdict(value: object) -> float | None:
+    """What a verifier or a grader returned, as a number from 0 to 1; None if it is no verdict."""
+    if isinstance(value, np.bool_ | np.number):
+        value = value.item()
+    return float(value) if isinstance(value, bool | int | float) and 0 <= value <= 1 else None
 
 
-class _TimeUpError(BaseException):
-    """Not an ``Exception``, so that a verifier which catches those cannot keep going."""
-
-
-@contextmanager
-def _alarm_handler() -> Iterator[bool]:
-    """Whether verifiers can be interrupted, which needs the main thread. An alarm interrupts Python
-    code, patterns included."""
-    if threading.current_thread() is not threading.main_thread():
-        yield False
-        return
-    before = signal.signal(signal.SIGALRM, _raise_time_up)
-    try:
-        yield True
-    finally:
-        signal.signal(signal.SIGALRM, before)
-
-
-def _raise_time_up(number: int, frame: FrameType | None) -> None:
-    raise _TimeUpError
+def _verdict(item: Item, reply: str) -> float:
+    value = item.verifier(reply)
+    verdict = as_verdict(value)
+    if verdict is None:
+        raise FaultError(f"returned {value!r:.60}, expected True, False or a number in [0, 1]")
+    return verdict

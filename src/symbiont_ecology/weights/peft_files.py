@@ -15,6 +15,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,7 +24,8 @@ from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
 
 from symbiont_ecology.errors import AdapterError
-from symbiont_ecology.files import remove_unfinished, replace_durably
+from symbiont_ecology.files import parse_json, read_regular, remove_unfinished, replace_durably
+from symbiont_ecology.types import MOST_RANK
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
 PeftConfig: TypeAlias = Mapping[str, Any]
@@ -46,8 +48,16 @@ _REFUSED = {
     "arrow_config": "Arrow routing",
     "monteclora_config": "MonteCLoRA",
 }
-_SLOW = re.compile(r"\)[*+{]|(?:[*+{].*){4}")
-"""Repeated groups, or more than three repetitions: what can take a matcher more than a moment."""
+LARGEST_WEIGHTS_MB, LARGEST_PEFT_CONFIG_MB = 4096, 16
+"""Of a file of weights, and of a config."""
+LARGEST_ALPHA = 1e6
+"""Of LoRA's alpha, which is about as large as the rank."""
+MOST_PATTERNS = 10_000
+"""Modules with a rank or an alpha of their own."""
+PATTERN_BYTES = 1 << 20
+"""That a pattern may take, its automaton included."""
+_LITERAL = re.compile(r"[\w.-]+")
+"""Names of modules: as patterns, they mean themselves."""
 _BASE_CHANGING_STARTS = ("pissa", "olora", "corda", "loftq", "lora_ga")
 """Initialisations that also change the base weights: their factors mean nothing on the plain
 host."""
@@ -81,7 +91,10 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
             )
         check_module_size(module, (a.shape[1], b.shape[0]), sizes[module], folder)
         ratio = _scaling(config, module, len(a)) / scaling
-        factors[module] = (a, b if ratio == 1.0 else (b * ratio).astype(np.float32))
+        with np.errstate(over="ignore"):  # what is too large is refused
+            scaled = b if ratio == 1.0 else (b * ratio).astype(np.float32)
+        _check_size_of_change(module, a, scaled, scaling, folder)
+        factors[module] = (a, scaled)
     rank = max(len(a) for a, _ in factors.values())
     return AdapterWeights.from_factors(layout, rank, scaling, factors)
 
@@ -109,6 +122,19 @@ def check_module_size(
         raise AdapterError(
             f"expected A (r, {wanted[0]}) and B ({wanted[1]}, r) for {module}, got A (r, "
             f"{size[0]}) and B ({size[1]}, r) in {folder}: it was made for a host of another size"
+        )
+
+
+def _check_size_of_change(
+    module: str, a: np.ndarray, b: np.ndarray, scaling: float, folder: Path
+) -> None:
+    """Refuses numbers whose product overflows."""
+    sizes = (float(np.abs(side).max(initial=0)) for side in (a, b))
+    largest = math.prod(sizes) * len(a) * abs(scaling)
+    if not largest <= float(np.finfo(np.float32).max):
+        raise AdapterError(
+            f"expected a change of {module} that float32 can hold, got numbers up to "
+            f"{largest:.2g} in {folder}: train it with a smaller alpha or step size"
         )
 
 
@@ -222,8 +248,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
             "folder?"
         )
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        config = parse_json(read_regular(path, LARGEST_PEFT_CONFIG_MB))
+    except (OSError, ValueError) as error:
         raise AdapterError(
             f"expected JSON in {path}, got damaged text ({error}): export the adapter again"
         ) from error
@@ -248,21 +274,21 @@ def _read_config(folder: Path) -> dict[str, Any]:
             f"expected factors for the plain host, got {start!r} in {folder}: convert it to plain "
             "LoRA"
         )
-    if (
-        not _is_number(config.get("r"))
-        or int(config["r"]) < 1
-        or not _is_number(config.get("lora_alpha"))
-    ):
+    if not _is_rank(config.get("r")) or not _is_alpha(config.get("lora_alpha")):
         raise AdapterError(
-            f"expected r >= 1 and lora_alpha as numbers, got r={config.get('r')!r} "
-            f"lora_alpha={config.get('lora_alpha')!r} in {path}"
+            f"expected r >= 1, at most {MOST_RANK}, and lora_alpha up to {LARGEST_ALPHA:g} as "
+            "numbers, "
+            f"got r={config.get('r')!s:.60} lora_alpha={config.get('lora_alpha')!s:.60} in {path}"
         )
-    for field in ("rank_pattern", "alpha_pattern"):
+    for field, is_fine in (("rank_pattern", _is_rank), ("alpha_pattern", _is_alpha)):
         pattern = config.get(field) or {}
-        if not isinstance(pattern, dict) or not all(
-            _is_number(value) for value in pattern.values()
-        ):
-            raise AdapterError(f"expected {field} as a table of numbers, got {pattern!r} in {path}")
+        if not isinstance(pattern, dict) or not all(map(is_fine, pattern.values())):
+            raise AdapterError(
+                f"expected {field} as a table of numbers like the above, got {pattern!r:.100} in "
+                f"{path}"
+            )
+        if len(pattern) > MOST_PATTERNS:
+            raise AdapterError(f"expected at most {MOST_PATTERNS} names in {field} of {path}")
     return config
 
 
@@ -278,6 +304,10 @@ def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
             )
         raise AdapterError(
             f"expected {WEIGHTS_FILE} in {folder}, found none: export the adapter again"
+        )
+    if (megabytes := path.stat().st_size / 2**20) > LARGEST_WEIGHTS_MB:
+        raise AdapterError(
+            f"expected at most {LARGEST_WEIGHTS_MB} MB of weights, got {megabytes:.0f} in {path}"
         )
     try:
         entries = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
@@ -334,20 +364,34 @@ def _scaling(config: PeftConfig, module: str, rank: int) -> float:
 def _patterned(config: PeftConfig, field: str, module: str, default: float) -> float:
     """The value of the first pattern that the module's name ends with: PEFT's own rule."""
     for pattern, value in (config.get(field) or {}).items():
-        if _SLOW.search(pattern):  # a stranger's pattern could keep the matcher busy for years
-            raise AdapterError(
-                f"expected plain module names in {field}, got {pattern!r}: write the names out "
-                "one by one"
-            )
-        try:
-            match = re.match(rf"(.*\.)?({pattern})$", module)
-        except re.error as error:
-            raise AdapterError(
-                f"expected regular expressions in {field}, got {pattern!r} ({error})"
-            ) from error
-        if match:
+        if _LITERAL.fullmatch(pattern):
+            is_meant = f".{module}".endswith(f".{pattern}")
+        else:
+            is_meant = _compiled(pattern, field).fullmatch(module) is not None
+        if is_meant:
             return float(value)
     return float(default)
+
+
+@lru_cache(maxsize=MOST_PATTERNS)
+def _compiled(pattern: str, field: str) -> Any:
+    """A pattern at the end of a name. RE2 matches in time that grows with the name alone, so no
+    stranger's pattern can keep it busy.
+
+    Raises:
+        AdapterError: it is no pattern, or none that is regular.
+    """
+    import re2
+
+    options = re2.Options()
+    options.max_mem, options.log_errors = PATTERN_BYTES, False
+    try:
+        return re2.compile(rf"(?:.*\.)?(?:{pattern})", options)
+    except (re2.error, UnicodeEncodeError) as error:
+        raise AdapterError(
+            f"expected regular expressions in {field}, got {pattern!r:.100} ({error}): write the "
+            "names out one by one"
+        ) from error
 
 
 def _targets(layout: AdapterLayout, unadapted: Collection[str]) -> list[str]:
@@ -362,8 +406,16 @@ def _nothing(d_in: int, d_out: int) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros((0, d_in), dtype=np.float32), np.zeros((d_out, 0), dtype=np.float32)
 
 
+def _is_rank(value: object) -> bool:
+    return _is_number(value) and 1 <= value <= MOST_RANK  # type: ignore[operator]
+
+
+def _is_alpha(value: object) -> bool:
+    return _is_number(value) and -LARGEST_ALPHA <= value <= LARGEST_ALPHA  # type: ignore[operator]
+
+
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _replace(path: Path, data: bytes) -> None:

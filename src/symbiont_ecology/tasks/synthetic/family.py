@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, Literal, TypeVar
 
+from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.grading import answer_lines, statements
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle, Terse
-from symbiont_ecology.types import Item, in_turns
+from symbiont_ecology.types import Item, in_turns, is_text
 
 FamilyClass = TypeVar("FamilyClass")
 Option = TypeVar("Option")
@@ -133,7 +134,10 @@ class SyntheticTask(Task):
 
     def prompt(self, question: str) -> str:
         """The question in the style's words, behind what the style puts in front of it."""
-        return in_turns(*self.turns_before(question), self.style.render(self, question))
+        words = self.style.render(self, question)
+        if not is_text(words):
+            raise ConfigError(f"tasks.style: expected texts as prompts, got {words!r:.60}")
+        return in_turns(*self.turns_before(question), words)
 
     def turns_before(self, question: str) -> tuple[str, ...]:
         """What the style puts in front of a question."""
