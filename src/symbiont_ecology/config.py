@@ -7,8 +7,8 @@ values.
 Files are deep-merged, later wins, lists replace. A component is its name or
 ``{kind: name, **fields}``, and a change of kind drops the fields of the old one. ``host: smollm2``
 brings the preset of that host. A config is data from anyone: it can neither run code nor read the
-environment, and every mistake is one line before a model is loaded. Defaults live in the classes
-below and nowhere else; components are checked by their registries when a run is built.
+environment, and every mistake is one line before a model is loaded. Defaults live below and nowhere
+else; components are checked by their registries when a run is built.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def refused(error: type[EcologyError], action: Any, *arguments: Any) -> str:
     ("override", "said"),
     [
         ("host.slots=18446744073709551616", "host.slots: expected "),
-        ("host.slots=1000000000", "host.slots: expected less than or equal to 10000000"),
+        ("host.slots=1000000000", "host.slots: expected less than or equal to 65536"),
         ("host.threads=1000000", "host.threads: expected less than or equal to 1024"),
         ("host.threads=9223372036854775808", "host.threads: expected "),
         ("host.rank=100000", "host.rank: expected less than or equal to 4096"),

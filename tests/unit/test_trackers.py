@@ -17,7 +17,7 @@ from symbiont_ecology.events import GenerationEnded, read_events
 from symbiont_ecology.files import append_line, read_lines
 from symbiont_ecology.trackers import Plot, TrackedRun, trackers
 from symbiont_ecology.trackers.reporting import TRACKERS_FILE
-from toy import ToyHost, toy_config
+from toy import Crash, ToyHost, toy_config
 
 pytestmark = pytest.mark.usefixtures("own_parts")
 
@@ -114,13 +114,13 @@ class MortalHost(ToyHost):
         """As the toy, for so many generations."""
         self.steps.append(len(self.steps))
         if len(self.steps) > self.last:
-            raise InterruptedError
+            raise Crash
         return super().learn(*arguments, **named)
 
 
 def lived_with_a_crash(folder: Path, *names: str) -> Finished:
     """A run that goes back from its sixth generation to the checkpoint before the fourth."""
-    with pytest.raises(InterruptedError):
+    with pytest.raises(Crash):
         start(config(*names, generations=8), folder, host=MortalHost())
     return resume(folder, host=ToyHost())
 

@@ -75,6 +75,7 @@ def check(config: RunConfig) -> None:
 def _check(config: RunConfig) -> None:
     components(config)
     executors.build(config.executor).check()
+    engine, slots = engines.build(config.host.engine), config.host.slots
     if kind_of(config.host.engine) != "kernel" and kind_of(config.executor) != "local":
         raise ConfigError(
             f"executor: expected local beside host.engine {kind_of(config.host.engine)!r}, got "
@@ -86,7 +87,6 @@ def _check(config: RunConfig) -> None:
     mix, rule = mixture(config), learning_rules.build(config.learning_rule)
     strategy = strategies.build(config.strategy)
     strategy.check(config.host.rank, rule)
-    engine, slots = engines.build(config.host.engine), config.host.slots
     engine.check(slots, is_perturbed=rule.perturbation > 0)
     if rule.needs_verdicts and not reward_rules.build(config.reward).follows_verdict:
         raise ConfigError(
