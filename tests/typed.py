@@ -19,17 +19,17 @@ LIVES = {"run": 1, "resume": 2}
 """Generations of what would live longer."""
 NOT_TYPED = {
     r"^make |^\.venv|^pip ": "installs, or takes long",
-    r"^ray |^export |^grep |^tensorboard |VLLM|vllm|sglang": "another program",
+    r"^ray |^export |^grep |^tensorboard |VLLM|^python -m|engine=": "another program",
     r"Qwen3|qwen3|cuda": "a GPU",
-    r"\b[A-Z]{3,}\b": "a place holder stands for something of the reader's",
-    r"path/to|mine\.yaml|model\.gguf|log\.\w+|data/(?!paper|two)": "a file of the reader's",
-    r"artifacts/(a|steady-1|embedded-v2)\b": "runs of the reader's",
-    r"smollm2|host (get|list)|habitats/styles|demo_real|artifacts/small": "a real model",
-    r"^symbiont (demo|learn-from|serve|key|judge|calibrate|suite|ablate|evolve|datasets)\b": (
-        "another file of tests types it"
+    r"smollm2|host get|habitats/styles|demo_real|artifacts/small": "a real model",
+    r"model\.gguf|log\.parquet|data/(mine|gsm8k-)|mine\.yaml|artifacts/embedded-v2": (
+        "a file of the reader's; another file of tests types it"
     ),
-    r"report_to|executor": "a package that is no dependency",
-    r"reward=human|runs/people": "people answer",
+    r"datasets get|--push": "asks a hub; another file of tests types it",
+    r"learn-from logs/|(suite|ablate)(?!.*dry-run)": "minutes; another file of tests types it",
+    r"^symbiont (demo|serve|judge|calibrate|evolve)\b": "another file of tests types it",
+    r"report_to|executor": "a package that is no dependency; another file of tests types it",
+    r"reward=human|runs/people": "people answer; another file of tests types it",
     r"^python ": "takes minutes, or is typed in tests/e2e/test_original_commands.py",
 }
 """Commands in blocks that are parsed and not typed, by what is in them, with the reason."""
@@ -46,7 +46,7 @@ class Typed:
     @property
     def words(self) -> list[str]:
         """Its words, without settings of the environment and without the folder of the program."""
-        words = shlex.split(self.line, comments=True)
+        words = shlex.split(self.line.partition(" > ")[0], comments=True)
         while words and SETTING.fullmatch(words[0]):
             words.pop(0)
         return [words[0].removeprefix(".venv/bin/"), *words[1:]] if words else []
@@ -80,6 +80,8 @@ def shortened(words: list[str], host: Path) -> list[str]:
     if command in LIVES:
         rest = [word for word in rest if not word.startswith("run.generations")]
         rest += [f"run.generations={LIVES[command]}", "--quiet"]
-    if command == "run":
+    if command == "run" and not any(word.startswith("host.model=") for word in rest):
         rest.append(f"host.model={host}")
+    if command == "publish":
+        rest += ["--base-model", "someone/model"]
     return [command, *rest]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ import typer.main
 import yaml
 
 from hosts import random_weights
+from killing import COMMAND
 from said import Symbiont
 from symbiont_ecology import load_config
 from symbiont_ecology.cli import app
 from symbiont_ecology.experiments.protocol import load_protocol
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.shipped import presets
+from symbiont_ecology.shipped import find_data, presets
 from typed import PAGES, ROOT, Typed, commands_in, fenced, shortened
 
 COMMANDS: Any = typer.main.get_command(app)
@@ -69,7 +71,7 @@ def check_ours(words: list[str], *, is_whole: bool) -> None:
     if not is_whole:  # some words in a sentence
         known = {name for parameter in command.params for name in parameter.opts}
         assert {word for word in words if re.fullmatch(r"--[a-z-]+", word)} <= {*known, "--help"}
-        if command.name == "run" and words and words[0].islower():
+        if command.name == "run" and words and words[0].islower() and words[0][0] != "-":
             assert words[0] in presets() or words[0].endswith(".yaml")
         return
     context = command.make_context(command.name, list(words))
@@ -95,19 +97,51 @@ def test_every_command_exists_with_its_options_and_its_config(
                 pytest.fail(f"{page.name}: {typed.line}: {type(error).__name__}: {error}")
 
 
+@pytest.fixture(scope="module")
+def second(small: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that is ``lived``, with another seed."""
+    folder = tmp_path_factory.mktemp("second") / "run"
+    subprocess.run([*COMMAND, "run", "steady", *small, "seed=2", "--out", folder, "-q"], check=True)
+    return folder
+
+
+@pytest.fixture
+def desk(
+    host: Path, lived: Path, second: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A folder where what pages call LOG.jsonl, FOLDER, path/to/model and so on is there."""
+    for name in ("artifacts", "data", "path/to"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("DIR", "artifacts/a", "artifacts/steady-1"):
+        shutil.copytree(lived, tmp_path / name)
+    for name in ("artifacts/b", "artifacts/steady-2"):
+        shutil.copytree(second, tmp_path / name)
+    for name in ("MODEL", "path/to/model"):
+        (tmp_path / name).symlink_to(host)
+    (tmp_path / "path/to/config.json").symlink_to(host / "config.json")
+    log = find_data(Path("logs/thumbs.jsonl")).read_text().splitlines()[:360]
+    for name in ("LOG.jsonl", "log.jsonl"):
+        (tmp_path / name).write_text("\n".join(log) + "\n")
+    capitals = [
+        json.dumps(json.loads(line) | {"family": "trivia", "depth": "short"})
+        for line in (ROOT / "examples" / "capitals.jsonl").read_text().splitlines()
+    ]
+    for name, lines in {"test": capitals[:9], "train": capitals[9:], "trivia": capitals}.items():
+        (tmp_path / "data" / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    kernel = HostKernel.from_pretrained("embedded", slots=1, rank=2)
+    kernel.place(0, random_weights(kernel.layout, seed=1, rank=2))
+    kernel.export(0, tmp_path / "FOLDER")
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.mark.parametrize("page", TYPED, ids=lambda page: page.stem)
 def test_commands_of_a_page_that_take_seconds_are_typed(
-    page: Path,
-    symbiont: Symbiont,
-    host: Path,
-    lived: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    page: Path, symbiont: Symbiont, host: Path, lived: Path, desk: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "config").symlink_to(ROOT / "config")
-    if page.stem == "evoscope":  # which begins with a run that is there
-        shutil.copytree(lived, tmp_path / "artifacts" / "demo-1")
+    if page.stem != "README":  # whose own commands make it
+        shutil.copytree(lived, desk / "artifacts" / "demo-1")
     wrong = []
     for typed in commands_in(page):
         if typed.is_whole and not typed.reason and typed.words:

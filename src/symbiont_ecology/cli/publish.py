@@ -14,6 +14,8 @@ from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError
 from symbiont_ecology.registry import did_you_mean
 
 if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
     from symbiont_ecology import Run
     from symbiont_ecology.evaluation.adapter_comparison import AdapterComparison
     from symbiont_ecology.run import LivingOrganelle
@@ -140,12 +142,14 @@ def _questions(
     run: Run, living: LivingOrganelle, holdout: Path | None, per_cell: int
 ) -> tuple[list[Item], str]:
     """What is asked, those who serve users the questions of these, and where it comes from."""
+    from symbiont_ecology.analysis.page import code_cell
     from symbiont_ecology.evaluation.spec import EvaluationSpec
 
     if holdout is not None:
         spec = EvaluationSpec(holdout=str(holdout))
         ((_, digest),) = spec.files().items()
-        return spec.items(run.loaded), f"a file of questions, `{holdout.name}`, hash `{digest}`"
+        said = f"a file of questions, {code_cell(holdout.name)}, hash `{digest}`"
+        return spec.items(run.loaded), f"{said}; that nothing learned from them was not checked"
     shift = "habitats" if living.habitats else "in-distribution"
     items = EvaluationSpec(per_cell=per_cell, shifts=(shift,)).items(run.loaded)
     if not living.habitats:
@@ -166,7 +170,7 @@ def _measured(run: Run, target: Path, items: list[Item]) -> AdapterComparison:
     return replace(found, host=bare, adapter=adapter)
 
 
-def _hub() -> object:
+def _hub() -> HfApi:
     """The client of the hub.
 
     Raises:
