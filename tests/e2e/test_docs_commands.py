@@ -30,7 +30,7 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 ELSEWHERE = {"ray", "tensorboard", "vllm", "export", "grep"}
 """Programs that are not ours."""
-HAVE_CONFIG = ("run", "calibrate", "serve", "look", "sft")
+HAVE_CONFIG = ("run", "calibrate", "look", "sft")
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 TYPED = [
     page for page in PAGES if any(one.is_whole and not one.reason for one in commands_in(page))
