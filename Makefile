@@ -25,7 +25,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-real calibrate-resume regex-evo-vs-sft test fuzz check sanitize docs-check all host bench evidence paper ablate notebooks clean
+.PHONY: help setup demo demo-real calibrate-resume regex-evo-vs-sft test fuzz check sanitize docs docs-links docs-check all host bench evidence paper ablate notebooks clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -97,6 +97,14 @@ check: setup ## format, lint, types, import order
 
 sanitize: setup ## the compiled passes under ASAN and UBSAN, with damaged hosts too; needs gcc; some ten minutes
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/sanitize.py
+
+docs: setup ## build the site of README and docs in build/site, run the examples in docstrings; half a minute
+	$(BIN)/sphinx-build -W --keep-going -q -c docs . build/site
+	$(BIN)/sphinx-build -W --keep-going -q -b doctest -d build/site/.doctrees -c docs . build/doctest
+	@echo "the site: build/site/index.html"
+
+docs-links: setup ## ask for every address that README and docs name; needs the network
+	$(BIN)/sphinx-build -q -b linkcheck -c docs . build/links
 
 docs-check: setup ## rebuild paper packs and the ablations' page, compare them and what pages quote with what is committed
 	$(BIN)/python scripts/docs_check.py

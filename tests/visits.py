@@ -49,7 +49,12 @@ def has_ink(card: sync_api.ElementHandle) -> bool:
 
 @contextmanager
 def opened(
-    browser: sync_api.Browser, url: str, width: int = 1280, *, offline: bool = True
+    browser: sync_api.Browser,
+    url: str,
+    width: int = 1280,
+    *,
+    offline: bool = True,
+    ready: str = "#biography-view h3",
 ) -> Iterator[Visit]:
     """A page in a fresh context; it must say nothing and ask for nothing but itself."""
     size = {"width": width, "height": 900}
@@ -59,6 +64,6 @@ def opened(
     visit.page.on("pageerror", lambda error: visit.said.append(str(error)))
     visit.page.on("request", lambda request: visit.asked.append(request.url))
     visit.page.goto(url)
-    visit.page.wait_for_selector("#biography-view h3")
+    visit.page.wait_for_selector(ready)
     yield visit
     context.close()

@@ -240,6 +240,12 @@ def load_config(
     Raises:
         ConfigError: one line with the dotted key, what was expected, what came and the nearest
             known key.
+
+    Example:
+        >>> from symbiont_ecology import load_config
+        >>> config = load_config("demo", ["run.generations=8"])
+        >>> config.host.model, config.run.generations
+        ('embedded', 8)
     """
     where = f"config {str(name_or_path)!r}"
     return compose((name_or_path,), overrides, where, runs_plugins=runs_plugins)

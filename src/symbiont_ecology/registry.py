@@ -70,6 +70,11 @@ class Registry(Generic[T]):
     ``kind`` is the word for one entry in messages and on the command line; ``package`` is the
     dotted name of the folder that is scanned. Keep the registry in a name that no module beside it
     has: Python binds a submodule to its name in the parent package, over whatever was there.
+
+    Example:
+        >>> from symbiont_ecology.operators import operators
+        >>> operators.build({"kind": "gaussian", "sigma": 0.1}).sigma
+        0.1
     """
 
     def __init__(self, kind: str, package: str) -> None:

@@ -1,7 +1,7 @@
 """The examples in docs/extending.md are complete files: they are written to disk and live a run
 together.
 
-Other pages are checked for links and commands that lead nowhere.
+Other pages are checked for links that lead nowhere; for their commands see test_docs_commands.py.
 """
 
 from __future__ import annotations
@@ -14,13 +14,9 @@ from pathlib import Path
 import pytest
 
 from hosts import random_weights
-from symbiont_ecology.cli import app
 from symbiont_ecology.events import Event
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.shipped import presets
-
-ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+from typed import PAGES, ROOT, fenced
 
 LIFE = """
 import importlib, sys
@@ -52,20 +48,13 @@ assert operators.describe("forget").knobs[0].comment
 """
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    """The fenced blocks of a page in one language."""
-    return re.findall(
-        rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
-
-
 def test_the_extension_examples_live_a_run_together(tmp_path: Path) -> None:
     page = ROOT / "docs" / "extending.md"
-    examples = blocks(page, "python")
+    examples = fenced(page, "python")
     assert len(examples) == 7
     for number, text in enumerate(examples):
         (tmp_path / f"example_{number}.py").write_text(text)
-    (tmp_path / "all.yaml").write_text(blocks(page, "yaml")[0])
+    (tmp_path / "all.yaml").write_text(fenced(page, "yaml")[0])
     done = subprocess.run(
         [sys.executable, "-c", LIFE, tmp_path, ROOT / "tests"],
         capture_output=True,
@@ -78,7 +67,7 @@ def test_the_extension_examples_live_a_run_together(tmp_path: Path) -> None:
 def test_the_library_examples_in_the_readme_run(
     host: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_example, suite_example, kernel_example = blocks(ROOT / "README.md", "python")
+    run_example, suite_example, kernel_example = fenced(ROOT / "README.md", "python")
     monkeypatch.chdir(tmp_path)
     kernel = HostKernel.from_pretrained(host, slots=1, rank=2)
     kernel.place(0, random_weights(kernel.layout, seed=1, rank=2))
@@ -101,23 +90,6 @@ def test_the_library_examples_in_the_readme_run(
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_in_pages_exist(page: Path) -> None:
-    commands = {
-        command.name or command.callback.__name__.replace("_", "-")
-        for command in app.registered_commands
-        if command.callback
-    } | {group.name for group in app.registered_groups}
-    text = page.read_text(encoding="utf-8")
-    shown = [line for block in blocks(page, "sh") for line in block.splitlines()]
-    for line in [*shown, *re.findall(r"`(symbiont [^`]+)`", text)]:
-        match line.split():
-            case ["symbiont", "run", name, *_] if name.islower():
-                assert name in presets() or name.endswith(".yaml"), line
-            case ["symbiont", name, *_] if name.islower():
-                assert name in commands, line
 
 
 def test_running_says_what_every_kind_of_event_means() -> None:

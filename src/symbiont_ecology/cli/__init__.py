@@ -34,6 +34,7 @@ from symbiont_ecology.cli.judge import judge_command
 from symbiont_ecology.cli.learn_from import learn_from
 from symbiont_ecology.cli.look import look_command
 from symbiont_ecology.cli.machine import bench
+from symbiont_ecology.cli.publish import publish
 from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
 from symbiont_ecology.cli.runs import runs
@@ -80,7 +81,8 @@ _COMMANDS = (
         compare,
         pack,
     ),
-    *(runs, verify, infer, export, show, evoscope, diff, phylogeny, explain, bench, doctor),
+    *(runs, verify, infer, export, publish, show, evoscope, diff, phylogeny, explain, bench),
+    doctor,
 )
 for _command in _COMMANDS:
     app.command()(_command)

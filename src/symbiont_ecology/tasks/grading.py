@@ -202,7 +202,13 @@ def answer_lines(reply: str) -> list[str]:
 
 
 def final_answer(reply: str) -> str:
-    """The last offer of a reply, or an empty string."""
+    """The last offer of a reply, or an empty string.
+
+    Example:
+        >>> from symbiont_ecology.tasks.grading import final_answer
+        >>> final_answer("4 tens and 1\\nThe answer is 41.")
+        '41'
+    """
     offers = answer_lines(reply)
     return offers[-1] if offers else ""
 

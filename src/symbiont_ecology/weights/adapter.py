@@ -24,6 +24,12 @@ class AdapterLayout:
 
     For a rank r the flat vector holds, module after module, A ``(r, d_in)`` and then Bᵀ
     ``(r, d_out)``.
+
+    Example:
+        >>> from symbiont_ecology.weights import AdapterLayout
+        >>> layout = AdapterLayout((("layers.0.q_proj", 8, 8), ("layers.0.v_proj", 8, 4)))
+        >>> layout.size(rank=2)
+        56
     """
 
     modules: tuple[tuple[str, int, int], ...]
