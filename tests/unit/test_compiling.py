@@ -3,6 +3,8 @@ done without where that cannot be."""
 
 from __future__ import annotations
 
+import platform
+import runpy
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from symbiont_ecology.host.backend import passes
 from symbiont_ecology.host.backend.compiling import BUILT, SOURCE, compile_passes, digest
 
 BUILD = Path(__file__).parents[2] / "scripts" / "build_native.py"
+wheel_tag = runpy.run_path(str(BUILD))["wheel_tag"]
 
 needs_compiler = pytest.mark.skipif(
     sys.platform != "linux" or not shutil.which("cc"), reason="no compiler here"
@@ -63,7 +66,7 @@ def test_without_a_compiler_there_is_none_and_its_absence_is_said(
 ) -> None:
     found, trouble = passes.find_library(built=nowhere, cache=tmp_path / "cache")
     assert found is None
-    assert "No such file" in trouble
+    assert "no C compiler" in trouble
     assert list((tmp_path / "cache").iterdir()) == []
 
 
@@ -110,6 +113,28 @@ def test_the_library_uses_the_openmp_of_torch(tmp_path: Path) -> None:
     content = (tmp_path / "library.so").read_bytes()
     assert b"GOMP_parallel" in content
     assert b"libgomp" not in content
+
+
+@pytest.mark.parametrize(
+    ("symbols", "tag"),
+    [
+        (["GLIBC_2.2.5", "GLIBC_2.14"], "py3-none-manylinux_2_17_riscv"),
+        (["GLIBC_2.2.5", "GLIBC_2.34", "GLIBC_2.4"], "py3-none-manylinux_2_34_riscv"),
+        (["puts"], None),
+    ],
+)
+def test_a_wheel_asks_for_the_newest_glibc_that_its_library_needs(
+    symbols: list[str], tag: str | None
+) -> None:
+    library = b"".join(b"\0" + symbol.encode() for symbol in symbols)
+    assert wheel_tag(library, "riscv") == tag
+
+
+@needs_compiler
+def test_the_library_needs_no_newer_glibc_than_the_package_index_asks_for(tmp_path: Path) -> None:
+    compile_passes(tmp_path / "library.so")
+    tag = wheel_tag((tmp_path / "library.so").read_bytes(), platform.machine())
+    assert tag == f"py3-none-manylinux_2_17_{platform.machine()}"
 
 
 def test_building_by_hand_without_a_compiler_says_so(tmp_path: Path) -> None:

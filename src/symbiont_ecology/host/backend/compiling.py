@@ -73,6 +73,8 @@ def _compile(compiler: list[str], extra: list[str], source: Path, unfinished: Pa
             subprocess.run(step, check=True, capture_output=True, text=True, timeout=LONGEST)
     except subprocess.CalledProcessError as error:
         return str(error.stderr.strip())
+    except FileNotFoundError:
+        return f"no C compiler {compiler[0]!r}"
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     # torch brings GCC's OpenMP. Code of clang calls another one, which may not be there.
