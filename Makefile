@@ -25,7 +25,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-real calibrate-resume regex-evo-vs-sft test fuzz check sanitize docs docs-links docs-check all host bench evidence paper ablate notebooks clean
+.PHONY: help setup demo demo-real calibrate-resume regex-evo-vs-sft test test-oldest test-wheel wheels fuzz check sanitize docs docs-links
+.PHONY: docs-check all host bench evidence paper ablate notebooks clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -87,6 +88,22 @@ test: setup ## run the tests, at most 10 minutes
 
 fuzz: setup ## what comes from outside, made bad by draw: 3,000 cases of each kind, some minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz --cases 3000 -s
+
+# Direct dependencies at the lowest versions that pyproject.toml allows. OLDEST_TESTS: what is run, files of tests or folders.
+OLDEST_TESTS ?= tests/unit tests/contracts/test_kernel.py tests/engine/test_resume.py
+test-oldest: setup ## the same with the oldest dependencies that are allowed, in build/oldest; some 7 GB, an hour
+	$(BIN)/python -m pip install -q --disable-pip-version-check uv
+	$(BIN)/uv venv -q --clear --python $(BIN)/python build/oldest
+	$(BIN)/uv pip install -q --python build/oldest/bin/python --resolution lowest-direct -e '.[dev,data,serve,tuning,rewards,film]'
+	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest $(OLDEST_TESTS)
+
+wheels: setup ## into dist: the source, a wheel for Linux with the compiled passes, and one for any machine
+	$(BIN)/python -m pip install -q --disable-pip-version-check build
+	$(BIN)/python -m build --outdir dist
+	HATCH_BUILD_NO_HOOKS=true $(BIN)/python -m build --wheel --outdir dist
+
+test-wheel: wheels ## install the wheels outside the checkout and try the commands, some minutes
+	$(BIN)/python scripts/try_wheels.py dist
 
 check: setup ## format, lint, types, import order
 	$(BIN)/ruff format --check .

@@ -4,59 +4,44 @@ The library is written beside its source.
 
     python scripts/build_native.py
 
-Installing does the same. Without a C compiler nothing is lost but speed: torch computes what it
-would.
+Installing does the same. ``$CC`` names another compiler. Where this fails nothing is lost but
+speed: torch does the work.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
-import shlex
-import subprocess
+import re
 import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parents[1] / "src" / "symbiont_ecology" / "host" / "backend"
-SOURCE, BUILT = FOLDER / "cpu_kernels.c", FOLDER / "libcpu_kernels.so"
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+from symbiont_ecology.host.backend.compiling import BUILT, SOURCE, compile_passes
+
+OLDEST_GLIBC = (2, 17)
+"""What a wheel asks for at least. The package index knows no older one by this kind of tag."""
 
 
 def build() -> str | None:
     """Compiles; returns what stood in the way, if anything did."""
-    version = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]  # as ``passes.digest``
-    flags = ["-O3", "-shared", "-fPIC", "-fno-math-errno", f'-DSOURCE="{version}"']
-    if platform.machine() in ("x86_64", "AMD64"):
-        flags.append("-march=x86-64-v3")
-    unfinished = BUILT.with_name(f"{BUILT.stem}.{os.getpid()}.so")
-    troubles: list[str] = []
-    try:
-        for compiler in compilers():
-            # Some compilers come without OpenMP. Then one thread does it all.
-            for extra in (["-fopenmp"], []):
-                command = [*compiler, *flags, *extra, "-o", str(unfinished), str(SOURCE), "-lm"]
-                try:
-                    subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
-                    unfinished.replace(BUILT)
-                except subprocess.CalledProcessError as error:
-                    troubles.append(error.stderr.strip())
-                except (OSError, subprocess.TimeoutExpired) as error:
-                    troubles.append(str(error))
-                else:
-                    return None
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return troubles[0]
+    chosen = os.environ.get("CC")
+    return compile_passes(BUILT, compilers=[chosen] if chosen else [])
 
 
-def compilers() -> list[list[str]]:
-    """``$CC`` if it is set; otherwise Python's own compiler and the usual names."""
-    if os.environ.get("CC"):
-        return [shlex.split(os.environ["CC"])]
-    python = shlex.split(sysconfig.get_config_var("CC") or "")[:1]
-    return [[name] for name in dict.fromkeys([*python, "cc", "gcc", "clang"])]
+def wheel_tag(library: bytes, machine: str) -> str | None:
+    """The tag of a wheel for any Python on Linux that has this library; None if it is not for
+    glibc.
+
+    Symbols of glibc have the version that brought them (PEP 600).
+    """
+    versions = re.findall(rb"\0GLIBC_(\d+)\.(\d+)", library)
+    if not versions:
+        return None
+    major, minor = max(OLDEST_GLIBC, *((int(major), int(minor)) for major, minor in versions))
+    return f"py3-none-manylinux_{major}_{minor}_{machine}"
 
 
 try:
@@ -69,22 +54,24 @@ else:
         """Compiles when the package is built or installed, an editable one included."""
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-            """Puts what was built into the wheel, which is then one for this platform."""
+            """Puts the library into a wheel for Linux. Without it a wheel is for any machine."""
             if self.target_name != "wheel":
+                return
+            is_editable = version == "editable"  # it is read from the checkout
+            if not is_editable and sys.platform != "linux":
                 return
             trouble = build()
             if trouble:
-                self.app.display_warning(
-                    f"cpu_kernels.c was not compiled, torch will do its work: {trouble}"
-                )
+                self.app.display_warning(f"{SOURCE.name} was not compiled: {trouble}")
                 return
-            if version == "editable":  # it is read from the checkout
+            tag = wheel_tag(BUILT.read_bytes(), platform.machine())
+            if is_editable or tag is None:
                 return
             build_data["force_include"][str(BUILT)] = (
                 "symbiont_ecology/host/backend/libcpu_kernels.so"
             )
             build_data["pure_python"] = False
-            build_data["infer_tag"] = True
+            build_data["tag"] = tag
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from symbiont_ecology.config import (
     TasksConfig,
     dump_config,
     load_config,
-    merge,
 )
+from symbiont_ecology.config_layers import merge
 from symbiont_ecology.economics.prices import Prices
 from symbiont_ecology.errors import ConfigError, EcologyWarning
 from symbiont_ecology.registry import Registry, knobs, validate

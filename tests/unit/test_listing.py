@@ -1,12 +1,15 @@
-"""``symbiont list`` and ``symbiont --help`` answer fast, because they load no heavy package."""
+"""``symbiont list`` and ``symbiont --help`` answer fast, because they load no heavy package; and so
+do the version, completion and the first line of a demo."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
 
+from symbiont_ecology import __version__
 from symbiont_ecology.cli.explain import FILES, REGISTRIES, list_names, registry
 
 HEAVY = {"torch", "transformers", "scipy", "pandas", "matplotlib", "jinja2"}
@@ -20,7 +23,31 @@ print(time.process_time() - began, *sorted(loaded), file=sys.stderr)
 """
 
 
-@pytest.mark.parametrize("words", [["--help"], ["list"], ["list", "tasks"], ["list", "mechanisms"]])
+COMPLETED = """
+import sys
+sys.argv = ["symbiont"]
+from symbiont_ecology.cli import main
+main()
+"""
+FIRST_LINE = """
+import sys, time
+began = time.process_time()
+from symbiont_ecology.cli import app
+class Seen:
+    def write(self, text):
+        loaded = sorted({name.partition(".")[0] for name in sys.modules})
+        print(time.process_time() - began, text.strip(), *loaded, sep="|")
+        raise SystemExit
+    def flush(self):
+        pass
+sys.stderr = Seen()
+app(["demo"], standalone_mode=False)
+"""
+
+
+@pytest.mark.parametrize(
+    "words", [["--version"], ["--help"], ["list"], ["list", "tasks"], ["list", "mechanisms"]]
+)
 def test_listing_takes_less_than_a_second_and_loads_nothing_heavy(words: list[str]) -> None:
     runs = [
         subprocess.run(
@@ -50,3 +77,41 @@ def test_a_list_reads_no_source_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("inspect.getsource", refuse)
     list_names("strategies")
+
+
+def run_code(code: str, **environment: str) -> str:
+    """What a process prints on stdout."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    )
+    return done.stdout
+
+
+def test_the_version_is_told() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "symbiont_ecology.cli", "--version"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, f"symbiont {__version__}\n")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_script_for_completion(shell: str) -> None:
+    assert "symbiont" in run_code(COMPLETED, _SYMBIONT_COMPLETE=f"source_{shell}")
+
+
+def test_commands_are_completed() -> None:
+    asked = {"COMP_WORDS": "symbiont de", "COMP_CWORD": "1"}
+    completed = run_code(COMPLETED, _SYMBIONT_COMPLETE="complete_bash", **asked)
+    assert completed.split() == ["demo", "demo-real"]
+
+
+def test_the_first_line_of_a_demo_comes_within_a_second_and_before_anything_heavy() -> None:
+    runs = [run_code(FIRST_LINE).strip().split("|") for _ in range(3)]
+    seconds, lines, *_ = zip(*runs, strict=True)
+    assert set(lines) == {f"symbiont {__version__}: loading …"}
+    assert min(map(float, seconds)) < 1  # of CPU time; the least, as others may work here too
+    assert not HEAVY & {name for run in runs for name in run}

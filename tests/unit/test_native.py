@@ -3,13 +3,8 @@ threads."""
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,8 +19,6 @@ from symbiont_ecology.host.backend.compiled import Addresses
 from symbiont_ecology.host.backend.sights import Norm, Sight, apply_rotary
 from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
-
-BUILD = Path(__file__).parents[2] / "scripts" / "build_native.py"
 
 pytestmark = pytest.mark.skipif(
     passes.library() is None, reason="no compiler when this was installed"
@@ -244,39 +237,6 @@ def test_what_does_not_fit_is_refused() -> None:
             passes.add_low_rank(x, y, pointers, [1])
 
 
-def test_a_library_of_another_version_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = tmp_path / passes.SOURCE.name
-    shutil.copy(passes.SOURCE, source)
-    monkeypatch.setattr(passes, "SOURCE", source)
-    uncached = passes.library.__wrapped__
-    assert isinstance(uncached(), ctypes.CDLL)
-    source.write_text(source.read_text() + "\n")
-    assert uncached() is None
-
-
-def test_a_library_that_does_not_load_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / passes.BUILT.name).write_bytes(b"for another machine")
-    monkeypatch.setattr(passes, "BUILT", tmp_path / passes.BUILT.name)
-    assert passes.library.__wrapped__() is None
-
-
 def test_a_vector_that_is_not_contiguous_is_copied() -> None:
     layout, two = AdapterLayout((("m", 8, 8),)), made(16, 2).numpy()
     assert AdapterWeights(layout, 1, 1.0, two[:, 0]).vector.flags.c_contiguous
-
-
-def test_without_a_compiler_building_says_so(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, BUILD],
-        env={"CC": str(tmp_path / "cc")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "cpu_kernels.c was not compiled" in done.stderr
-    assert passes.library.__wrapped__() is not None  # what was there stays

@@ -12,10 +12,11 @@ import errno
 import os
 import sys
 import warnings
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from symbiont_ecology import __version__
 from symbiont_ecology.cli.calibrate import calibrate
 from symbiont_ecology.cli.compare import compare, pack
 from symbiont_ecology.cli.data import data
@@ -57,7 +58,6 @@ app = typer.Typer(
     help="Populations of LoRA adapters that live, learn, breed and die on a frozen language model.",
     epilog="Start with: symbiont demo",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -95,6 +95,22 @@ app.command("judge")(judge_command)
 app.command("fetch")(fetch_command)
 app.command("key")(key_command)
 app.command("report")(report_command)
+
+
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"symbiont {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _before_commands(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_tell_version, is_eager=True),
+    ] = False,
+) -> None:
+    """What comes before the name of a command; its help is that of the whole."""
 
 
 def main() -> None:

@@ -111,12 +111,12 @@ def _unknown(kind: str) -> str:
 
 def _entries(kind: str) -> list[tuple[str, str]]:
     """Names with the first sentence of what is said about them."""
-    from symbiont_ecology.experiments.protocol import protocols
-    from symbiont_ecology.shipped import presets
-
     if kind not in FILES:
         entries = registry(kind)
         return [(name, _first_sentence(entries.doc(name))) for name in entries.names()]
+    from symbiont_ecology.experiments.protocol import protocols
+    from symbiont_ecology.shipped import presets
+
     files = presets() if kind == "presets" else protocols()
     lines = {name: path.read_text("utf-8").splitlines()[0] for name, path in files.items()}
     return [(name, line.lstrip("# ") * line.startswith("#")) for name, line in lines.items()]

@@ -151,7 +151,7 @@ def _styles(config: RunConfig, wanted: Sequence[str], *, is_own: bool) -> dict[s
 
 def typed_spec(text: str, option: str = "--style") -> Spec:
     """A component as it is typed."""
-    from symbiont_ecology.config import parse_override
+    from symbiont_ecology.config_layers import parse_override
 
     spec = parse_override(f"spec={text}")["spec"]
     if not isinstance(spec, str | dict):

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from symbiont_ecology.config import RunConfig, dump_config, parse_yaml
+from symbiont_ecology.config import RunConfig, dump_config
+from symbiont_ecology.config_layers import parse_yaml
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import EcologyWarning, HostError, RunError

@@ -23,7 +23,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
-from symbiont_ecology.config import RunConfig, merge, parse_override, read_layers
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.config_layers import merge, parse_override, read_layers
 from symbiont_ecology.engine.build import components
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.experiments.protocol import Name, Protocol

@@ -26,7 +26,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from symbiont_ecology.config import Flip, RunConfig, compose, merge, parse_override, read_layers
+from symbiont_ecology.config import Flip, RunConfig, compose
+from symbiont_ecology.config_layers import merge, parse_override, read_layers
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.engine.build import components
 from symbiont_ecology.errors import ConfigError

@@ -14,7 +14,8 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from symbiont_ecology.config import RunConfig, read_layers
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.config_layers import read_layers
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.errors import ConfigError, RunError

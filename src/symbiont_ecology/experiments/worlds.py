@@ -28,7 +28,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from symbiont_ecology.config import RunConfig, compose, merge, parse_override, read_layers
+from symbiont_ecology.config import RunConfig, compose
+from symbiont_ecology.config_layers import merge, parse_override, read_layers
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
 from symbiont_ecology.engine import living, provenance
 from symbiont_ecology.engine import run as runs

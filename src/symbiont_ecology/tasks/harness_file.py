@@ -13,7 +13,7 @@ from typing import Any, Literal
 import yaml  # type: ignore[import-untyped, unused-ignore]
 from pydantic import BaseModel, ConfigDict, Field
 
-from symbiont_ecology.config import parse_yaml
+from symbiont_ecology.config_layers import parse_yaml
 from symbiont_ecology.errors import DataError, EcologyWarning
 from symbiont_ecology.files import read_regular
 from symbiont_ecology.registry import validate

@@ -1,6 +1,7 @@
 """The compiled passes of ``cpu_kernels.c`` as functions of tensors, where they were built.
 
-``scripts/build_native.py`` builds them at installation. They take float32 on a CPU and know no
+A wheel for Linux and a checkout bring the library. On other Linux machines the first process that
+wants it compiles it, into the user's cache folder. The passes take float32 on a CPU and know no
 gradients. ``compiled`` is the only caller. Each function checks what only tensors know, such as
 their type, and says how much there is behind each address; the C code checks that all of it fits
 together.
@@ -9,21 +10,20 @@ together.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import platform
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import platformdirs
 import torch
 from torch import Tensor
 
+from symbiont_ecology.host.backend.compiling import BUILT, SOURCE, compile_passes, digest
 from symbiont_ecology.host.backend.sights import Norm, Sight
-
-SOURCE = Path(__file__).with_name("cpu_kernels.c")
-BUILT = Path(__file__).with_name("libcpu_kernels.so")
 
 _KINDS = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "f": ctypes.c_float}
 _SIGNATURES = {
@@ -40,25 +40,45 @@ _NO_MEMORY, _MISFIT = 1, 2
 """What the passes return, 0 where all went well."""
 
 
-def digest() -> str:
-    """The version of the source, as ``build_native`` names it; a library that was built from
-    another version is not used."""
-    return hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
-
-
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
-    """The library that was built from the source beside this file, None where there is none."""
-    is_old = (
-        platform.machine() in ("x86_64", "AMD64")
-        and torch.backends.cpu.get_cpu_capability() == "DEFAULT"
-    )
-    if is_old or not BUILT.exists():
+    """The library of the source beside this file, None where there is none."""
+    return find_library()[0]
+
+
+def find_library(
+    source: Path = SOURCE, built: Path = BUILT, cache: Path | None = None
+) -> tuple[ctypes.CDLL | None, str]:
+    """The library of a source, compiled if need be; and if there is none, why.
+
+    Args:
+        source: the C file.
+        built: the library that came with the package, whether it is there or not.
+        cache: the folder for what is compiled here, the user's own if None.
+    """
+    is_intel = platform.machine() in ("x86_64", "AMD64")
+    if is_intel and torch.backends.cpu.get_cpu_capability() == "DEFAULT":
+        return None, "this processor has no AVX2"
+    version = digest(source)
+    found = _load(built, version)
+    if found or sys.platform != "linux":  # on a Mac, asking for a compiler may open a window
+        return found, "" if found else "they come with Linux alone"
+    folder = cache or platformdirs.user_cache_path("symbiont", appauthor=False) / "passes"
+    kept = folder / f"cpu_kernels-{version}-{platform.machine()}.so"
+    if not kept.exists() and (trouble := compile_passes(kept, source)):
+        return None, trouble
+    found = _load(kept, version)
+    return found, "" if found else f"{kept} does not load: delete it"
+
+
+def _load(path: Path, version: str) -> ctypes.CDLL | None:
+    """The library in a file, None if there is none of this version or for this machine."""
+    if not path.exists():
         return None
     try:
-        built = ctypes.CDLL(str(BUILT))
+        built = ctypes.CDLL(str(path))
         built.source.restype = ctypes.c_char_p
-        if built.source() != digest().encode():
+        if built.source() != version.encode():
             return None
         for name, kinds in _SIGNATURES.items():
             function = getattr(built, name)

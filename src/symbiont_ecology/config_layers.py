@@ -1,0 +1,158 @@
+"""Configs as layers of plain values: YAML files that extend each other, and overrides. Nothing here
+knows what the keys mean; ``config`` does.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from io import StringIO
+from pathlib import Path
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped, unused-ignore]
+
+from symbiont_ecology.errors import ConfigError, EcologyWarning
+from symbiont_ecology.files import check_depth, read_regular
+from symbiont_ecology.registry import did_you_mean
+from symbiont_ecology.shipped import find_preset, presets
+
+LARGEST_CONFIG_MB, LONGEST_FILE_NAME = 1, 1000
+"""Of a file, and characters of the name of one."""
+RENAMED = {"plasticity": "learning_rule"}
+"""Top-level keys under their old names; they are still read, with a warning."""
+
+
+def read_layers(name_or_path: str | Path) -> dict[str, object]:
+    """The values of a preset or file, with everything that it extends merged below it; not yet
+    checked."""
+    return _compose(_find(str(name_or_path), None), ())
+
+
+def merge(base: Mapping[str, object], update: Mapping[str, object]) -> dict[str, object]:
+    """``update`` over ``base``: mappings merge key by key, anything else replaces; neither is
+    changed."""
+    return {**base, **{key: _merge_value(base.get(key), value) for key, value in update.items()}}
+
+
+def parse_override(override: str) -> dict[str, object]:
+    """``run.generations=8`` as nested values, to be merged over others.
+
+    Raises:
+        ConfigError: it has another form.
+    """
+    key, equals, value = override.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        raise ConfigError(f"override {override!r}: expected key.subkey=value")
+    data = parse_yaml(f"value: {value}", f"override {override!r}")
+    if not isinstance(data, dict) or list(data) != ["value"]:
+        raise ConfigError(f"override {override!r}: expected one value")
+    nested: object = data["value"]
+    for part in reversed(parts[1:]):
+        nested = {part: nested}
+    return {parts[0]: nested}
+
+
+def parse_yaml(text: str, where: str) -> object:
+    """YAML as plain values. OmegaConf's reader knows that 3e-4 is a number and refuses a key given
+    twice.
+
+    Raises:
+        ConfigError: it is no YAML, or refers to other values; ``where`` begins the message.
+    """
+    if "${" in text:
+        # It could read environment variables, which neither decide a run nor belong in its record.
+        raise ConfigError(
+            f"{where}: '${{' is refused, a config cannot refer to other values: write the value"
+        )
+    try:
+        value = OmegaConf.to_container(OmegaConf.load(StringIO(text)), resolve=False)
+        check_depth(value)
+        return value
+    except RecursionError:
+        raise ConfigError(f"{where}: not valid YAML: nested too deep") from None
+    # OSError is its word for a lone scalar; a number may have too many digits to be read.
+    except (YAMLError, OmegaConfBaseException, OSError, ValueError, OverflowError) as error:
+        raise ConfigError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from error
+
+
+def normalised(data: Mapping[str, object], where: str) -> dict[str, object]:
+    """The same with keys under their new names, each old one at the cost of a warning, and with a
+    host that is a name alone (``host: smollm2``) as its preset, or as the name of a model."""
+    for old, new in RENAMED.items():
+        if old in data:
+            warnings.warn(
+                f"{where}: the key {old!r} is called {new!r} now: rename it",
+                EcologyWarning,
+                stacklevel=2,
+            )
+    named = {RENAMED.get(key, key): value for key, value in data.items()}
+    if not isinstance(host := named.get("host"), str):
+        return named
+    del named["host"]
+    is_preset = (preset := f"host/{host}") in presets()
+    return merge(read_layers(preset) if is_preset else {"host": {"model": host}}, named)
+
+
+def _merge_value(old: object, new: object) -> object:
+    if isinstance(new, Mapping):
+        if isinstance(old, str):  # a component by name, whose fields come now
+            old = {"kind": old}
+        if isinstance(old, Mapping) and new.get("kind", old.get("kind")) == old.get("kind"):
+            return merge(old, new)
+        return dict(new)
+    if isinstance(old, Mapping) and isinstance(new, str) and new == old.get("kind"):
+        return old  # the kind that it is already, so its fields still hold
+    return new
+
+
+def _compose(path: Path, within: tuple[Path, ...]) -> dict[str, object]:
+    """The data of a file with everything that it extends merged below it."""
+    if path in within:
+        chain = " -> ".join(file.name for file in (*within[within.index(path) :], path))
+        raise ConfigError(f"config {path}: extends itself: {chain}")
+    data = normalised(_read(path), f"config {path}")
+    parents = data.pop("extends", [])
+    if isinstance(parents, str):
+        parents = [parents]
+    if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
+        raise ConfigError(f"config {path}: extends: expected a list of names, got {parents!r}")
+    composed: dict[str, object] = {}
+    for parent in parents:
+        composed = merge(composed, _compose(_find(parent, path), (*within, path)))
+    return merge(composed, data)
+
+
+def _find(name: str, extending: Path | None) -> Path:
+    """A file beside the one that extends it, else a preset. On the command line, a file ends in
+    .yaml."""
+    if len(name) > LONGEST_FILE_NAME or "\0" in name:
+        raise ConfigError(f"config {name!r:.60}: expected the name of a preset or a file")
+    path = Path(name) if extending is None else extending.parent / name
+    is_file_name = path.suffix in (".yaml", ".yml")
+    if extending is not None and not is_file_name:
+        path = Path(f"{path}.yaml")
+    # A file never means itself, so experiments/base.yaml can extend the preset base.
+    is_file = os.path.isfile(path)  # which a name that is too long for a file is not
+    if path.suffix in (".yaml", ".yml") and is_file and path.resolve() != extending:
+        return path.resolve()
+    if is_file_name:
+        hint = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
+        raise ConfigError(
+            f"no config file {str(path)!r};{hint} a preset is named without its ending"
+        )
+    return find_preset(name)
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        text = read_regular(path, LARGEST_CONFIG_MB)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"config {path}: cannot be read ({error})") from error
+    data = parse_yaml(text, f"config {path}")
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise ConfigError(f"config {path}: expected keys with values, got {data!r:.60}")
+    return data
