@@ -29,7 +29,7 @@ from pydantic import (
     PositiveFloat,
 )
 
-from symbiont_ecology.config_layers import merge, normalised, parse_override, read_layers
+from symbiont_ecology.config_layers import merge, with_known_keys, parse_override, read_layers
 from symbiont_ecology.economics.prices import Prices
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.registry import (
@@ -249,7 +249,7 @@ def compose(
         ConfigError: as ``load_config``; ``where`` begins the line.
     """
     data = _default_components()
-    changes = [normalised(parse_override(override), where) for override in overrides]
+    changes = [with_known_keys(parse_override(override), where) for override in overrides]
     read = (one if isinstance(one, Mapping) else read_layers(one) for one in layers)
     for layer in (*read, *changes):
         data = merge(data, layer)

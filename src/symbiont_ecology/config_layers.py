@@ -79,7 +79,7 @@ def parse_yaml(text: str, where: str) -> object:
         raise ConfigError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from error
 
 
-def normalised(data: Mapping[str, object], where: str) -> dict[str, object]:
+def with_known_keys(data: Mapping[str, object], where: str) -> dict[str, object]:
     """The same with keys under their new names, each old one at the cost of a warning, and with a
     host that is a name alone (``host: smollm2``) as its preset, or as the name of a model."""
     for old, new in RENAMED.items():
@@ -114,7 +114,7 @@ def _compose(path: Path, within: tuple[Path, ...]) -> dict[str, object]:
     if path in within:
         chain = " -> ".join(file.name for file in (*within[within.index(path) :], path))
         raise ConfigError(f"config {path}: extends itself: {chain}")
-    data = normalised(_read(path), f"config {path}")
+    data = with_known_keys(_read(path), f"config {path}")
     parents = data.pop("extends", [])
     if isinstance(parents, str):
         parents = [parents]

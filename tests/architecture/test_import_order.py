@@ -26,6 +26,7 @@ ORDER = (
     ("events", "transcripts"),
     ("economics",),
     ("shipped",),
+    ("config_layers",),
     ("config",),
     ("weights",),
     ("tasks",),

@@ -18,7 +18,8 @@ from pathlib import Path
 SOURCE = Path(__file__).with_name("cpu_kernels.c")
 BUILT = Path(__file__).with_name("libcpu_kernels.so")
 """Where installing puts the library."""
-LONGEST = 300  # seconds
+MOST_SECONDS = 300
+"""That a compiler may take."""
 
 
 def digest(source: Path = SOURCE) -> str:
@@ -70,7 +71,7 @@ def _compile(compiler: list[str], extra: list[str], source: Path, unfinished: Pa
     )
     try:
         for step in steps:
-            subprocess.run(step, check=True, capture_output=True, text=True, timeout=LONGEST)
+            subprocess.run(step, check=True, capture_output=True, text=True, timeout=MOST_SECONDS)
     except subprocess.CalledProcessError as error:
         return str(error.stderr.strip())
     except FileNotFoundError:
