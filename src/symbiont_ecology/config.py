@@ -29,7 +29,7 @@ from pydantic import (
     PositiveFloat,
 )
 
-from symbiont_ecology.config_layers import merge, with_known_keys, parse_override, read_layers
+from symbiont_ecology.config_layers import merge, parse_override, read_layers, with_known_keys
 from symbiont_ecology.economics.prices import Prices
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.registry import (
