@@ -77,6 +77,11 @@ def memory_here() -> float:
 
 
 def _lead_here() -> None:
-    """Workers find this file, if it is said before Ray is started."""
+    """Workers find this file, if it is said before Ray is started: another file of tests may have
+    started it."""
+    import ray
+
+    if ray.is_initialized() and str(Path(__file__).parent) not in os.environ.get("PYTHONPATH", ""):
+        ray.shutdown()
     paths = [str(Path(__file__).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))

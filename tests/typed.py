@@ -25,6 +25,8 @@ NOT_TYPED = {
     r"model\.gguf|log\.parquet|data/(mine|gsm8k-)|mine\.yaml|artifacts/embedded-v2": (
         "a file of the reader's; another file of tests types it"
     ),
+    r"s3://|runs/demo": "needs a bucket; another file of tests types it",
+    r"install-completion": "changes the shell of who types it",
     r"datasets get|--push": "asks a hub; another file of tests types it",
     r"learn-from logs/|(suite|ablate)(?!.*dry-run)": "minutes; another file of tests types it",
     r"^symbiont (demo|serve|judge|calibrate|evolve)\b": "another file of tests types it",

@@ -37,8 +37,8 @@ from typing import Annotated, Any, Generic, TypeAlias, TypeVar, get_args, get_ty
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
+from symbiont_ecology.bounds import MOST_RANK, MOST_SLOTS, MOST_THREADS
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.types import MOST_RANK, MOST_SLOTS, MOST_THREADS
 
 _OURS, _PLUGIN = "symbiont_ecology.", "symbiont_plugin_"
 _foreign: set[str] = set()

@@ -18,13 +18,8 @@ BlobRef: TypeAlias = str
 Cell: TypeAlias = tuple[str, str]
 """(family, depth): the unit of allocation, prices and archive."""
 
-MOST_RANK = 4096
-"""Rank of an adapter, at most."""
 HOST_SLOT = -1
 """The slot number of the bare host, without any adapter."""
-
-MOST_SLOTS, MOST_THREADS = 1 << 16, 1024
-"""Adapters in memory at once, and threads of the CPU: more than any machine serves, or has."""
 
 TURN_END = "\x1d"
 """Between the turns of a prompt (U+001D, the group separator of ASCII). Neither data nor typed

@@ -19,7 +19,7 @@ import symbiont_ecology
 ROOT = Path(symbiont_ecology.__file__).parent
 CHECKOUT = Path(__file__).parents[2]
 ORDER = (
-    ("types", "errors", "rng", "statistics", "files", "notebook", "process"),
+    ("types", "bounds", "errors", "rng", "statistics", "files", "notebook", "process"),
     ("registry",),
     ("fence",),
     ("event_kinds",),

@@ -47,7 +47,7 @@ def made_prompts(count: int) -> tuple[str, ...]:
     )
 
 
-PROMPTS = made_prompts(18)
+PROMPTS = made_prompts(24)
 BRANCHES = tuple(
     f"{PROMPTS[8][:30]}{family}{question}"
     for family in ("", PROMPTS[17], PROMPTS[6] + "=")
@@ -74,12 +74,12 @@ def ragged_rows() -> list[Request]:
 
 
 def shared_rows() -> list[Request]:
-    """Prompts of all lengths, each twice under one owner and under other owners."""
+    """Prompts of all lengths, each several times under one owner and under other owners."""
     rows = [
         Request(prompt, owner, LIMIT)
         for prompt in PROMPTS[:12]
         for owner in OWNERS[::2]
-        for _ in range(2)
+        for _ in range(3)
     ]
     return [rows[index] for index in Draw(0)("shared").permutation(len(rows))]
 

@@ -35,10 +35,10 @@ def bench(
     figures."""
     import torch
 
+    from symbiont_ecology.bounds import MOST_THREADS
     from symbiont_ecology.host.kernel import HostKernel
     from symbiont_ecology.host.machine import describe
     from symbiont_ecology.host.throughput import ThroughputMeter, Workload
-    from symbiont_ecology.types import MOST_THREADS
 
     sizes, speeds = _sizes(organelles), []
     if threads > MOST_THREADS:

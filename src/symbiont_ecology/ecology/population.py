@@ -11,6 +11,7 @@ from typing import Literal
 
 from numpy.random import Generator
 
+from symbiont_ecology.bounds import MOST_RANK
 from symbiont_ecology.ecology.organelle import Genome, Organelle
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.economics import Prices
@@ -18,7 +19,7 @@ from symbiont_ecology.events import Born, Event, Stillborn
 from symbiont_ecology.fence import FaultError, Faults
 from symbiont_ecology.operators import Operator, Parent, Parents, checked_child, operators
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import MOST_RANK, BlobRef, OrganelleId
+from symbiont_ecology.types import BlobRef, OrganelleId
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.blobs import BlobStore
 from symbiont_ecology.weights.perturbations import Norms

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from symbiont_ecology.bounds import MOST_RANK
 from symbiont_ecology.ecology.gate import Challenger, GateDecision
 from symbiont_ecology.ecology.organelle import FormerSelf, Genome, Organelle
 from symbiont_ecology.ecology.population import HEARSAY, Decision, Materials
@@ -10,7 +11,7 @@ from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.events import Born, Event, Gated, Proposed, Resized, Restored, Stillborn
 from symbiont_ecology.fence import FaultError
 from symbiont_ecology.operators import Operator
-from symbiont_ecology.types import MOST_RANK, OrganelleId
+from symbiont_ecology.types import OrganelleId
 from symbiont_ecology.weights.deltas import inner, truncated
 
 

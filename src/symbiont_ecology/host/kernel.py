@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from symbiont_ecology.bounds import MOST_SLOTS
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.host.backend.bank import Arrangement
@@ -43,7 +44,6 @@ from symbiont_ecology.host.sketches import sketcher_of
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import (
     HOST_SLOT,
-    MOST_SLOTS,
     Completions,
     Decoding,
     LearningBatch,

@@ -23,9 +23,9 @@ import numpy as np
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
 
+from symbiont_ecology.bounds import MOST_RANK
 from symbiont_ecology.errors import AdapterError
 from symbiont_ecology.files import parse_json, read_regular, remove_unfinished, replace_durably
-from symbiont_ecology.types import MOST_RANK
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
 PeftConfig: TypeAlias = Mapping[str, Any]
