@@ -42,6 +42,8 @@ def check(typed: Typed) -> None:
     match typed.words:
         case ["symbiont"]:
             return
+        case ["symbiont", option] if option.startswith("-"):
+            assert option in {name for parameter in COMMANDS.params for name in parameter.opts}
         case ["symbiont", *words]:
             check_ours(words, is_whole=typed.is_whole)
         case ["make", *words]:
