@@ -7,14 +7,14 @@ kept: the backward pass makes it again, which costs next to nothing beside the h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from symbiont_ecology.host.backend.rectangles import alike
 from symbiont_ecology.host.backend.sights import Line, Sight, apply_rotary, attention
@@ -61,14 +61,13 @@ class BranchLine(Line):
             for target, source in zip(self.states[layer], (keys, values), strict=True):
                 target[:, :, : self._prompts.shape[1]] = source[self._prompts].transpose(1, 2)
         is_narrow = self.is_narrow(layer)
+        look = partial(self._look, sight, is_narrow)
         if torch.is_grad_enabled():
-            seen: Tensor = checkpoint(
-                self._look, turned, values, sight, is_narrow, use_reentrant=False
-            )
+            seen: Tensor = _Again.apply(look, turned, values)  # type: ignore[no-untyped-call]
             return seen
-        return self._look(turned, values, sight, is_narrow)
+        return look(turned, values)
 
-    def _look(self, turned: Tensor, values: Tensor, sight: Sight, is_narrow: bool) -> Tensor:
+    def _look(self, sight: Sight, is_narrow: bool, turned: Tensor, values: Tensor) -> Tensor:
         rectangles, back = self._narrow if is_narrow else self._wide
         size, kv_heads = turned.shape[2], sight.kv_heads
         queries, keys = turned.tensor_split((turned.shape[1] - kv_heads,), dim=1)
@@ -95,6 +94,31 @@ class BranchLine(Line):
     @cached_property
     def _narrow(self) -> tuple[list[_Rectangle], Tensor]:
         return _rectangles(self.packing, is_narrow=True)
+
+
+class _Again(torch.autograd.Function):
+    """A function of two tensors that keeps nothing but them, and is computed again going back.
+
+    ``torch.utils.checkpoint`` does it for everything that there is, random numbers and casts
+    included. Its first call imports a compiler, for more than a second.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, function: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor
+    ) -> Tensor:
+        """What the function makes of them."""
+        ctx.save_for_backward(one, other)
+        ctx.function = function
+        return function(one, other)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
+        """Gradients of both."""
+        with torch.enable_grad():
+            both = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
+            one, other = torch.autograd.grad(ctx.function(*both), both, gradient)
+        return None, one, other
 
 
 def _rectangles(packing: Packing, *, is_narrow: bool) -> tuple[list[_Rectangle], Tensor]:
