@@ -18,7 +18,7 @@ SETTING = re.compile(r"[A-Z_]+=\S*")
 LIVES = {"run": 1, "resume": 2}
 """Generations of what would live longer."""
 NOT_TYPED = {
-    r"^make |^\.venv|^pip ": "installs, or takes long",
+    r"^make |^\.venv|^(uv )?pip ": "installs, or takes long",
     r"^ray |^export |^grep |^tensorboard |VLLM|^python -m|engine=": "another program",
     r"Qwen3|qwen3|cuda": "a GPU",
     r"smollm2|host get|habitats/styles|demo_real|artifacts/small": "a real model",

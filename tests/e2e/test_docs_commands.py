@@ -59,7 +59,7 @@ def check(typed: Typed) -> None:
         case ["python", script, *words]:
             known = (ROOT / script).read_text() + (ROOT / "scripts/original_table.py").read_text()
             assert all(f'"{word}"' in known for word in words if word.startswith("--")), words
-        case ["pip", "install", "symbiont-ecology"] | ["pip", "install", "torch", "--index-url", _]:
+        case ["pip", "install", "uv"] | ["uv", "pip", "install", *_, "symbiont-ecology"]:
             return
         case ["pip", "install", *words]:
             named = re.search(r"\[(.*)\]", words[-1])
