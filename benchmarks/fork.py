@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import Decision, EcologyState, Judge
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.ecology.seal import GrowingLog
+from symbiont_ecology.ecology.checkpoint_header import GrowingLog
 from symbiont_ecology.engine.build import build_runtime, check
 from symbiont_ecology.engine.generation import execute
 from symbiont_ecology.engine.living import CONFIG_FILE, EVENTS_FILE
@@ -19,7 +19,8 @@ from symbiont_ecology.engine.provenance import PROVENANCE_FILE, write_config
 from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.engine.runtime import Host, Runtime, Turn
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.events import Event, EventLog
+from symbiont_ecology.event_log import EventLog
+from symbiont_ecology.events import Event
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.weights import AdapterWeights
 

@@ -30,7 +30,8 @@ from symbiont_ecology.engine.build import build_host, mixture
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.items import draw_items
-from symbiont_ecology.events import Learned, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Learned
 from symbiont_ecology.statistics import paired_interval
 from symbiont_ecology.types import Decoding, Request
 from symbiont_ecology.weights.blobs import BlobStore

@@ -46,7 +46,8 @@ from symbiont_ecology.engine.living import CONFIG_FILE, EVENTS_FILE
 from symbiont_ecology.engine.provenance import source
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.engine.runtime import Host
-from symbiont_ecology.events import GenerationEnded, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.blobs import BlobStore

@@ -30,7 +30,8 @@ from symbiont_ecology.engine import generation, living
 from symbiont_ecology.engine.build import build_host
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.engine.runtime import Host
-from symbiont_ecology.events import EventLog, GenerationEnded
+from symbiont_ecology.event_log import EventLog
+from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.strategies.ecology import Ecology
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.weights.blobs import BlobStore

@@ -39,7 +39,8 @@ from served import Client, ServerProcess
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 from symbiont_ecology.tasks.habitats import Habitats
 from symbiont_ecology.types import Item

@@ -15,7 +15,8 @@ from symbiont_ecology.ecology import Birth, Decision, Genome, Organelle, Retire
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.engine.runtime import Runtime, Turn
-from symbiont_ecology.events import Event, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Event
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies.controls import NICHE
 from symbiont_ecology.weights import AdapterWeights, OptimizerState

@@ -16,7 +16,8 @@ from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.generation import run_generation
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.engine.runtime import Runtime
-from symbiont_ecology.events import Event, EventLog, read_events
+from symbiont_ecology.event_log import EventLog, read_events
+from symbiont_ecology.events import Event
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 from toy import LAYOUT, ToyHost, toy_config, toy_prices, toy_runtime

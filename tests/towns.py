@@ -12,7 +12,8 @@ from symbiont_ecology.config import HabitatsConfig, RunConfig
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.events import Acted, Event, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Event
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
 from toy import ToyHost, toy_config
 

@@ -15,9 +15,9 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped, unused-ignore]
 
 from symbiont_ecology.errors import ConfigError, EcologyWarning
-from symbiont_ecology.files import check_depth, read_regular
 from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.shipped import find_preset, presets
+from symbiont_ecology.untrusted import check_depth, read_regular
 
 LARGEST_CONFIG_MB, LONGEST_FILE_NAME = 1, 1000
 """Of a file, and characters of the name of one."""

@@ -20,61 +20,6 @@ from symbiont_ecology.errors import RunError
 
 UNFINISHED = ".new"
 """The ending of a file that is being written."""
-DEEPEST = 100
-"""Levels of nesting in data of others: deeper ones overflow the stack of whoever shows them."""
-LONGEST_DIGITS = 4300
-"""Of a whole number in text: beyond that, Python refuses to read it."""
-
-
-def read_regular(path: Path, most_megabytes: float) -> str:
-    """The text of a file that somebody else wrote, without a byte order mark.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is no regular file (a pipe or a device may be endless), too large, or no
-            UTF-8.
-    """
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise ValueError("expected a regular file, got a folder, a pipe or a device")
-    if status.st_size > most_megabytes * 2**20:
-        raise ValueError(
-            f"the file has {status.st_size / 2**20:.0f} MB, at most {most_megabytes:g} are read"
-        )
-    return path.read_text(encoding="utf-8-sig")
-
-
-def parse_json(text: str) -> object:
-    """JSON that somebody else wrote.
-
-    Raises:
-        ValueError: it is no JSON, a number in it is too long, or it is nested too deep.
-    """
-    try:
-        value = json.loads(text)
-    except RecursionError:
-        raise ValueError(f"nested deeper than {DEEPEST} levels") from None
-    if text.count("[") + text.count("{") > DEEPEST:  # a look at every value would be slow
-        check_depth(value)
-    return value
-
-
-def check_depth(value: object) -> None:
-    """Refuses values within values within values.
-
-    Raises:
-        ValueError: they are nested too deep.
-    """
-    level = [value]
-    for _ in range(DEEPEST):
-        within: list[object] = []
-        for one in level:
-            if isinstance(one, dict | list):
-                within += one.values() if isinstance(one, dict) else one
-        if not within:
-            return
-        level = within
-    raise ValueError(f"nested deeper than {DEEPEST} levels")
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

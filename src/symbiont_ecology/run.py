@@ -30,7 +30,8 @@ from symbiont_ecology.errors import ConfigError, HostError, RunError
 from symbiont_ecology.evaluation.evaluation_log import log_evaluation
 from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
 from symbiont_ecology.evaluation.spec import EvaluationSpec
-from symbiont_ecology.events import Event, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Event
 from symbiont_ecology.files import free_folder
 from symbiont_ecology.history.history import History
 from symbiont_ecology.history.timings import read_timings

@@ -19,11 +19,11 @@ import symbiont_ecology
 ROOT = Path(symbiont_ecology.__file__).parent
 CHECKOUT = Path(__file__).parents[2]
 ORDER = (
-    ("types", "bounds", "errors", "rng", "statistics", "files", "notebook", "process"),
+    ("types", "bounds", "errors", "rng", "statistics", "files", "untrusted", "notebook", "process"),
     ("registry",),
     ("fence",),
-    ("event_kinds",),
-    ("events", "transcripts"),
+    ("events",),
+    ("event_log", "transcripts"),
     ("economics",),
     ("shipped",),
     ("config_layers",),

@@ -17,7 +17,8 @@ from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.engine.runtime import Turn
-from symbiont_ecology.events import Acted, Born, Event, GenerationEnded, Learned, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Born, Event, GenerationEnded, Learned
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.mechanisms import mechanisms

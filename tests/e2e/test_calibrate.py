@@ -16,7 +16,8 @@ import yaml
 
 from said import Symbiont
 from symbiont_ecology.engine import build, run
-from symbiont_ecology.events import GenerationEnded, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import GenerationEnded
 from toy import ToyHost
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,8 @@ import pytest
 
 from said import Symbiont
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.events import Scored, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Scored
 from symbiont_ecology.history.history import read_history
 from symbiont_ecology.history.variants import Life, Variant, has_converged, lives_of
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from symbiont_ecology.events import Acted, Born, Learned, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Born, Learned
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from killing import COMMAND, kill_when
-from symbiont_ecology.events import GenerationEnded, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import GenerationEnded
 
 Point = tuple[int, float]
 """A generation and its accuracy."""

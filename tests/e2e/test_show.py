@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from said import Symbiont
-from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted
 from symbiont_ecology.transcripts import Transcript, TranscriptLog, read_transcripts
 
 

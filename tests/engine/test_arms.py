@@ -15,15 +15,8 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.events import (
-    Acted,
-    Born,
-    GenerationEnded,
-    Learned,
-    Quarantined,
-    Retired,
-    read_events,
-)
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Born, GenerationEnded, Learned, Quarantined, Retired
 from symbiont_ecology.learning import Experience, learning_rules
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks import tasks

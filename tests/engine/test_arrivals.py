@@ -15,7 +15,8 @@ from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.remember import MOST_OF_CELL
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.events import Acted, Born, Learned, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Born, Learned
 from toy import Crash, ToyHost, toy_config, toy_ecology, toy_prices
 
 FAMILIES = ("math.add", "string.sort", "logic.bool")

@@ -27,17 +27,16 @@ from symbiont_ecology.engine.budget import is_complete, milestones
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.engine.runtime import Runtime
+from symbiont_ecology.event_log import EventLog, read_events
 from symbiont_ecology.events import (
     Acted,
     Born,
     Event,
-    EventLog,
     Gated,
     GenerationEnded,
     Proposed,
     Resized,
     Settled,
-    read_events,
 )
 from symbiont_ecology.strategies.mechanisms import thrift
 from symbiont_ecology.types import Decoding, Request

@@ -20,16 +20,8 @@ from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.events import (
-    Event,
-    EventLog,
-    Gated,
-    GenerationEnded,
-    Learned,
-    Proposed,
-    Restored,
-    read_events,
-)
+from symbiont_ecology.event_log import EventLog, read_events
+from symbiont_ecology.events import Event, Gated, GenerationEnded, Learned, Proposed, Restored
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.strategies.mechanisms.canaries import PROOF

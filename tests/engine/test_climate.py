@@ -12,7 +12,8 @@ import pytest
 from symbiont_ecology.config import Climate
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.events import Born, Event, GenerationEnded, Retired, Settled, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Born, Event, GenerationEnded, Retired, Settled
 from toy import ToyHost, toy_config, toy_ecology
 
 SMALL = {"questions": 2, "samples": 2}

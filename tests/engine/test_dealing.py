@@ -16,16 +16,8 @@ from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.events import (
-    Acted,
-    Ascended,
-    Born,
-    Event,
-    Learned,
-    Retired,
-    Scored,
-    read_events,
-)
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Ascended, Born, Event, Learned, Retired, Scored
 from symbiont_ecology.rng import Draw
 from towns import acceptance, config, lived, world_of
 from toy import ToyHost, toy_runtime

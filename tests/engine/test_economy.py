@@ -14,6 +14,7 @@ from replay import replayed
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import (
     Acted,
     Born,
@@ -22,7 +23,6 @@ from symbiont_ecology.events import (
     Quarantined,
     Retired,
     Settled,
-    read_events,
 )
 from symbiont_ecology.tasks import tasks
 from toy import ToyHost, toy_config, toy_ecology, toy_prices

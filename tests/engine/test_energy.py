@@ -18,7 +18,8 @@ from symbiont_ecology.ecology import Gate
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.events import Born, Gated, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Born, Gated
 from symbiont_ecology.strategies.mechanisms import canaries
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 

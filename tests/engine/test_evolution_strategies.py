@@ -12,7 +12,8 @@ from symbiont_ecology.ecology import HOST
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.events import Acted, Ascended, Born, Event, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Ascended, Born, Event
 from symbiont_ecology.strategies.evolution_strategies import _worth
 from toy import ToyHost, toy_config
 

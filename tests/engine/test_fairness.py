@@ -17,7 +17,8 @@ from symbiont_ecology.ecology.population import Materials, carry_out
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.generation import run_generation
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.events import Acted, Born, EventLog, read_events
+from symbiont_ecology.event_log import EventLog, read_events
+from symbiont_ecology.events import Acted, Born
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import Completions, LearningBatch, LearningStatistics, Request
 from symbiont_ecology.weights import AdapterWeights, OptimizerState

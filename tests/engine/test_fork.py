@@ -13,7 +13,8 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.events import Born, Retired, Settled, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Born, Retired, Settled
 from toy import ToyHost, toy_config, toy_ecology
 
 

@@ -13,7 +13,8 @@ from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.events import Acted, Born, Event, Learned, Retired, Scored, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Born, Event, Learned, Retired, Scored
 from symbiont_ecology.strategies.genetic import SIGMA
 from toy import ToyHost, toy_config
 

@@ -11,16 +11,8 @@ import pytest
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.events import (
-    Acted,
-    Archived,
-    Born,
-    Event,
-    Retired,
-    Served,
-    Settled,
-    read_events,
-)
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Archived, Born, Event, Retired, Served, Settled
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
 from symbiont_ecology.types import turns
 from towns import GENERATIONS, acceptance, asked, config, lived, world_of

@@ -15,7 +15,8 @@ from symbiont_ecology.ecology import RULE, EcologyState
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.events import Born, Event, Learned, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Born, Event, Learned
 from symbiont_ecology.registry import Spec
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 

@@ -15,7 +15,8 @@ from symbiont_ecology.engine.build import check, mixture
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError, MissingExtraError
 from symbiont_ecology.evaluation.shifts import draw_shifts
-from symbiont_ecology.events import Acted, Born, Event, Learned, Retired, Scored, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Born, Event, Learned, Retired, Scored
 from symbiont_ecology.weights.blobs import BlobStore
 from toy import Crash, ToyHost, toy_config
 

@@ -16,7 +16,7 @@ from symbiont_ecology.ecology import Found, Organelle, Retire
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.events import read_events
+from symbiont_ecology.event_log import read_events
 from symbiont_ecology.weights.blobs import BlobStore
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.events import Settled, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Settled
 from symbiont_ecology.experiments.jobs import HOST_JOB, Job, JobContext, Stopped, choose, run_job
 from symbiont_ecology.experiments.outcomes import JobOutcome, TuneOutcome
 from symbiont_ecology.experiments.protocol import Arm, FlipPlan, Protocol

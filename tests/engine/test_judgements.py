@@ -27,7 +27,8 @@ from symbiont_ecology.engine.judgements import (
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import DataError, RunError, WaitingError
 from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.events import Acted, Ascended, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Ascended
 from symbiont_ecology.types import Item
 from toy import Crash, ToyHost, toy_config
 

@@ -11,6 +11,7 @@ import pytest
 
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import (
     Acted,
     Archived,
@@ -20,7 +21,6 @@ from symbiont_ecology.events import (
     Learned,
     Quarantined,
     Retired,
-    read_events,
 )
 from symbiont_ecology.weights.blobs import BlobStore
 from toy import ToyHost, toy_config, toy_ecology

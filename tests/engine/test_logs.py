@@ -16,7 +16,8 @@ from symbiont_ecology.engine.build import check, mixture
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.events import Acted, Event, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Event
 from symbiont_ecology.tasks.own_habitats import LoggedHabitats
 from toy import Crash, ToyHost
 

@@ -15,7 +15,8 @@ from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON, Prices
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.events import Acted, Event, EventLog, Retired, Settled, read_events
+from symbiont_ecology.event_log import EventLog, read_events
+from symbiont_ecology.events import Acted, Event, Retired, Settled
 from symbiont_ecology.weights import AdapterWeights
 from toy import ToyHost, toy_config, toy_runtime
 

@@ -17,7 +17,8 @@ from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.evaluation.shifts import draw_shifts
-from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted
 from toy import ToyHost
 
 USERS = ("ann", "bob", "cid", "dee")

@@ -13,7 +13,8 @@ import pytest
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.events import Acted, Born, Learned, Settled, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Born, Learned, Settled
 from symbiont_ecology.learning import (
     Experience,
     LearningRule,

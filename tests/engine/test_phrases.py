@@ -17,7 +17,8 @@ from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.events import Acted, Born, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Born
 from symbiont_ecology.types import (
     HOST_SLOT,
     Completions,

@@ -12,7 +12,8 @@ import pytest
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.events import Acted, GenerationEnded, VerifierFailed, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, GenerationEnded, VerifierFailed
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.splits import split_of
 from toy import ToyHost, toy_config, toy_ecology

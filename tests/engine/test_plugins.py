@@ -11,7 +11,8 @@ import pytest
 from symbiont_ecology.config import dump_config, load_config
 from symbiont_ecology.engine.run import read_config, resume, start
 from symbiont_ecology.errors import ConfigError, EcologyWarning
-from symbiont_ecology.events import Born, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Born
 from symbiont_ecology.operators import operators
 from symbiont_ecology.registry import load_plugin
 from toy import ToyHost, toy_config, toy_ecology

@@ -15,6 +15,7 @@ from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import (
     Acted,
     Archived,
@@ -24,7 +25,6 @@ from symbiont_ecology.events import (
     GenerationEnded,
     Scored,
     Settled,
-    read_events,
 )
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import Task, tasks

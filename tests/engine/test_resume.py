@@ -17,7 +17,7 @@ from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.run import generations, read_config, resume, start
 from symbiont_ecology.errors import ConfigError, HostError, RunError
-from symbiont_ecology.events import read_events
+from symbiont_ecology.event_log import read_events
 from toy import Crash, ToyHost, toy_config, toy_ecology
 
 GENERATIONS = 8

@@ -13,15 +13,8 @@ import pytest
 
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.events import (
-    Acted,
-    Born,
-    Event,
-    GenerationEnded,
-    Learned,
-    Quarantined,
-    read_events,
-)
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Born, Event, GenerationEnded, Learned, Quarantined
 from symbiont_ecology.types import Completions
 from symbiont_ecology.weights.blobs import BlobStore
 from symbiont_ecology.weights.traces import Traces, is_deaf

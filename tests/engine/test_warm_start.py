@@ -20,7 +20,8 @@ from symbiont_ecology.engine.build import check, mixture
 from symbiont_ecology.engine.run import generations, resume, start
 from symbiont_ecology.engine.warm import warm_examples
 from symbiont_ecology.errors import ConfigError, RunError
-from symbiont_ecology.events import Acted, Born, Event, Learned, WarmStarted, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Born, Event, Learned, WarmStarted
 from symbiont_ecology.history.history import History
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import Task, tasks

@@ -18,7 +18,8 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.act import act, waves
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.engine.runtime import Turn
-from symbiont_ecology.events import BatchShrunk, GenerationEnded, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import BatchShrunk, GenerationEnded
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT
 from toy import ToyHost, toy_config, toy_runtime

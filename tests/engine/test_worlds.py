@@ -15,7 +15,7 @@ from symbiont_ecology.analysis import pack
 from symbiont_ecology.analysis.streams import STREAM_MEASURES, Stream, check_measures
 from symbiont_ecology.analysis.worlds import WorldResults
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.events import read_events
+from symbiont_ecology.event_log import read_events
 from symbiont_ecology.experiments import suite, worlds
 from symbiont_ecology.experiments.outcomes import StreamOutcome
 from symbiont_ecology.experiments.worlds import WorldJob, WorldsProtocol

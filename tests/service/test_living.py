@@ -18,7 +18,8 @@ from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.living import JOURNAL_FILE
 from symbiont_ecology.engine.run import resume
 from symbiont_ecology.errors import ConfigError, RunError
-from symbiont_ecology.events import Acted, Retired, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Retired
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.service.living import ServiceLimits, check_served, opened_service
 from symbiont_ecology.types import HOST_SLOT, Item

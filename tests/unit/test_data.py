@@ -19,7 +19,8 @@ from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError, RunError
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.evaluation.shifts import draw_shifts, shifts
-from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks import data as data_module
 from symbiont_ecology.tasks import tables, task_sources

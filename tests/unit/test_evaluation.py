@@ -25,7 +25,8 @@ from symbiont_ecology.evaluation.run_summary import run_summary
 from symbiont_ecology.evaluation.shifts import PERTURBATIONS
 from symbiont_ecology.evaluation.spec import EvaluationRecord, EvaluationSpec
 from symbiont_ecology.evaluation.transfer import transfer_matrix
-from symbiont_ecology.events import Acted, Born, Retired, Settled, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Born, Retired, Settled
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
 from symbiont_ecology.types import Item

@@ -13,7 +13,8 @@ from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted
 from symbiont_ecology.learning import Experience, learning_rules
 from symbiont_ecology.learning.grpo import REPLAY_WEIGHT
 from symbiont_ecology.tasks import tasks

@@ -12,7 +12,8 @@ from seen import eventful_plan, lived_to_its_end, users_plan
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.run import read_config
-from symbiont_ecology.events import Acted, GenerationEnded, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, GenerationEnded
 from symbiont_ecology.history.history import History, read_history
 from symbiont_ecology.history.world import kinds_of, world_news
 from symbiont_ecology.transcripts import read_transcripts

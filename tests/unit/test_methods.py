@@ -17,16 +17,8 @@ from seen import METHODS, lived_to_its_end, method_plan
 from symbiont_ecology import plots
 from symbiont_ecology.engine.run import resume
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.events import (
-    Acted,
-    Ascended,
-    Born,
-    Event,
-    GenerationEnded,
-    Retired,
-    Scored,
-    read_events,
-)
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Ascended, Born, Event, GenerationEnded, Retired, Scored
 from symbiont_ecology.evoscope.page import page_record
 from symbiont_ecology.history.ascents import ascents_of, looks_of
 from symbiont_ecology.history.history import History, read_history

@@ -15,15 +15,8 @@ from phylotrackpy.systematics import Systematics
 from symbiont_ecology.ecology import Birth, Decision, EcologyState
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.events import (
-    Born,
-    Event,
-    EventLog,
-    GenerationEnded,
-    Resized,
-    Retired,
-    read_events,
-)
+from symbiont_ecology.event_log import EventLog, read_events
+from symbiont_ecology.events import Born, Event, GenerationEnded, Resized, Retired
 from symbiont_ecology.history.phylogeny import COLUMNS, Taxon, taxa_of, write_phylogeny
 from symbiont_ecology.operators import operators
 from symbiont_ecology.registry import validate

@@ -19,7 +19,8 @@ from symbiont_ecology.errors import ConfigError, DataError, RunError
 from symbiont_ecology.evaluation.answer_cache import AnswerCache
 from symbiont_ecology.evaluation.evaluator import Evaluator
 from symbiont_ecology.evaluation.measure import LoadedRun, difference
-from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted
 from symbiont_ecology.inference.pool import AdapterPool, elite_id
 from symbiont_ecology.inference.routings import mapped, routings
 from symbiont_ecology.types import Item

@@ -26,7 +26,8 @@ from symbiont_ecology.engine.executors.workers import (
     ShardWorker,
 )
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.events import GenerationEnded, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 from toy import ToyHost, toy_config

@@ -13,7 +13,8 @@ from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import Finished, read_config, resume, start
 from symbiont_ecology.errors import ConfigError, EcologyWarning, MissingExtraError
-from symbiont_ecology.events import GenerationEnded, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.files import append_line, read_lines
 from symbiont_ecology.trackers import Plot, TrackedRun, trackers
 from symbiont_ecology.trackers.reporting import TRACKERS_FILE

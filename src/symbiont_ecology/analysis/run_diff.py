@@ -11,7 +11,7 @@ from pathlib import Path
 from symbiont_ecology.analysis.run_report import RunReport
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.living import EVENTS_FILE
-from symbiont_ecology.events import read_events
+from symbiont_ecology.event_log import read_events
 from symbiont_ecology.statistics import Interval, adjusted_rand
 
 ABSENT = "–"

@@ -20,7 +20,8 @@ from symbiont_ecology.engine.living import EVENTS_FILE
 from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.evaluation.evaluation_log import LoggedEvaluation, logged
-from symbiont_ecology.events import Event, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Event
 from symbiont_ecology.history.chronicle import News
 from symbiont_ecology.history.history import History, Trial
 from symbiont_ecology.history.world import kinds_of, world_news

@@ -198,7 +198,7 @@ def _examine(lived: Run) -> Health:
     """Writes and returns the health of the first generations, however many were lived since."""
     from symbiont_ecology.analysis.health import design_of, examine
     from symbiont_ecology.engine.living import EVENTS_FILE
-    from symbiont_ecology.events import read_events
+    from symbiont_ecology.event_log import read_events
 
     config, events = lived.config, read_events(lived.folder / EVENTS_FILE)
     first = takewhile(lambda event: event.generation < config.run.generations, events)

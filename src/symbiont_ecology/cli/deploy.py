@@ -219,7 +219,7 @@ def phylogeny(
     """Write who descends from whom, in the artificial-life data standard."""
     from symbiont_ecology.engine.living import EVENTS_FILE
     from symbiont_ecology.engine.run import read_config
-    from symbiont_ecology.events import read_events
+    from symbiont_ecology.event_log import read_events
     from symbiont_ecology.files import is_writable
     from symbiont_ecology.history.phylogeny import taxa_of, write_phylogeny
 

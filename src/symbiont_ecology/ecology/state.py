@@ -17,12 +17,17 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from symbiont_ecology.ecology.archive import Archive, cell_name
+from symbiont_ecology.ecology.checkpoint_header import (
+    CheckpointHeader,
+    LogMark,
+    read_header,
+    with_header,
+)
 from symbiont_ecology.ecology.drift import DriftDetector
 from symbiont_ecology.ecology.gate import Challenger
 from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer
 from symbiont_ecology.ecology.organelle import Genome, Organelle, SuccessPosterior, pooled
 from symbiont_ecology.ecology.rollout import Assignment
-from symbiont_ecology.ecology.seal import LogMark, Seal, read_seal, sealed
 from symbiont_ecology.economics import Cost, Ledger
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.files import (
@@ -181,10 +186,10 @@ class EcologyState:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A state as it is on the disk. ``seal`` is None if an earlier version wrote it."""
+    """A state as it is on the disk. ``header`` is None if an earlier version wrote it."""
 
     state: EcologyState
-    seal: Seal | None
+    header: CheckpointHeader | None
 
 
 _schema = TypeAdapter(EcologyState)
@@ -196,14 +201,14 @@ _ALWAYS = {"seed", "generation", "next_id", "next_seq", "population", "ledger", 
 def save_state(
     state: EcologyState, folder: Path, name: str = STATE_FILE, log: LogMark | None = None
 ) -> None:
-    """Writes ``state.json`` by atomic rename, under a seal that says how far the ``log`` was. The
+    """Writes ``state.json`` by atomic rename, under a header that says how far the ``log`` was. The
     caller has flushed the blobs before.
 
     Raises:
         RunError: the disk is full or the folder is gone; the earlier state is untouched.
     """
     try:
-        write_whole(folder / name, sealed(_schema.dump_json(state, indent=1), log))
+        write_whole(folder / name, with_header(_schema.dump_json(state, indent=1), log))
     except RunError as error:
         raise RunError(f"{error}; free some space and resume") from error
 
@@ -300,7 +305,7 @@ def load_state(folder: Path, generation: int | None = None) -> EcologyState:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """A state and its seal, as a file of them says.
+    """A state and its header, as a file of them says.
 
     Raises:
         RunError: there is no such file, or it is damaged or was edited.
@@ -309,18 +314,18 @@ def read_checkpoint(path: Path) -> Checkpoint:
         data = path.read_bytes()
     except OSError as error:
         raise RunError(f"no checkpoint in {path.parent}: {error.strerror}") from error
-    seal = read_seal(data, path)
+    header = read_header(data, path)
     try:
         state = _schema.validate_json(data)
-        found = set() if seal else set(from_json(data))
+        found = set() if header else set(from_json(data))
     except ValidationError as error:
         raise RunError(f"{path} is damaged: {error.errors()[0]['msg']}") from error
-    if seal is None and not _ALWAYS <= found <= _FIELDS:
+    if header is None and not _ALWAYS <= found <= _FIELDS:
         wrong = min((_ALWAYS - found) or (found - _FIELDS))
         raise RunError(f"{path} is damaged or was edited: {wrong!r} is missing or no field of it")
     if wrong := _contradiction(state):
         raise RunError(f"{path} is damaged or was edited: {wrong}")
-    return Checkpoint(state, seal)
+    return Checkpoint(state, header)
 
 
 def _contradiction(state: EcologyState) -> str:

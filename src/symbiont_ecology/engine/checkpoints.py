@@ -17,10 +17,10 @@ from pathlib import Path
 
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.ecology.seal import GrowingLog, mark_of
+from symbiont_ecology.ecology.checkpoint_header import GrowingLog, mark_of
 from symbiont_ecology.ecology.state import PREVIOUS_FILE, STATE_FILE, Checkpoint
 from symbiont_ecology.errors import EcologyWarning, RunError
-from symbiont_ecology.events import EventLog, read_events
+from symbiont_ecology.event_log import EventLog, read_events
 from symbiont_ecology.files import UNFINISHED, remove_unfinished
 from symbiont_ecology.types import BlobRef
 from symbiont_ecology.weights.blobs import BlobStore
@@ -52,7 +52,7 @@ class Checkpoints:
         path = self.folder / STATE_FILE
         last = checkpoint.read_checkpoint(path)
         state = last.state
-        if last.seal is None and not earlier:
+        if last.header is None and not earlier:
             raise RunError(f"{path} is damaged or was edited: it does not bear a checksum")
         check_log(self._log, last)
         check_blobs(self._store, state.reachable())
@@ -60,7 +60,7 @@ class Checkpoints:
         self._last, self._needed = state.generation, state.reachable()
         self._needed_before = self._blobs_before()
         mark = self._growing.mark(state.next_seq)
-        if last.seal is None:
+        if last.header is None:
             _warn(f"{self.folder} was written by {earlier}: it had no checksum, and has one now")
             checkpoint.save_state(state, self.folder, log=mark)
         with checkpoint.exclusive(self.folder):  # nobody is writing them any more
@@ -128,7 +128,7 @@ def check_log(path: Path, last: Checkpoint) -> None:
         RunError: it does not; the damaged line is named.
     """
     events = last.state.next_seq
-    mark = last.seal.log if last.seal else None
+    mark = last.header.log if last.header else None
     if mark is not None and mark_of(path, mark.bytes) == mark:
         return
     whole = 0

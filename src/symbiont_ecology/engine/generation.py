@@ -26,7 +26,8 @@ from symbiont_ecology.engine.runtime import Runtime, Turn
 from symbiont_ecology.engine.settle import install, settle, update_posteriors
 from symbiont_ecology.engine.transcribe import transcribe
 from symbiont_ecology.engine.warm import warm_start
-from symbiont_ecology.events import BatchShrunk, Born, Event, EventLog, GenerationEnded, Retired
+from symbiont_ecology.event_log import EventLog
+from symbiont_ecology.events import BatchShrunk, Born, Event, GenerationEnded, Retired
 from symbiont_ecology.rng import Draw
 
 

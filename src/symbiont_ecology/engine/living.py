@@ -31,7 +31,8 @@ from symbiont_ecology.engine.provenance import (
 )
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.errors import EcologyError, LockedError, RunError
-from symbiont_ecology.events import EventLog, GenerationEnded
+from symbiont_ecology.event_log import EventLog
+from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.fence import blamed
 from symbiont_ecology.files import append_line, make_folder, open_own, read_lines
 from symbiont_ecology.process import release_memory

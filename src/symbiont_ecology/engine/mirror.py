@@ -22,7 +22,7 @@ import xxhash
 
 from symbiont_ecology.ecology.state import STATE_FILE
 from symbiont_ecology.errors import ConfigError, EcologyError, RunError
-from symbiont_ecology.files import written_whole
+from symbiont_ecology.files import UNFINISHED, written_whole
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -135,7 +135,7 @@ class Mirror:
             for path in self._folder.iterdir()
             if path.is_file()
             and not path.is_symlink()
-            and path.suffix not in (LOG_SUFFIX, ".new")
+            and path.suffix not in (LOG_SUFFIX, UNFINISHED)
             and path.name not in NOT_SENT
         ]
         return sorted(found, key=lambda path: (path.name == STATE_FILE, path.name))

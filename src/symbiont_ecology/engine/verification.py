@@ -198,9 +198,9 @@ def _gone_back(found: Verification) -> str:
         )
     lived, generation = lived_generations(folder), previous.read.state.generation
     write_whole(folder / STATE_FILE, (folder / PREVIOUS_FILE).read_bytes())
-    if previous.read.seal and previous.read.seal.log:
+    if previous.read.header and previous.read.header.log:
         with open_own(folder / EVENTS_FILE, "r+b") as log:
-            log.truncate(previous.read.seal.log.bytes)
+            log.truncate(previous.read.header.log.bytes)
     lost = max(lived - generation, 0)
     return (
         f"{STATE_FILE}: gone back to generation {generation}; {lost} of {lived} are lived again "
@@ -214,15 +214,15 @@ def _found(folder: Path, name: str, blobs: BlobCheck) -> FoundCheckpoint:
         read = checkpoint.read_checkpoint(folder / name)
     except RunError as error:
         return FoundCheckpoint(name, None, (Finding(name, False, str(error)),))
-    said, is_sealed = f"generation {read.state.generation}", read.seal is not None
-    if not is_sealed:
+    said, has_checksum = f"generation {read.state.generation}", read.header is not None
+    if not has_checksum:
         said += ", without a checksum"
         with suppress(RunError):
-            is_sealed = bool(version_without_checksums(folder))
+            has_checksum = bool(version_without_checksums(folder))
     events, log = read.state.next_seq, f"{EVENTS_FILE} up to {name}"
     wrong = _problem(lambda: check_log(folder / EVENTS_FILE, read))
     findings = (
-        Finding(name, is_sealed, said),
+        Finding(name, has_checksum, said),
         Finding(log, not wrong, wrong or f"{events} events"),
         blobs.finding(read.state, f"blobs of {name}"),
     )

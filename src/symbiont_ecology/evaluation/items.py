@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from symbiont_ecology.errors import ConfigError, DataError
-from symbiont_ecology.files import parse_json, read_regular
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.shipped import find_data
 from symbiont_ecology.tasks import tasks
@@ -26,6 +25,7 @@ from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import FewShot, PromptStyle
 from symbiont_ecology.tasks.tables import LARGEST_MB, check_whole, locate, rows_of_file
 from symbiont_ecology.types import Item, in_turns, last_turn
+from symbiont_ecology.untrusted import parse_json, read_regular
 
 DEFAULT_REPLY_LIMIT = 64
 """New tokens for an item of a family that this package does not know."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from symbiont_ecology.engine.living import EVENTS_FILE
 from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.errors import ConfigError, EcologyError
-from symbiont_ecology.events import LogReader, LogRewoundError
+from symbiont_ecology.event_log import LogReader, LogRewoundError
 from symbiont_ecology.evoscope.comparing import compared
 from symbiont_ecology.evoscope.page import embedded_json, page_html, whole_record
 from symbiont_ecology.evoscope.record import run_record

@@ -18,7 +18,7 @@ from typing import Any
 from symbiont_ecology.engine.living import EVENTS_FILE
 from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.events import read_events
+from symbiont_ecology.event_log import read_events
 from symbiont_ecology.evoscope.comparing import compared
 from symbiont_ecology.evoscope.record import AskHost, PageRecord, run_record
 from symbiont_ecology.files import write_whole

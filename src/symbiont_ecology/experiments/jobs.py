@@ -34,7 +34,8 @@ from symbiont_ecology.evaluation.general import general_of_servers, general_read
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun
 from symbiont_ecology.evaluation.run_summary import run_summary, training_curve
 from symbiont_ecology.evaluation.shifts import draw_shifts
-from symbiont_ecology.events import Acted, read_events
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted
 from symbiont_ecology.experiments.outcomes import (
     OUTCOME_SCHEMA,
     FlipOutcome,

@@ -38,15 +38,8 @@ from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.evaluation.general import general_of_servers, general_reader, knows_english
 from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.events import (
-    Acted,
-    Born,
-    Event,
-    GenerationEnded,
-    Retired,
-    Served,
-    read_events,
-)
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Born, Event, GenerationEnded, Retired, Served
 from symbiont_ecology.experiments.jobs import OUTCOME_FILE, Stopped, host_of, read_outcome
 from symbiont_ecology.experiments.outcomes import (
     OUTCOME_SCHEMA,

@@ -19,6 +19,7 @@ from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.living import EVENTS_FILE
 from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import (
     Acted,
     Archived,
@@ -35,7 +36,6 @@ from symbiont_ecology.events import (
     Served,
     Settled,
     Upheaved,
-    read_events,
 )
 from symbiont_ecology.history.chronicle import Chronicle
 from symbiont_ecology.history.flows import Flows

@@ -15,11 +15,11 @@ import numpy as np
 from symbiont_ecology.ecology import HOST, Rollout, cell_name
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.errors import DataError
-from symbiont_ecology.files import parse_json, read_regular
 from symbiont_ecology.inference.pool import AdapterPool, leaner_id
 from symbiont_ecology.registry import Registry, did_you_mean
 from symbiont_ecology.tasks.grading import final_answer
 from symbiont_ecology.types import Item, OrganelleId, last_turn
+from symbiont_ecology.untrusted import parse_json, read_regular
 
 VOTERS = 3
 """How many are asked in a vote, and at most in a cascade."""

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.errors import DataError, MissingExtraError
-from symbiont_ecology.files import parse_json, read_regular
 from symbiont_ecology.shipped import find_data
 from symbiont_ecology.types import TURN_END
+from symbiont_ecology.untrusted import parse_json, read_regular
 
 LARGEST_MB = 256
 """Of a file, unpacked; a larger one would be held in memory several times over."""

@@ -25,7 +25,8 @@ from safetensors.numpy import save
 
 from symbiont_ecology.bounds import MOST_RANK
 from symbiont_ecology.errors import AdapterError
-from symbiont_ecology.files import parse_json, read_regular, remove_unfinished, replace_durably
+from symbiont_ecology.files import remove_unfinished, replace_durably
+from symbiont_ecology.untrusted import parse_json, read_regular
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
 PeftConfig: TypeAlias = Mapping[str, Any]

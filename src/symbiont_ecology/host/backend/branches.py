@@ -63,7 +63,7 @@ class BranchLine(Line):
         is_narrow = self.is_narrow(layer)
         look = partial(self._look, sight, is_narrow)
         if torch.is_grad_enabled():
-            seen: Tensor = _Again.apply(look, turned, values)  # type: ignore[no-untyped-call]
+            seen: Tensor = _Recomputed.apply(look, turned, values)  # type: ignore[no-untyped-call]
             return seen
         return look(turned, values)
 
@@ -96,7 +96,7 @@ class BranchLine(Line):
         return _rectangles(self.packing, is_narrow=True)
 
 
-class _Again(torch.autograd.Function):
+class _Recomputed(torch.autograd.Function):
     """A function of two tensors that keeps nothing but them, and is computed again going back.
 
     ``torch.utils.checkpoint`` does it for everything that there is, random numbers and casts

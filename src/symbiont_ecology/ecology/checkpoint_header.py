@@ -1,5 +1,5 @@
-"""The seal of a checkpoint: by it a state that was torn, damaged or edited is found out, and a log
-that is not the one that the state was made with.
+"""The header of a checkpoint, with its checksum: by it a state that was torn, damaged or edited is
+found out, and a log that is not the one that the state was made with.
 
 It is the second line of the file; the fields of the state stand below it::
 
@@ -8,7 +8,7 @@ It is the second line of the file; the fields of the state stand below it::
      "seed": 0,
 
 The checksum is over all other bytes. It is against accidents and edits by hand: who means harm can
-compute it, too. Checkpoints of format 1 had no seal.
+compute it, too. Checkpoints of format 1 had none.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LogMark:
 
 
 @dataclass(frozen=True)
-class Seal:
+class CheckpointHeader:
     """What a checkpoint says of itself. States that were kept for evaluations name no log."""
 
     format: int
@@ -44,33 +44,33 @@ class Seal:
     checksum: str
 
 
-def sealed(body: bytes, log: LogMark | None) -> bytes:
-    """A JSON object of several lines behind its seal."""
-    seal = Seal(CHECKPOINT_FORMAT, log, _checksum(body, log))
-    return b"{\n" + _BEFORE + _as_json(seal) + b",\n" + body.removeprefix(b"{\n")
+def with_header(body: bytes, log: LogMark | None) -> bytes:
+    """A JSON object of several lines behind its header."""
+    header = CheckpointHeader(CHECKPOINT_FORMAT, log, _checksum(body, log))
+    return b"{\n" + _BEFORE + _as_json(header) + b",\n" + body.removeprefix(b"{\n")
 
 
-def read_seal(data: bytes, path: Path) -> Seal | None:
-    """The seal of a checkpoint, if it has one and nothing was changed since.
+def read_header(data: bytes, path: Path) -> CheckpointHeader | None:
+    """The header of a checkpoint, if it has one and nothing was changed since.
 
     Raises:
-        RunError: something was, or the seal is of a later version.
+        RunError: something was, or the header is of a later version.
     """
     if b'"checkpoint"' not in data:
         return None
     _, line, rest = (*data.split(b"\n", 2), b"", b"")[:3]
     try:
-        seal = _seal.validate_json(line.removeprefix(_BEFORE).removesuffix(b","))
+        header = _header.validate_json(line.removeprefix(_BEFORE).removesuffix(b","))
     except ValidationError as error:
         raise RunError(f"{path} is damaged: expected a checksum in its second line") from error
-    if seal.format > CHECKPOINT_FORMAT:
+    if header.format > CHECKPOINT_FORMAT:
         raise RunError(
-            f"{path} is of format {seal.format}, and this version knows {CHECKPOINT_FORMAT}: "
+            f"{path} is of format {header.format}, and this version knows {CHECKPOINT_FORMAT}: "
             "install the version that wrote it"
         )
-    if sealed(b"{\n" + rest, seal.log) != data:
+    if with_header(b"{\n" + rest, header.log) != data:
         raise RunError(f"{path} is damaged or was edited: its content does not match its checksum")
-    return seal
+    return header
 
 
 class GrowingLog:
@@ -134,14 +134,14 @@ def mark_of(path: Path, length: int) -> LogMark:
 
 
 _BEFORE = b' "checkpoint": '
-_seal = TypeAdapter(Seal)
+_header = TypeAdapter(CheckpointHeader)
 
 
-def _as_json(seal: Seal) -> bytes:
-    return json.dumps(asdict(seal), separators=(",", ":")).encode()
+def _as_json(header: CheckpointHeader) -> bytes:
+    return json.dumps(asdict(header), separators=(",", ":")).encode()
 
 
 def _checksum(body: bytes, log: LogMark | None) -> str:
-    digest = xxhash.xxh3_128(_as_json(Seal(CHECKPOINT_FORMAT, log, "")))
+    digest = xxhash.xxh3_128(_as_json(CheckpointHeader(CHECKPOINT_FORMAT, log, "")))
     digest.update(body)
     return digest.hexdigest()
