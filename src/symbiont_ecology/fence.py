@@ -7,7 +7,8 @@ bounded.
 A fault is whatever the code raises (``sys.exit`` included), a time limit that is over, or what a
 caller refuses of the result by a ``FaultError`` of its own. An alarm (SIGALRM) interrupts Python
 code, patterns included, in the main thread. It interrupts neither another thread, nor C code that
-does not return, nor an endless loop that catches ``BaseException`` in every turn.
+does not return, nor an endless loop that catches ``BaseException`` in every turn. On Windows there
+is no such alarm, and so no time limit.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class Fence:
         self.is_armed = False
 
     def __enter__(self) -> Fence:
-        self.is_armed = threading.current_thread() is threading.main_thread()
+        is_main = threading.current_thread() is threading.main_thread()
+        self.is_armed = is_main and hasattr(signal, "setitimer")
         if self.is_armed:
             self._began = time.monotonic()
             self._timer = signal.setitimer(signal.ITIMER_REAL, 0)

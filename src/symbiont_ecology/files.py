@@ -58,13 +58,16 @@ def written_whole(path: Path) -> Iterator[Path]:
 def replace_durably(temporary: Path, path: Path) -> None:
     """A file takes the path's place once its bytes are on the disk. Its name is there after
     ``sync_folder``, which may serve many files."""
-    with temporary.open("rb") as file:
+    with temporary.open("r+b") as file:  # Windows syncs what is open for writing
         os.fsync(file.fileno())
     os.replace(temporary, path)
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes names durable: a rename is not on the disk before its folder is."""
+    """Makes names durable: a rename is not on the disk before its folder is. Windows cannot, and
+    need not: it writes names down before it goes on."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -93,7 +96,9 @@ def open_own(path: Path, mode: str) -> BinaryIO:
         OSError: it cannot be opened for another reason.
     """
     try:
-        descriptor = os.open(path, _FLAGS[mode] | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        if path.is_symlink():  # where no flag says so
+            raise _not_own(path)
+        descriptor = os.open(path, _FLAGS[mode] | _GUARDS, 0o666)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
             raise _not_own(path) from error
@@ -102,6 +107,14 @@ def open_own(path: Path, mode: str) -> BinaryIO:
         os.close(descriptor)
         raise _not_own(path)
     return cast(BinaryIO, os.fdopen(descriptor, mode))
+
+
+def lock(file: BinaryIO, *, waits: bool = True) -> bool:
+    """Whether this process is the one that holds an open file; it waits for another one that does,
+    or not. The lock goes with the process, however that ends."""
+    from filelock import lock_descriptor
+
+    return lock_descriptor(file.fileno(), blocking=waits, poll_interval=0.005)
 
 
 def remove_unfinished(temporary: Path) -> None:
@@ -130,6 +143,9 @@ _FLAGS = {
     "a+b": os.O_RDWR | os.O_CREAT | os.O_APPEND,
     "r+b": os.O_RDWR,
 }
+_GUARDS = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+"""A link is not followed, a pipe not waited for, and no byte is changed; where there is such a
+flag."""
 
 
 def _not_own(path: Path) -> RunError:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import psutil
+
 
 def memory_mb(field: str = "VmHWM") -> float:
     """Memory of this process in units of 1024² bytes: the most that it took, or what it takes
-    (``VmRSS``); 0 where there is no /proc.
+    (``VmRSS``); 0 where there is no /proc, which alone knows the most.
 
     Not ``ru_maxrss``, which begins with what the parent had.
     """
@@ -20,13 +21,12 @@ def memory_mb(field: str = "VmHWM") -> float:
 
 def machine_memory() -> tuple[int, int]:
     """Bytes of RAM that this machine (or the container) has, and how many of them are free."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    total = page * os.sysconf("SC_PHYS_PAGES")
-    free = 1024 * _kilobytes(Path("/proc/meminfo"), "MemAvailable")
+    memory = psutil.virtual_memory()
+    total, free = memory.total, memory.available
     limit = Path("/sys/fs/cgroup/memory.max")
     if limit.is_file() and (words := limit.read_text(encoding="utf-8").strip()).isdigit():
         total = min(total, int(words))
-    return total, min(free or total, total)
+    return total, min(free, total)
 
 
 def _kilobytes(file: Path, field: str) -> int:

@@ -47,7 +47,7 @@ def made_prompts(count: int) -> tuple[str, ...]:
     )
 
 
-PROMPTS = made_prompts(24)
+PROMPTS = made_prompts(18)
 BRANCHES = tuple(
     f"{PROMPTS[8][:30]}{family}{question}"
     for family in ("", PROMPTS[17], PROMPTS[6] + "=")

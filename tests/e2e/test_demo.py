@@ -58,7 +58,8 @@ def test_a_control_that_fails_is_named(symbiont: Symbiont, tmp_path: Path) -> No
     folder = tmp_path / "demo"
     (folder / "told").mkdir(parents=True)
     (folder / "told" / "state.json").write_text("{}")
-    said = symbiont("demo", *SHORT, "--out", folder, "--quiet")
+    words = ("run.generations=2", "tasks.habitats.arrivals=1", "tasks.habitats.drift_at=1")
+    said = symbiont("demo", *words, "--out", folder, "--quiet")
     assert said.code == 1
     assert "the run of 'told' failed: " in said.error
     assert str(folder / "told.log") in said.error

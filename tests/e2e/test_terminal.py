@@ -3,6 +3,8 @@ afterwards."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import subprocess
 import sys
 import time
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from killing import COMMAND
-from symbiont_ecology.cli.controls import ENDING, HINT, PAUSED, Brake, Controls
+from symbiont_ecology.cli.controls import ENDING, HINT, PAUSED, Brake, Controls, remember_interrupts
 from symbiont_ecology.engine.living import TIMINGS_FILE
 from terminals import PseudoTerminal
 
@@ -123,6 +125,24 @@ def test_the_terminal_is_as_it_was_after_an_error(error: str) -> None:
         assert "echo False" in terminal.shown
         assert error in terminal.shown
         assert terminal.settings == terminal.settings_before
+
+
+def test_ctrl_c_that_an_import_dropped_ends_a_run_before_it_begins() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        remember_interrupts()
+        with contextlib.suppress(
+            KeyboardInterrupt
+        ):  # as Python does in a weak reference's callback
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt), Brake():
+            pass
+        remember_interrupts()  # of the next command
+        with Brake() as brake:
+            assert not brake.is_pulled
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_where_stdin_is_no_terminal_nothing_is_read() -> None:

@@ -19,6 +19,7 @@ import typer
 from symbiont_ecology import __version__
 from symbiont_ecology.cli.calibrate import calibrate
 from symbiont_ecology.cli.compare import compare, pack
+from symbiont_ecology.cli.controls import remember_interrupts
 from symbiont_ecology.cli.data import data
 from symbiont_ecology.cli.datasets import datasets
 from symbiont_ecology.cli.demo import demo
@@ -125,6 +126,7 @@ def main() -> None:
         return usual(message, category, *where)
 
     warnings.formatwarning = one_line  # type: ignore[assignment]
+    remember_interrupts()
     try:
         with blamed(RunError):
             app()

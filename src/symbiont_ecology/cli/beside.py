@@ -57,7 +57,7 @@ def running_beside(folder: Path, runs: Mapping[str, RunBeside]) -> Iterator[Call
     finally:
         running = [child for child in children.values() if child.poll() is None]
         for child in running:
-            os.kill(child.pid, signal.SIGINT)  # it finishes its generation and checkpoints
+            _end(child)
         for child in running:
             child.wait()
 
@@ -76,9 +76,15 @@ def _start(folder: Path, name: str, run: RunBeside) -> subprocess.Popen[bytes]:
     log = _log_of(folder, name)
     console.prepare(log)
     with log.open("a", encoding="utf-8") as file:
+        command = [sys.executable, "-m", "symbiont_ecology.cli", *words]
         # A session of its own: Ctrl-C reaches it through us, so that it hears of it once.
+        if sys.platform == "win32":
+            flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.BELOW_NORMAL_PRIORITY_CLASS
+            return subprocess.Popen(
+                command, stdout=file, stderr=subprocess.STDOUT, creationflags=flags
+            )
         return subprocess.Popen(
-            [sys.executable, "-m", "symbiont_ecology.cli", *words],
+            command,
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -91,6 +97,15 @@ def _begin_beside() -> None:
     this one was started in the background by a shell, which ignores them."""
     os.nice(LOW_PRIORITY)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """It finishes its generation and makes a checkpoint. Windows can only kill it, and then its
+    last checkpoint holds."""
+    if sys.platform == "win32":
+        child.terminate()
+    else:
+        child.send_signal(signal.SIGINT)
 
 
 def _log_of(folder: Path, name: str) -> Path:

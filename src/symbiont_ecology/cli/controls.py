@@ -17,6 +17,23 @@ ENDING = "finishing this generation (Ctrl-C again stops at once)"
 SECONDS_TO_LISTEN = 0.1
 
 
+_came_early = Event()
+"""Set when Ctrl-C came before there was a brake."""
+
+
+def remember_interrupts() -> None:
+    """Ctrl-C ends this process from here on, in any case before a run begins: Python drops the
+    exception if it comes at certain moments of an import. Who ignores Ctrl-C goes on doing so."""
+    _came_early.clear()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _came_early.set()
+    raise KeyboardInterrupt
+
+
 class Brake:
     """Ctrl-C: once, and the run stops behind this generation; twice, and it stops at once.
 
@@ -27,6 +44,8 @@ class Brake:
         self.is_pulled, self._is_silent = False, is_silent
 
     def __enter__(self) -> Brake:
+        if _came_early.is_set():
+            raise KeyboardInterrupt
         self._before = signal.signal(signal.SIGINT, self._pull)
         return self
 

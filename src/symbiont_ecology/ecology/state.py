@@ -5,7 +5,6 @@ generators, slots and caches are not state. A checkpoint is atomic: blobs first 
 the file that names them. The one before it is kept, in case that one of its files is damaged.
 """
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -33,7 +32,9 @@ from symbiont_ecology.errors import RunError
 from symbiont_ecology.files import (
     UNFINISHED,
     is_writable,
+    lock,
     make_folder,
+    open_own,
     remove_unfinished,
     replace_durably,
     write_whole,
@@ -41,6 +42,7 @@ from symbiont_ecology.files import (
 from symbiont_ecology.types import BlobRef, OrganelleId
 
 STATE_FILE, PREVIOUS_FILE, KEPT = "state.json", "state.previous.json", "evaluated"
+STATES_LOCK_FILE = "states.lock"
 
 
 @dataclass(repr=False)
@@ -240,17 +242,15 @@ def exclusive(folder: Path) -> Iterator[None]:
     needs.
 
     Raises:
-        RunError: the folder cannot be read.
+        RunError: there is no such folder, or it cannot be written.
     """
     try:
-        descriptor = os.open(folder, os.O_RDONLY)  # the folder itself is the lock
+        file = open_own(folder / STATES_LOCK_FILE, "ab")
     except OSError as error:
-        raise RunError(f"no run in {folder}: {error.strerror}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        raise RunError(f"cannot use {folder}: {error.strerror}") from error
+    with file:
+        lock(file)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def keep_state(state: EcologyState, folder: Path) -> None:

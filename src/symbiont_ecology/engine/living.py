@@ -1,6 +1,5 @@
 """A run that this process has opened: founded, or restored from its last checkpoint."""
 
-import fcntl
 import math
 import os
 import shutil
@@ -34,7 +33,7 @@ from symbiont_ecology.errors import EcologyError, LockedError, RunError
 from symbiont_ecology.event_log import EventLog
 from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.fence import blamed
-from symbiont_ecology.files import append_line, make_folder, open_own, read_lines
+from symbiont_ecology.files import append_line, lock, make_folder, open_own, read_lines
 from symbiont_ecology.process import release_memory
 from symbiont_ecology.trackers.reporting import Reports
 
@@ -271,12 +270,10 @@ def locked(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise RunError(f"cannot use {folder}: {error.strerror}") from error
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        if not lock(file, waits=False):
             raise LockedError(
                 f"another process is writing to {folder}: wait for it or stop it first"
-            ) from error
+            )
         yield
 
 

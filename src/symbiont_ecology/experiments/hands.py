@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def hands(workers: Workers, folder: Path) -> Iterator[Submit]:
 @contextmanager
 def _processes(workers: Workers, folder: Path) -> Iterator[Submit]:
     context = multiprocessing.get_context("spawn")  # a fork of a process that ran torch can hang
-    beginning = (workers.stop, os.getpid())
+    beginning = (workers.stop,)
     with ProcessPoolExecutor(workers.count, context, _begin, beginning) as pool:
         yield lambda job, text: pool.submit(_work_here, job, text, folder)
 
@@ -148,18 +149,19 @@ _busy = threading.Lock()
 """In a worker: held by the job that it does."""
 
 
-def _begin(stop: Event, parent: int) -> None:
+def _begin(stop: Event) -> None:
     """A worker leaves Ctrl-C to its parent, and does not outlive it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _stop[:] = [lambda: stop.is_set() or os.getppid() != parent]
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # this is a worker
+    _stop[:] = [lambda: stop.is_set() or not parent.is_alive()]
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
+def _end_with(parent: BaseProcess) -> None:
     """Ends this process after its parent did: it would wait for work for ever. A job checkpoints
     before."""
-    while os.getppid() == parent:
-        time.sleep(1)
+    parent.join()
     with _busy:
         os._exit(1)
 

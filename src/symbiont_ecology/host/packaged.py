@@ -8,7 +8,6 @@ kernel reads.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.util
 import shutil
@@ -25,6 +24,7 @@ from typing import IO, TYPE_CHECKING
 import platformdirs
 
 from symbiont_ecology.errors import HostError
+from symbiont_ecology.files import lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,8 +146,8 @@ def building(target: Path) -> Iterator[Path | None]:
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with (target.parent / f".{target.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with (target.parent / f".{target.name}.lock").open("wb") as file:
+            lock(file)
             if (target / FACTS_FILE).is_file():
                 yield None
                 return
