@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ class Way:
 PATHS = {
     "fused": Way(regular_rows()),
     "transformers": Way(shared_rows() + ragged_rows(), {"prefer_fused": False}),
-    "chunked": Way(regular_rows()[::2], {"memory_mb": 6.0}),
+    "chunked": Way(regular_rows()[::2], {"memory_mb": 4.0}),
     "ragged": Way(ragged_rows()),
     "shared": Way(shared_rows()),
     "torch": Way(shared_rows() + ragged_rows()),
@@ -252,7 +252,10 @@ def test_gradients_equal_peft_and_autograd(reference: Reference, path: str) -> N
 
 @every_path
 def test_half_precision_says_nearly_the_same(reference: Reference, path: str) -> None:
-    single, half = (dictated(reference, PATHS[path], dtype) for dtype in ("float32", "bfloat16"))
+    way = PATHS[path]
+    rows = way.rows if path == "chunked" else way.rows[::3]  # bfloat16 takes its time
+    some = replace(way, rows=rows)
+    single, half = (dictated(reference, some, dtype) for dtype in ("float32", "bfloat16"))
     assert single.heard.keys() == half.heard.keys()
     divergences = [kl(single.heard[key], half.heard[key]) for key in single.heard]
     assert 0 < np.mean(divergences) <= 1e-3
