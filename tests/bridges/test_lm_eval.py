@@ -145,6 +145,34 @@ def test_chat_templates_go_around_and_the_router_reads_the_question_alone(tmp_pa
     assert chat.generate_until(asked) == [run.ask(question, "learned", 8).text]
 
 
+def test_a_user_is_answered_by_whoever_serves_it(tmp_path: Path) -> None:
+    words = ("tasks.habitats.count=4", "run.generations=4")
+    run = Run.start("habitats/town", *words, folder=tmp_path / "run").finish()
+    served = sorted(run.state.habitats)[0]
+    model = EcologyLM(run=run.folder, habitat=served)
+    asked = requests("generate_until", [(QUESTIONS[0], dict(GREEDY))])
+    expected = run.ask(QUESTIONS[0], "habitat", 12, served)
+    assert model.generate_until(asked) == [expected.text]
+    assert expected.organelle_id == run.state.habitats[served].server
+    with pytest.raises(RunError, match="knows no habitat 'h99'"):
+        EcologyLM(run=run.folder, habitat="h99")
+
+
+def test_the_phrase_of_an_organelle_stands_in_front_of_what_it_is_asked(tmp_path: Path) -> None:
+    words = ("run.generations=1", "strategy.questions=1", "strategy.phrases=['#1 ', '#2 ']")
+    run = Run.start("ga-gpt2", *words, folder=tmp_path / "run").finish()
+    phrase = run.best.weights.phrase
+    assert phrase
+    model = EcologyLM(run=run.folder, who=run.best.id)
+    asked = requests("generate_until", [(QUESTIONS[0], dict(GREEDY))])
+    assert model.generate_until(asked) == [run.ask(QUESTIONS[0], "single", 12).text]
+    (answer,) = model.loglikelihood(requests("loglikelihood", [(QUESTIONS[0], "=19")]))
+    model.kernel.place(0, run.best.weights)
+    # The harness takes white space at the end of a context for a part of what follows it.
+    (expected,) = model.kernel.score([phrase + QUESTIONS[0].rstrip()], ["\n=19"], 0)
+    assert answer[0] == pytest.approx(float(expected.sum()), abs=CLOSE)
+
+
 @pytest.fixture
 def task_files(tmp_path: Path) -> list[dict[str, Any]]:
     """A task of likelihoods and one of replies, with data in a file."""

@@ -255,9 +255,9 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
                 Question(self._put(item, who, wish.limit), who, self._generator(item, wish))
                 for item, who in zip(items, choices, strict=True)
             ]
-            return roll_out(questions, self.kernel, self._pool.weights.__getitem__, wish.decoding)[
-                0
-            ]
+            weights = self._pool.weights.__getitem__
+            rollouts, _ = roll_out(questions, self.kernel, weights, wish.decoding)
+            return rollouts
 
         items = [self._item(context, number) for number, context in asked]
         return [rollout.text for rollout in self._routing(self._pool, items, ask)]
@@ -284,13 +284,17 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
         context, begin = item.question, self.tokenizer.bos_token
         if begin and self.tok_encode("") == [self.tokenizer.bos_token_id]:
             context = context.removeprefix(begin)  # encoding brings it
-        read = len(self.kernel.encode([behind(self._phrase(who), context)])[0])
         room = max(self.max_length - limit, self.max_length // 2)
-        if read > room:
+        if (excess := self._length(context, who) - room) > 0:
             spans = self.tokenizer(context, return_offsets_mapping=True)["offset_mapping"]
-            spoken = [start for start, end in spans if end > start]
-            context, read = context[spoken[read - room] :], room
-        return replace(item, prompt=context, reply_limit=min(limit, self.max_length - read))
+            starts = [start for start, end in spans if end > start]  # special tokens have no text
+            context = context[starts[excess] :]
+        left = self.max_length - self._length(context, who)
+        return replace(item, prompt=context, reply_limit=min(limit, left))
+
+    def _length(self, context: str, who: OrganelleId) -> int:
+        """Tokens that an organelle reads of a context."""
+        return len(self.kernel.encode([behind(self._phrase(who), context)])[0])
 
     def _phrase(self, who: OrganelleId) -> str:
         """What stands in front of every question that an organelle is asked."""
