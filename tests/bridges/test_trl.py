@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from symbiont_ecology import Run
+from symbiont_ecology import Run, load_config
 from symbiont_ecology.bridges.trl import TrlQuestions
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.errors import ConfigError, EcologyWarning
@@ -29,6 +29,13 @@ def test_questions_are_those_of_the_world_each_once() -> None:
     assert not {one.id for one in held.items} & {one.id for one in questions.items}
     again = TrlQuestions.of(*WORLD, per_cell=20)
     assert [one.id for one in again.items] == [one.id for one in questions.items]
+
+
+def test_a_config_that_is_built_takes_no_changes() -> None:
+    config = load_config(*WORLD[:1], WORLD[1:])
+    assert TrlQuestions.of(config, per_cell=2).items == TrlQuestions.of(*WORLD, per_cell=2).items
+    with pytest.raises(ConfigError, match=r"expected no changes .* got 'seed=1'"):
+        TrlQuestions.of(config, "seed=1")
 
 
 def test_a_reward_is_the_verdict_of_the_question_with_that_number() -> None:

@@ -93,6 +93,11 @@ class TrlQuestions:
         """
         if not isinstance(config, RunConfig):
             config = load_config(config, overrides)
+        elif overrides:
+            raise ConfigError(
+                f"expected no changes of a config that is built already, got {overrides[0]!r}: "
+                "pass them to load_config"
+            )
         tasks, draw = mixture(config), Draw(config.seed)
         if tasks.habitats is not None:
             drawn = tasks.habitats.drawn(per_cell, config.seed, split)
