@@ -6,7 +6,7 @@ settings as our arm has. All other settings of trl (clipping, KL, reward scale) 
 
     python benchmarks/grpo_peer.py --json docs/results/grpo_peer.json
 
-Needs the packages trl and datasets, which nothing else here needs. Some two minutes of a core per
+Needs the extra trl. Some two minutes of a core per
 seed. Finished seeds stay in the folder and are not trained again.
 """
 
@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from symbiont_ecology.bridges.trl import TrlQuestions
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.evaluation.measure import evaluate_adapter
 from symbiont_ecology.evaluation.shifts import draw_shifts
@@ -28,8 +28,6 @@ from symbiont_ecology.experiments.protocol import load_protocol
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.tasks import judge
-from symbiont_ecology.types import Item
 
 RATES = (0.01, 0.005, 0.002, 0.001)
 SAMPLES, QUESTIONS, POOL = 4, 16, 4000
@@ -40,10 +38,11 @@ RESULT = "result.json"
 class Meter:
     """Verdicts as rewards, and the useful FLOPs of what was answered and learned."""
 
-    def __init__(self, items: Sequence[Item], kernel: HostKernel, rank: int, budget: float) -> None:
-        self.items, self.kernel, self.budget, self.flops = items, kernel, budget, 0
+    def __init__(
+        self, questions: TrlQuestions, kernel: HostKernel, rank: int, budget: float
+    ) -> None:
+        self.questions, self.kernel, self.budget, self.flops = questions, kernel, budget, 0
         self.parameters = kernel.layout.size(rank)
-        self.__name__ = "verdicts"
 
     def __call__(self, prompts: list[str], completions: list[str], **columns: Any) -> list[float]:
         """Of every completion of a step."""
@@ -52,14 +51,11 @@ class Meter:
             read = len(self.kernel.encode([prompt])[0])
             self.flops += shape.rollout_flops(self.parameters, read, len(ids))
             self.flops += shape.learning_flops(self.parameters, read, len(ids))
-        asked = [self.items[number] for number in columns["number"]]
-        return [one.verdict for one in judge(zip(asked, completions, strict=True))]
+        return self.questions(completions, **columns)
 
 
 def trained(folder: Path, seed: int, rate: float, budget: float) -> Path:
     """A PEFT folder of an adapter that spent the budget."""
-    import pyarrow
-    from datasets import Dataset
     from peft import LoraConfig
     from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
@@ -67,9 +63,10 @@ def trained(folder: Path, seed: int, rate: float, budget: float) -> Path:
     config = load_protocol("methods-v1").config("grpo", 1.0, seed)
     rank, tasks, draw = config.host.rank, mixture(config), Draw(seed)
     each = POOL // len(tasks.cells)
-    items = [item for cell in tasks.cells for item in tasks.draw(cell, each, draw("peer", *cell))]
+    drawn = [item for cell in tasks.cells for item in tasks.draw(cell, each, draw("peer", *cell))]
+    questions = TrlQuestions(tuple(drawn))
     kernel = HostKernel.from_pretrained("embedded", slots=1, rank=rank)
-    meter = Meter(items, kernel, rank, budget)
+    meter = Meter(questions, kernel, rank, budget)
 
     class Stop(TrainerCallback):  # type: ignore[misc]
         """Ends the training when the budget is spent."""
@@ -86,7 +83,7 @@ def trained(folder: Path, seed: int, rate: float, budget: float) -> Path:
         lr_scheduler_type="constant",
         per_device_train_batch_size=SAMPLES * QUESTIONS,
         num_generations=SAMPLES,
-        max_completion_length=max(item.reply_limit for item in items),
+        max_completion_length=max(item.reply_limit for item in drawn),
         num_train_epochs=100,
         bf16=False,
         save_strategy="no",
@@ -94,13 +91,12 @@ def trained(folder: Path, seed: int, rate: float, budget: float) -> Path:
         disable_tqdm=True,
         logging_strategy="no",
     )
-    rows = [{"prompt": item.prompt, "number": number} for number, item in enumerate(items)]
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(EMBEDDED_FOLDER),
         processing_class=AutoTokenizer.from_pretrained(EMBEDDED_FOLDER, padding_side="left"),
         reward_funcs=[meter],
         args=options,
-        train_dataset=Dataset(pyarrow.Table.from_pylist(rows), fingerprint=str(seed)),
+        train_dataset=questions.dataset(),
         peft_config=LoraConfig(r=rank, lora_alpha=rank, target_modules="all-linear"),
         callbacks=[Stop()],
     )

@@ -31,6 +31,9 @@ NOT_TYPED = {
     r"learn-from logs/|(suite|ablate)(?!.*dry-run)": "minutes; another file of tests types it",
     r"^symbiont (demo|serve|judge|calibrate|evolve)\b": "another file of tests types it",
     r"report_to|executor": "a package that is no dependency; another file of tests types it",
+    r"^symbiont lm-eval|immigration": (
+        "a package that is no dependency, or adapters of the reader's; other tests type it"
+    ),
     r"reward=human|runs/people": "people answer; another file of tests types it",
     r"^python ": "takes minutes, or is typed in tests/e2e/test_original_commands.py",
 }

@@ -47,6 +47,14 @@ def turns(prompt: str) -> list[str]:
     return prompt.split(TURN_END)
 
 
+def messages(prompt: str) -> list[dict[str, str]]:
+    """The turns of a prompt with their roles, as chat templates want them."""
+    said = turns(prompt)
+    roles = ["system"] * (len(said) % 2 == 0)
+    roles += ["user", "assistant"] * (len(said) // 2) + ["user"]
+    return [{"role": role, "content": text} for role, text in zip(roles, said, strict=False)]
+
+
 def last_turn(prompt: str) -> str:
     """The question itself, without what stands in front of it: all that a user types."""
     return prompt.rpartition(TURN_END)[2]

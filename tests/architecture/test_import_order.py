@@ -47,6 +47,7 @@ ORDER = (
     ("analysis",),
     ("evoscope",),
     ("service",),
+    ("bridges",),
     ("suite",),
     ("cli",),
 )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from company import GREEDY, SLOTS, Company, sampled
 from hosts import PROMPTS
+from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT, Decoding, Request
@@ -31,6 +33,37 @@ def test_log_probabilities_of_a_rollout_are_those_of_score(company: Company) -> 
             rollouts.log_probabilities[row, : len(score)], score.numpy(), atol=1e-4
         )
         assert not rollouts.ids[row, len(score) :].any()
+
+
+def test_texts_and_their_token_ids_are_read_alike(company: Company) -> None:
+    answers = [" one", "=2", "and three"]
+    asked = company.kernel.encode(PROMPTS[:3])
+    said = company.kernel.codec.encode(answers, special=False)
+    by_text = company.kernel.score(PROMPTS[:3], answers, SLOTS[:3])
+    by_ids = company.kernel.score(asked, said, SLOTS[:3])
+    mixed = company.kernel.score([PROMPTS[0], *asked[1:]], [said[0], *answers[1:]], SLOTS[:3])
+    for one, *others in zip(by_text, by_ids, mixed, strict=True):
+        assert all(torch.equal(one, other) for other in others)
+
+
+def test_the_likeliest_tokens_are_those_that_are_written_greedily(company: Company) -> None:
+    written = company.rollout()
+    completions = [written[row].token_ids for row in range(len(PROMPTS))]
+    for reading in company.kernel.read(PROMPTS, completions, SLOTS):
+        assert reading.is_likeliest.all()
+    others = [((ids[0] + 1) % company.kernel.shape.vocab, *ids[1:]) for ids in completions]
+    for reading in company.kernel.read(PROMPTS, others, SLOTS):
+        assert not reading.is_likeliest[0]
+
+
+def test_a_completion_is_read_to_the_last_position_of_the_host(company: Company) -> None:
+    most, token = company.kernel.shape.max_positions, company.kernel.end_token_id
+    (scores,) = company.kernel.score([[token]], [[token] * most], HOST_SLOT)
+    assert len(scores) == most
+    with pytest.raises(HostError, match="tokens for prompt and answer"):
+        company.kernel.score([[token, token]], [[token] * most], HOST_SLOT)
+    with pytest.raises(HostError, match="at least one token"):
+        company.kernel.score([[]], [[token]], HOST_SLOT)
 
 
 def test_sampled_text_depends_neither_on_neighbours_nor_on_order(company: Company) -> None:

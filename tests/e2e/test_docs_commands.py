@@ -76,6 +76,8 @@ def check_ours(words: list[str], *, is_whole: bool) -> None:
     while hasattr(command, "commands") and words and re.fullmatch(r"[a-z-]+", words[0]):
         assert words[0] in command.commands, f"symbiont {words[0]}"
         command, words = command.commands[words[0]], words[1:]
+    if command.context_settings.get("ignore_unknown_options"):  # they are another program's
+        return
     if not is_whole:  # some words in a sentence
         known = {name for parameter in command.params for name in parameter.opts}
         assert {word for word in words if re.fullmatch(r"--[a-z-]+", word)} <= {*known, "--help"}

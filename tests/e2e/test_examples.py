@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -41,6 +43,42 @@ def test_every_example_runs(path: Path, folder: Path) -> None:
         assert {child.operator for child in children} == {"halve"}
     if path.stem == "grpo_kl":
         assert any(isinstance(event, Learned) and event.lessons for event in events)
+
+
+def typed(folder: Path, *words: str) -> str:
+    """What a program among the examples prints; nothing is asked of a hub."""
+    places = {"HF_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, **places},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_run_is_evaluated_in_the_harness_by_a_program_and_by_its_command(folder: Path) -> None:
+    pytest.importorskip("lm_eval", reason="needs the extra lm-eval")
+    command = ("-m", "symbiont_ecology.cli")
+    typed(folder, *command, "run", "lm_eval.yaml", "--out", "runs/elements", "-q")
+    said = typed(folder, "evaluate_in_harness.py", "runs/elements")
+    measured = dict(re.findall(r"^(\w+): (0\.\d{3}) ±", said, re.MULTILINE))
+    assert {"host", "learned"} < set(measured)
+    words = "run --model symbiont --model_args run=runs/elements,who=host --tasks elements"
+    table = typed(folder, *command, "lm-eval", *words.split(), "--include_path", "harness")
+    shown = float(measured["host"])
+    assert any(f"{shown:.4f}"[:5] in line for line in table.splitlines() if "|acc" in line)
+
+
+def test_adapters_go_from_trl_into_an_ecology_and_back(folder: Path) -> None:
+    pytest.importorskip("trl", reason="needs the extra trl")
+    said = typed(folder, "grpo_with_trl.py", "runs/trl")
+    shares = dict(re.findall(r"^(\w+): (\d+)% of the held-out", said, re.MULTILINE))
+    assert set(shares) == {"first", "organelle", "second"}
+    assert all(int(share) >= 60 for share in shares.values())
 
 
 def test_every_line_of_the_data_has_a_prompt_and_a_target() -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import symbiont_ecology
+from symbiont_ecology.bridges.trl import TrlQuestions
+from symbiont_ecology.cli.lm_eval import lm_eval
 from symbiont_ecology.cli.serve import serve
 from symbiont_ecology.errors import MissingExtraError
 from symbiont_ecology.evoscope.animation import write_film
@@ -80,3 +82,21 @@ def test_a_film_without_its_package_names_the_extra(
         MissingExtraError, match=r"imageio-ffmpeg: pip install 'symbiont-ecology\[film\]'"
     ):
         write_film({}, tmp_path / "film.mp4")
+
+
+def test_the_harness_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("lm_eval", "lm_eval.api.model"):
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, "symbiont_ecology.bridges.lm_eval", raising=False)
+    with pytest.raises(
+        MissingExtraError, match=r"lm_eval: pip install 'symbiont-ecology\[lm-eval\]'"
+    ):
+        lm_eval(["run", "--model", "symbiont"])
+
+
+def test_questions_for_trl_without_its_packages_name_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtraError, match=r"datasets: pip install 'symbiont-ecology\[trl\]'"):
+        TrlQuestions(()).dataset()

@@ -34,6 +34,7 @@ from symbiont_ecology.cli.fetch import fetch_command
 from symbiont_ecology.cli.host import host
 from symbiont_ecology.cli.judge import judge_command
 from symbiont_ecology.cli.learn_from import learn_from
+from symbiont_ecology.cli.lm_eval import lm_eval
 from symbiont_ecology.cli.look import look_command
 from symbiont_ecology.cli.machine import bench
 from symbiont_ecology.cli.publish import publish
@@ -94,6 +95,7 @@ app.command("look")(look_command)
 app.command("resume")(resume_command)
 app.command("judge")(judge_command)
 app.command("fetch")(fetch_command)
+app.command(context_settings={"ignore_unknown_options": True})(lm_eval)
 app.command("key")(key_command)
 app.command("report")(report_command)
 

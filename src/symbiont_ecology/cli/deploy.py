@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from symbiont_ecology.cli.console import open_run, prepare, typed, write_json
 from symbiont_ecology.cli.options import HostOption, RoutingOption, RunFolder, argument, option
 from symbiont_ecology.cli.readers import PEFT, check_reader, serving_lines
-from symbiont_ecology.errors import ConfigError, DataError, RunError
-from symbiont_ecology.registry import did_you_mean
+from symbiont_ecology.errors import DataError
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
@@ -71,24 +70,16 @@ def infer(
     A run that learned from a log needs --habitat.
     """
     from symbiont_ecology.ecology import HOST
-    from symbiont_ecology.inference.routings import NEED_LABELS, routings
-    from symbiont_ecology.tasks.logs import learns_from_log
+    from symbiont_ecology.ecology.state import load_state
+    from symbiont_ecology.inference.prompts import check_asker, check_habitat, check_prompt_routing
     from symbiont_ecology.tasks.tables import check_length
 
-    if routing in NEED_LABELS:
-        raise ConfigError(
-            f"infer --routing {routing}: a prompt has no label, expected host, single, learned …"
-        )
-    routings.build(routing)  # before the host: a wrong word costs no time
+    check_prompt_routing(routing)  # before the host: a wrong word costs no time
     if habitat is not None:
-        _check_habitat(folder, habitat)
+        check_habitat(load_state(folder).habitats, habitat, str(folder))
         routing = "habitat"
     run = open_run(folder, host)
-    if habitat is None and learns_from_log(run.config):
-        raise ConfigError(
-            "infer: what a log accepted says nothing of prompts by themselves: expected who asks, "
-            "--habitat ID"
-        )
+    check_asker(run.config, habitat or "")
     text = sys.stdin.read() if prompt == "-" else prompt
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DataError("infer: expected a prompt in UTF-8, got bytes that are none")
@@ -228,24 +219,6 @@ def phylogeny(
     path = out or (folder if is_writable(folder) else Path()) / "phylogeny.csv"
     write_phylogeny(taxa, path, is_tree=tree)
     print(f"{len(taxa)} organelles in {path}")
-
-
-def _check_habitat(folder: Path, habitat: str) -> None:
-    """Whether a run knows a habitat.
-
-    Raises:
-        RunError: it does not, or has none.
-    """
-    from symbiont_ecology.ecology.state import load_state
-
-    known = load_state(folder).habitats
-    if not known:
-        raise RunError(f"{folder} has no habitats: leave --habitat out")
-    if habitat not in known:
-        raise RunError(
-            f"{folder} knows no habitat {habitat!r};{did_you_mean(habitat, known)} it has "
-            f"{len(known)}, such as {', '.join(sorted(known)[:3])}"
-        )
 
 
 def _served(state: EcologyState) -> dict[str, object]:

@@ -14,18 +14,20 @@ from symbiont_ecology.fence import FaultError
 from symbiont_ecology.operators import Operator
 from symbiont_ecology.types import BlobRef, OrganelleId
 from symbiont_ecology.weights import AdapterWeights
+from symbiont_ecology.weights.peft_files import read_peft
 
 
 @dataclass(frozen=True)
 class Found(Decision):
     """A new organelle that inherits no weights; the world pays its dowry.
 
-    It has weights of that rank from the store; or else those of the warm start, if there was one;
-    or else they are drawn (A random, B normal with ``b_std``, with which nobody starts warm).
-    ``alpha`` is LoRA's: ΔW is B·A times alpha ÷ rank; 0 stands for the rank. Modules whose names
-    end with none of ``targets`` stay as the host has them; None adapts all. It may begin with
-    memories, which it learns in ``meals`` steps before it answers anything. ``parents`` are those
-    whose traits it varies. A ``phrase`` stands in front of every question that it is asked.
+    It has weights of that rank from the store, or those of an ``adapter``, a PEFT folder, whose
+    rank it takes; or else those of the warm start, if there was one; or else they are drawn (A
+    random, B normal with ``b_std``, with which nobody starts warm). ``alpha`` is LoRA's: ΔW is B·A
+    times alpha ÷ rank; 0 stands for the rank. Modules whose names end with none of ``targets`` stay
+    as the host has them; None adapts all. It may begin with memories, which it learns in ``meals``
+    steps before it answers anything. ``parents`` are those whose traits it varies. A ``phrase``
+    stands in front of every question that it is asked.
     """
 
     traits: dict[str, float]
@@ -39,11 +41,19 @@ class Found(Decision):
     memories: tuple[RememberedAnswer, ...] = ()
     meals: int = 0
     phrase: str = ""
+    adapter: str = ""
 
     def carried_out(self, materials: Materials) -> list[Event]:
-        """Founds the organelle."""
-        state, weights = materials.state, self.weights
+        """Founds the organelle.
+
+        Raises:
+            AdapterError: the adapter cannot be used with this host.
+        """
+        state, weights, rank = materials.state, self.weights, self.rank
         organelle_id = state.new_id()
+        if self.adapter:
+            brought = read_peft(self.adapter, materials.layout)
+            weights, rank = materials.store.put_weights(brought), brought.rank
         if weights is None and not self.b_std:
             weights = state.warm
         if weights is None:
@@ -55,7 +65,7 @@ class Found(Decision):
             weights = materials.store.put_weights(said)
         state.ledger.open(organelle_id)
         state.ledger.mint(organelle_id, materials.prices.dowry)
-        genome = Genome(weights, self.rank, self.traits)
+        genome = Genome(weights, rank, self.traits)
         born = materials.enter(organelle_id, genome, self.operator, self.parents)
         founded = state.population[organelle_id].remembering(self.memories)
         state.population[organelle_id] = founded

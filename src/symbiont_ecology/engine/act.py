@@ -9,7 +9,7 @@ import numpy as np
 from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout, cell_name
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.runtime import Host, Turn
-from symbiont_ecology.fence import FaultError, Fence
+from symbiont_ecology.fence import FaultError, Faults, Fence
 from symbiont_ecology.learning import RewardRule, reward_rules
 from symbiont_ecology.tasks import judge
 from symbiont_ecology.types import (
@@ -133,29 +133,36 @@ def _with_cost(rollout: Rollout, more: Cost) -> Rollout:
 def _rewarded(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
     """The same outcomes, each rollout of practice with what it is worth to learning.
 
-    One for which the reward fails is worth as much as the worst of the others: whoever breaks a
-    reward must gain nothing by it.
-
     Raises:
         WaitingError: people have to judge some of them first.
     """
     judged = turn.judgements.of(outcomes) if turn.reward.asks_people else outcomes
     practised = [one for one in judged if one.assignment.purpose == "practice"]
-    worths, part = list[float | None](), reward_rules.called(turn.reward)
-    with Fence() as fence:
-        for rollout in (rollout for one in practised for rollout in one.rollouts):
-            try:
-                worths.append(turn.faults.counted(fence, part, _worth, turn.reward, rollout))
-            except FaultError:
-                worths.append(None)
-    worst = min((worth for worth in worths if worth is not None), default=0.0)
-    rest = iter(worst if worth is None else worth for worth in worths)
+    rollouts = [rollout for one in practised for rollout in one.rollouts]
+    rest = iter(worths(rollouts, turn.reward, turn.faults))
     return [
         replace(one, rollouts=tuple(replace(each, reward=next(rest)) for each in one.rollouts))
         if one.assignment.purpose == "practice"
         else one
         for one in judged
     ]
+
+
+def worths(rollouts: Sequence[Rollout], reward: RewardRule, faults: Faults) -> list[float]:
+    """What each rollout is worth to learning.
+
+    One for which the reward fails is worth as much as the worst of the others: whoever breaks a
+    reward must gain nothing by it.
+    """
+    found, part = list[float | None](), reward_rules.called(reward)
+    with Fence() as fence:
+        for rollout in rollouts:
+            try:
+                found.append(faults.counted(fence, part, _worth, reward, rollout))
+            except FaultError:
+                found.append(None)
+    worst = min((worth for worth in found if worth is not None), default=0.0)
+    return [worst if worth is None else worth for worth in found]
 
 
 def _worth(reward: RewardRule, rollout: Rollout) -> float:

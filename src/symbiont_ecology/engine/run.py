@@ -46,6 +46,7 @@ from symbiont_ecology.engine.provenance import check_data, edited_keys
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.events import GenerationEnded
+from symbiont_ecology.strategies import strategies
 
 EXTENDABLE = (
     *(f"run.{name}" for name in LoopConfig.model_fields),
@@ -128,9 +129,12 @@ def check_start(config: RunConfig, folder: Path) -> None:
 
     Raises:
         ConfigError: the config does not fit together.
+        AdapterError: an adapter that it founds with cannot be used.
         RunError: the folder holds a run already.
     """
     check(config)
+    if faults := strategies.build(config.strategy).founding_faults(config.host.rank):
+        raise ConfigError(faults[0])
     check_free(folder)
 
 

@@ -10,7 +10,7 @@ keeps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -28,7 +28,14 @@ from symbiont_ecology.host.budget import MemoryBudget, Output, within
 from symbiont_ecology.host.continuous import ContinuousBatch
 from symbiont_ecology.host.decoder import Decoder, digest_of, layout_of, norms_of
 from symbiont_ecology.host.decoding import DecodingBatch, write
-from symbiont_ecology.host.learning import Example, check_lessons, learning_step, score, sketches
+from symbiont_ecology.host.learning import (
+    Example,
+    Reading,
+    check_lessons,
+    learning_step,
+    read,
+    sketches,
+)
 from symbiont_ecology.host.loading import (
     TextCodec,
     find_device,
@@ -39,7 +46,7 @@ from symbiont_ecology.host.loading import (
 from symbiont_ecology.host.locating import find_folder
 from symbiont_ecology.host.malloc import keep_freed_memory
 from symbiont_ecology.host.reading import CodecReader
-from symbiont_ecology.host.rows import slot_of_each
+from symbiont_ecology.host.rows import check_lengths, slot_of_each
 from symbiont_ecology.host.sketches import sketcher_of
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import (
@@ -296,9 +303,7 @@ class HostKernel:
         if min(limits, default=0) < 0:
             raise HostError(f"expected max_new_tokens >= 0, got {min(limits)}")
         prompts = self.encode([row.prompt for row in rows])
-        self._check_positions(
-            [len(ids) + limit for ids, limit in zip(prompts, limits, strict=True)]
-        )
+        check_lengths(self.shape, map(len, prompts), limits)
         is_sampled, std = decoding.temperature > 0, decoding.perturbation
         if not is_sampled and not std > 0:
             draws = [None] * len(rows)
@@ -350,42 +355,44 @@ class HostKernel:
 
     def score(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[str | Sequence[int]],
         completions: Sequence[str | Sequence[int]],
         slots: int | Sequence[int],
     ) -> list[torch.Tensor]:
         """Log-probability (nats) of each completion's tokens given its prompt: one 1-D tensor per
         row.
 
-        A prompt is tokenised with special tokens, a completion without, and the ids are joined; a
-        completion may also be given as ids.
+        A prompt is tokenised with special tokens, a completion without, and the ids are joined;
+        both may also be given as ids.
         """
+        return [one.log_probabilities for one in self.read(prompts, completions, slots)]
+
+    def read(
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        completions: Sequence[str | Sequence[int]],
+        slots: int | Sequence[int],
+    ) -> list[Reading]:
+        """As ``score``, and which tokens are the likeliest."""
         owners = [self._known(slot) for slot in slot_of_each(slots, prompts)]
         if len(completions) != len(prompts):
             raise HostError(
                 f"expected a completion for each of {len(prompts)} prompts, got {len(completions)}"
             )
-        ids = [
-            self._reader.known(self._codec.encode([text], special=False)[0])
-            if isinstance(text, str)
-            else self._reader.known(np.array(text, dtype=np.int64))
-            for text in completions
-        ]
-        examples = list(map(Example, self.encode(prompts), ids, owners))
-        self._check_positions(
-            [len(example.prompt) + len(example.completion) for example in examples]
-        )
-        return self._within_memory(
-            lambda budget: score(self._decoder, self._bank, examples, budget)
-        )
+        asked = self._reader.ids(prompts, is_prompt=True)
+        given = self._reader.ids(completions, is_prompt=False)
+        check_lengths(self.shape, map(len, asked), (len(ids) - 1 for ids in given))
+        examples = list(map(Example, asked, given, owners))
+        return self._within_memory(lambda budget: read(self._decoder, self._bank, examples, budget))
 
     def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
         """What each answer would teach the bare host, as unit vectors ``(rows, dimensions)``.
 
         Their cosine says whether two answers teach the same (``host.sketches``). Slots stay out.
         """
-        answers = list(zip(self.encode(prompts), completions, strict=True))
-        self._check_positions([len(prompt) + len(ids) for prompt, ids in answers])
+        asked = self.encode(prompts)
+        check_lengths(self.shape, map(len, asked), map(len, completions))
+        answers = list(zip(asked, completions, strict=True))
         sketcher = sketcher_of(self.layout, self.rank, self.shape)
         return self._within_memory(partial(sketches, self._decoder, sketcher, answers))
 
@@ -413,9 +420,8 @@ class HostKernel:
             self._bank.check(adapter)
         texts = list(dict.fromkeys(lesson.prompt for lesson in batch.lessons))
         prompts = dict(zip(texts, self.encode(texts), strict=True))
-        self._check_positions(
-            [len(prompts[lesson.prompt]) + len(lesson.completion) for lesson in batch.lessons]
-        )
+        asked = (len(prompts[lesson.prompt]) for lesson in batch.lessons)
+        check_lengths(self.shape, asked, (len(lesson.completion) for lesson in batch.lessons))
         return self._within_memory(
             lambda budget: learning_step(
                 self._decoder,
@@ -440,11 +446,3 @@ class HostKernel:
 
     def _known(self, slot: int) -> int:
         return slot if slot == HOST_SLOT else self._slot(slot)
-
-    def _check_positions(self, lengths: Iterable[int]) -> None:
-        longest = max(lengths, default=0)
-        if longest > self.shape.max_positions:
-            raise HostError(
-                f"expected at most {self.shape.max_positions} tokens for prompt and answer, "
-                f"got {longest}: shorten the prompt or max_new_tokens"
-            )

@@ -33,6 +33,15 @@ MOST_OWNERS = 32
 """Examples whose gradients are computed together and kept apart."""
 
 
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What a given completion is to whoever reads it: the log-probability (nats) of every token,
+    ``(tokens,)``, and whether it is the likeliest of all tokens there, ``(tokens,)``."""
+
+    log_probabilities: Tensor
+    is_likeliest: Tensor
+
+
 @dataclass(frozen=True)
 class Example:
     """A prompt and its completion as token ids, for one owner.
@@ -55,11 +64,12 @@ class Example:
         return Text(self.prompt, self.completion[:-1])
 
 
-def score(
+def read(
     decoder: Decoder, bank: SlotBank, examples: Sequence[Example], budget: MemoryBudget
-) -> list[Tensor]:
-    """Log-probabilities of each completion's tokens, one tensor per example."""
-    scores = [torch.zeros(0, device=decoder.device) for _ in examples]
+) -> list[Reading]:
+    """What each example's completion is to its owner."""
+    nothing = torch.zeros(0, device=decoder.device)
+    readings = [Reading(nothing, nothing.bool()) for _ in examples]
     wanted = [row for row, example in enumerate(examples) if len(example.completion)]
     with torch.no_grad():
         least = _least(decoder, examples)
@@ -67,11 +77,13 @@ def score(
         for piece in budget.paced(pieces):
             rows = [wanted[index] for index in piece]
             batch = [examples[row] for row in rows]
-            values = _log_probabilities(decoder, batch, bank.gather, least)
+            logits, targets = _logits(decoder, batch, bank.gather, least)
+            values = _log_probabilities(logits, targets)
             counts = [len(example.completion) for example in batch]
-            for row, part in zip(rows, torch.split(values, counts), strict=True):
-                scores[row] = part
-    return scores
+            parts = (torch.split(each, counts) for each in (values, logits.argmax(1) == targets))
+            for row, *pair in zip(rows, *parts, strict=True):
+                readings[row] = Reading(*pair)
+    return readings
 
 
 def check_lessons(batch: LearningBatch, weights: Mapping[int, AdapterWeights]) -> None:
@@ -234,29 +246,34 @@ def _gradients(
         counts = [len(example.completion) for example in piece]
         owners = np.repeat([example.owner for example in piece], counts)
         with torch.enable_grad():
-            values = _log_probabilities(decoder, piece, present, least, learns_from)
+            values = _log_probabilities(*_logits(decoder, piece, present, least, learns_from))
             terms = -torch.from_numpy(weights).to(decoder.device) * values
             terms.sum().backward()  # type: ignore[no-untyped-call]
         losses.index_add_(0, torch.from_numpy(owners).to(decoder.device), terms.detach())
     return gradients, losses
 
 
-def _log_probabilities(
+def _logits(
     decoder: Decoder,
     examples: Sequence[Example],
     adapters_of: Callable[[Sequence[int]], Adapters],
     least: int | None,
     learns_from: int = 0,
-) -> Tensor:
-    """Log-probability (nats) of every completion token, ``(tokens,)``, example after example;
-    ``least`` tokens are what prompts must share to be read once."""
+) -> tuple[Tensor, Tensor]:
+    """Logits at every completion token, ``(tokens, vocab)``, and these tokens, ``(tokens,)``,
+    example after example; ``least`` tokens are what prompts must share to be read once."""
     owners = [example.owner for example in examples]
     texts = [example.text for example in examples]
     packing = pack_texts(texts, owners, decoder.device, least=least)
     targets = np.concatenate([example.completion for example in examples])
     adapters, dropped = adapters_of(packing.owners), _dropout(packing, examples)
     logits = decoder.logits(packing, adapters, dropped, learns_from=learns_from).float()
-    return -F.cross_entropy(logits, torch.from_numpy(targets).to(decoder.device), reduction="none")
+    return logits, torch.from_numpy(targets).to(decoder.device)
+
+
+def _log_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
+    """In nats, ``(tokens,)``."""
+    return -F.cross_entropy(logits, targets, reduction="none")
 
 
 def _dropout(packing: Packing, examples: Sequence[Example]) -> Dropout | None:

@@ -36,7 +36,7 @@ from symbiont_ecology.host.int8 import adds_exactly
 from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.llama import LlamaDecoder
 from symbiont_ecology.host.locating import MODEL_CONFIG_FILE
-from symbiont_ecology.types import turns, without_turns
+from symbiont_ecology.types import messages, without_turns
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -277,17 +277,14 @@ class TextCodec:
             self.tokenizer.chat_template,
             f"a chat template in {self._folder}, found none: set tasks.style.is_chat=false",
         )
-        said = turns(prompt)
-        roles = ["user", "assistant"] * ((len(said) - 1) // 2) + ["user"]
-        if len(said) % 2 == 0:
-            roles = ["system", *roles]
-        messages = [{"role": role, "content": text} for role, text in zip(roles, said, strict=True)]
-        what = f"a chat template in {self._folder} for turns of {', '.join(dict.fromkeys(roles))}"
+        said = messages(prompt)
+        roles = dict.fromkeys(turn["role"] for turn in said)
+        what = f"a chat template in {self._folder} for turns of {', '.join(roles)}"
         # A template is a stranger's program.
         with expected(f"{what}: leave tasks.style.system out", Exception):
             # Hosts that can think aloud are asked not to: the reply limits leave no room for it.
             text = self.tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+                said, tokenize=False, add_generation_prompt=True, enable_thinking=False
             )
         return str(text)
 

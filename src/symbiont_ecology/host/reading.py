@@ -48,6 +48,22 @@ class CodecReader:
             self.known(ids)
         return encoded
 
+    def ids(self, texts: Sequence[str | Sequence[int]], *, is_prompt: bool) -> list[np.ndarray]:
+        """Token ids of prompts or of completions; what is given as ids stays as it is.
+
+        Raises:
+            HostError: a prompt has no tokens, or the host does not know some of them.
+        """
+        words = [text for text in texts if isinstance(text, str)]
+        encoded = iter(self.encode(words) if is_prompt else self.codec.encode(words, special=False))
+        found = [
+            next(encoded) if isinstance(text, str) else np.array(text, dtype=np.int64)
+            for text in texts
+        ]
+        if is_prompt and not all(map(len, found)):
+            raise HostError("expected a prompt of at least one token, got no token ids")
+        return list(map(self.known, found))
+
     def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
         """Token ids of each text as a completion that ends.
 

@@ -1,14 +1,15 @@
-"""Which slot each row of a call belongs to."""
+"""The rows of a call: which slot each of them belongs to, and whether they fit into the host."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral
 
+from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import HostError
 
 
-def slot_of_each(slots: int | Sequence[int], prompts: Sequence[str]) -> list[int]:
+def slot_of_each(slots: int | Sequence[int], prompts: Sequence[object]) -> list[int]:
     """One slot per row, where all rows may share one.
 
     Raises:
@@ -21,3 +22,17 @@ def slot_of_each(slots: int | Sequence[int], prompts: Sequence[str]) -> list[int
     if len(slots) != len(prompts):
         raise HostError(f"expected one slot for each of {len(prompts)} prompts, got {len(slots)}")
     return [int(slot) for slot in slots]
+
+
+def check_lengths(shape: HostShape, prompts: Iterable[int], answers: Iterable[int]) -> None:
+    """Whether every prompt has room for its answer; both are numbers of tokens.
+
+    Raises:
+        HostError: one has not.
+    """
+    longest = max((sum(pair) for pair in zip(prompts, answers, strict=True)), default=0)
+    if longest > shape.max_positions:
+        raise HostError(
+            f"expected at most {shape.max_positions} tokens for prompt and answer, "
+            f"got {longest}: shorten the prompt or max_new_tokens"
+        )

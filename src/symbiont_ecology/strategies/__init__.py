@@ -103,6 +103,15 @@ class Strategy(ABC):
                 "learning_rule=policy_gradient"
             )
 
+    def founding_faults(self, rank: int) -> Sequence[str]:
+        """What is wrong with what it founds with, on a host of that LoRA rank. A run that goes on
+        does not need it.
+
+        Raises:
+            AdapterError: an adapter is not there, or damaged.
+        """
+        return ()
+
     @property
     def habitat_faults(self) -> Sequence[str]:
         """What is wrong with its knobs in a world of habitats, for a strategy that fits there."""

@@ -88,6 +88,11 @@ class Ecology(CurriculumStrategy):
                 f"{self.founders} founders, got {self.ranks}"
             )
 
+    def founding_faults(self, rank: int) -> list[str]:
+        """What every mechanism founds with."""
+        parts = self.built_mechanisms
+        return [fault for part in parts for fault in part.founding_faults(rank)]
+
     def found(self, context: StrategyContext) -> list[Decision]:
         """Founders start as the host itself (B = 0) and differ in A, or all start warm; unless a
         mechanism knows better."""

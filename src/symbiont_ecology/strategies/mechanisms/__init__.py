@@ -49,6 +49,10 @@ class Mechanism:
     fits_habitats: ClassVar[bool] = True
     needs_habitats: ClassVar[bool] = False
 
+    def founding_faults(self, rank: int) -> Sequence[str]:
+        """As of a strategy."""
+        return ()
+
     def found(self, context: StrategyContext, room: Room) -> Sequence[Decision]:
         """Who is founded; nobody leaves it to others, and to the strategy."""
         return ()

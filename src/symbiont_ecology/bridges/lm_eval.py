@@ -1,0 +1,386 @@
+"""A run as a model of lm-evaluation-harness (Gao et al., EleutherAI), under the name ``symbiont``.
+
+    import lm_eval
+    import symbiont_ecology.bridges.lm_eval  # from here on the harness knows the model
+
+    lm_eval.simple_evaluate(
+        model="symbiont", model_args={"run": "artifacts/demo-1", "who": "learned"}, tasks=[…]
+    )
+
+``who`` answers is a routing, such as the run's router, which may leave a question to the bare host,
+or an organelle by its id. Texts are put to the host as the harness makes them. ``symbiont lm-eval``
+is the harness's own command line with this model. Log-likelihoods and greedy texts are those that
+the harness's model ``hf`` finds with the same adapter through PEFT.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from symbiont_ecology.ecology import HOST, Rollout
+from symbiont_ecology.engine.act import Question, roll_out, waves
+from symbiont_ecology.engine.build import host_source
+from symbiont_ecology.engine.provenance import check_host
+from symbiont_ecology.errors import ConfigError, HostError, MissingExtraError
+from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.inference.prompts import (
+    check_asker,
+    check_habitat,
+    prompt_routing,
+    respondents,
+)
+from symbiont_ecology.registry import did_you_mean
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.types import Decoding, Item, OrganelleId, behind, without_turns
+
+try:
+    from lm_eval.api.model import TemplateLM
+    from lm_eval.api.registry import register_model
+    from lm_eval.models.utils import normalize_gen_kwargs
+    from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+    from tqdm import tqdm
+except ImportError as error:
+    raise MissingExtraError("a run as a model of the harness", "lm_eval", "lm-eval") from error
+
+if TYPE_CHECKING:
+    from symbiont_ecology.host.learning import Reading
+
+REQUESTS_PER_STEP = 256
+"""Requests between two steps of the progress bar. How many of them the host computes at once is up
+to ``host.memory_mb``."""
+USUAL_LIMIT = 256
+"""New tokens of a reply, where a task does not say it."""
+KNOWN_KNOBS = ("until", "max_gen_toks", "do_sample", "temperature", "top_p")
+MOOT_KNOBS = frozenset({"top_k", "min_p", "typical_p"})
+"""Knobs of ``generation_kwargs`` that are followed, and those that say nothing where replies are
+greedy."""
+ARGUMENTS = ("run", "who", "habitat", "host", "device", "seed")
+Answer: TypeAlias = tuple[float, bool]
+"""A log-likelihood in nats, and whether each of its tokens was the likeliest."""
+Pair: TypeAlias = tuple[list[int], list[int]]
+"""Token ids of a context and of what stands behind it."""
+
+
+@register_model("symbiont")
+class EcologyLM(TemplateLM):  # type: ignore[misc]
+    """A run at its last checkpoint, as the harness asks a model.
+
+    Args:
+        run: the run's folder.
+        who: who answers: a routing (``symbiont list routings``), or the id of an organelle that
+            lives or of an elite, such as ``o3`` or ``o7@42``.
+        habitat: the user who asks; whoever serves this user answers.
+        host: where the host lies, if not where the run had it.
+        device: as torch names it. The run's own, if it is left out or not there: the harness's
+            command line names cuda:0 by itself.
+        seed: of sampled replies.
+        batch_size: not needed, and not used: ``host.memory_mb`` of the run decides.
+        max_batch_size: likewise.
+
+    Raises:
+        ConfigError: nobody of that name, a routing that needs labels, or another argument.
+        HostError: the host is not the one that the run was founded with.
+        RunError: no run there, or no such habitat.
+    """
+
+    def __init__(
+        self,
+        run: str | Path,
+        who: str = "learned",
+        habitat: str = "",
+        host: str | None = None,
+        device: str | None = None,
+        seed: int = 0,
+        batch_size: object = None,
+        max_batch_size: object = None,
+        **others: object,
+    ) -> None:
+        super().__init__()
+        for name in others:
+            hint = did_you_mean(name, ARGUMENTS)
+            raise ConfigError(
+                f"model_args: no argument {name!r};{hint} expected {', '.join(ARGUMENTS)}"
+            )
+        loaded = LoadedRun.of_run(Path(run))
+        if habitat:
+            check_habitat(loaded.pool.state.habitats, habitat, str(run), "habitat")
+            who = "habitat"
+        check_asker(loaded.config, habitat, "habitat")
+        self._routing = prompt_routing(loaded.pool, who)
+        self._run, self._pool, self.seed = loaded, loaded.pool, seed
+        self.who, self.habitat = who, habitat
+        source = host_source(loaded.config)
+        changes = {"model": host, "device": device and _usable(device)}
+        wanted = {name: value for name, value in changes.items() if value}
+        self.kernel = replace(source, config=source.config.model_copy(update=wanted)).load()
+        self.fingerprint = check_host(loaded.folder, self.kernel)
+        self.kernel.is_chat = False  # the harness brings the template, if it is wanted
+        self.tokenizer = self.kernel.tokenizer
+        self._questions: dict[str, str] = {}
+
+    @property
+    def eot_token_id(self) -> int:
+        """The token that ends an answer."""
+        return self.kernel.end_token_id
+
+    @property
+    def prefix_token_id(self) -> int:
+        """What stands in front of a text without context."""
+        begin = self.tokenizer.bos_token_id
+        return self.eot_token_id if begin is None else int(begin)
+
+    @property
+    def max_length(self) -> int:
+        """Tokens that the host can read."""
+        return self.kernel.shape.max_positions
+
+    @property
+    def tokenizer_name(self) -> str:
+        """What the harness knows its caches by."""
+        return f"{self.kernel.name_or_path} {self.fingerprint}"
+
+    def get_model_info(self) -> dict[str, object]:
+        """What the harness writes beside its results."""
+        return {
+            "run": str(self._run.folder),
+            "generation": self._pool.state.generation,
+            "who": self.who,
+            "habitat": self.habitat,
+            "host": self.fingerprint,
+        }
+
+    def tok_encode(
+        self, string: str, add_special_tokens: bool | None = None, **others: object
+    ) -> list[int]:
+        """Token ids; by default with the tokenizer's special tokens, if the text has none."""
+        begin = self.tokenizer.bos_token
+        special = not (begin and string.startswith(begin))
+        if add_special_tokens is not None:
+            special = add_special_tokens
+        return list(map(int, self.kernel.codec.encode([string], special=special)[0]))
+
+    def apply_chat_template(
+        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
+    ) -> str:
+        """A conversation in the host's chat template. The router reads its last question alone."""
+        text = str(
+            self.tokenizer.apply_chat_template(
+                chat_history,
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=not add_generation_prompt,
+                enable_thinking=False,
+            )
+        )
+        asked = [turn["content"] for turn in chat_history if turn["role"] == "user"]
+        self._questions[text] = asked[-1] if asked else text
+        return text
+
+    def _loglikelihood_tokens(
+        self,
+        requests: Sequence[tuple[tuple[str, str], list[int], list[int]]],
+        disable_tqdm: bool = False,
+        **others: object,
+    ) -> list[Answer]:
+        """Of continuations behind contexts, which come as texts and as token ids; and whether the
+        host would have written them. ``loglikelihood`` of the base class encodes them."""
+        said = [pair for pair, *_ in requests]
+        owners = self._owners([context for context, _ in said])
+        pairs = [
+            self._encode_pair(behind(phrase, context), continuation) if phrase else (before, after)
+            for ((context, continuation), before, after), phrase in zip(
+                requests, map(self._phrase, owners), strict=True
+            )
+        ]
+        answers = list(map(_answer, self._read(pairs, owners, disable_tqdm)))
+        for pair, answer in zip(said, answers, strict=True):
+            self.cache_hook.add_partial("loglikelihood", pair, answer)
+        return answers
+
+    def loglikelihood_rolling(
+        self, requests: Sequence[Any], disable_tqdm: bool = False
+    ) -> list[float]:
+        """Of whole texts; what is longer than the host can read is read in windows."""
+        texts = [request.args[0] for request in requests]
+        windows = [
+            (place, make_disjoint_window(window))
+            for place, text in enumerate(texts)
+            for window in get_rolling_token_windows(
+                self.tok_encode(text), self.prefix_token_id, self.max_length, context_len=1
+            )
+        ]
+        owners = self._owners(texts)
+        readings = self._read(
+            [pair for _, pair in windows], [owners[place] for place, _ in windows], disable_tqdm
+        )
+        sums = [0.0] * len(texts)
+        for (place, _), reading in zip(windows, readings, strict=True):
+            sums[place] += _answer(reading)[0]
+        for text, total in zip(texts, sums, strict=True):
+            self.cache_hook.add_partial("loglikelihood_rolling", (text,), total)
+        return sums
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        """Replies, each up to the first of its stop texts. They are greedy, unless a task says
+        ``do_sample``."""
+        alike: dict[str, list[int]] = {}
+        for place, request in enumerate(requests):
+            alike.setdefault(json.dumps(request.args[1], sort_keys=True), []).append(place)
+        replies = [""] * len(requests)
+        with tqdm(total=len(requests), desc="replies", disable=disable_tqdm) as bar:
+            for said, places in alike.items():
+                wish = _Wish.of(json.loads(said))
+                for piece in _pieces(places):
+                    asked = [(place, requests[place].args[0]) for place in piece]
+                    for place, reply in zip(piece, self._replies(asked, wish), strict=True):
+                        replies[place] = reply
+                        args = requests[place].args
+                        self.cache_hook.add_partial("generate_until", args, reply)
+                    bar.update(len(piece))
+        return replies
+
+    def _replies(self, asked: Sequence[tuple[int, str]], wish: _Wish) -> list[str]:
+        """The reply to each context; the number in front of it draws its chance."""
+
+        def ask(items: Sequence[Item], choices: Sequence[OrganelleId]) -> list[Rollout]:
+            """Puts whole contexts."""
+            questions = [
+                Question(self._put(item, who, wish.limit), who, self._generator(item, wish))
+                for item, who in zip(items, choices, strict=True)
+            ]
+            weights = self._pool.weights.__getitem__
+            rollouts, _ = roll_out(questions, self.kernel, weights, wish.decoding)
+            return rollouts
+
+        items = [self._item(context, number) for number, context in asked]
+        return [rollout.text for rollout in self._routing(self._pool, items, ask)]
+
+    def _generator(self, item: Item, wish: _Wish) -> np.random.Generator | None:
+        return Draw(self.seed)("lm_eval", item.id) if wish.decoding.temperature > 0 else None
+
+    def _item(self, context: str, number: int = 0) -> Item:
+        """A context as a question; its prompt is what a router reads of it."""
+        return Item(
+            id=str(number),
+            family="",
+            depth="",
+            question=without_turns(context),
+            prompt=self._questions.get(context, context),
+            reply_limit=0,
+            verifier=lambda reply: 0.0,
+            habitat=self.habitat,
+        )
+
+    def _put(self, item: Item, who: OrganelleId, limit: int) -> Item:
+        """The question as it is put: whole, but for the beginning of one that leaves no room for
+        the reply. A reply is never longer than what is left."""
+        context, begin = item.question, self.tokenizer.bos_token
+        if begin and self.tok_encode("") == [self.tokenizer.bos_token_id]:
+            context = context.removeprefix(begin)  # encoding brings it
+        room = max(self.max_length - limit, self.max_length // 2)
+        if (excess := self._length(context, who) - room) > 0:
+            spans = self.tokenizer(context, return_offsets_mapping=True)["offset_mapping"]
+            starts = [start for start, end in spans if end > start]  # special tokens have no text
+            context = context[starts[excess] :]
+        left = self.max_length - self._length(context, who)
+        return replace(item, prompt=context, reply_limit=min(limit, left))
+
+    def _length(self, context: str, who: OrganelleId) -> int:
+        """Tokens that an organelle reads of a context."""
+        return len(self.kernel.encode([behind(self._phrase(who), context)])[0])
+
+    def _phrase(self, who: OrganelleId) -> str:
+        """What stands in front of every question that an organelle is asked."""
+        return "" if who == HOST else self._pool.weights[who].phrase
+
+    def _owners(self, contexts: Sequence[str]) -> list[OrganelleId]:
+        """Who reads what stands behind each context."""
+        distinct = list(dict.fromkeys(contexts))
+        owners = respondents(self._routing, self._pool, list(map(self._item, distinct)))
+        found = dict(zip(distinct, owners, strict=True))
+        return [found[context] for context in contexts]
+
+    def _read(
+        self, pairs: Sequence[Pair], owners: Sequence[OrganelleId], is_silent: bool
+    ) -> list[Reading]:
+        """What each continuation is to its owner; a context that is too long loses its beginning.
+        The last token is not read."""
+        rooms = [max(self.max_length + 1 - len(after), 1) for _, after in pairs]
+        kernel = self.kernel
+        found: dict[int, Reading] = {}
+        with tqdm(total=len(pairs), desc="likelihoods", disable=is_silent) as bar:
+            for slots in waves(set(owners), kernel.slots):
+                for who, slot in slots.items():
+                    if who != HOST:
+                        kernel.place(slot, self._pool.weights[who])
+                for piece in _pieces([at for at, who in enumerate(owners) if who in slots]):
+                    readings = kernel.read(
+                        [pairs[place][0][-rooms[place] :] for place in piece],
+                        [pairs[place][1] for place in piece],
+                        [slots[owners[place]] for place in piece],
+                    )
+                    found.update(zip(piece, readings, strict=True))
+                    bar.update(len(piece))
+        return [found[place] for place in range(len(pairs))]
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """How a task wants its replies."""
+
+    decoding: Decoding
+    limit: int
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> _Wish:
+        """What ``generation_kwargs`` of a task say.
+
+        Raises:
+            ConfigError: they say something that would change replies and is not known here.
+        """
+        knobs = normalize_gen_kwargs(dict(said), USUAL_LIMIT)
+        is_sampled = bool(knobs.get("do_sample"))
+        strange = [name for name in knobs if name not in KNOWN_KNOBS]
+        if strange and (is_sampled or not set(strange) <= MOOT_KNOBS):
+            raise ConfigError(
+                f"generation_kwargs: expected {', '.join(KNOWN_KNOBS)}, got {strange[0]}: leave it "
+                "out"
+            )
+        stops = tuple(stop for stop in knobs["until"] if stop)
+        temperature = float(knobs.get("temperature") or 1.0) if is_sampled else 0.0
+        decoding = Decoding(temperature, float(knobs.get("top_p") or 1.0), stop=stops)
+        return cls(decoding, int(knobs["max_gen_toks"]))
+
+
+def run_harness(words: Sequence[str]) -> None:
+    """The command line of the harness; this module has told it of the model ``symbiont``."""
+    from lm_eval.__main__ import cli_evaluate
+
+    sys.argv = ["symbiont lm-eval", *words]
+    cli_evaluate()
+
+
+def _usable(device: str) -> str:
+    """The device, if torch can use it here, else nothing."""
+    from symbiont_ecology.host.loading import find_device
+
+    try:
+        return str(find_device(device))
+    except HostError:
+        return ""
+
+
+def _answer(reading: Reading) -> Answer:
+    return float(reading.log_probabilities.sum()), bool(reading.is_likeliest.all())
+
+
+def _pieces(places: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(places), REQUESTS_PER_STEP):
+        yield places[start : start + REQUESTS_PER_STEP]

@@ -1,0 +1,49 @@
+"""Immigration: founders that were trained elsewhere, such as by trl or PEFT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from symbiont_ecology.ecology import Decision, Found
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.strategies import StrategyContext
+from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
+from symbiont_ecology.weights.peft_files import stated_rank
+
+
+@mechanisms.register("immigration")
+@dataclass(frozen=True)
+class Immigration(Mechanism):
+    """The population begins with adapters from PEFT folders, one organelle for each.
+
+    The folders are read when the run is founded, and not needed afterwards.
+    """
+
+    adapters: tuple[str, ...] = ()  # PEFT folders, from where the command is typed
+
+    def founding_faults(self, rank: int) -> list[str]:
+        """The adapters must be there, and fit into the host's slots."""
+        if not self.adapters:
+            return [
+                "strategy.mechanisms.immigration: expected adapters, got none: name PEFT folders, "
+                "adapters: [FOLDER]"
+            ]
+        ranks = {adapter: stated_rank(adapter) for adapter in self.adapters}
+        return [
+            f"host.rank: expected at least {needed}, the rank of {adapter}, got {rank}"
+            for adapter, needed in ranks.items()
+            if needed > rank
+        ]
+
+    def found(self, context: StrategyContext, room: Room) -> Sequence[Decision]:
+        """One organelle for each adapter."""
+        if len(self.adapters) > room.places:
+            raise ConfigError(
+                f"strategy.mechanisms.immigration: expected at most {room.places} adapters, for "
+                f"which strategy.capacity and strategy.ranks have room, got {len(self.adapters)}"
+            )
+        return [
+            Found(dict(room.traits), context.rank, operator="immigrant", adapter=adapter)
+            for adapter in self.adapters
+        ]
