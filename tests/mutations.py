@@ -18,6 +18,7 @@ import numpy as np
 
 from symbiont_ecology.errors import EcologyError
 from symbiont_ecology.rng import Draw
+from tally import tally
 
 SECONDS = 10.0
 """That a case may take, on a slow machine."""
@@ -116,6 +117,7 @@ class Count:
         for number in range(cases):
             self.case(number, case, Draw(0)(self.name, number))
         print(f"\n{self.name}: {cases} cases: {dict(self.ends.most_common())}")
+        tally(self.name, cases, len(self.failures))
         assert not self.failures, "\n".join(self.failures[:20])
 
     def case(
