@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LOW_PRIORITY = 5
 """Niceness of these runs, so that the screen does not wait for them."""
-LOCK_SECONDS = 60.0
+SECONDS_UNTIL_FREE = 60.0
 """Seconds to wait for the last generation of a run whose parent was killed."""
 ERROR = "error: "
 """What the line of an error begins with."""
@@ -77,7 +77,7 @@ def _start(folder: Path, name: str, run: RunBeside) -> subprocess.Popen[bytes]:
 
     place = folder / name
     if place.exists():
-        wait_until_free(place, LOCK_SECONDS)
+        wait_until_free(place, SECONDS_UNTIL_FREE)
     exists = (place / "config.yaml").exists()
     new = ["run", run.preset, *run.changes, "--out", str(place)]
     words = ["resume", str(place)] if exists else new

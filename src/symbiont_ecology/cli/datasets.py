@@ -225,6 +225,8 @@ def _columns(rows: Sequence[Row], about: str) -> list[str]:
 def _guessed(columns: Sequence[str], given: Mapping[str, str], about: str) -> dict[str, str]:
     """A column for each use: the one that is named, else the likeliest; prompt and target must
     have one."""
+    from symbiont_ecology.tasks.tables import named_columns
+
     found = dict(given)
     for key, likely in GUESSES.items():
         free = [column for column in likely if column in columns and column not in found.values()]
@@ -233,7 +235,7 @@ def _guessed(columns: Sequence[str], given: Mapping[str, str], about: str) -> di
     for key in ("prompt", "target"):
         if key not in found:
             raise ConfigError(
-                f"{about}: cannot guess the column of the {key}s among {', '.join(columns)}: "
+                f"{about}: cannot guess the column of the {key}s among {named_columns(columns)}: "
                 f"name it with --{key}"
             )
     return found

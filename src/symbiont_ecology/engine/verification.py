@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from symbiont_ecology.ecology import state as checkpoint
@@ -253,7 +254,7 @@ def _others(folder: Path, blobs: BlobCheck) -> Iterator[Finding]:
     yield Finding(CONFIG_FILE, not wrong, wrong or "as it was written")
     for name in (PROVENANCE_FILE, PROVENANCE_COPY_FILE):
         if name == PROVENANCE_FILE or (folder / name).exists():
-            wrong = _problem(lambda name=name: check_provenance(folder / name))  # type: ignore[misc]
+            wrong = _problem(partial(check_provenance, folder / name))
             yield Finding(name, not wrong, wrong or "names the host and the config")
     for path in checkpoint.kept_files(folder):
         yield from _kept(path, blobs)
