@@ -67,6 +67,10 @@ class Outcome:
     """Kills after which the command, typed again, left the same bytes."""
     failures: list[str] = field(default_factory=list)
 
+    def wanted(self, kills: int) -> int:
+        """How many kills are enough: half as many of a command that takes long."""
+        return kills if self.cpu < LONG else (kills + 1) // 2
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -101,15 +105,13 @@ class Trials:
         self._grounds = Grounds(place / "grounds", self._finish)
 
     def outcome(self, name: str, kills: int) -> Outcome:
-        """At least so many kills of a command, as far as it comes to the points that are drawn;
-        half as many of one that takes long."""
+        """At least so many kills of a command, as far as it comes to the points that are drawn."""
         try:
             alone = self._left_alone(name, COMMANDS[name])
         except CommandError as error:
             return Outcome(failures=[str(error)])
         found = Outcome(len(alone.writes), round(alone.cpu, 2))
-        wanted = kills if alone.cpu < LONG else (kills + 1) // 2
-        number = 0
+        number, wanted = 0, found.wanted(kills)
         while found.kills < wanted and number < 2 * wanted:
             self._try(name, number, alone, found)
             number += 1
@@ -316,11 +318,15 @@ def _known(options: argparse.Namespace) -> dict[str, Outcome]:
     if figures.get("of") != _of(options):
         return {}
     outcomes = {name: Outcome(**one) for name, one in figures["commands"].items()}
-    return {name: one for name, one in outcomes.items() if not one.failures}
+    return {
+        name: one
+        for name, one in outcomes.items()
+        if not one.failures and one.kills >= one.wanted(options.kills)
+    }
 
 
 def _of(options: argparse.Namespace) -> dict[str, object]:
-    return {"source": source(), "seed": options.seed, "kills": options.kills}
+    return {"source": source(), "seed": options.seed}
 
 
 def _write(outcomes: dict[str, Outcome], options: argparse.Namespace) -> dict[str, Any]:
