@@ -25,7 +25,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-real calibrate-resume regex-evo-vs-sft test test-oldest test-wheel wheels fuzz check sanitize docs docs-links
+.PHONY: help setup demo demo-real calibrate-resume regex-evo-vs-sft test test-oldest test-wheel wheels fuzz campaign check sanitize docs docs-links
 .PHONY: docs-check all host bench evidence paper ablate notebooks clean
 
 help: ## print this list
@@ -104,6 +104,10 @@ wheels: setup ## into dist: the source, a wheel for Linux with the compiled pass
 
 test-wheel: wheels ## install the wheels outside the checkout and try the commands, some minutes
 	$(BIN)/python scripts/try_wheels.py dist
+
+campaign: setup ## kill every command that writes, cut the power, fuzz all input; fills docs/results.md; some hours, goes on
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/kills.py --json docs/results/kills.json
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/campaign.py
 
 check: setup ## format, lint, types, import order
 	$(BIN)/ruff format --check .

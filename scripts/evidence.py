@@ -1,4 +1,4 @@
-"""Reproduces the figures of docs/results.md: the demo over five seeds, kills and resumes, transfer.
+"""Reproduces the figures of docs/results.md: the demo over five seeds, transfer.
 
 make evidence            # everything, about twenty minutes on two cores; goes on where it stopped
 python scripts/evidence.py --only demo
@@ -111,12 +111,6 @@ def _points(interval: dict[str, float]) -> str:
     return f"**{mid:+.1f}** [{low:+.1f}, {high:+.1f}]"
 
 
-def kills_line(report: dict[str, Any]) -> str:
-    """What the kills came to."""
-    verdict = "every byte equal" if report["passed"] else "**bytes differ**"
-    return f"{report['kills']} kills over {report['generations']} generations: {verdict}."
-
-
 def fill(page: Path, mark: str, content: str) -> None:
     """Puts content between ``<!-- mark -->`` and ``<!-- /mark -->`` of a page."""
     pattern = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", re.DOTALL)
@@ -126,16 +120,12 @@ def fill(page: Path, mark: str, content: str) -> None:
     page.write_text(text, encoding="utf-8")
 
 
-def _read(name: str) -> dict[str, Any]:
-    return dict(json.loads((RESULTS / f"{name}.json").read_text()))
-
-
 def main() -> None:
     """Runs what was asked for and fills the pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--folder", type=Path, default=ROOT / "artifacts/evidence" / source())
-    parser.add_argument("--only", choices=("demo", "kills", "transfer"))
+    parser.add_argument("--only", choices=("demo", "transfer"))
     arguments = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
     if arguments.only in (None, "demo"):
@@ -143,16 +133,9 @@ def main() -> None:
         (RESULTS / "demo.json").write_text(json.dumps(result, indent=1) + "\n")
         fill(PAGE, "demo", f"{demo_tables(result)}\n\n{demo_lives(result)}")
         fill(ROOT / "README.md", "demo", demo_tables(result))
-    benchmarks = {
-        "kills": ["benchmarks/kill_resume.py", "--kills", "20"],
-        "transfer": ["benchmarks/transfer.py"],
-    }
-    for name, command in benchmarks.items():
-        if arguments.only in (None, name):
-            report = RESULTS / f"{name}.json"
-            subprocess.run([sys.executable, *command, "--json", str(report)], check=True, cwd=ROOT)
-    if (RESULTS / "kills.json").exists():
-        fill(PAGE, "kills", kills_line(_read("kills")))
+    if arguments.only in (None, "transfer"):
+        command = ["benchmarks/transfer.py", "--json", str(RESULTS / "transfer.json")]
+        subprocess.run([sys.executable, *command], check=True, cwd=ROOT)
     subprocess.run([sys.executable, "scripts/host_page.py"], check=True, cwd=ROOT)
 
 

@@ -19,6 +19,7 @@ from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 from symbiont_ecology.trackers import trackers
+from tally import write_tally
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -26,13 +27,22 @@ settings.load_profile("fixed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--kills``: how often the killed run is killed."""
+    """How often runs are killed and faults happen, and where that is counted."""
     parser.addoption(
         "--kills", type=int, default=5, help="SIGKILLs in tests/e2e/test_resume_kill.py"
     )
     parser.addoption(
         "--faults", type=int, default=2, help="times each fault in tests/engines/test_faults.py"
     )
+    parser.addoption(
+        "--tally", type=Path, default=None, help="JSON file of the cases that were tried, by kind"
+    )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Writes what fuzzers and faults came to."""
+    if (path := session.config.getoption("--tally")) is not None:
+        write_tally(path)
 
 
 @pytest.fixture(scope="session", autouse=True)

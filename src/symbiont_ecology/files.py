@@ -10,6 +10,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,8 +19,8 @@ from typing import BinaryIO, cast
 
 from symbiont_ecology.errors import RunError
 
-UNFINISHED = ".new"
-"""The ending of a file that is being written."""
+UNFINISHED, REMOVED = ".new", ".removed"
+"""The ending of a file that is being written, and of a folder that is being removed."""
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -32,6 +33,13 @@ def write_whole(path: Path, content: str | bytes) -> None:
     data = content.encode() if isinstance(content, str) else content
     with written_whole(path) as temporary, open_own(temporary, "xb") as file:
         file.write(data)
+
+
+def holds_other(path: Path, content: str | bytes) -> bool:
+    """Whether something else has the name of a file that is to be written. Who is killed may type a
+    command again: what it has written already is in nobody's way."""
+    data = content.encode() if isinstance(content, str) else content
+    return path.exists() and not (path.is_file() and path.read_bytes() == data)
 
 
 @contextmanager
@@ -53,6 +61,28 @@ def written_whole(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError, RunError):  # a link or a folder is somebody else's
             remove_unfinished(temporary)
+
+
+@contextmanager
+def folder_made_whole(folder: Path) -> Iterator[Path]:
+    """A hidden folder beside one that is new or empty, for the block to fill; it takes that one's
+    place at the end. What a killed process left of it is removed first.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    half = folder.with_name(f".{folder.name}{UNFINISHED}")
+    shutil.rmtree(half, ignore_errors=True)  # a link is not followed, and stands in the way
+    try:
+        make_folder(half.parent)
+        half.mkdir()
+        yield half
+        half.replace(folder)
+        sync_folder(folder.parent)
+    except OSError as error:
+        raise RunError(f"cannot write {folder}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
 
 
 def replace_durably(temporary: Path, path: Path) -> None:
@@ -85,6 +115,31 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for place in missing:
         sync_folder(place.parent)
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes a folder that nobody is to see half of: it is hidden first.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    hidden = folder.with_name(f".{folder.name}{REMOVED}")
+    if hidden.exists():
+        shutil.rmtree(hidden)
+    folder.rename(hidden)
+    shutil.rmtree(hidden)
+
+
+def remove_rests(place: Path) -> list[str]:
+    """Removes what is left of folders that a killed process was removing; their former names.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    rests = [path for path in sorted(place.glob(f".?*{REMOVED}")) if not path.is_symlink()]
+    for path in rests:
+        shutil.rmtree(path)
+    return [path.name.removeprefix(".").removesuffix(REMOVED) for path in rests]
 
 
 def open_own(path: Path, mode: str) -> BinaryIO:

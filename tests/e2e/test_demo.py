@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from killing import interrupted
+from killing import interrupted, kill_when
 from said import Symbiont
 from symbiont_ecology.config import load_config
+from symbiont_ecology.engine.living import wait_until_free
 
 SHORT = ("run.generations=8", "tasks.habitats.arrivals=3", "tasks.habitats.drift_at=6")
 ARMS = {"told", "ecology", "per_habitat", "single"}
@@ -63,3 +64,11 @@ def test_a_control_that_fails_is_named(symbiont: Symbiont, tmp_path: Path) -> No
     assert said.code == 1
     assert "the run of 'told' failed: " in said.error
     assert str(folder / "told.log") in said.error
+
+
+def test_controls_do_not_outlive_a_demo_that_was_killed(tmp_path: Path) -> None:
+    changes = ["run.generations=100000", "run.checkpoint_every=1"]
+    state = tmp_path / "demo" / "told" / "state.json"
+    kill_when(state.exists, "demo", *changes, "--out", tmp_path / "demo", "--quiet")
+    for arm in ARMS - {"ecology"}:
+        wait_until_free(tmp_path / "demo" / arm, 30)

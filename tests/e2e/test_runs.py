@@ -47,6 +47,16 @@ def test_all_but_the_newest_go_and_suites_stay(symbiont: Symbiont, three: Path) 
     assert sorted(path.name for path in three.iterdir()) == ["list.json", "run-3", "suite"]
 
 
+def test_what_a_killed_deletion_left_is_not_listed_and_goes_with_the_next(
+    symbiont: Symbiont, three: Path
+) -> None:
+    (three / "run-2").rename(three / ".run-2.removed")  # where a deletion begins
+    shutil.copytree(three / "run-1", three / ".run-3.removed")  # there is a new run of that name
+    assert "2 runs" in symbiont("runs", three).out
+    assert symbiont("runs", three, "--keep", "2", "--yes").code == 0
+    assert sorted(path.name for path in three.iterdir()) == ["run-1", "run-3", "suite"]
+
+
 def test_a_run_that_is_being_written_stays(symbiont: Symbiont, three: Path) -> None:
     with locked(three / "run-2"):
         said = symbiont("runs", three, "--keep", "0", "--yes")

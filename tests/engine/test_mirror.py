@@ -14,7 +14,7 @@ from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.mirror import Mirror, RemoteFolder, fetch_copy
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError, RunError
-from toy import ToyHost, toy_config, toy_ecology
+from toy import Crash, ToyHost, toy_config, toy_ecology
 
 SAME = ("state.json", "events.jsonl")
 
@@ -122,6 +122,38 @@ def test_an_address_that_nothing_opens_is_refused_before_a_model_loads(
 ) -> None:
     with pytest.raises(ConfigError, match=why):
         check(mirrored(address))
+
+
+def test_a_fetch_that_was_killed_is_typed_again(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(mirrored(address, 2), tmp_path / "here", host=ToyHost())
+
+    def die(there: RemoteFolder, name: str) -> bytes:
+        if name == "state.json":
+            raise Crash
+        return read(there, name)
+
+    read = RemoteFolder.read
+    with monkeypatch.context() as patch:
+        patch.setattr(RemoteFolder, "read", die)
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # a killed process cleans nothing
+        with pytest.raises(Crash):
+            fetched(address, tmp_path / "copy")
+    assert [path.name for path in tmp_path.glob("*copy*")] == [".copy.new"]
+    assert bytes_of(fetched(address, tmp_path / "copy")) == bytes_of(tmp_path / "here")
+    assert [path.name for path in tmp_path.glob("*copy*")] == ["copy"]
+
+
+def test_a_fetch_into_a_link_or_beside_one_writes_elsewhere_never(
+    address: str, tmp_path: Path
+) -> None:
+    start(mirrored(address, 2), tmp_path / "here", host=ToyHost())
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".copy.new").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match=r"cannot write .*copy: File exists"):
+        fetched(address, tmp_path / "copy")
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_what_is_no_copy_is_refused(address: str, tmp_path: Path) -> None:

@@ -6,14 +6,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from symbiont_ecology.ecology.state import read_checkpoint
+from symbiont_ecology.engine import verification
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.engine.verification import Verification, repair
 from symbiont_ecology.errors import RunError
-from toy import ToyHost, toy_config
+from symbiont_ecology.files import write_whole
+from toy import Crash, ToyHost, toy_config
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +146,82 @@ def test_files_that_a_run_does_without_are_set_aside(run: Path) -> None:
     assert (run / "evaluations.jsonl").read_bytes() == b'{"a": 1}\n{"b": 2}\n'
     assert Verification.of(run).is_whole
     assert resume(run, host=ToyHost()).is_complete
+
+
+def test_a_repair_that_dies_in_any_write_is_done_again_with_the_same_result(
+    made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(name: str) -> Path:
+        run = Path(shutil.copytree(made["stopped"], tmp_path / name))
+        flip_last_bit(run / "state.json")
+        (run / "evaluations.jsonl").write_bytes(b'{"a": 1}\ngarbage\n')
+        return run
+
+    def every_file(run: Path) -> dict[str, bytes]:
+        paths = (path for path in run.rglob("*") if path.is_file())
+        return {str(path.relative_to(run)): path.read_bytes() for path in paths}
+
+    def die_in(number: int) -> Callable[..., None]:
+        def write(*arguments: Any) -> None:
+            nonlocal number
+            number -= 1
+            if number < 0:
+                raise Crash
+            write_whole(*arguments)
+
+        return write
+
+    repair(Verification.of(whole := damaged("whole")))
+    for number in range(3):  # the state, the damaged lines, the others
+        run = damaged(f"killed-{number}")
+        with monkeypatch.context() as patch:
+            patch.setattr(verification, "write_whole", die_in(number))
+            with pytest.raises(Crash):
+                repair(Verification.of(run))
+        repair(Verification.of(run))
+        assert every_file(run) == every_file(whole)
+
+
+@pytest.mark.parametrize("name", ["provenance.json", "provenance.copy.json"])
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda path: path.unlink(),
+        lambda path: path.write_bytes(b"{}"),
+        lambda path: path.write_text(path.read_text().replace("toy-0", "toy-1")),
+    ],
+    ids=["gone", "empty", "another host"],
+)
+def test_a_damaged_provenance_is_written_again_from_its_copy_and_the_copy_from_it(
+    name: str, harm: Callable[[Path], object], run: Path, made: dict[str, Path]
+) -> None:
+    before = (run / "provenance.json").read_bytes()
+    harm(run / name)
+    is_copy_gone = name != "provenance.json" and not (run / name).exists()
+    assert Verification.of(run).is_whole == is_copy_gone  # nothing is lost by that
+    (said,) = repair(Verification.of(run))
+    assert said.startswith(f"{name}: written again from ")
+    for one in ("provenance.json", "provenance.copy.json"):
+        assert (run / one).read_bytes() == before
+    assert Verification.of(run).is_whole
+    assert resume(run, host=ToyHost()).is_complete
+    assert files(run) == files(made["complete"])
+
+
+def test_a_provenance_that_is_lost_with_its_copy_cannot_be_repaired(run: Path) -> None:
+    for name in ("provenance.json", "provenance.copy.json"):
+        (run / name).unlink()
+    assert repair(Verification.of(run)) == []
+    (wrong,) = (one for one in Verification.of(run).findings if not one.is_whole)
+    assert wrong.part == "provenance.json"
+
+
+def test_a_run_without_the_copy_gets_one_when_it_goes_on(run: Path) -> None:
+    (run / "provenance.copy.json").unlink()
+    resume(run, host=ToyHost())
+    names = "provenance.json", "provenance.copy.json"
+    first, second = ((run / name).read_bytes() for name in names)
+    assert first == second
 
 
 def test_the_checkpoint_before_is_the_newest_that_was_due(made: dict[str, Path]) -> None:

@@ -85,6 +85,12 @@ def test_lines_are_read_whoever_wrote_them(tmp_path: Path) -> None:
     assert [found.reply_limit(depth) for depth in found.depths] == [64] * 4
 
 
+def test_a_column_whose_name_has_lines_is_said_in_one(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "q.jsonl", [{"a\nb\x1b[2J": "q", "target": "a"}])
+    with pytest.raises(DataError, match=r"set prompt to one of: a\\nb\\u001b\[2J, target$"):
+        family(path)
+
+
 def test_columns_can_be_named(tmp_path: Path) -> None:
     path = jsonl(
         tmp_path / "q.jsonl", [{"question": "q", "answer": "a", "prompt": "p", "target": "t"}]

@@ -113,6 +113,16 @@ def test_what_was_written_is_not_written_over(tmp_path: Path) -> None:
         data(["math.add"], tmp_path, "3")
 
 
+def test_what_a_kill_left_is_completed_and_the_same_command_may_come_twice(tmp_path: Path) -> None:
+    data(["math.add"], tmp_path / "whole", "2", sft=True)
+    data(["math.add"], tmp_path / "killed", "2", sft=True)
+    for name in ("selection.jsonl", "train_sft.jsonl"):
+        (tmp_path / "killed" / name).unlink()
+    data(["math.add"], tmp_path / "killed", "2", sft=True)
+    for path in (tmp_path / "whole").iterdir():
+        assert path.read_bytes() == (tmp_path / "killed" / path.name).read_bytes()
+
+
 def test_a_prompt_in_two_splits_is_refused() -> None:
     same = Item("q", "one", "short", "p", prompt="p\n", reply_limit=9, verifier=bool)
     check_apart({"train": [same, same], "holdout": []})

@@ -353,6 +353,15 @@ def test_a_file_is_not_written_over_and_one_that_is_missing_is_said(tmp_path: Pa
         convert_table(tmp_path / "nothing.jsonl", tmp_path / "out.jsonl")
 
 
+def test_the_same_file_may_be_written_twice(tmp_path: Path) -> None:
+    rows, out = jsonl(tmp_path / "rows.jsonl", rows_of("gsm8k", 3)), tmp_path / "out.jsonl"
+    convert_table(rows, out)
+    before = out.read_bytes()
+    convert_table(rows, out)
+    assert out.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "rows.jsonl"]
+
+
 def test_json_and_parquet_become_the_same_questions_as_jsonl(tmp_path: Path) -> None:
     expected = converted(tmp_path, rows_of("mmlu-pro", 9))
     (tmp_path / "rows.json").write_text(json.dumps(rows_of("mmlu-pro", 9)))

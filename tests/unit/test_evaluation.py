@@ -92,6 +92,16 @@ def test_evaluating_changes_nothing_of_the_run(run: Path, questions: list[Item])
     assert resume(run, host=ToyHost()).is_complete
 
 
+def test_the_same_evaluation_is_logged_once(run: Path, questions: list[Item]) -> None:
+    candidates, spec = LoadedRun.of_run(run), EvaluationSpec(per_cell=60)
+    for routing in ("learned", "host", "learned"):
+        asked = spec.model_copy(update={"routing": routing})
+        log_evaluation(accuracy(candidates, questions, routing), candidates, asked)
+    lines = (run / "evaluations.jsonl").read_text().splitlines()
+    assert [json.loads(line)["routing"] for line in lines] == ["learned", "host"]
+    (run / "evaluations.jsonl").unlink()
+
+
 def test_another_host_cannot_answer_for_a_run(candidates: LoadedRun, questions: list[Item]) -> None:
     with pytest.raises(HostError, match=r"toy-0.*toy-9"):
         candidates.evaluate(questions, ToyHost(seed=9), "host")

@@ -40,6 +40,7 @@ from symbiont_ecology.experiments.outcomes import (
 )
 from symbiont_ecology.experiments.protocol import Protocol
 from symbiont_ecology.experiments.worlds import WorldsProtocol
+from symbiont_ecology.files import write_whole
 
 PROTOCOL, OUTCOMES, TUNED = "protocol.json", "outcomes.jsonl.gz", "tuned.json"
 SUMMARY, PAGE, MANIFEST, INDEX = "summary.json", "README.md", "manifest.json", "README.md"
@@ -91,7 +92,7 @@ def _write_inputs(
         )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)  # what it named is replaced now
-    (folder / OUTCOMES).write_bytes(buffer.getvalue())
+    write_whole(folder / OUTCOMES, buffer.getvalue())
     _write(folder / PROTOCOL, protocol.model_dump(mode="json"))
     _write(folder / TUNED, tuning.model_dump(mode="json", exclude_none=True))
     rebuild(folder)
@@ -129,7 +130,7 @@ def _make_worlds(folder: Path) -> str:
     _write(folder / SUMMARY, results.dump())
     figures = draw_worlds(results, folder)
     page = render_worlds(results, tuning.chosen, figures, digest)
-    (folder / PAGE).write_text(page, encoding="utf-8")
+    write_whole(folder / PAGE, page)
     return digest
 
 
@@ -150,8 +151,8 @@ def _make_budgets(folder: Path) -> str:
     if stages is not None:
         figures.append(draw_stages(stages, results.protocol, folder))
     page = render_pack(summary, tuning, figures, digest, stages)
-    (folder / PAGE).write_text(page, encoding="utf-8")
-    (folder / EXCERPT).write_text(excerpt(summary), encoding="utf-8")
+    write_whole(folder / PAGE, page)
+    write_whole(folder / EXCERPT, excerpt(summary))
     return digest
 
 
@@ -223,7 +224,7 @@ def write_index(folder: Path) -> None:
         for place, summary in summaries
         if (place / PROTOCOL).exists()
     }
-    page.write_text(render("index.md.j2", title=TITLE, packs=packs), encoding="utf-8")
+    write_whole(page, render("index.md.j2", title=TITLE, packs=packs))
 
 
 def _hash(path: Path) -> str:
@@ -231,4 +232,4 @@ def _hash(path: Path) -> str:
 
 
 def _write(path: Path, data: Mapping[str, object]) -> None:
-    path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")

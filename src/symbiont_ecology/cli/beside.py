@@ -9,18 +9,24 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symbiont_ecology.cli import console
 from symbiont_ecology.cli.calibrate import is_free_for
 from symbiont_ecology.errors import RunError
+from symbiont_ecology.process import interrupted_with
 
 if TYPE_CHECKING:
     from symbiont_ecology.config import RunConfig
 
 LOW_PRIORITY = 5
 """Niceness of these runs, so that the screen does not wait for them."""
+SECONDS_UNTIL_FREE = 60.0
+"""Seconds to wait for the last generation of a run whose parent was killed."""
+ERROR = "error: "
+"""What the line of an error begins with."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +54,7 @@ def running_beside(folder: Path, runs: Mapping[str, RunBeside]) -> Iterator[Call
         for name, child in children.items():
             if child.wait() != 0:
                 log = _log_of(folder, name)
-                lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-                last = lines[-1].removeprefix("error: ") if lines else "it said nothing"
-                raise RunError(f"the run of {runs[name].about!r} failed: {last} (see {log})")
+                raise RunError(f"the run of {runs[name].about!r} failed: {_why(log)} (see {log})")
 
     try:
         yield wait
@@ -69,7 +73,11 @@ def can_go_on(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
 
 
 def _start(folder: Path, name: str, run: RunBeside) -> subprocess.Popen[bytes]:
+    from symbiont_ecology.engine.living import wait_until_free
+
     place = folder / name
+    if place.exists():
+        wait_until_free(place, SECONDS_UNTIL_FREE)
     exists = (place / "config.yaml").exists()
     new = ["run", run.preset, *run.changes, "--out", str(place)]
     words = ["resume", str(place)] if exists else new
@@ -88,15 +96,25 @@ def _start(folder: Path, name: str, run: RunBeside) -> subprocess.Popen[bytes]:
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_begin_beside,
+            preexec_fn=partial(_begin_beside, os.getpid()),
         )
 
 
-def _begin_beside() -> None:
+def _begin_beside(parent: int) -> None:
     """In the new process: it gives way, and hears of a signal from its first moment on, also where
-    this one was started in the background by a shell, which ignores them."""
+    this one was started in the background by a shell, which ignores them. It does not outlive its
+    parent by more than a generation, even if that is killed."""
     os.nice(LOW_PRIORITY)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    interrupted_with(parent)
+
+
+def _why(log: Path) -> str:
+    """The last error of a run, or the last thing that it said."""
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    errors = [line for line in lines if line.startswith(ERROR)]
+    last = (errors or lines or ["it said nothing"])[-1]
+    return last.removeprefix(ERROR)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from symbiont_ecology import __version__
 from symbiont_ecology.errors import RunError
+from symbiont_ecology.files import write_whole
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
@@ -185,13 +186,18 @@ def prepare(path: Path) -> None:
 
 
 def write_json(path: Path, data: object) -> None:
-    """Writes plain values to a file.
+    """Writes plain values to a file, which is whole or not there; or through a link, or to a device
+    such as a pipe, as they come.
 
     Raises:
         RunError: it cannot be written.
     """
+    text = _as_json(data)
+    if not path.is_symlink() and (path.is_file() or not path.exists()):
+        write_whole(path, text)
+        return
     try:
-        path.write_text(_as_json(data), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from error
 

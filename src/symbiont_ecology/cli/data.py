@@ -45,34 +45,43 @@ def data(
     """Write questions with gold targets: three JSONL files without a common prompt, the same for a
     seed."""
     from symbiont_ecology.engine.build import mixture
-    from symbiont_ecology.evaluation.items import draw_items, write_items
-    from symbiont_ecology.types import last_turn
+    from symbiont_ecology.evaluation.items import draw_items
+    from symbiont_ecology.files import holds_other, write_whole
 
     counts = _counts(per_cell)
     tasks = mixture(_config(words, depths))
-    names = [*(f"{split}.jsonl" for split in counts), *([SFT_FILE] if sft else [])]
-    if taken := [name for name in names if (out / name).exists()]:
-        raise ConfigError(f"{out} holds {', '.join(taken)} already: choose another --out")
     drawn = {split: draw_items(tasks, count, seed, split) for split, count in counts.items()}
     check_apart(drawn)
+    texts = _texts(drawn, with_sft=sft)
+    if taken := [name for name, text in texts.items() if holds_other(out / name, text)]:
+        raise ConfigError(f"{out} holds {', '.join(taken)} already: choose another --out")
     _tell(drawn, counts, [f"{name}/{depth}" for name, depth in tasks.cells])
-    files = ", ".join(str(out / name) for name in names)
+    files = ", ".join(str(out / name) for name in texts)
     if dry_run:
         print(f"would be written: {files}; nothing was done")
         return
     try:
-        for split, questions in drawn.items():
-            write_items(questions, out / f"{split}.jsonl")
-        if sft:
-            lessons = (
-                {"prompt": last_turn(item.prompt), "completion": item.answer}
-                for item in drawn["train"]
-            )
-            lines = (json.dumps(lesson, ensure_ascii=False) + "\n" for lesson in lessons)
-            (out / SFT_FILE).write_text("".join(lines), encoding="utf-8")
+        out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"cannot write to {out}: {error.strerror}") from error
+    for name, text in texts.items():
+        write_whole(out / name, text)
     print(f"written: {files}")
+
+
+def _texts(drawn: Mapping[Split, Sequence[Item]], *, with_sft: bool) -> dict[str, str]:
+    """What is written, by the names of the files."""
+    from symbiont_ecology.evaluation.items import items_as_lines
+    from symbiont_ecology.types import last_turn
+
+    texts = {f"{split}.jsonl": items_as_lines(questions) for split, questions in drawn.items()}
+    if with_sft:
+        lessons = (
+            {"prompt": last_turn(item.prompt), "completion": item.answer} for item in drawn["train"]
+        )
+        lines = (json.dumps(lesson, ensure_ascii=False) + "\n" for lesson in lessons)
+        texts[SFT_FILE] = "".join(lines)
+    return texts
 
 
 def check_apart(drawn: Mapping[Split, Sequence[Item]]) -> None:

@@ -59,8 +59,6 @@ class _Wanted:
             raise ConfigError(
                 f"--part: expected one of {', '.join(QUESTION_PARTS)}, got {self.part!r}"
             )
-        if self.out.exists():
-            raise ConfigError(f"{self.out} is there already: choose another --out")
 
 
 @datasets.command("list")
@@ -227,6 +225,8 @@ def _columns(rows: Sequence[Row], about: str) -> list[str]:
 def _guessed(columns: Sequence[str], given: Mapping[str, str], about: str) -> dict[str, str]:
     """A column for each use: the one that is named, else the likeliest; prompt and target must
     have one."""
+    from symbiont_ecology.tasks.tables import named_columns
+
     found = dict(given)
     for key, likely in GUESSES.items():
         free = [column for column in likely if column in columns and column not in found.values()]
@@ -235,7 +235,7 @@ def _guessed(columns: Sequence[str], given: Mapping[str, str], about: str) -> di
     for key in ("prompt", "target"):
         if key not in found:
             raise ConfigError(
-                f"{about}: cannot guess the column of the {key}s among {', '.join(columns)}: "
+                f"{about}: cannot guess the column of the {key}s among {named_columns(columns)}: "
                 f"name it with --{key}"
             )
     return found
@@ -243,7 +243,8 @@ def _guessed(columns: Sequence[str], given: Mapping[str, str], about: str) -> di
 
 def _write(found: QuestionTable, wanted: _Wanted, source: str) -> None:
     """Writes the questions that are wanted, and says what they are."""
-    from symbiont_ecology.evaluation.items import some_of, write_items
+    from symbiont_ecology.evaluation.items import items_as_lines, some_of, write_items
+    from symbiont_ecology.files import holds_other
     from symbiont_ecology.tasks.grading import graders
 
     task = found.task
@@ -255,6 +256,8 @@ def _write(found: QuestionTable, wanted: _Wanted, source: str) -> None:
     items = some_of(items, wanted.samples, wanted.seed)
     if not items:
         raise DataError(f"{task.source}: no question falls into the part {wanted.part}: take all")
+    if holds_other(wanted.out, items_as_lines(items)):
+        raise ConfigError(f"{wanted.out} is there already: choose another --out")
     try:
         write_items(items, wanted.out)
     except OSError as error:

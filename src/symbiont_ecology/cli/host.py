@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ import typer
 from symbiont_ecology.cli.console import print_table, table, tell_facts, typed
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.errors import ConfigError, HostError
+from symbiont_ecology.files import remove_folder, remove_rests
 from symbiont_ecology.registry import did_you_mean
 
 HostName = Annotated[str, argument("As listed by symbiont host list.", "NAME")]
@@ -99,12 +99,17 @@ def info(name: HostName) -> None:
 @host.command()
 def remove(name: HostName) -> None:
     """Remove a fetched or converted host from this machine."""
-    place = _place(name)
-    size = _megabytes(place)
+    from symbiont_ecology.host.packaged import held, hosts_folder
+
     try:
-        shutil.rmtree(place)
+        if name in remove_rests(hosts_folder()) and name not in held():
+            print(f"removed the rest of {name}")
+            return
+        place = _place(name)
+        size = _megabytes(place)
+        remove_folder(place)
     except OSError as error:
-        raise HostError(f"cannot remove {place}: {error.strerror}") from error
+        raise HostError(f"cannot remove {error.filename}: {error.strerror}") from error
     print(f"removed {name}, {size:.0f} MB")
 
 

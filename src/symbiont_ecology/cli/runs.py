@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,9 +15,10 @@ from rich.markup import escape
 from symbiont_ecology.cli.console import print_table, report, table, typed
 from symbiont_ecology.cli.options import JsonOption, argument, option
 from symbiont_ecology.errors import EcologyError, RunError
+from symbiont_ecology.files import remove_folder, remove_rests
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,11 @@ def runs(
         known = known_runs(folder)
         _tell(known, folder)
         write_json([asdict(one) for one in known])
-    if keep is None or len(known) <= keep:
+    if keep is None:
+        return
+    with _deleting(folder):
+        remove_rests(folder)
+    if len(known) <= keep:
         return
     doomed = known[keep:]
     size = sum(one.megabytes for one in doomed)
@@ -71,7 +76,7 @@ def known_runs(folder: Path) -> list[KnownRun]:
     if not folder.is_dir():
         raise RunError(f"no folder {folder}: start a run with {typed()} run, or name another one")
     places = [
-        path.parent for path in folder.glob(f"*/{CONFIG_FILE}") if not path.parent.is_symlink()
+        path.parent for path in folder.glob(f"[!.]*/{CONFIG_FILE}") if not path.parent.is_symlink()
     ]
     return sorted(map(_known, places), key=lambda one: -one.changed)
 
@@ -84,9 +89,14 @@ def delete_run(folder: Path) -> None:
     """
     from symbiont_ecology.engine.living import locked
 
+    with _deleting(folder), locked(folder):
+        remove_folder(folder)
+
+
+@contextmanager
+def _deleting(folder: Path) -> Iterator[None]:
     try:
-        with locked(folder):
-            shutil.rmtree(folder)
+        yield
     except OSError as error:
         raise RunError(f"cannot delete {folder}: {error.strerror}") from error
 

@@ -277,6 +277,24 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
+def wait_until_free(folder: Path, seconds: float) -> None:
+    """Waits for a process that writes to a run's folder, such as one that is finishing its last
+    generation.
+
+    Raises:
+        RunError: it still writes there after so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            with locked(folder):
+                return
+        except LockedError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
+
+
 def check_free(folder: Path) -> None:
     """Refuses a folder that holds a run.
 

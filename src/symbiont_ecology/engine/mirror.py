@@ -22,7 +22,7 @@ import xxhash
 
 from symbiont_ecology.ecology.state import STATE_FILE, STATES_LOCK_FILE
 from symbiont_ecology.errors import ConfigError, EcologyError, RunError
-from symbiont_ecology.files import UNFINISHED, written_whole
+from symbiont_ecology.files import UNFINISHED, folder_made_whole, write_whole
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -168,6 +168,9 @@ class Mirror:
 def fetch_copy(address: str, folder: Path, *, passed: Callable[[int, int], None]) -> None:
     """Brings the copy of a run into a new folder; ``passed`` hears how many files of how many came.
 
+    The folder is whole or not there: until all is there it has another name, and what a killed
+    process left under that is brought anew.
+
     Raises:
         ConfigError: nothing opens such an address.
         RunError: there is no run, the folder is in use, or something cannot be read or written.
@@ -186,14 +189,13 @@ def fetch_copy(address: str, folder: Path, *, passed: Callable[[int, int], None]
     ]
     logs = sorted({name.partition(LOG_PARTS)[0] for name in names if LOG_PARTS in name})
     total = len(plain) + len(logs) + 1
-    # The state comes last: a folder without it holds no run.
-    for count, name in enumerate([*plain, *logs, STATE_FILE], 1):
-        data = _log(there, name, names) if name in logs else there.read(name)
-        path = folder / name
-        with written_whole(path) as temporary:
+    with folder_made_whole(folder) as half:
+        for count, name in enumerate([*plain, *logs, STATE_FILE], 1):
+            data = _log(there, name, names) if name in logs else there.read(name)
+            path = half / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(data)
-        passed(count, total)
+            write_whole(path, data)
+            passed(count, total)
 
 
 def _log(there: RemoteFolder, name: str, names: Sequence[str]) -> bytes:

@@ -16,13 +16,16 @@ from symbiont_ecology.config_layers import parse_yaml
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import EcologyWarning, HostError, RunError
-from symbiont_ecology.files import content_hash, write_whole
+from symbiont_ecology.files import content_hash, holds_other, write_whole
 from symbiont_ecology.tasks.data import DataTask
 
-PROVENANCE_FILE = "provenance.json"
+PROVENANCE_FILE, PROVENANCE_COPY_FILE = "provenance.json", "provenance.copy.json"
+"""The file, and a copy of it for a repair: nothing else says what it says."""
 CONFIG, CONFIG_BEFORE, CHECKSUM = "config", "config_before", "config_checksum"
 """Under these keys it names the config as it was written; while another one is being written, the
 one before; and a checksum of both."""
+CHECKSUM_OF_ALL = "checksum"
+"""The key of a checksum of everything else."""
 
 
 def write_provenance(config: RunConfig, folder: Path, host: Host) -> None:
@@ -124,14 +127,29 @@ def write_config(config: RunConfig, path: Path) -> None:
 
 
 def note_config(path: Path) -> None:
-    """Takes ``config.yaml`` into the provenance of a run that an earlier version founded.
+    """Takes ``config.yaml`` into the provenance of a run that an earlier version founded, and sees
+    to it that the provenance has a copy.
 
     Raises:
         RunError: a file cannot be read or written.
     """
-    facts = read_provenance(path.parent)
+    folder = path.parent
+    facts = read_provenance(folder)
     if CONFIG not in facts:
-        _write(path.parent, facts, _values(path.read_text(encoding="utf-8")))
+        _write(folder, facts, _values(path.read_text(encoding="utf-8")))
+    else:
+        keep_copy(folder)
+
+
+def keep_copy(folder: Path) -> None:
+    """Writes the copy of a provenance, unless it is there.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    data, copy = (folder / PROVENANCE_FILE).read_bytes(), folder / PROVENANCE_COPY_FILE
+    if holds_other(copy, data) or not copy.exists():
+        write_whole(copy, data)
 
 
 def edited_keys(path: Path) -> dict[str, tuple[object, object]]:
@@ -153,13 +171,27 @@ def edited_keys(path: Path) -> dict[str, tuple[object, object]]:
     }
 
 
-def check_named_config(folder: Path) -> None:
-    """Whether the config that a provenance names, if it does, is as it was written down.
+def check_provenance(path: Path) -> None:
+    """Whether a provenance, or its copy, is as it was written down.
 
     Raises:
         RunError: it is not.
     """
-    _known_configs(folder)
+    facts = _read(path)
+    if "host" not in facts:
+        raise RunError(f"{path} names no host")
+    _configs_of(facts, path)
+    if facts.get(CHECKSUM_OF_ALL, "") not in ("", _checksum_of_all(facts)):
+        raise RunError(f"{path} is damaged or was edited: it does not match its checksum")
+
+
+def restore_provenance(folder: Path) -> None:
+    """Writes ``provenance.json`` again as its copy has it, which is whole.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    write_whole(folder / PROVENANCE_FILE, (folder / PROVENANCE_COPY_FILE).read_bytes())
 
 
 def restore_config(path: Path) -> None:
@@ -180,13 +212,21 @@ def read_provenance(folder: Path) -> dict[str, object]:
     Raises:
         RunError: the file is missing or damaged.
     """
-    path = folder / PROVENANCE_FILE
+    return _read(folder / PROVENANCE_FILE)
+
+
+def _read(path: Path) -> dict[str, object]:
     try:
         return dict(json.loads(path.read_bytes()))
     except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror}: bring it back") from error
+        why = f"cannot read {path}: {error.strerror}"
+        raise RunError(f"{why}: {_mend(path)}") from error
     except (ValueError, TypeError, RecursionError) as error:
-        raise RunError(f"{path} is damaged: expected a JSON object: bring it back") from error
+        raise RunError(f"{path} is damaged: expected a JSON object: {_mend(path)}") from error
+
+
+def _mend(path: Path) -> str:
+    return f"symbiont verify {path.parent} --repair writes it again from its copy"
 
 
 def _founded_with(folder: Path, what: str) -> object:
@@ -205,14 +245,17 @@ def _known_configs(folder: Path) -> list[dict[str, object]]:
     Raises:
         RunError: they do not match their checksum.
     """
-    facts = read_provenance(folder)
+    return _configs_of(read_provenance(folder), folder / PROVENANCE_FILE)
+
+
+def _configs_of(facts: Mapping[str, object], path: Path) -> list[dict[str, object]]:
     if CONFIG not in facts:
         return []
     values, before = facts[CONFIG], facts.get(CONFIG_BEFORE)
     if facts.get(CHECKSUM) != _checksum(values, before):
         raise RunError(
-            f"{folder / PROVENANCE_FILE} is damaged or was edited: the config that it names does "
-            "not match its checksum: bring it back"
+            f"{path} is damaged or was edited: the config that it names does not match its "
+            f"checksum: {_mend(path)}"
         )
     return [dict(one) for one in (values, before) if isinstance(one, dict)]
 
@@ -220,15 +263,21 @@ def _known_configs(folder: Path) -> list[dict[str, object]]:
 def _write(
     folder: Path, facts: Mapping[str, object], values: object, before: object = None
 ) -> None:
-    """Writes facts, and a config with its checksum."""
+    """Writes facts, and a config, with their checksums; and a copy of all that."""
     others = {key: fact for key, fact in facts.items() if key != CONFIG_BEFORE}
     configs = {CONFIG: values} | ({} if before is None else {CONFIG_BEFORE: before})
     facts = others | configs | {CHECKSUM: _checksum(values, before)}
-    write_whole(folder / PROVENANCE_FILE, json.dumps(facts, indent=1) + "\n")
+    text = json.dumps(facts | {CHECKSUM_OF_ALL: _checksum_of_all(facts)}, indent=1) + "\n"
+    for name in (PROVENANCE_FILE, PROVENANCE_COPY_FILE):
+        write_whole(folder / name, text)
 
 
-def _checksum(values: object, before: object) -> str:
-    return hashlib.sha256(json.dumps([values, before], sort_keys=True).encode()).hexdigest()[:16]
+def _checksum(*values: object) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _checksum_of_all(facts: Mapping[str, object]) -> str:
+    return _checksum({key: fact for key, fact in facts.items() if key != CHECKSUM_OF_ALL})
 
 
 def _values(text: str) -> dict[str, object]:

@@ -3,6 +3,7 @@ same.
 
     config.yaml      resolved config, written first
     provenance.json  versions, host, seed
+    provenance.copy.json the same again
     events.jsonl     what happened
     timings.jsonl    how long it took (not state)
     transcripts.jsonl what was asked and replied, or a sample (not state)

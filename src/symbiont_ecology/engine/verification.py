@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from symbiont_ecology.ecology import state as checkpoint
@@ -27,10 +28,12 @@ from symbiont_ecology.engine.living import (
     lived_seconds,
 )
 from symbiont_ecology.engine.provenance import (
+    PROVENANCE_COPY_FILE,
     PROVENANCE_FILE,
-    check_named_config,
-    read_provenance,
+    check_provenance,
+    keep_copy,
     restore_config,
+    restore_provenance,
     version_without_checksums,
 )
 from symbiont_ecology.engine.run import check_not_edited, read_config
@@ -160,6 +163,7 @@ def repair(found: Verification) -> list[str]:
     for path in unfinished_files(folder):
         remove_unfinished(path)
         done.append(f"{path.relative_to(folder)}: removed, a crash left it")
+    done += _provenance_mended(folder)
     if _problem(lambda: _check_config(folder)) and not _problem(lambda: _check_provenance(folder)):
         restore_config(folder / CONFIG_FILE)
         done.append(f"{CONFIG_FILE}: written again as {PROVENANCE_FILE} names it")
@@ -183,6 +187,20 @@ def repair(found: Verification) -> list[str]:
     return done
 
 
+def _provenance_mended(folder: Path) -> list[str]:
+    """Writes the provenance again from its copy, or the copy from it, if one of them is damaged."""
+    copy = folder / PROVENANCE_COPY_FILE
+    is_damaged = bool(_problem(lambda: _check_provenance(folder)))
+    is_copy_damaged = bool(_problem(lambda: check_provenance(copy)))
+    if is_damaged and not is_copy_damaged:
+        restore_provenance(folder)
+        return [f"{PROVENANCE_FILE}: written again from its copy"]
+    if is_copy_damaged and not is_damaged:
+        keep_copy(folder)
+        return [f"{copy.name}: written again from {PROVENANCE_FILE}"]
+    return []
+
+
 def _gone_back(found: Verification) -> str:
     """Makes the previous checkpoint the last one."""
     folder, previous = found.folder, found.previous
@@ -197,10 +215,11 @@ def _gone_back(found: Verification) -> str:
             f"or live it again: symbiont run {folder / CONFIG_FILE} --out NEW"
         )
     lived, generation = lived_generations(folder), previous.read.state.generation
-    write_whole(folder / STATE_FILE, (folder / PREVIOUS_FILE).read_bytes())
+    # The log first: who is killed in between types the repair again, which goes back once more.
     if previous.read.header and previous.read.header.log:
         with open_own(folder / EVENTS_FILE, "r+b") as log:
             log.truncate(previous.read.header.log.bytes)
+    write_whole(folder / STATE_FILE, (folder / PREVIOUS_FILE).read_bytes())
     lost = max(lived - generation, 0)
     return (
         f"{STATE_FILE}: gone back to generation {generation}; {lost} of {lived} are lived again "
@@ -233,8 +252,10 @@ def _others(folder: Path, blobs: BlobCheck) -> Iterator[Finding]:
     """What is to be said of all but the checkpoints."""
     wrong = _problem(lambda: _check_config(folder))
     yield Finding(CONFIG_FILE, not wrong, wrong or "as it was written")
-    wrong = _problem(lambda: _check_provenance(folder))
-    yield Finding(PROVENANCE_FILE, not wrong, wrong or "names the host and the config")
+    for name in (PROVENANCE_FILE, PROVENANCE_COPY_FILE):
+        if name == PROVENANCE_FILE or (folder / name).exists():
+            wrong = _problem(partial(check_provenance, folder / name))
+            yield Finding(name, not wrong, wrong or "names the host and the config")
     for path in checkpoint.kept_files(folder):
         yield from _kept(path, blobs)
     for name, (check, _) in _SPARE.items():
@@ -280,7 +301,7 @@ def _without_damaged_lines(path: Path) -> str:
     """Keeps the lines that can be read, and the file as it was under another name."""
     damaged = list[int]()
     kept = [json.dumps(record) + "\n" for _, record in read_lines(path, damaged.append)]
-    _set_aside(path)
+    write_whole(path.with_name(path.name + DAMAGED), path.read_bytes())
     write_whole(path, "".join(kept))
     return f"{path.name}: {len(damaged)} damaged lines left out; {path.name}{DAMAGED} has them"
 
@@ -292,9 +313,7 @@ def _check_config(folder: Path) -> None:
 
 
 def _check_provenance(folder: Path) -> None:
-    if "host" not in read_provenance(folder):
-        raise RunError(f"{folder / PROVENANCE_FILE} names no host")
-    check_named_config(folder)
+    check_provenance(folder / PROVENANCE_FILE)
 
 
 def _problem(check: Callable[[], object]) -> str:

@@ -6,6 +6,7 @@ the hash of its content: a run can be moved, and its evaluations go with it.
 
 from __future__ import annotations
 
+import json
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
@@ -72,7 +73,9 @@ def logged(
 def log_evaluation(evaluation: Evaluation, run: LoadedRun, spec: EvaluationSpec) -> None:
     """Adds an evaluation to the run's log, and keeps state and files to make it again.
 
-    Nothing else of the run changes. Where its folder cannot be written, a warning says so.
+    Nothing else of the run changes. A line that is there is not added again: who is killed and
+    types a command again makes the same evaluations. Where the folder cannot be written, a warning
+    says so.
 
     Raises:
         RunError: it cannot be written for another reason.
@@ -95,7 +98,9 @@ def log_evaluation(evaluation: Evaluation, run: LoadedRun, spec: EvaluationSpec)
             f"cannot keep what was asked in {folder / KEPT}: {error.strerror}"
         ) from error
     line = {**evaluation.summary(), "asked": record.model_dump(mode="json")}
-    append_line(folder / EVALUATIONS_FILE, line)
+    as_read = json.loads(json.dumps(line))
+    if all(known != as_read for _, known in read_lines(folder / EVALUATIONS_FILE)):
+        append_line(folder / EVALUATIONS_FILE, line)
 
 
 @dataclass(frozen=True)

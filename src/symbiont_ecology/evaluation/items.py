@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from symbiont_ecology.errors import ConfigError, DataError
+from symbiont_ecology.files import write_whole
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.shipped import find_data
 from symbiont_ecology.tasks import tasks
@@ -69,7 +70,18 @@ def read_items(path: Path) -> list[Item]:
 
 
 def write_items(items: Iterable[Item], path: Path) -> None:
-    """Writes items as JSONL that ``read_items`` reads back; of a prompt with turns the last one."""
+    """Writes items as ``items_as_lines`` has them; the file is whole or not there.
+
+    Raises:
+        RunError: it cannot be written.
+        OSError: its folder cannot be made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, items_as_lines(items))
+
+
+def items_as_lines(items: Iterable[Item]) -> str:
+    """Items as JSONL that ``read_items`` reads back; of a prompt with turns the last one."""
     lines = []
     for item in items:
         row: dict[str, object] = {"prompt": last_turn(item.prompt), "target": item.answer}
@@ -81,8 +93,7 @@ def write_items(items: Iterable[Item], path: Path) -> None:
         if item.reply_limit != _usual_limit(item.family, item.depth):
             row["reply_limit"] = item.reply_limit
         lines.append(json.dumps(row, ensure_ascii=False))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return "\n".join(lines) + "\n"
 
 
 def _references(verifier: ReferenceVerifier) -> dict[str, object]:

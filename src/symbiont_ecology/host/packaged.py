@@ -211,5 +211,5 @@ def _copy(source: IO[bytes], target: IO[bytes], see: Callable[[bytes], None]) ->
 def held() -> dict[str, Path]:
     """The hosts that are in the cache, by name."""
     folder = hosts_folder()
-    found = sorted(folder.glob(f"*/{FACTS_FILE}")) if folder.is_dir() else []
+    found = sorted(folder.glob(f"[!.]*/{FACTS_FILE}")) if folder.is_dir() else []
     return {path.parent.name: path.parent for path in found}

@@ -34,6 +34,7 @@ from symbiont_ecology.tasks.tables import (
     Stamp,
     check_whole,
     locate,
+    named_columns,
     rows_of_dataset,
     rows_of_file,
     too_many,
@@ -431,9 +432,7 @@ def _no_text(source: FileTasks, where: str, row: Mapping[object, object], knob: 
         hint = "; write it as the reply should be" if isinstance(value, bool) else ""
         kinds = "text" if knob == "prompt" else "text, a number or a list of these"
         return f"{source} {where}: expected {kinds} under {column!r}, got {value!r:.40}{hint}"
-    names = [str(name) for name in row]
-    hint = did_you_mean(column, names)
-    known = ", ".join(names) or "none"
+    hint, known = did_you_mean(column, [str(name) for name in row]), named_columns(row)
     return f"{source} {where}: no column {column!r};{hint} set {knob} to one of: {known:.200}"
 
 

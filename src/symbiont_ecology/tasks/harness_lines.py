@@ -18,7 +18,7 @@ from symbiont_ecology.registry import Spec, did_you_mean
 from symbiont_ecology.tasks.data import DataLine, depth_of, reference_answer
 from symbiont_ecology.tasks.grading import LONGEST_REPLY, Choice, Grader, final_answer, graders
 from symbiont_ecology.tasks.harness_file import HarnessFile
-from symbiont_ecology.tasks.tables import check_whole
+from symbiont_ecology.tasks.tables import check_whole, named_columns
 from symbiont_ecology.tasks.templates import RowTemplate, template
 
 CHOICE_LETTERS = string.ascii_uppercase
@@ -174,9 +174,8 @@ class HarnessReader:
         if said in row:
             return row[said]
         if "{" not in said:
-            names = [str(name) for name in row]
-            hint = did_you_mean(said, names)
-            raise DataError(f"{where}: no column {said!r};{hint} it has {', '.join(names):.200}")
+            hint, known = did_you_mean(said, [str(name) for name in row]), named_columns(row)
+            raise DataError(f"{where}: no column {said!r};{hint} it has {known:.200}")
         return _template(said, f"{self.about} {where.rpartition(' ')[2]}")(row, where)
 
 

@@ -35,6 +35,7 @@ from symbiont_ecology.tasks.tables import (
     Stamp,
     check_whole,
     locate,
+    named_columns,
     rows_of_file,
     too_many,
 )
@@ -218,7 +219,7 @@ def _row(
         names = [str(name) for name in row]
         raise DataError(
             f"{where}: no column {missing[0]!r};{did_you_mean(missing[0], names)} it has "
-            f"{', '.join(names) or 'none'}: say what yours is called"
+            f"{named_columns(row)}: say what yours is called"
         )
     texts, verdict = [row[prompt], row[reply]], row[accepted]
     if verdict is None or verdict != verdict:  # null, or NaN as pandas writes it

@@ -10,6 +10,7 @@ from typing import Any
 
 from symbiont_ecology.errors import DataError, MissingExtraError
 from symbiont_ecology.shipped import find_data
+from symbiont_ecology.transcripts import escaped
 from symbiont_ecology.types import TURN_END
 from symbiont_ecology.untrusted import parse_json, read_regular
 
@@ -104,6 +105,11 @@ def cached_dataset(hub: str) -> bool | None:
 def too_many(about: str, count: int | None = None) -> str:
     """What is wrong with a table that is too long; None counts as more."""
     return f"{about}: expected at most {MOST_LINES} lines, got {count or 'more'}: take a part of it"
+
+
+def named_columns(row: Iterable[object]) -> str:
+    """The columns of a row for a message, in one line whatever they are called."""
+    return ", ".join(escaped(str(name)) for name in row) or "none"
 
 
 def check_length(text: str, where: str) -> None:

@@ -1,0 +1,90 @@
+"""Files and folders that a killed process leaves whole, or as they were."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from symbiont_ecology.errors import RunError
+from symbiont_ecology.files import (
+    folder_made_whole,
+    holds_other,
+    remove_folder,
+    remove_rests,
+    write_whole,
+)
+from toy import Crash
+
+
+def names(place: Path) -> list[str]:
+    return sorted(path.name for path in place.iterdir())
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    write_whole(tmp_path / "x", "one")
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(RunError, match=r"cannot write .*x: No space left"):
+        write_whole(tmp_path / "x", "two")
+    assert (tmp_path / "x").read_text() == "one"
+    assert names(tmp_path) == ["x"]
+
+
+def test_what_is_there_already_is_not_in_the_way(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    assert not holds_other(path, "text")
+    path.write_text("text")
+    assert not holds_other(path, "text")
+    assert not holds_other(path, b"text")
+    assert holds_other(path, "other")
+    assert holds_other(tmp_path, "text")
+
+
+def test_a_folder_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(*, dies: bool) -> None:
+        with folder_made_whole(tmp_path / "made") as half:
+            (half / "one").touch()
+            if dies:
+                raise Crash
+            (half / "two").touch()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # a killed process cleans nothing
+        with pytest.raises(Crash):
+            make(dies=True)
+    assert names(tmp_path) == [".made.new"]
+    make(dies=False)
+    assert names(tmp_path) == ["made"]
+    assert names(tmp_path / "made") == ["one", "two"]
+    with pytest.raises(RunError, match=r"cannot write .*made: Directory not empty"):
+        make(dies=False)
+    assert names(tmp_path) == ["made"]
+
+
+def test_half_a_removal_is_seen_by_nobody_and_ended_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise Crash
+
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", die)
+        with pytest.raises(Crash):
+            remove_folder(tmp_path / "one")
+    assert names(tmp_path) == [".one.removed", "two"]
+    (tmp_path / "one").mkdir()  # a new one of that name
+    assert remove_rests(tmp_path) == ["one"]
+    assert remove_rests(tmp_path) == []
+    assert names(tmp_path) == ["one", "two"]
+    remove_folder(tmp_path / "two")
+    assert names(tmp_path) == ["one"]
