@@ -196,6 +196,7 @@ NOT_KILLED: Mapping[str, str] = {
     "key": "draws another key each time; it adds one line in one write",
     "bench": "writes nothing but times",
     "doctor": "writes nothing but times",
+    "lm-eval": "is another program's command line, which writes its own results; of a run it reads",
     "datasets get": "needs the network; it writes as datasets convert does",
 }
 """Commands that write and are left out, and why."""

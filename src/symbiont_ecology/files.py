@@ -19,6 +19,7 @@ from typing import BinaryIO, cast
 
 from symbiont_ecology.errors import RunError
 
+FOLDER_LOCK_FILE = "folder.lock"
 UNFINISHED, REMOVED = ".new", ".removed"
 """The ending of a file that is being written, and of a folder that is being removed."""
 
@@ -164,12 +165,24 @@ def open_own(path: Path, mode: str) -> BinaryIO:
     return cast(BinaryIO, os.fdopen(descriptor, mode))
 
 
-def lock(file: BinaryIO, *, waits: bool = True) -> bool:
-    """Whether this process is the one that holds an open file; it waits for another one that does,
-    or not. The lock goes with the process, however that ends."""
+def lock(descriptor: int, *, waits: bool = True) -> bool:
+    """Whether this process is the one that holds an open file or folder; it waits for another one
+    that does, or not. The lock goes with the process, however that ends."""
     from filelock import lock_descriptor
 
-    return lock_descriptor(file.fileno(), blocking=waits, poll_interval=0.005)
+    return lock_descriptor(descriptor, blocking=waits, poll_interval=0.005)
+
+
+def open_folder(folder: Path) -> int:
+    """A descriptor to lock a folder by. It is the folder itself, so one that cannot be written can
+    be locked, too; on Windows it is a file in it.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    if hasattr(os, "O_DIRECTORY"):
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    return os.open(folder / FOLDER_LOCK_FILE, os.O_RDWR | os.O_CREAT | _GUARDS, 0o666)
 
 
 def remove_unfinished(temporary: Path) -> None:

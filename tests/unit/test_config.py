@@ -416,7 +416,7 @@ def test_all_knobs_together_are_bounded() -> None:
     found = registries()
     assert {"task", "task source", "prompt style", "grader", "routing", "shift"} <= set(found)
     components = sum(knobs_of(entry[name]) for entry in found.values() for name in entry.names())
-    assert knobs_of(RunConfig) + components <= 419
+    assert knobs_of(RunConfig) + components <= 420
 
 
 def test_every_knob_says_what_it_is_in_its_line() -> None:

@@ -34,7 +34,7 @@ from symbiont_ecology.files import (
     is_writable,
     lock,
     make_folder,
-    open_own,
+    open_folder,
     remove_unfinished,
     replace_durably,
     write_whole,
@@ -42,7 +42,6 @@ from symbiont_ecology.files import (
 from symbiont_ecology.types import BlobRef, OrganelleId
 
 STATE_FILE, PREVIOUS_FILE, KEPT = "state.json", "state.previous.json", "evaluated"
-STATES_LOCK_FILE = "states.lock"
 
 
 @dataclass(repr=False)
@@ -242,15 +241,17 @@ def exclusive(folder: Path) -> Iterator[None]:
     needs.
 
     Raises:
-        RunError: there is no such folder, or it cannot be written.
+        RunError: the folder cannot be read.
     """
     try:
-        file = open_own(folder / STATES_LOCK_FILE, "ab")
+        descriptor = open_folder(folder)
     except OSError as error:
-        raise RunError(f"cannot use {folder}: {error.strerror}") from error
-    with file:
-        lock(file)
+        raise RunError(f"no run in {folder}: {error.strerror}") from error
+    try:
+        lock(descriptor)
         yield
+    finally:
+        os.close(descriptor)
 
 
 def keep_state(state: EcologyState, folder: Path) -> None:

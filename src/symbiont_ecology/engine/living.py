@@ -270,7 +270,7 @@ def locked(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise RunError(f"cannot use {folder}: {error.strerror}") from error
     with file:
-        if not lock(file, waits=False):
+        if not lock(file.fileno(), waits=False):
             raise LockedError(
                 f"another process is writing to {folder}: wait for it or stop it first"
             )

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from symbiont_ecology.ecology.state import STATE_FILE, STATES_LOCK_FILE
+from symbiont_ecology.ecology.state import STATE_FILE
 from symbiont_ecology.errors import ConfigError, EcologyError, RunError
-from symbiont_ecology.files import UNFINISHED, folder_made_whole, write_whole
+from symbiont_ecology.files import FOLDER_LOCK_FILE, UNFINISHED, folder_made_whole, write_whole
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -31,7 +31,7 @@ LOG_SUFFIX, LOG_PARTS, BLOB_FOLDER, WRITER_MARK = ".jsonl", ".parts", "blobs", "
 REMOTE_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://.+")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 """A file's name that cannot lead out of its folder."""
-NOT_SENT = ("lock", STATES_LOCK_FILE, WRITER_MARK)
+NOT_SENT = ("lock", FOLDER_LOCK_FILE, WRITER_MARK)
 
 
 class RemoteFolder:

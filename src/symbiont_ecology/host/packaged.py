@@ -147,7 +147,7 @@ def building(target: Path) -> Iterator[Path | None]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with (target.parent / f".{target.name}.lock").open("wb") as file:
-            lock(file)
+            lock(file.fileno())
             if (target / FACTS_FILE).is_file():
                 yield None
                 return
