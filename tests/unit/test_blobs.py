@@ -2,20 +2,23 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load, save
 
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.adapter import MOST_EXACT
-from symbiont_ecology.weights.blobs import BlobStore
+from symbiont_ecology.weights.blobs import BlobStore, weights_ref
 
 quick = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -227,3 +230,271 @@ def test_what_nobody_can_reach_is_forgotten_before_it_is_written(tmp_path: Path)
     with pytest.raises(RunError, match="missing"):
         store.optimizer_state(gone)
     assert not (tmp_path / "blobs").exists()
+
+
+# What a reference is made of.
+
+
+def test_a_reference_stays_the_same_in_every_version(store: BlobStore) -> None:
+    """A run that an earlier version wrote names its blobs by these."""
+    vector = np.arange(LAYOUT.size(1), dtype=np.float32)
+    weights = AdapterWeights(LAYOUT, 1, 0.5, vector)
+    assert store.put_weights(weights) == weights_ref(weights) == ADAPTER
+    assert store.put_weights(replace(weights, phrase="Briefly: ")) == SAID
+    state = OptimizerState(7, vector, vector**2, {"b": 2.0, "a": 0.1})
+    assert store.put_optimizer_state(state) == MEMORY
+
+
+ADAPTER = "025380c35c318d0f8d693459cdea3501"
+SAID = "031b592bbab7cc3e40c04f7dd62697b4"
+MEMORY = "a996e1a985d8e5042810aa29672ad363"
+
+
+def test_a_reference_tells_names_types_and_shapes_of_the_same_bytes_apart(store: BlobStore) -> None:
+    numbers = np.arange(4, dtype=np.float32)
+    states = [
+        OptimizerState(1, numbers, None),
+        OptimizerState(1, None, numbers),
+        OptimizerState(1, numbers.view(np.int32), None),
+        OptimizerState(1, numbers.reshape(2, 2), None),
+        OptimizerState(2, numbers, None),
+        OptimizerState(1, numbers, None, {"a": 1.0}),
+    ]
+    refs = [store.put_optimizer_state(state) for state in states]
+    assert len(set(refs)) == len(states)
+    store.flush()
+    for ref, state in zip(refs, states, strict=True):
+        found = BlobStore(store.folder).optimizer_state(ref)
+        for ours, theirs in ((found.first, state.first), (found.second, state.second)):
+            assert (ours is None) == (theirs is None)
+            if ours is not None and theirs is not None:
+                assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+                assert ours.tobytes() == theirs.tobytes()
+
+
+def test_the_order_of_notes_says_nothing(store: BlobStore) -> None:
+    one, other = {"a": 1.0, "b": 2.0}, {"b": 2.0, "a": 1.0}
+    refs = {store.put_optimizer_state(OptimizerState(notes=notes)) for notes in (one, other)}
+    assert len(refs) == 1
+
+
+def test_moments_in_pieces_are_copied(store: BlobStore) -> None:
+    whole = np.arange(8, dtype=np.float32)
+    ref = store.put_optimizer_state(OptimizerState(1, whole[::2], whole[1::2]))
+    whole[:] = -1
+    found = store.optimizer_state(ref)
+    assert found.first is not None
+    assert found.first.tolist() == [0, 2, 4, 6]
+    store.flush()
+    BlobStore(store.folder).check(ref)
+
+
+def test_what_is_read_from_the_disk_cannot_be_written_to(store: BlobStore) -> None:
+    adapter_ref = store.put_weights(adapter())
+    exact = np.ones(MOST_EXACT + 1, np.float32)
+    refs = [store.put_optimizer_state(OptimizerState(1, one, one)) for one in (exact, exact[:9])]
+    store.flush()
+    fresh = BlobStore(store.folder)
+    arrays = [fresh.weights(adapter_ref).vector]
+    arrays += [one for ref in refs for one in [fresh.optimizer_state(ref).first] if one is not None]
+    assert len(arrays) == 3
+    for array in arrays:
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+# On the disk.
+
+
+def test_a_flush_syncs_every_file_before_its_name_and_the_names_at_the_end(
+    store: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    replaced = os.replace
+
+    def sync(descriptor: int) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        assert path == store.folder if is_folder else path.parent == store.folder
+        done.append("names" if is_folder else f"bytes of {path.name.partition('.')[0]}")
+
+    def replace_it(source: Path, target: Path) -> None:
+        done.append(f"name of {Path(target).name.partition('.')[0]}")
+        replaced(source, target)
+
+    refs = sorted(store.put_weights(adapter(seed)) for seed in range(3))
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "replace", replace_it)
+    store.flush()
+    each = [[f"bytes of {ref}", f"name of {ref}"] for ref in refs]
+    assert done == [*each[0], *each[1], *each[2], "names"]
+    done.clear()
+    store.flush()
+    assert done == []
+
+
+def test_what_is_on_the_disk_is_not_written_again(store: BlobStore) -> None:
+    ref = store.put_weights(adapter())
+    store.flush()
+    (before,) = (path.stat() for path in store.files())
+    again = BlobStore(store.folder)
+    assert again.put_weights(adapter()) == ref
+    again.flush()
+    (after,) = (path.stat() for path in store.files())
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_what_was_flushed_last_is_still_in_memory_and_what_was_before_is_not(
+    store: BlobStore,
+) -> None:
+    first, second = OptimizerState(step=1), OptimizerState(step=2)
+    one = store.put_optimizer_state(first)
+    store.flush()
+    for path in store.files():
+        path.unlink()
+    assert store.optimizer_state(one).step == 1
+    with pytest.raises(RunError, match=f"blob {one} is missing from {store.folder} .No such file"):
+        store.check(one)
+    assert store.put_optimizer_state(first) == one  # known already
+    store.flush()
+    assert store.files() == []
+    store.put_optimizer_state(second)
+    store.flush()
+    with pytest.raises(RunError, match="is missing"):
+        store.optimizer_state(one)
+
+
+def test_a_store_lists_its_files_in_order_and_none_before_the_first(store: BlobStore) -> None:
+    assert store.files() == []
+    refs = sorted(store.put_weights(adapter(seed)) for seed in range(4))
+    store.flush()
+    assert store.files() == [store.folder / f"{ref}.safetensors" for ref in refs]
+
+
+def test_a_flush_makes_the_folders_above_and_may_be_repeated(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path / "run/deep/blobs")
+    for seed in range(2):
+        store.put_weights(adapter(seed))
+        store.flush()
+    assert len(store.files()) == 2
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_half_done(
+    store: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = store.put_weights(adapter())
+
+    def refuse(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", refuse)
+        with pytest.raises(RunError) as caught:
+            store.flush()
+    said = f"cannot write blobs to {store.folder}: Permission denied; nothing written is lost"
+    assert str(caught.value) == said
+    assert store.files() == []
+    (store.folder / f"{ref}.safetensors.tmp").write_bytes(b"torn by a crash")
+    store.flush()
+    assert store.files() == [store.folder / f"{ref}.safetensors"]
+
+
+def test_a_full_disk_is_called_full(store: BlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.put_weights(adapter())
+
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(RunError) as caught:
+        store.flush()
+    said = f"cannot write blobs to {store.folder}: no space left; nothing written is lost"
+    assert str(caught.value) == said
+
+
+def test_a_folder_that_is_a_link_is_refused(store: BlobStore, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "x.safetensors").write_bytes(b"")
+    store.folder.symlink_to(tmp_path / "elsewhere")
+    store.put_weights(adapter())
+    for act in (store.flush, lambda: store.collect(())):
+        with pytest.raises(RunError) as caught:
+            act()
+        assert str(caught.value) == (
+            f"{store.folder} is a link, and a run deletes what it does not need there: put the "
+            "folder itself in its place"
+        )
+    assert [path.name for path in store.files()] == ["x.safetensors"]
+
+
+def test_collecting_touches_no_other_files_and_says_what_it_cannot_delete(
+    store: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = store.put_weights(adapter())
+    store.flush()
+    (store.folder / "notes.txt").write_text("mine")
+    path = store.folder / f"{ref}.safetensors"
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        with pytest.raises(RunError) as caught:
+            store.collect(())
+    assert str(caught.value) == (
+        f"cannot delete {path}, which the run does not need: Permission denied; remove it"
+    )
+    store.collect(())
+    assert [one.name for one in store.files()] == ["notes.txt"]
+
+
+# Damage.
+
+
+def rewritten(path: Path, header: dict[str, str] | None, **changes: Any) -> None:
+    """The same file with another header, or other arrays."""
+    path.write_bytes(save({**load(path.read_bytes()), **changes}, metadata=header))
+
+
+def test_a_file_that_is_no_blob_or_another_one_is_damaged(store: BlobStore) -> None:
+    ref, other = store.put_weights(adapter(0)), store.put_weights(adapter(1))
+    store.flush()
+    path = store.folder / f"{ref}.safetensors"
+    whole, foreign = path.read_bytes(), (store.folder / f"{other}.safetensors").read_bytes()
+    unreadable = f"blob {path} is damaged: not a safetensors file of this store"
+    wrong = f"blob {path} is damaged: its content does not match its name"
+    rewritten(path, None)
+    cases = [(path.read_bytes(), unreadable)]
+    rewritten(path, {"other": "x"})
+    cases += [(path.read_bytes(), unreadable), (b"", unreadable), (foreign, wrong)]
+    for data, said in cases:
+        path.write_bytes(data)
+        with pytest.raises(RunError) as caught:
+            BlobStore(store.folder).weights(ref)
+        assert str(caught.value) == said
+        with pytest.raises(RunError):
+            store.check(ref)  # on the disk, whatever is in memory
+        assert same(store.weights(ref), adapter(0))
+    path.write_bytes(whole)
+    store.check(ref)
+
+
+def test_blobs_of_the_other_kind_are_named(store: BlobStore) -> None:
+    weights, memory = store.put_weights(adapter()), store.put_optimizer_state(optimizer_state())
+    with pytest.raises(RunError) as caught:
+        store.optimizer_state(weights)
+    said = f"blob {weights} in {store.folder} holds adapter weights, expected a memory"
+    assert str(caught.value) == said
+    with pytest.raises(RunError) as caught:
+        store.weights(memory)
+    said = f"blob {memory} in {store.folder} holds a memory, expected adapter weights"
+    assert str(caught.value) == said
+
+
+def test_rounded_moments_take_half_the_room_only_where_they_are_large(store: BlobStore) -> None:
+    for size, is_half in ((MOST_EXACT, False), (MOST_EXACT + 1, True)):
+        ref = store.put_optimizer_state(OptimizerState(1, np.ones(size, np.float32), None))
+        store.flush()
+        bytes_ = (store.folder / f"{ref}.safetensors").stat().st_size
+        assert bytes_ // size == (2 if is_half else 4)
