@@ -1,4 +1,4 @@
-"""The books of a generation, entry by entry: who pays and earns what, and what is known after it."""
+"""The books of a generation, entry by entry: who pays and earns what, and what is then known."""
 
 from __future__ import annotations
 
