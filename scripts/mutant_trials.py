@@ -284,7 +284,9 @@ def _in_a_fork(change: Change, module: ModuleType, items: Sequence[pytest.Item])
     """What becomes of one change, and by which of the tests."""
     if not items:
         return UNTESTED, 0
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # it is waited for
     if not (child := os.fork()):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         gc.disable()  # what is not touched need not be copied
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
         silent = os.open(os.devnull, os.O_WRONLY)
@@ -300,11 +302,9 @@ def _in_a_fork(change: Change, module: ModuleType, items: Sequence[pytest.Item])
         except BaseException:
             code = min(place, ALIVE - 1)
         os._exit(code)
-    end = time.monotonic() + WALL_SECONDS
-    while not (found := os.waitpid(child, os.WNOHANG))[0]:
-        time.sleep(0.002)
-        if time.monotonic() > end:
-            os.kill(child, signal.SIGKILL)
+    if signal.sigtimedwait({signal.SIGCHLD}, WALL_SECONDS) is None:
+        os.kill(child, signal.SIGKILL)
+    found = os.waitpid(child, 0)
     if os.WIFSIGNALED(found[1]):
         return LATE, 0
     code = os.WEXITSTATUS(found[1])

@@ -275,6 +275,7 @@ def test_success_and_the_detectors_of_change_follow_all_verdicts_of_a_cell(turn:
 
 def test_a_new_habitat_begins_with_the_success_of_its_cell(turn: Turn) -> None:
     items = [replace(item, habitat="anna") for item in questions(turn, WORDS)]
+    del turn.state.posteriors["o1"]  # nothing is known of a newborn
     (archived,) = update_posteriors([answered("o1", items, (1.0, 1.0))], [], turn)
     assert turn.state.success == {
         SUMS: 0.8,
@@ -284,19 +285,24 @@ def test_a_new_habitat_begins_with_the_success_of_its_cell(turn: Turn) -> None:
     assert isinstance(archived, Archived)
     assert archived.cell == "anna"
     assert turn.state.drift_detectors == {"anna": DriftDetector(((2.0, 2),))}
+    assert turn.state.posteriors["o1"] == {"anna": SuccessPosterior(2.0, 0.0)}
 
 
 def test_what_has_no_verdict_changes_nothing_but_the_effort(turn: Turn) -> None:
     logged = [replace(item, logged=LoggedReply("7")) for item in questions(turn, SUMS)]
-    before = turn.state.success.copy(), turn.state.posteriors.copy()
-    outcomes = [
-        answered("o1", logged, (1.0, 1.0), flops=100),
-        answered("o2", questions(turn, WORDS), (1.0, 1.0)),
-    ]
-    update_posteriors(outcomes, [], turn)
-    assert turn.state.posteriors["o1"] == before[1]["o1"]
-    assert turn.state.success[SUMS] == before[0][SUMS]
-    assert turn.state.success[WORDS] > before[0][WORDS]
+    update_posteriors(
+        [
+            answered("o1", logged, (1.0, 1.0), flops=100),
+            answered("o2", questions(turn, WORDS), (1.0, 1.0)),
+        ],
+        [],
+        turn,
+    )
+    assert turn.state.posteriors["o1"] == {SUMS: SuccessPosterior(18.0, 2.0)}
+    assert turn.state.success[SUMS] == 0.8
+    assert turn.state.success[WORDS] > 0.4
+    assert list(turn.state.drift_detectors) == [WORDS]
+    assert turn.state.archive.elites[SUMS].score == 0.9
     assert turn.state.effort[SUMS] == 100
 
 
