@@ -43,7 +43,7 @@ CPU_SECONDS, WALL_SECONDS = 20, 600
 KILLED, LATE, LIVED, UNTESTED = "killed", "timed out", "survived", "not tested"
 ALIVE = 250
 """The exit code of a process in which no test failed; others are the place of the test."""
-PYTEST = ("-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutants")
+PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:warnings", "--hypothesis-profile=mutants")
 
 
 @dataclass(frozen=True)

@@ -397,3 +397,9 @@ def test_who_met_a_number_that_is_not_finite_is_taken_out_and_the_others_learn(t
     ]
     assert list(state.population) == ["o2"]
     assert state.genome("o2").weights == "wiser"
+
+
+def test_everybody_who_is_sick_leaves(turn: Turn) -> None:
+    events = install([update(name, {}, is_sick=True) for name in ("o1", "o2")], turn.state)
+    assert [type(event) for event in events] == [Quarantined, Retired] * 2
+    assert not turn.state.population

@@ -15,20 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symbiont_ecology.ecology import (
-    Assignment,
-    Awaken,
-    Colonise,
-    Decision,
-    Found,
-    Genome,
-    Organelle,
-    Outcome,
-    Settle,
-)
+from foragers import FAMILIES, answered, organelle, state_of
+from symbiont_ecology.ecology import Assignment, Awaken, Colonise, Decision, Found, Outcome, Settle
 from symbiont_ecology.ecology.diets import FAINT, LIKENESS, Diet, diet_of, taste_of
-from symbiont_ecology.ecology.habitats import SHARED, SURE, Habitat, RememberedAnswer
-from symbiont_ecology.ecology.organelle import SuccessPosterior
+from symbiont_ecology.ecology.habitats import SHARED, SURE, Habitat
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import StrategyContext
@@ -36,44 +26,7 @@ from symbiont_ecology.strategies.mechanisms import Room
 from symbiont_ecology.strategies.mechanisms.foraging import NOBODY, SWEEPS, Foraging, Settlement
 from symbiont_ecology.types import Item
 
-FAMILIES = ("math.add", "logic.bool")
-DIRECTIONS = np.linalg.qr(np.random.default_rng(0).standard_normal((64, 4)))[0].T
 TRAITS = {"learning_rate": 0.1}
-
-
-def answered(
-    server: str,
-    direction: int,
-    *,
-    accepted: bool = True,
-    family: str = FAMILIES[0],
-    confidence: float = 0.9,
-) -> RememberedAnswer:
-    """An answer of some kind."""
-    answer = RememberedAnswer(
-        family, "short", "1+1", (1,), accepted, organelle_id=server, confidence=confidence
-    )
-    return answer.sketched(DIRECTIONS[direction])
-
-
-def organelle(name: str, *memories: RememberedAnswer) -> Organelle:
-    return Organelle(name, Genome("w", 4, {}), "m", (), "founder", 0, "w").remembering(memories)
-
-
-def state_of(
-    living: Sequence[Organelle], dormant: Sequence[Organelle] = (), **habitats: Habitat
-) -> EcologyState:
-    state = EcologyState(seed=0, habitats=dict(habitats))
-    state.population = {one.id: one for one in living}
-    state.dormant = {one.id: one for one in dormant}
-    for name, habitat in habitats.items():
-        for server in {answer.organelle_id for answer in habitat.answers}:
-            given = [one for one in habitat.answers if one.organelle_id == server]
-            right = sum(one.is_accepted for one in given)
-            posterior = SuccessPosterior(float(right), float(len(given) - right))
-            state.posteriors.setdefault(server, {})[name] = posterior
-    return state
-
 
 # Settlement: any history of moves and unions.
 
