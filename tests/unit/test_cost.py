@@ -125,6 +125,10 @@ def test_a_trace_costs_an_outer_product_for_each_token() -> None:
     assert tracing_flops(read_parameters=12, tokens=5) == 5 * 2 * 12
 
 
+def test_an_amount_of_work_is_nothing_as_long_as_nothing_is_said() -> None:
+    assert vars(Cost()) == dict.fromkeys(vars(Cost()), 0)
+
+
 def test_tokens_are_those_that_were_read_and_those_that_were_written() -> None:
     assert Cost(tokens_in=3, tokens_out=4, rows=100).tokens == 7
 
