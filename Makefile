@@ -25,7 +25,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-real calibrate-resume regex-evo-vs-sft test test-oldest test-wheel wheels fuzz campaign check sanitize docs docs-links
+.PHONY: help setup demo demo-real calibrate-resume regex-evo-vs-sft test test-oldest test-wheel wheels fuzz campaign mutants check sanitize
+.PHONY: docs docs-links
 .PHONY: docs-check all host bench evidence paper ablate notebooks clean
 
 help: ## print this list
@@ -37,6 +38,8 @@ help: ## print this list
 	@echo "                          what calibrate-resume runs"
 	@echo "  REGEX_CONFIG=experiments/regex REGEX_CALIB_GENS=40 REGEX_FULL_GENS=120 REGEX_RATES=0.003,0.006 REGEX_OUTPUT=artifacts/regex"
 	@echo "                          what regex-evo-vs-sft runs"
+	@echo "  MUTANTS=economics/ledger.py"
+	@echo "                          the modules that mutants changes: [tool.mutants] in pyproject.toml"
 	@echo "  PACK=embedded-v2        the protocol that paper runs: symbiont list protocols"
 
 setup: $(INSTALLED) ## make .venv with everything that demo and test need
@@ -88,6 +91,12 @@ test: setup ## run the tests, about a quarter of an hour on two cores
 
 fuzz: setup ## what comes from outside, made bad by draw: 3,000 cases of each kind, some minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz --cases 3000 -s
+
+# MUTANTS: modules below src/symbiont_ecology; empty: all that [tool.mutants] in pyproject.toml names. Interrupted, it goes on.
+MUTANTS ?=
+mutants: setup ## change what must never be wrong in small ways and see whether tests notice it; some 3,000 changes, half an hour
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[mutants]'
+	OMP_NUM_THREADS=1 nice -n 19 $(BIN)/python scripts/mutants.py $(MUTANTS)
 
 # Direct dependencies at the lowest versions that pyproject.toml allows. OLDEST_TESTS: what is run, files of tests or folders.
 OLDEST_TESTS ?= tests/unit tests/contracts/test_kernel.py tests/engine/test_resume.py

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.config import Flip, RunConfig
-from symbiont_ecology.ecology import EcologyState, Judge, Upheaval
+from symbiont_ecology.ecology import EcologyState, Judge, ProposeVariant, Upheaval
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.changes import FALLEN
 from symbiont_ecology.ecology.organelle import skill
@@ -21,7 +21,16 @@ from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import EventLog, read_events
-from symbiont_ecology.events import Event, Gated, GenerationEnded, Learned, Proposed, Restored
+from symbiont_ecology.events import (
+    Event,
+    Gated,
+    GenerationEnded,
+    Learned,
+    Proposed,
+    Resized,
+    Restored,
+)
+from symbiont_ecology.operators.mutations import Shrink
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.strategies.mechanisms.canaries import PROOF
@@ -192,6 +201,28 @@ def test_who_comes_back_as_the_world_changes_is_not_believed_where_it_changed(
     (organelle_id,) = life.state.population
     carry_out([Upheaval(cells), Judge(child, "admit")], life.materials)
     assert {life.state.posteriors[organelle_id][cell] for cell in cells} == {FALLEN}
+
+
+def test_who_becomes_leaner_does_not_come_back_in_the_same_generation(tmp_path: Path) -> None:
+    """Two mechanisms decided it, and neither knew of the other."""
+    life = Life(tmp_path, config())
+    life.go_on(40)
+    life.damage()
+    life.go_on_until(Proposed)
+    (child,) = life.state.challengers.values()
+    (organelle_id,) = life.state.population
+    cells, half = child.cells[organelle_id], Shrink(0.5)
+    carry_out([ProposeVariant(organelle_id, cells, half, "shrink", by="thrift")], life.materials)
+    variant = life.state.challengers[list(life.state.challengers)[-1]]
+    both = [Judge(variant, "admit"), Judge(child, "admit")]
+    admitted, resized, rejected = carry_out(both, life.materials)
+    assert isinstance(resized, Resized)
+    assert life.state.genome(organelle_id).weights == resized.weights
+    verdicts = [event.verdict for event in (admitted, rejected) if isinstance(event, Gated)]
+    assert verdicts == ["admit", "reject"]
+    assert isinstance(rejected, Gated)
+    assert rejected.reason == "its organelle has changed in this generation"
+    assert not life.state.challengers
 
 
 def test_the_proof_of_a_former_self_is_strict_and_no_knob() -> None:

@@ -15,7 +15,7 @@ from symbiont_ecology.errors import RunError
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.adapter import MOST_EXACT
-from symbiont_ecology.weights.blobs import BlobStore
+from symbiont_ecology.weights.blobs import BlobStore, weights_ref
 
 quick = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -227,3 +227,74 @@ def test_what_nobody_can_reach_is_forgotten_before_it_is_written(tmp_path: Path)
     with pytest.raises(RunError, match="missing"):
         store.optimizer_state(gone)
     assert not (tmp_path / "blobs").exists()
+
+
+# What a reference is made of.
+
+
+def test_a_reference_stays_the_same_in_every_version(store: BlobStore) -> None:
+    """A run that an earlier version wrote names its blobs by these."""
+    vector = np.arange(LAYOUT.size(1), dtype=np.float32)
+    weights = AdapterWeights(LAYOUT, 1, 0.5, vector)
+    assert store.put_weights(weights) == weights_ref(weights) == ADAPTER
+    assert store.put_weights(replace(weights, phrase="Briefly: ")) == SAID
+    state = OptimizerState(7, vector, vector**2, {"b": 2.0, "a": 0.1})
+    assert store.put_optimizer_state(state) == MEMORY
+
+
+ADAPTER = "025380c35c318d0f8d693459cdea3501"
+SAID = "031b592bbab7cc3e40c04f7dd62697b4"
+MEMORY = "a996e1a985d8e5042810aa29672ad363"
+
+
+def test_a_reference_tells_names_types_and_shapes_of_the_same_bytes_apart(store: BlobStore) -> None:
+    numbers = np.arange(4, dtype=np.float32)
+    states = [
+        OptimizerState(1, numbers, None),
+        OptimizerState(1, None, numbers),
+        OptimizerState(1, numbers.view(np.int32), None),
+        OptimizerState(1, numbers.reshape(2, 2), None),
+        OptimizerState(2, numbers, None),
+        OptimizerState(1, numbers, None, {"a": 1.0}),
+    ]
+    refs = [store.put_optimizer_state(state) for state in states]
+    assert len(set(refs)) == len(states)
+    store.flush()
+    for ref, state in zip(refs, states, strict=True):
+        found = BlobStore(store.folder).optimizer_state(ref)
+        for ours, theirs in ((found.first, state.first), (found.second, state.second)):
+            assert (ours is None) == (theirs is None)
+            if ours is not None and theirs is not None:
+                assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+                assert ours.tobytes() == theirs.tobytes()
+
+
+def test_the_order_of_notes_says_nothing(store: BlobStore) -> None:
+    one, other = {"a": 1.0, "b": 2.0}, {"b": 2.0, "a": 1.0}
+    refs = {store.put_optimizer_state(OptimizerState(notes=notes)) for notes in (one, other)}
+    assert len(refs) == 1
+
+
+def test_moments_in_pieces_are_copied(store: BlobStore) -> None:
+    whole = np.arange(8, dtype=np.float32)
+    ref = store.put_optimizer_state(OptimizerState(1, whole[::2], whole[1::2]))
+    whole[:] = -1
+    found = store.optimizer_state(ref)
+    assert found.first is not None
+    assert found.first.tolist() == [0, 2, 4, 6]
+    store.flush()
+    BlobStore(store.folder).check(ref)
+
+
+def test_what_is_read_from_the_disk_cannot_be_written_to(store: BlobStore) -> None:
+    adapter_ref = store.put_weights(adapter())
+    exact = np.ones(MOST_EXACT + 1, np.float32)
+    refs = [store.put_optimizer_state(OptimizerState(1, one, one)) for one in (exact, exact[:9])]
+    store.flush()
+    fresh = BlobStore(store.folder)
+    arrays = [fresh.weights(adapter_ref).vector]
+    arrays += [one for ref in refs for one in [fresh.optimizer_state(ref).first] if one is not None]
+    assert len(arrays) == 3
+    for array in arrays:
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1

@@ -9,12 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights
-from symbiont_ecology.weights.deltas import combined, dense, from_dense, inner, shares, truncated
+from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.weights.deltas import (
+    SPARE,
+    combined,
+    dense,
+    from_dense,
+    grown,
+    grown_optimizer_state,
+    inner,
+    shares,
+    singular_values,
+    truncated,
+)
 
 LAYOUT = AdapterLayout((("wide", 12, 5), ("tall", 5, 12), ("smaller than ranks", 3, 2)))
 NAMES = [name for name, _, _ in LAYOUT.modules]
 SHARE = st.floats(-2, 2)
+RNG = np.random.default_rng
 
 
 @st.composite
@@ -66,8 +78,16 @@ def test_adapters_of_different_hosts_do_not_combine() -> None:
     other = AdapterWeights.random(
         AdapterLayout((("wide", 12, 5),)), 2, 1.0, np.random.default_rng(0)
     )
-    with pytest.raises(ValueError, match="one host"):
+    said = "expected adapters of one host, got several layouts: export them and attach them"
+    with pytest.raises(ValueError, match=f"^{said}$"):
         combined([one, other], (1.0, 1.0))
+
+
+def test_a_share_for_every_adapter_and_no_more() -> None:
+    one = AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(0))
+    for wrong in ((1.0,), (1.0, 1.0, 1.0)):
+        with pytest.raises(ValueError, match="zip"):
+            combined([one, one], wrong)
 
 
 @given(adapters())
@@ -122,3 +142,96 @@ def test_dense_deltas_come_back_as_they_went(one: AdapterWeights, other: Adapter
     for place, adapter in enumerate((one, other)):
         found = from_dense(LAYOUT, 8, [(name, deltas[place]) for name, deltas in stacked])
         assert error(found, list(deltas_of(adapter))) < 1e-5
+
+
+@given(adapters())
+def test_combined_and_balanced_adapters_have_their_whole_length_in_their_factors(
+    adapter: AdapterWeights,
+) -> None:
+    made = [combined([adapter], (0.5,)), truncated(adapter, 3)]
+    made.append(from_dense(LAYOUT, 3, ((name, both[0]) for name, both in dense([adapter]))))
+    assert [one.scaling for one in made] == [1.0, 1.0, 1.0]
+    assert [one.rank for one in made] == [adapter.rank, 3, 3]
+
+
+@given(adapters())
+def test_singular_values_from_small_products_are_those_of_deltas(adapter: AdapterWeights) -> None:
+    for (_, a, b), delta in zip(adapter.factors(), deltas_of(adapter), strict=True):
+        exact = np.linalg.svd(delta, compute_uv=False)
+        wide = np.zeros(max(adapter.rank, len(exact)))
+        wide[: len(exact)] = exact
+        found = singular_values(a.astype(np.float64), adapter.scaling * b.astype(np.float64))
+        assert found.shape == (adapter.rank,)
+        assert (np.diff(found) <= 0).all()
+        assert found == pytest.approx(wide[: adapter.rank], abs=2e-6 * max(1.0, wide[0]))
+
+
+# What is spare.
+
+LENGTHS = [1.0, 1.1 * SPARE, 0.9 * SPARE]
+"""Of directions in a factor, against the first: the last is rounding, the one before is not."""
+
+
+@pytest.mark.parametrize("length", [1.0, 1e-3, 1e3])
+def test_a_direction_is_spare_up_to_a_millionth_of_the_strongest(length: float) -> None:
+    layout = AdapterLayout((("square", 4, 4),))
+    delta = np.diag(np.square([length * one for one in LENGTHS] + [0.0]))
+    ((_, a, b),) = from_dense(layout, 4, [("square", delta)]).factors()
+    lengths = length * np.array(LENGTHS[:2])
+    assert SPARE == 1e-6
+    assert np.linalg.norm(a, axis=1) == pytest.approx([*lengths, 1.0, 1.0])
+    assert np.linalg.norm(b, axis=0) == pytest.approx([*lengths, 0.0, 0.0])
+
+
+def test_nothing_is_spare_in_length_but_in_b_where_an_adapter_does_nothing() -> None:
+    for _, a, b in truncated(AdapterWeights.random(LAYOUT, 2, 1.0, RNG(0)), 2).factors():
+        assert np.linalg.norm(a, axis=1) == pytest.approx([1.0, 1.0])
+        assert not b.any()
+
+
+# Growing.
+
+
+@given(adapters(), st.integers(0, 4), st.integers(0, 9))
+def test_who_grows_does_what_it_did_and_can_learn_more(
+    adapter: AdapterWeights, more: int, seed: int
+) -> None:
+    rank = adapter.rank + more
+    found = grown(adapter, rank, RNG(seed))
+    assert (found.layout, found.rank, found.scaling) == (LAYOUT, rank, adapter.scaling)
+    draw = RNG(seed)
+    pairs = zip(adapter.factors(), found.factors(), strict=True)
+    for (_, a, b), (_, new_a, new_b) in pairs:
+        drawn = draw.standard_normal((more, a.shape[1]), dtype=np.float32)
+        assert new_a[: adapter.rank].tobytes() == a.tobytes()
+        assert (new_b[:, : adapter.rank] == b).all()
+        assert not new_b[:, adapter.rank :].any()  # what is new does nothing yet
+        assert new_a[adapter.rank :] == pytest.approx(drawn / a.shape[1] ** 0.5, rel=1e-6)
+    for name in NAMES:
+        assert found.delta(name) == pytest.approx(adapter.delta(name), rel=1e-4, abs=1e-5)
+
+
+def test_new_directions_are_about_as_long_as_those_of_a_founder() -> None:
+    layout = AdapterLayout((("wide", 4000, 2),))
+    ((_, a, _),) = grown(AdapterWeights.random(layout, 1, 1.0, RNG(0)), 3, RNG(1)).factors()
+    assert np.linalg.norm(a, axis=1) == pytest.approx([1.0, 1.0, 1.0], rel=0.05)
+
+
+@given(adapters(), st.integers(0, 4))
+def test_moments_grow_with_their_adapter(adapter: AdapterWeights, more: int) -> None:
+    rank, notes = adapter.rank + more, {"baseline": 0.5}
+    first, second = adapter.vector.copy(), adapter.vector**2
+    before = OptimizerState(7, first, second, notes)
+    found = grown_optimizer_state(before, adapter, rank)
+    assert (found.step, found.notes) == (7, notes)
+    for moments, made in ((first, found.first), (second, found.second)):
+        assert made is not None
+        held = AdapterWeights(LAYOUT, adapter.rank, 1.0, moments)
+        new = AdapterWeights(LAYOUT, rank, 1.0, made)
+        for (_, a, b), (_, new_a, new_b) in zip(held.factors(), new.factors(), strict=True):
+            assert (new_a[: adapter.rank] == a).all()
+            assert (new_b[:, : adapter.rank] == b).all()
+            assert not new_a[adapter.rank :].any()
+            assert not new_b[:, adapter.rank :].any()
+    young = OptimizerState(2, None, None, notes)
+    assert grown_optimizer_state(young, adapter, rank) == young

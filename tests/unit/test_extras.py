@@ -21,7 +21,7 @@ from symbiont_ecology.evoscope.animation import write_film
 ROOT = Path(symbiont_ecology.__file__).parent
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
 EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
-FOR_WORK = ("dev", "docs", "peers", "clients", "trackers")
+FOR_WORK = ("dev", "docs", "mutants", "peers", "clients", "trackers")
 """Extras of tests, pages and comparisons, and one that is others together: no file of the package
 asks for them."""
 HOMES = {"service/": "serve", "trackers/": None, "experiments/hands.py": "ray"}

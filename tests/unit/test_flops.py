@@ -4,8 +4,6 @@ from copy import deepcopy
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -17,18 +15,6 @@ from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 
 ARCHITECTURES = (*KINDS, "embedded")
-SHAPE = HostShape(
-    layers=3,
-    hidden=64,
-    heads=4,
-    kv_heads=2,
-    head_dim=32,
-    feed_forward=160,
-    vocab=500,
-    max_positions=1024,
-    linear_parameters=64 * 32 * (4 + 2 + 2) + 128 * 64 + 3 * 64 * 160,
-    parameters=0,  # costs nothing: only weights that are multiplied count
-)
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
@@ -94,19 +80,3 @@ def test_a_rollout_with_a_cache_costs_what_torch_counts(
         for _ in range(5):
             cache = model(tokens(1), past_key_values=cache, use_cache=True).past_key_values
     assert shape.rollout_flops(0, 30, 6) == pytest.approx(counter.get_total_flops(), rel=0.01)
-
-
-COUNT = st.integers(0, 300)
-
-
-@given(COUNT, st.integers(1, 50), COUNT)
-def test_a_rollout_is_its_passes_one_by_one(prompt: int, new: int, lora: int) -> None:
-    passes = [SHAPE.forward_flops(lora, prompt, head_positions=1)]
-    passes += [
-        SHAPE.forward_flops(lora, 1, context=prompt + done, head_positions=1)
-        for done in range(new - 1)
-    ]
-    assert SHAPE.rollout_flops(lora, prompt, new) == sum(passes)
-    spared = SHAPE.forward_flops(lora, prompt)
-    assert SHAPE.executed_flops(lora, prompt, 0, new - 1) == sum(passes) - spared
-    assert SHAPE.rollout_flops(lora, prompt, 0) == SHAPE.forward_flops(lora, prompt)

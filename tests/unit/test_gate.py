@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symbiont_ecology.ecology.gate import Gate, GateDecision, PairedCounts
+from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, PairedCounts, Ruling
+from symbiont_ecology.ecology.organelle import Genome
 from symbiont_ecology.statistics import evidence, wilson
 
 ROOT = Path(__file__).parents[2]
@@ -158,6 +159,98 @@ def test_a_stricter_level_asks_for_more() -> None:
 def test_tallies_add_up() -> None:
     assert PairedCounts(1, 2, 3) + PairedCounts(10, 20, 30) == PairedCounts(11, 22, 33)
     assert PairedCounts(1, 2, 3).pairs == 6
+
+
+# Verdicts, from the evidence.
+
+ODD = Gate(level=0.1, gain=0.3, loss=0.2, most=50)
+
+
+@given(TALLY)
+def test_to_be_better_is_to_rule_out_zero_and_to_fall_short_is_to_rule_out_the_gain(
+    tally: PairedCounts,
+) -> None:
+    wins, ties, losses = tally.wins, tally.ties, tally.losses
+    is_proven = evidence(wins, ties, losses, 0.0) >= 10
+    is_refuted = evidence(losses, ties, wins, -0.3) >= 10 or tally.pairs >= 50
+    assert ODD.better(tally) == ("admit" if is_proven else "reject" if is_refuted else "go on")
+
+
+@given(TALLY)
+def test_to_be_kept_is_to_rule_out_the_loss_and_to_fall_short_is_to_rule_out_zero(
+    tally: PairedCounts,
+) -> None:
+    wins, ties, losses = tally.wins, tally.ties, tally.losses
+    is_kept = evidence(wins, ties, losses, -0.2) >= 10
+    is_lost = evidence(losses, ties, wins, 0.0) >= 10 or tally.pairs >= 50
+    assert ODD.kept(tally) == ("admit" if is_kept else "reject" if is_lost else "go on")
+
+
+def exact(of: Callable[[int], float]) -> tuple[int, float]:
+    """A count and a level that its evidence just reaches, with nothing lost in rounding."""
+    found = ((count, of(count)) for count in range(5, 40))
+    return next((count, 1 / one) for count, one in found if 1 / (1 / one) == one)
+
+
+def test_evidence_that_just_reaches_the_level_is_enough() -> None:
+    wins, level = exact(lambda count: evidence(count, 0, 0, 0.0))
+    assert Gate(level=level).better(PairedCounts(wins, 0, 0)) == "admit"
+    losses, level = exact(lambda count: evidence(count, 0, 0, -GATE.gain))
+    assert Gate(level=level).better(PairedCounts(0, 0, losses)) == "reject"
+
+
+def test_the_last_question_is_the_last() -> None:
+    undecided = [PairedCounts(1, pairs - 2, 1) for pairs in (9, 10)]
+    gate = Gate(most=10)
+    assert [gate.better(tally) for tally in undecided] == ["go on", "reject"]
+    assert [gate.kept(tally) for tally in undecided] == ["go on", "reject"]
+
+
+BETTER, WORSE, OPEN = PairedCounts(60, 10, 0), PairedCounts(0, 10, 60), PairedCounts(1, 2, 1)
+SPENT = PairedCounts(100, 200, 100)  # all questions, and nothing is proven at home or away
+
+
+@pytest.mark.parametrize(
+    ("rivals", "homes", "verdict", "reason"),
+    [
+        ([BETTER], [BETTER], "admit", ""),
+        ([BETTER, OPEN], [], "go on", ""),
+        ([BETTER], [BETTER, OPEN], "go on", ""),
+        ([BETTER, WORSE], [], "reject", "it is not better by what is hoped for"),
+        ([BETTER, WORSE], [WORSE], "reject", "it is not better by what is hoped for"),
+        ([BETTER, OPEN], [BETTER, WORSE], "reject", "it loses what a parent is good at"),
+        ([OPEN, SPENT], [WORSE], "reject", "its questions ran out undecided"),
+        ([], [WORSE], "reject", "it loses what a parent is good at"),
+        ([], [BETTER], "reject", "there is nothing to be better at"),
+    ],
+)
+def test_a_ruling_says_which_comparison_decided_it(
+    rivals: list[PairedCounts], homes: list[PairedCounts], verdict: GateDecision, reason: str
+) -> None:
+    assert GATE.rule(rivals, homes) == Ruling(verdict, reason)
+    assert GATE.rule(rivals).verdict == GATE.decide(rivals)
+
+
+def test_questions_run_out_at_the_last_one() -> None:
+    last = PairedCounts(3, 4, 3)
+    assert Gate(most=10).rule([last]) == Ruling("reject", "its questions ran out undecided")
+
+
+# Challengers.
+
+
+def challenger(**counts: dict[str, PairedCounts]) -> Challenger:
+    cells = dict.fromkeys(("o2", "o1"), ("math.add",))
+    return Challenger("o3", Genome("w", 4, {}), "svd", "merging", "child", cells, counts)
+
+
+def test_a_challenger_is_told_by_the_parent_that_did_best_on_all_questions() -> None:
+    assert challenger().against_the_better == PairedCounts()
+    weak = {"o1": PairedCounts(9, 0, 1), "o2": PairedCounts(4, 1, 0)}
+    strong = {"o1": PairedCounts(9, 1, 0), "o2": PairedCounts(1, 0, 4)}
+    assert challenger(o1=weak, o2=strong).against_the_better == PairedCounts(10, 1, 4)
+    assert challenger(o1=strong, o2=weak).against_the_better == PairedCounts(10, 1, 4)
+    assert challenger(o1=weak).parents == ("o2", "o1")
 
 
 def test_the_page_says_what_was_measured() -> None:

@@ -38,6 +38,41 @@ def test_energy_sums_to_zero_to_the_milli_atp_after_any_history(
     assert TypeAdapter(Ledger).validate_json(TypeAdapter(Ledger).dump_json(ledger)) == ledger
 
 
+@settings(deadline=None)
+@given(st.lists(st.tuples(WHO, WHO, st.integers(0, 10**30)), max_size=9))
+def test_a_transfer_takes_from_one_what_it_gives_to_the_other(
+    moves: list[tuple[str, str, int]],
+) -> None:
+    ledger, expected = Ledger(), dict.fromkeys("abc", 0)
+    for who in expected:
+        ledger.open(who)
+    for source, target, amount in moves:
+        ledger.transfer(source, target, amount)
+        expected[source] -= amount
+        expected[target] += amount
+    assert (ledger.balances, ledger.world) == (expected, 0)
+
+
+def test_nothing_moves_to_or_from_an_account_that_is_not_there() -> None:
+    ledger = Ledger()
+    ledger.open("a")
+    for source, target in (("a", "ghost"), ("ghost", "a")):
+        with pytest.raises(LedgerError, match="no account 'ghost'"):
+            ledger.transfer(source, target, 5)
+    assert (ledger.balances, ledger.world) == ({"a": 0}, 0)
+
+
+def test_what_is_minted_charged_and_left_over_comes_from_and_goes_to_the_world() -> None:
+    ledger = Ledger()
+    ledger.open("a")
+    assert ledger.mint("a", 900) == 900
+    ledger.charge("a", 200)
+    assert (ledger.balances, ledger.world, ledger.total) == ({"a": 700}, -700, 0)
+    assert ledger.close("a") == 700
+    assert (ledger.balances, ledger.world) == ({}, 0)
+    assert Ledger({"a": 5}, world=-3).total == 2
+
+
 def test_what_overflows_the_cap_stays_with_the_world() -> None:
     ledger = Ledger()
     ledger.open("a")
@@ -65,8 +100,11 @@ def test_a_transfer_to_oneself_changes_nothing() -> None:
 
 
 def test_an_unknown_account_is_named() -> None:
-    with pytest.raises(LedgerError, match="no account 'ghost'"):
+    with pytest.raises(LedgerError) as caught:
         Ledger().charge("ghost", 1)
+    assert str(caught.value) == (
+        "no account 'ghost': open it before energy moves, and not after it was closed"
+    )
     ledger = Ledger()
     ledger.open("a")
     with pytest.raises(LedgerError, match="account 'a' is open already"):

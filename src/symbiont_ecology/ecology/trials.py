@@ -112,6 +112,8 @@ class Judge(Decision):
         """The probation goes on, or ends."""
         challenger, state = self.challenger, materials.state
         decision, reason = self.decision, self.reason
+        if challenger.former and decision == "admit" and not _has_former(challenger, state):
+            decision, reason = "reject", "its organelle has changed in this generation"
         if self.operator is not None and decision != "reject":
             try:
                 challenger = _made_anew(challenger, self.operator, materials, "anew")
@@ -167,6 +169,13 @@ def _reject(challenger: Challenger, state: EcologyState) -> None:
     rival = state.population.get(challenger.parents[0])
     if challenger.former and rival and rival.former == challenger.former:
         state.population[rival.id] = replace(rival, former=None)  # it was no better
+
+
+def _has_former(challenger: Challenger, state: EcologyState) -> bool:
+    """Whether the only parent can still come back: another mechanism may have changed it just now,
+    after which it has no former self."""
+    (parent,) = challenger.parents
+    return state.population[parent].former is not None
 
 
 def _admit_child(challenger: Challenger, materials: Materials) -> Born:

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from symbiont_ecology.errors import HostError
 
 ROLLOUT_WITH_LESSON = 4
-"""What a rollout and its lesson take together, in rollouts of the bare host, about: a lesson takes
-three."""
+"""What is set aside for a rollout and its lesson, in rollouts of the bare host: with an adapter
+they take between three and four."""
 WIDE_HIDDEN = 512
 """Hidden size from which on a host is wide."""
 

@@ -36,7 +36,8 @@ from symbiont_ecology.weights.adapter import (
 
 @dataclass(frozen=True)
 class _Blob:
-    """What both kinds of blob are on disk: a header of plain values and named arrays."""
+    """What both kinds of blob are on disk: a header of plain values and named arrays, each in one
+    piece."""
 
     header: str  # JSON, the same bytes for equal content
     arrays: Mapping[str, np.ndarray]
@@ -52,7 +53,7 @@ class _Blob:
         digest = xxhash.xxh3_128(self.header.encode())
         for name, array in sorted(self.arrays.items()):
             digest.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
-            digest.update(np.ascontiguousarray(array).data)
+            digest.update(array.data)
         return digest.hexdigest()
 
 
@@ -118,7 +119,11 @@ class BlobStore:
         header = to_json(
             {"step": optimizer_state.step, "notes": dict(sorted(optimizer_state.notes.items()))}
         ).decode()
-        arrays = {name: _halved(array) for name, array in moments.items() if array is not None}
+        arrays = {
+            name: np.ascontiguousarray(_halved(array))  # in one piece, or a copy that is
+            for name, array in moments.items()
+            if array is not None
+        }
         return self._put(_Blob(header, arrays))
 
     def optimizer_state(self, ref: BlobRef) -> OptimizerState:
@@ -195,11 +200,8 @@ class BlobStore:
 
     def _put(self, blob: _Blob) -> BlobRef:
         ref = blob.ref
-        if ref not in self._new and ref not in self._latest:
-            # Everyone shares it from now on: what its maker could still write to is copied.
-            self._new[ref] = _Blob(
-                blob.header, {name: _frozen(array) for name, array in blob.arrays.items()}
-            )
+        if ref not in self._latest:
+            self._new.setdefault(ref, blob)
         return ref
 
     def _get(self, ref: BlobRef) -> _Blob:
@@ -214,7 +216,7 @@ class BlobStore:
             data = path.read_bytes()
             size = int.from_bytes(data[:8], "little")
             header = json.loads(data[8 : 8 + size])["__metadata__"]["header"]
-            blob = _Blob(header, {name: _frozen(array) for name, array in load(data).items()})
+            blob = _Blob(header, load(data))
         except OSError as error:
             raise RunError(
                 f"blob {ref} is missing from {self.folder} ({error.strerror})"
@@ -261,11 +263,3 @@ def _whole(stored: np.ndarray | None) -> np.ndarray | None:
     if stored is None or stored.dtype != np.uint16:
         return stored
     return (stored.astype(np.uint32) << 16).view(np.float32)
-
-
-def _frozen(array: np.ndarray) -> np.ndarray:
-    if not array.flags.writeable and array.flags.c_contiguous:
-        return array
-    copy = np.array(array, order="C")
-    copy.setflags(write=False)
-    return copy

@@ -1,0 +1,405 @@
+"""The books of a generation, entry by entry: who pays and earns what, and what is then known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from lives import adapter, founded
+from symbiont_ecology.ecology import (
+    Assignment,
+    DriftDetector,
+    EcologyState,
+    Outcome,
+    Rollout,
+    SuccessPosterior,
+)
+from symbiont_ecology.ecology.gate import Challenger
+from symbiont_ecology.economics import Cost
+from symbiont_ecology.engine.learn import Update
+from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.engine.settle import (
+    LOSSES,
+    install,
+    settle,
+    update_posteriors,
+    verifier_faults,
+)
+from symbiont_ecology.events import (
+    Acted,
+    Archived,
+    Learned,
+    Quarantined,
+    Retired,
+    Settled,
+    VerifierFailed,
+)
+from symbiont_ecology.fence import CallTally
+from symbiont_ecology.strategies.controls import Single
+from symbiont_ecology.types import Item, LoggedReply
+from symbiont_ecology.weights import OptimizerState
+from toy import LAYOUT, ToyShape
+
+SUMS, WORDS = "math.add/short", "string.sort/short"
+RENT = 2000 * LAYOUT.size(4) // ToyShape().linear_parameters
+"""Of an adapter of rank 4, at 2000 mATP for one as large as the host."""
+
+
+@pytest.fixture
+def turn(tmp_path: Path) -> Turn:
+    """The third generation of o1, who is at home with sums, and o2, who is with words. A rollout
+    of the host takes 100,000 FLOPs, and 250 mATP."""
+    state, world = founded(tmp_path, [adapter(1), adapter(2)], ("math.add", "string.sort"))
+    state.generation = 3
+    state.success = {SUMS: 0.8, WORDS: 0.4}
+    for name in ("o1", "o2"):
+        state.ledger.charge(name, 299_000)  # each has 1,000 left
+    return world.at(state, 0.0, np.inf)
+
+
+def questions(turn: Turn, cell: str, count: int = 2) -> tuple[Item, ...]:
+    family, _, depth = cell.partition("/")
+    return turn.tasks.draw((family, depth), count, np.random.default_rng(7))
+
+
+def answered(
+    who: str, items: Sequence[Item], verdicts: Sequence[float], flops: int = 0, **facts: object
+) -> Outcome:
+    """Every item as often as there are verdicts for it; ``flops`` are those of each rollout."""
+    samples = len(verdicts) // len(items)
+    cost = Cost(tokens_in=5, tokens_out=2, rows=1, flops=flops)
+    rollouts = tuple(
+        Rollout(items[place // max(samples, 1)], who, (7, 1), np.zeros(2), "7", one, one, cost)
+        for place, one in enumerate(verdicts)
+    )
+    return Outcome(Assignment(who, tuple(items), samples, **facts), rollouts)  # type: ignore[arg-type]
+
+
+def update(who: str, flops: Mapping[str, int], **facts: object) -> Update:
+    """What was learned, with FLOPs by cell."""
+    usual = {"lessons": 2, "loss": 0.5, "weights": "new", "is_sick": False} | facts
+    learned = Learned(
+        3,
+        who,
+        lessons=usual["lessons"],  # type: ignore[arg-type]
+        tokens=4,
+        flops=sum(flops.values()),
+        loss=usual["loss"],  # type: ignore[arg-type]
+        gradient_norm=1.0,
+        weights=usual["weights"],  # type: ignore[arg-type]
+    )
+    return Update(learned, "memory", flops, bool(usual["is_sick"]))
+
+
+def of(kind: type, events: Sequence[object]) -> list[object]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def test_an_answer_pays_by_its_cell_and_all_work_is_charged(turn: Turn) -> None:
+    sums, words = questions(turn, SUMS), questions(turn, WORDS, 1)
+    outcomes = [
+        answered("o1", sums, (1.0, 0.0, 1.0, 0.5), flops=30_000),
+        answered("o1", words, (1.0,), flops=50_000),
+    ]
+    taught = update("o1", {SUMS: 70_000})
+    events = settle(outcomes, [taught, update("o2", {})], turn)
+    # 1200 mATP for sums, since most are right; 1500 + 2000 × (0.5 − 0.4) for words.
+    revenue = int(2.5 * 1200) + 1700
+    cost = 250 * (4 * 30_000 + 50_000 + 70_000) // 100_000
+    ticket = turn.prices.ticket
+    rest = 1000 - cost - RENT - ticket + revenue
+    assert events == [
+        Acted(
+            3,
+            id="o1",
+            cell=SUMS,
+            items=tuple(item.id for item in sums),
+            verdicts=(1.0, 0.0, 1.0, 0.5),
+            samples=2,
+            tokens_in=20,
+            tokens_out=8,
+            flops=120_000,
+            purpose="practice",
+            habitat="",
+        ),
+        Acted(3, "o1", WORDS, (words[0].id,), (1.0,), 1, 5, 2, 50_000, "practice", ""),
+        taught.learned,
+        Settled(3, "o1", ticket=ticket, revenue=revenue, cost=cost, rent=RENT, balance=rest),
+        Settled(3, "o2", ticket=0, revenue=0, cost=0, rent=RENT, balance=1000 - RENT),
+    ]
+    ledger = turn.state.ledger
+    assert ledger.balances == {"o1": rest, "o2": 1000 - RENT}
+    assert ledger.total == 0
+
+
+def test_who_learns_without_practice_pays_for_it_and_buys_no_ticket(turn: Turn) -> None:
+    (_, settled, _) = settle([], [update("o1", {SUMS: 40_000})], turn)
+    assert settled == Settled(3, "o1", 0, 0, 100, RENT, 1000 - 100 - RENT)
+
+
+def test_what_overflows_the_cap_is_not_revenue(turn: Turn) -> None:
+    turn.state.ledger.mint("o1", turn.prices.cap - 1000)
+    events = settle([answered("o1", questions(turn, SUMS, 1), (1.0,))], [], turn)
+    (first, _) = of(Settled, events)
+    paid = RENT + turn.prices.ticket
+    assert first == Settled(3, "o1", turn.prices.ticket, paid, 0, RENT, turn.prices.cap)
+
+
+def test_generations_below_zero_are_counted_and_one_at_zero_ends_the_count(turn: Turn) -> None:
+    state = turn.state
+    for name in ("o1", "o2"):
+        state.population[name] = replace(state.population[name], overdrawn=2)
+    state.ledger.charge("o1", 1001 - RENT)
+    state.ledger.charge("o2", 1000 - RENT)
+    events = settle([], [], turn)
+    assert [one.balance for one in events if isinstance(one, Settled)] == [-1, 0]
+    assert [one.overdrawn for one in state.population.values()] == [3, 0]
+
+
+def test_the_habitat_of_a_question_is_written_down(turn: Turn) -> None:
+    (item,) = questions(turn, SUMS, 1)
+    outcome = answered("o1", (replace(item, habitat="anna"),), (1.0,))
+    (acted, *_) = settle([outcome], [], turn)
+    assert isinstance(acted, Acted)
+    assert acted.habitat == "anna"
+
+
+def on_probation(state: EcologyState, *parents: str) -> None:
+    genome = state.population["o1"].genome
+    cells = dict.fromkeys(parents, (SUMS,))
+    state.challengers["o9"] = Challenger("o9", genome, "svd", "merging", "child", cells=cells)
+
+
+@pytest.mark.parametrize("parents", [("o1",), ("o1", "o2")])
+def test_probation_is_paid_by_the_parents_in_equal_parts_and_earns_nothing(
+    parents: tuple[str, ...], turn: Turn
+) -> None:
+    on_probation(turn.state, *parents)
+    items = questions(turn, SUMS)
+    outcomes = [
+        answered(name, items, (1.0, 1.0), flops=20_000, purpose="probation")
+        for name in ("o9", *parents)
+    ]
+    events = settle(outcomes, [], turn)
+    each = 250 * (40_000 + 40_000 // len(parents)) // 100_000
+    expected = {name: each if name in parents else 0 for name in ("o1", "o2")}
+    books = [event for event in events if isinstance(event, Settled)]
+    assert {one.id: one.cost for one in books} == expected
+    assert {(one.ticket, one.revenue) for one in books} == {(0, 0)}
+    assert [one.purpose for one in events if isinstance(one, Acted)] == ["probation"] * len(
+        outcomes
+    )
+
+
+def test_probes_cost_and_earn_nobody_anything(turn: Turn) -> None:
+    outcome = answered("o1", questions(turn, SUMS), (1.0, 1.0), flops=10**9, purpose="probe")
+    (_, first, _) = settle([outcome], [], turn)
+    assert first == Settled(3, "o1", 0, 0, 0, RENT, 1000 - RENT)
+
+
+# Faults of verifiers.
+
+
+def faulty(outcome: Outcome, *faults: str) -> Outcome:
+    pairs = zip(outcome.rollouts, faults, strict=True)
+    return replace(outcome, rollouts=tuple(replace(one, fault=fault) for one, fault in pairs))
+
+
+def test_faults_of_a_verifier_are_one_event_with_the_first_of_them(turn: Turn) -> None:
+    sums, words = questions(turn, SUMS), questions(turn, WORDS, 1)
+    outcomes = [
+        faulty(answered("o1", sums, (0.0, 0.0)), "", "raised ValueError"),
+        faulty(answered("o2", sums, (0.0, 0.0)), "took long", "took long"),
+        faulty(answered("o2", words, (0.0,)), "raised KeyError"),
+    ]
+    expected = [
+        VerifierFailed(3, "o1", sums[1].id, "raised ValueError", count=3),
+        VerifierFailed(3, "o2", words[0].id, "raised KeyError", count=1),
+    ]
+    assert verifier_faults(outcomes, turn) == expected
+    assert of(VerifierFailed, settle(outcomes, [], turn)) == expected
+
+
+def test_replies_of_a_log_were_judged_by_people(turn: Turn) -> None:
+    (item,) = questions(turn, SUMS, 1)
+    logged = replace(item, logged=LoggedReply("7", is_accepted=True))
+    outcomes = [
+        faulty(answered("o1", (logged,), (0.0,)), "none of it"),
+        faulty(answered("o1", (item,), (0.0,)), "raised ValueError"),
+    ]
+    (failed,) = verifier_faults(outcomes, turn)
+    assert (failed.fault, failed.count) == ("raised ValueError", 1)
+
+
+def test_calls_of_a_verifier_are_counted_with_its_first_fault(turn: Turn) -> None:
+    items = questions(turn, SUMS)
+    outcome = faulty(answered("o1", items, (0.0, 1.0, 0.0, 0.0)), "broke", "", "", "fell")
+    verifier_faults([outcome], turn)
+    tally = CallTally(calls=4, failed=2, fault="broke", is_told=False)
+    assert turn.faults.tallies == {"the verifier of 'math.add'": tally}
+
+
+# What is known.
+
+
+def test_posteriors_fade_and_learn_where_verdicts_came(turn: Turn) -> None:
+    state, fade = turn.state, turn.allocator.fade
+    assert 0 < fade < 1
+    outcomes = [
+        answered("o1", questions(turn, SUMS), (1.0, 0.0)),
+        answered("o1", questions(turn, WORDS), (1.0, 1.0)),
+        answered("o2", questions(turn, SUMS), (0.0, 0.0), purpose="probation"),
+        answered("o2", questions(turn, SUMS), (0.0, 0.0), purpose="probe"),
+    ]
+    update_posteriors(outcomes, [], turn)
+    assert state.posteriors["o1"] == {
+        SUMS: SuccessPosterior(18 * fade + 1, 2 * fade + 1),
+        WORDS: SuccessPosterior(2.0, 0.0),
+    }
+    assert state.posteriors["o2"] == {WORDS: SuccessPosterior(18.0, 2.0)}
+
+
+def test_success_and_the_detectors_of_change_follow_all_verdicts_of_a_cell(turn: Turn) -> None:
+    items = questions(turn, SUMS)
+    outcomes = [answered("o1", items, (1.0, 0.0)), answered("o2", items, (0.0, 0.0))]
+    turn.state.drift_detectors = {SUMS: DriftDetector(((5.0, 6),))}
+    update_posteriors(outcomes, [], turn)
+    assert turn.state.success == {SUMS: pytest.approx(0.8 + 0.2 * (0.25 - 0.8)), WORDS: 0.4}
+    assert turn.state.drift_detectors == {SUMS: DriftDetector(((5.0, 6), (1.0, 4)))}
+
+
+def test_a_new_habitat_begins_with_the_success_of_its_cell(turn: Turn) -> None:
+    items = [replace(item, habitat="anna") for item in questions(turn, WORDS)]
+    del turn.state.posteriors["o1"]  # nothing is known of a newborn
+    (archived,) = update_posteriors([answered("o1", items, (1.0, 1.0))], [], turn)
+    assert turn.state.success == {
+        SUMS: 0.8,
+        WORDS: 0.4,
+        "anna": pytest.approx(0.4 + 0.2 * (1.0 - 0.4)),
+    }
+    assert isinstance(archived, Archived)
+    assert archived.cell == "anna"
+    assert turn.state.drift_detectors == {"anna": DriftDetector(((2.0, 2),))}
+    assert turn.state.posteriors["o1"] == {"anna": SuccessPosterior(2.0, 0.0)}
+
+
+def test_what_has_no_verdict_changes_nothing_but_the_effort(turn: Turn) -> None:
+    logged = [replace(item, logged=LoggedReply("7")) for item in questions(turn, SUMS)]
+    update_posteriors(
+        [
+            answered("o1", logged, (1.0, 1.0), flops=100),
+            answered("o2", questions(turn, WORDS), (1.0, 1.0)),
+        ],
+        [],
+        turn,
+    )
+    assert turn.state.posteriors["o1"] == {SUMS: SuccessPosterior(18.0, 2.0)}
+    assert turn.state.success[SUMS] == 0.8
+    assert turn.state.success[WORDS] > 0.4
+    assert list(turn.state.drift_detectors) == [WORDS]
+    assert turn.state.archive.elites[SUMS].score == 0.9
+    assert turn.state.effort[SUMS] == 100
+
+
+def test_the_archive_takes_who_is_surely_better_and_keeps_the_weights_that_acted(
+    turn: Turn,
+) -> None:
+    state = turn.state
+    elite = state.archive.elites[SUMS]
+    events = update_posteriors([answered("o2", questions(turn, SUMS), (1.0,) * 60)], [], turn)
+    weights, score = state.genome("o2").weights, SuccessPosterior(60.0, 0.0).bound
+    assert score > elite.score
+    assert events == [Archived(3, "o2", SUMS, score, weights)]
+    held = state.archive.elites[SUMS]
+    assert (held.organelle_id, held.weights, held.rank) == ("o2", weights, 4)
+    assert (held.score, held.generation) == (score, 3)
+
+
+def test_elites_of_who_practised_follow_it_and_those_of_others_stay(turn: Turn) -> None:
+    state = turn.state
+    for name in ("o1", "o2"):
+        genome = replace(state.population[name].genome, weights=f"grown {name}", rank=5)
+        state.population[name] = replace(state.population[name], genome=genome)
+    outcomes = [
+        answered("o1", questions(turn, WORDS), (0.0, 0.0)),
+        answered("o2", questions(turn, WORDS), (1.0, 1.0), purpose="probe"),
+    ]
+    assert update_posteriors(outcomes, [], turn) == []
+    first, second = state.archive.elites[SUMS], state.archive.elites[WORDS]
+    assert (first.weights, first.rank, first.generation) == ("grown o1", 5, 3)
+    assert (second.organelle_id, second.generation) == ("o2", 0)
+
+
+def test_the_effort_of_a_cell_is_that_of_a_rollout_with_its_lessons(turn: Turn) -> None:
+    turn.state.effort = {SUMS: 1000.0}
+    outcomes = [
+        answered("o1", questions(turn, SUMS), (1.0, 0.0, 0.0, 1.0), flops=500),
+        answered("o2", questions(turn, SUMS), (1.0, 0.0), flops=800),
+        answered("o2", questions(turn, WORDS, 3), (), flops=0),  # asked for no rollouts
+    ]
+    learned = [update("o1", {SUMS: 900, WORDS: 60}), update("o2", {SUMS: 300, WORDS: 30})]
+    update_posteriors(outcomes, learned, turn)
+    latest = (4 * 500 + 2 * 800 + 900 + 300) / 6
+    assert turn.state.effort == {SUMS: 0.5 * (1000 + latest), WORDS: 30.0}
+
+
+@dataclass(frozen=True)
+class Watchful(Single):
+    """A strategy that wants to see losses."""
+
+    watches_losses: ClassVar[bool] = True  # type: ignore[misc]
+
+
+def test_losses_are_kept_for_who_watches_them_and_only_of_the_living(turn: Turn) -> None:
+    state = turn.state
+    state.losses = {"o1": (0.7,), "gone": (0.1,)}
+    learned = [update("o1", {}, loss=0.5), update("o2", {}, loss=0.9, is_sick=True)]
+    update_posteriors([], learned, turn)
+    assert state.losses == {"o1": (0.7,), "gone": (0.1,)}
+    watched = replace(turn, strategy=Watchful())
+    update_posteriors([], learned, watched)
+    assert state.losses == {"o1": (0.7, 0.5)}
+    update_posteriors([], [update("o2", {}, lessons=0, loss=0.3)], watched)
+    assert state.losses == {"o1": (0.7, 0.5)}
+    for number in range(20):
+        update_posteriors([], [update("o2", {}, loss=float(number))], watched)
+    assert LOSSES == 16
+    assert state.losses["o2"] == tuple(map(float, range(4, 20)))
+
+
+# What was learned.
+
+
+def test_what_was_learned_is_installed_and_the_rest_of_an_organelle_stays(turn: Turn) -> None:
+    state = turn.state
+    before = dict(state.population)
+    assert install([update("o1", {}, weights="wiser")], state) == []
+    genome = replace(before["o1"].genome, weights="wiser")
+    assert state.population == {
+        "o1": replace(before["o1"], genome=genome, optimizer_state="memory"),
+        "o2": before["o2"],
+    }
+
+
+def test_who_met_a_number_that_is_not_finite_is_taken_out_and_the_others_learn(turn: Turn) -> None:
+    state = turn.state
+    state.population["o1"] = replace(state.population["o1"], optimizer_state="old")
+    turn.store.put_optimizer_state(OptimizerState())
+    events = install([update("o1", {}, is_sick=True), update("o2", {}, weights="wiser")], state)
+    assert events == [
+        Quarantined(3, "o1", "a loss, gradient or weight was not finite"),
+        Retired(3, "o1", "quarantined", 3, 1000),
+    ]
+    assert list(state.population) == ["o2"]
+    assert state.genome("o2").weights == "wiser"
+
+
+def test_everybody_who_is_sick_leaves(turn: Turn) -> None:
+    events = install([update(name, {}, is_sick=True) for name in ("o1", "o2")], turn.state)
+    assert [type(event) for event in events] == [Quarantined, Retired] * 2
+    assert not turn.state.population
