@@ -166,8 +166,9 @@ def test_who_is_deaf_wakes_up_and_learns_later(tmp_path: Path) -> None:
     silent = AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(5))
     genome = replace(state.genome("o1"), weights=store.put_weights(silent))
     state.population["o1"] = replace(state.population["o1"], genome=genome)
-    (update,) = learn([heard(room, "o1", (1.0,))], room.turn)
+    update, other = learn([heard(room, "o1", (1.0,)), heard(room, "o2", (1.0,))], room.turn)
     assert (update.learned.lessons, update.learned.flops) == (0, 0)
+    assert store.optimizer_state(other.optimizer_state).step == 4  # who hears learns all the same
     woken = awoken(silent, room.turn.draw("wake", "o1"))
     assert store.weights(update.learned.weights).vector.tobytes() == woken.vector.tobytes()
 
