@@ -1,15 +1,17 @@
-"""Organelles that remember, and habitats that answers were given to."""
+"""Organelles that remember, habitats that answers were given to, and whole worlds of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+from hypothesis import strategies as st
 
 from symbiont_ecology.ecology import Genome, Organelle
 from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer
 from symbiont_ecology.ecology.organelle import SuccessPosterior
 from symbiont_ecology.ecology.state import EcologyState
+from symbiont_ecology.rng import Draw
 
 FAMILIES = ("math.add", "logic.bool")
 DIRECTIONS = np.linalg.qr(np.random.default_rng(0).standard_normal((64, 4)))[0].T
@@ -47,3 +49,60 @@ def state_of(
             posterior = SuccessPosterior(float(right), float(len(given) - right))
             state.posteriors.setdefault(server, {})[name] = posterior
     return state
+
+
+def fed(count: int, refused: int = 0, server: str = "o1") -> Habitat:
+    """It accepted so many answers of its server, and refused others."""
+    eaten = [answered(server, 0)] * count
+    return Habitat(server, answers=(*eaten, *[answered(server, 1, accepted=False)] * refused))
+
+
+NAMES = ("o1", "o2", "o3", "o4")
+answers = st.builds(
+    answered,
+    st.sampled_from(NAMES),
+    st.integers(0, 3),
+    accepted=st.booleans(),
+    family=st.sampled_from(FAMILIES),
+    confidence=st.sampled_from((0.3, 0.9, 0.99)),
+)
+places = st.builds(
+    lambda chosen, given: Habitat(chosen, answers=tuple(given)),
+    st.sampled_from((*NAMES, "dead", "")),
+    st.lists(answers, max_size=7),
+)
+worlds = st.builds(
+    lambda habitats, memories, dreams: state_of(
+        [organelle(name, *(memories if name == "o2" else ())) for name in NAMES[:3]],
+        [organelle("o4", *dreams)] if dreams else [],
+        **{f"h{number}": habitat for number, habitat in enumerate(habitats)},
+    ),
+    st.lists(places, min_size=1, max_size=6),
+    st.lists(answers, max_size=3),
+    st.lists(answers, max_size=3),
+)
+
+
+def drawn_world(number: int, families: Sequence[str]) -> EcologyState:
+    """Users of two kinds. An organelle is of one of them, and most users have one of their kind."""
+    draw = Draw(number)("world")
+    kind_of = {name: int(draw.integers(2)) for name in NAMES}
+
+    def habitat() -> Habitat:
+        """Some of its answers pleased it, by kind or by chance."""
+        chosen, given = str(draw.choice((*NAMES[:3], "dead"))), []
+        kind = kind_of.get(chosen, 0) if draw.random() < 0.8 else int(draw.integers(2))
+        for _ in range(draw.integers(1, 9)):
+            server, family = str(draw.choice(NAMES)), str(draw.choice(families))
+            is_right = (kind_of[server] == kind) == (draw.random() < 0.8)
+            sure = float(draw.choice((0.2, 0.5, 0.9)))
+            at = kind if is_right else kind_of[server]
+            given.append(answered(server, at, accepted=is_right, family=family, confidence=sure))
+        return Habitat(chosen, answers=tuple(given))
+
+    memories = [answered("o9", int(draw.integers(4))) for _ in range(draw.integers(5))]
+    return state_of(
+        [organelle("o1"), organelle("o2", *memories[:2]), organelle("o3")],
+        [organelle("o4", *memories)] if memories else [],
+        **{f"h{place}": habitat() for place in range(8)},
+    )

@@ -1,4 +1,4 @@
-"""Foraging, decision by decision: where habitats settle, who takes a question, who is born."""
+"""Foraging, decision by decision: who takes a question, who moves, who is born."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foragers import FAMILIES, answered, organelle, state_of
+from foragers import FAMILIES, answered, drawn_world, fed, organelle, state_of, worlds
 from symbiont_ecology.ecology import Assignment, Awaken, Colonise, Decision, Found, Outcome, Settle
-from symbiont_ecology.ecology.diets import FAINT, LIKENESS, Diet, diet_of, taste_of
-from symbiont_ecology.ecology.habitats import SHARED, SURE, Habitat
+from symbiont_ecology.ecology.diets import Diet
+from symbiont_ecology.ecology.habitats import SHARED, Habitat
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import StrategyContext
@@ -27,197 +24,6 @@ from symbiont_ecology.strategies.mechanisms.foraging import NOBODY, SWEEPS, Fora
 from symbiont_ecology.types import Item
 
 TRAITS = {"learning_rate": 0.1}
-
-# Settlement: any history of moves and unions.
-
-NAMES = ("o1", "o2", "o3", "o4")
-answers = st.builds(
-    answered,
-    st.sampled_from(NAMES),
-    st.integers(0, 3),
-    accepted=st.booleans(),
-    family=st.sampled_from(FAMILIES),
-    confidence=st.sampled_from((0.3, 0.9, 0.99)),
-)
-places = st.builds(
-    lambda chosen, given: Habitat(chosen, answers=tuple(given)),
-    st.sampled_from((*NAMES, "dead", "")),
-    st.lists(answers, max_size=7),
-)
-worlds = st.builds(
-    lambda habitats, memories, dreams: state_of(
-        [organelle(name, *(memories if name == "o2" else ())) for name in NAMES[:3]],
-        [organelle("o4", *dreams)] if dreams else [],
-        **{f"h{number}": habitat for number, habitat in enumerate(habitats)},
-    ),
-    st.lists(places, min_size=1, max_size=6),
-    st.lists(answers, max_size=3),
-    st.lists(answers, max_size=3),
-)
-
-
-def books_are_right(settlement: Settlement) -> None:
-    """All that a settlement keeps count of is what follows from who lives where."""
-    servers, state = settlement.servers, settlement.state
-    fed = {name for name in servers if state.habitats[name].accepted}
-    assert +settlement.tenants == Counter(servers.values())
-    assert +settlement.sizes == Counter(servers[name] for name in fed)
-    assert set(settlement.eaten) == {*servers.values(), *settlement.past}
-    for server, eaten in settlement.eaten.items():
-        parts = [settlement.diets[name] for name in servers if servers[name] == server]
-        parts += [settlement.past[server]] if server in settlement.past else []
-        expected = reduce(add, parts)
-        assert eaten.sums == pytest.approx(expected.sums, abs=1e-9)
-        assert eaten.counts == pytest.approx(expected.counts, abs=1e-9)
-    by_server = settlement.by_server()
-    assert {name: server for server, names in by_server.items() for name in names} == servers
-    assert all(by_server.values())
-
-
-@settings(max_examples=60)
-@given(worlds, st.lists(st.integers(0, 6), max_size=8))
-def test_a_settlement_keeps_its_books_through_any_history(
-    state: EcologyState, history: list[int]
-) -> None:
-    settlement = Settlement.of(state, FAMILIES, loyalty=2.0)
-    known = {name for name, habitat in state.habitats.items() if habitat.answers}
-    assert set(settlement.tastes) == set(settlement.diets) == known
-    assert settlement.servers == {
-        name: state.habitats[name].chosen
-        for name in settlement.tastes
-        if state.habitats[name].chosen in state.population
-    }
-    books_are_right(settlement)
-    for step in history:
-        if step == 6 or f"h{step}" not in known:
-            settlement.merge()
-        else:
-            expected = best_for(f"h{step}", settlement)
-            settlement.move(f"h{step}")
-            assert settlement.servers[f"h{step}"] == expected
-        books_are_right(settlement)
-
-
-def best_for(name: str, settlement: Settlement) -> str:
-    """Where a habitat is explained best, straight from what is said of it."""
-    state, habitat = settlement.state, settlement.state.habitats[name]
-    before = settlement.servers.get(name)
-    rest = {other: server for other, server in settlement.servers.items() if other != name}
-    sizes = Counter(server for other, server in rest.items() if state.habitats[other].accepted)
-    scores: dict[str, float] = {}
-    for server in settlement.eaten:
-        if sizes[server] or server in settlement.past:
-            eaten = [settlement.diets[other] for other in rest if rest[other] == server]
-            eaten += [settlement.past[server]] if server in settlement.past else []
-            agreement = LIKENESS.agreement(reduce(add, eaten), settlement.tastes[name])
-            size = math.log(max(sizes[server], 1) * state.record(server, but_for=name))
-            scores[server] = agreement + habitat.trust(server, SHARED) + size
-    if before is not None:
-        alone = min(habitat.trust(before, SHARED) + SURE, 0.0)
-        alone += math.log(state.record(before, but_for=name))
-        loyalty = settlement.loyalty if habitat.accepted else 0.0
-        scores[before] = scores.get(before, alone) + loyalty
-    nobody = math.log(0.5)
-    best = max(scores, key=scores.__getitem__, default="")
-    is_colony = not best or scores[best] < nobody
-    return f"colony {settlement.colonies + 1}" if is_colony else best
-
-
-def test_a_settlement_knows_how_alike_answers_are_and_how_often_kinds_agree() -> None:
-    state = state_of([])
-    known = Settlement.of(state, FAMILIES, 3.0)
-    assert (known.likeness, known.shared, known.loyalty) == (LIKENESS, SHARED, 3.0)
-    state.common = {"math.add": "x"}
-    alone = Settlement.of(state, FAMILIES[:1], 3.0)
-    assert (alone.likeness, alone.shared) == (FAINT, 0.0)
-
-
-def test_memories_of_the_living_and_the_dormant_are_eaten_from_the_start() -> None:
-    memory = answered("o9", 1)
-    state = state_of([organelle("o1"), organelle("o2", memory)], [organelle("o3", memory)])
-    settlement = Settlement.of(state, FAMILIES, 2.0)
-    assert list(settlement.past) == list(settlement.eaten) == ["o2", "o3"]
-    assert (settlement.past["o2"].counts == diet_of([memory], FAMILIES).counts).all()
-
-
-# May a colony be founded?
-
-
-def fed(count: int, refused: int = 0, server: str = "o1") -> Habitat:
-    eaten = [answered(server, 0)] * count
-    return Habitat(server, answers=(*eaten, *[answered(server, 1, accepted=False)] * refused))
-
-
-def test_a_colony_needs_two_accepted_answers_among_its_habitats() -> None:
-    state = state_of([organelle("o1")], one=fed(1), other=fed(1, 3), none=fed(0, 3))
-    settlement = Settlement.of(state, FAMILIES, 2.0)
-    assert settlement.may_found("one", "other")
-    assert not settlement.may_found("one", "none")
-    assert not settlement.may_found("none")
-
-
-@pytest.mark.parametrize(("tried", "may"), [(("o1", "o2"), True), (("o1",), False)])
-def test_without_food_somebody_is_born_after_ten_answers_of_all_who_please_others(
-    tried: tuple[str, ...], may: bool
-) -> None:
-    def hungry(count: int) -> Habitat:
-        answers = [answered(tried[n % len(tried)], 1, accepted=False) for n in range(count)]
-        return Habitat("o3", answers=tuple(answers))
-
-    living = [organelle(name) for name in NAMES]
-    others = {"first": fed(3, server="o1"), "second": fed(3, server="o2"), "sad": fed(0, 2, "o4")}
-    for count in (9, 10):
-        state = state_of(living, **others, hungry=hungry(count), fresh=fed(0, 1))
-        settlement = Settlement.of(state, FAMILIES, 2.0)
-        assert settlement.may_found("hungry") == (may and count == 10)
-        assert settlement.may_found("fresh", "hungry") == (may and count == 10)
-
-
-# Unions.
-
-
-def test_of_two_that_eat_the_same_the_living_one_is_kept_then_who_ate_more() -> None:
-    state = state_of(
-        [organelle("o1"), organelle("o2")], small=fed(6, server="o1"), large=fed(8, server="o2")
-    )
-    settlement = Settlement.of(state, FAMILIES[:1], 2.0)
-    settlement.merge()
-    assert settlement.servers == {"small": "o2", "large": "o2"}
-    books_are_right(settlement)
-    dormant = organelle("o4", *[answered("o9", 0)] * 12)
-    large = Habitat("gone", answers=fed(8, server="o9").answers)
-    state = state_of([organelle("o1")], [dormant], small=fed(3, server="o1"), large=large)
-    settlement = Settlement.of(state, FAMILIES[:1], 2.0)
-    settlement.move("large")
-    assert settlement.servers["large"] == "o4"
-    settlement.merge()
-    assert settlement.servers == {"small": "o1", "large": "o1"}
-    books_are_right(settlement)
-
-
-def test_who_left_its_habitats_to_another_still_remembers() -> None:
-    memory = answered("o9", 2)
-    state = state_of(
-        [organelle("o1", memory), organelle("o2")], one=fed(6, server="o1"), two=fed(9, server="o2")
-    )
-    settlement = Settlement.of(state, FAMILIES[:1], 2.0)
-    settlement.merge()
-    assert settlement.servers == {"one": "o2", "two": "o2"}
-    assert set(settlement.eaten) == {"o1", "o2"}
-    books_are_right(settlement)
-
-
-def test_two_become_one_only_where_that_explains_more_than_loyalty() -> None:
-    state = state_of(
-        [organelle("o1"), organelle("o2")], one=fed(6, server="o1"), two=fed(6, server="o2")
-    )
-    tastes = [taste_of(state.habitats[name].answers, FAMILIES[:1]) for name in ("one", "two")]
-    gain = LIKENESS.agreement(*tastes) + math.lgamma(2) - 2 * math.lgamma(1)
-    for loyalty, servers in ((gain - 0.01, 1), (gain, 2), (gain + 0.01, 2)):
-        settlement = Settlement.of(state, FAMILIES[:1], loyalty)
-        settlement.merge()
-        assert len(set(settlement.servers.values())) == servers
-
 
 # Decisions, in a world of its own.
 
@@ -283,14 +89,14 @@ def test_nobody_is_sent_to_a_new_habitat_while_nobody_pleases_anybody() -> None:
     assert Foraging().taker(question("sad"), open_, 1) is None
 
 
-def promises(name: str, state: EcologyState) -> list[str]:
+def promises(name: str, state: EcologyState, shared: float = SHARED) -> list[str]:
     """Everybody by what it promises to a habitat, the best first."""
     habitat = state.habitats.get(name, Habitat())
     pleased = Counter(one.chosen for one in state.habitats.values() if one.accepted)
 
     def promise(who: str) -> float:
         size = max(pleased[who], 1) * state.record(who, but_for=name)
-        return habitat.trust(who, SHARED) + math.log(size)
+        return habitat.trust(who, shared) + math.log(size)
 
     return sorted(state.population, key=promise, reverse=True)
 
@@ -308,6 +114,18 @@ def test_a_new_habitat_asks_who_most_likely_pleases_it() -> None:
             found = [Foraging().taker(question(name), context, earlier) for earlier in range(5)]
             expected = [order[n % 3] for n in range(5)] if tasks else [order[0]] * 5
             assert found == expected
+
+
+def test_in_drawn_worlds_a_habitat_without_a_server_asks_who_promises_most() -> None:
+    for number in range(300):
+        families = FAMILIES[: 1 + number % 2]
+        state = drawn_world(number, families)
+        state.habitats["h0"] = replace(state.habitats["h0"], chosen="")
+        context = context_of(state, families=dict.fromkeys(families, Kind()))
+        pleased = {one.chosen for one in state.habitats.values() if one.accepted}
+        best = promises("h0", state, SHARED * (len(families) > 1))[0]
+        taker = Foraging().taker(question("h0"), context)
+        assert taker == (best if pleased & set(state.population) else None)
 
 
 def test_where_replies_are_open_further_questions_go_to_others_too() -> None:
@@ -395,6 +213,45 @@ def test_who_has_news_or_no_server_looks_around_and_every_fifth_generation_every
     news = [name for name in known if generation % 5 == 4 or name in heard | homeless]
     words = [f"h{number}:practice" for number in sorted(asked)] + ["h0:probation"]
     assert decided(state, words, places) == expected(state, news, places)
+
+
+def test_two_that_serve_one_kind_become_one() -> None:
+    small, large = (
+        Habitat(who, answers=tuple(answered(who, 0, family=one) for one in FAMILIES * count))
+        for who, count in (("o1", 4), ("o2", 6))
+    )
+    state = state_of([organelle("o1"), organelle("o2")], small=small, large=large)
+    assert decided(state, []) == [Settle({"small": "o2"})]
+
+
+def test_who_has_no_news_looks_around_in_every_fifth_generation() -> None:
+    given = [answered("o1", 1, confidence=0.2)] * 6
+    state = state_of(
+        [organelle("o1"), organelle("o2")],
+        **{f"one{n}": fed(8, server="o1") for n in range(3)},
+        **{f"two{n}": Habitat("o2", answers=(answered("o2", 1),) * 8) for n in range(3)},
+        lost=Habitat("o1", answers=tuple(given)),
+    )
+    moving = []
+    for generation in range(12):
+        state.generation = generation
+        if decided(state, []):
+            assert decided(state, []) == [Settle({"lost": "o2"})]
+            moving.append(generation)
+    assert moving == [4, 9]
+
+
+def test_no_more_are_born_than_there_is_room_for() -> None:
+    hungry = {
+        f"kind{kind}{n}": Habitat("", answers=(answered("gone", kind),) * 6)
+        for kind in (1, 2, 3)
+        for n in range(2)
+    }
+    state = state_of([organelle("o1")], home=fed(8), **hungry)
+    for places in range(5):
+        born = decided(state, [], places=places)
+        assert len(born) == min(places, 3)
+        assert all(isinstance(one, Colonise) and len(one.habitats) == 2 for one in born)
 
 
 def test_a_colony_is_founded_for_habitats_that_nobody_explains_while_there_is_room() -> None:
