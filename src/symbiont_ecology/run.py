@@ -32,7 +32,7 @@ from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
 from symbiont_ecology.evaluation.spec import EvaluationSpec
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Event
-from symbiont_ecology.files import free_folder
+from symbiont_ecology.files import free_folder, is_writable
 from symbiont_ecology.history.history import History
 from symbiont_ecology.history.timings import read_timings
 from symbiont_ecology.history.world import world_changes
@@ -151,6 +151,15 @@ class Run:
         for _ in self:
             pass
         return self
+
+    def tidy(self) -> None:
+        """Deletes what a kill behind the last checkpoint left, where the folder can be written.
+
+        Raises:
+            RunError: something that the checkpoint needs is damaged.
+        """
+        if is_writable(self.folder):
+            living.tidy(self.folder)
 
     @property
     def host(self) -> Host:

@@ -15,6 +15,7 @@ import pytest
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.engine.living import tidy
 from symbiont_ecology.engine.run import generations, read_config, resume, start
 from symbiont_ecology.errors import ConfigError, HostError, RunError
 from symbiont_ecology.event_log import read_events
@@ -31,8 +32,7 @@ def trace(folder: Path) -> dict[str, bytes]:
     """What must be equal, byte for byte; and every blob that is left."""
     names = "config.yaml", "provenance.json", "state.json", "events.jsonl", "transcripts.jsonl"
     files = [folder / name for name in names]
-    files += folder.glob("state.previous.json")
-    files += sorted((folder / "blobs").iterdir())
+    files += [*folder.glob("state.previous.json"), *sorted((folder / "blobs").iterdir())]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
@@ -297,12 +297,14 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path: Path, whole: dict[str
     assert trace(tmp_path / "run") == whole
 
 
-def test_resuming_removes_the_blobs_that_a_death_at_the_last_moment_left(
-    tmp_path: Path, whole: dict[str, bytes]
+@pytest.mark.parametrize("again", [lambda folder: resume(folder, host=ToyHost()), tidy])
+def test_blobs_that_a_death_at_the_last_moment_left_are_removed(
+    again: Callable[[Path], object], tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     start(config(), tmp_path / "run", host=ToyHost())
     (tmp_path / "run/blobs" / f"{'1' * 40}.safetensors").write_bytes(b"of nobody")
-    assert finish(tmp_path / "run") == whole
+    again(tmp_path / "run")
+    assert trace(tmp_path / "run") == whole
 
 
 def test_blobs_of_the_dead_are_deleted(tmp_path: Path) -> None:

@@ -24,7 +24,12 @@ from symbiont_ecology.cli.console import (
 )
 from symbiont_ecology.cli.look import warn_if_silent
 from symbiont_ecology.cli.options import ConfigName, Overrides, Quiet, option, resumable_folder
-from symbiont_ecology.cli.run import checked_config, evaluate_at_end, live, tell_next
+from symbiont_ecology.cli.run import (
+    checked_config,
+    evaluate_at_end,
+    live_unless_complete,
+    tell_next,
+)
 from symbiont_ecology.errors import ConfigError, SickError
 
 if TYPE_CHECKING:
@@ -87,8 +92,7 @@ def calibrate(
     lived = Run(folder, _ended(written, generations), host)
     if not (quiet or lived.is_started):
         warn_if_silent(lived)
-    if not lived.is_complete:
-        live(lived, quiet, again, goes_on=generations < full)
+    live_unless_complete(lived, quiet, again, goes_on=generations < full)
     health = _examine(lived)
     if not quiet:
         _tell_health(health, full, written.run.train_flops)
@@ -100,8 +104,7 @@ def calibrate(
             f"again, or go on all the same with: {onward}"
         )
     lived.config = _ended(written, max(full, lived.state.generation))  # on the same host
-    if not lived.is_complete:
-        live(lived, quiet, again)
+    live_unless_complete(lived, quiet, again)
     if not quiet:
         tell_next(lived)
     if not _is_answered(lived):

@@ -13,7 +13,7 @@ from symbiont_ecology.cli import console
 from symbiont_ecology.cli.beside import RunBeside, can_go_on, running_beside
 from symbiont_ecology.cli.calibrate import folder_for
 from symbiont_ecology.cli.options import Overrides, Quiet, option, resumable_folder
-from symbiont_ecology.cli.run import checked_config, live
+from symbiont_ecology.cli.run import checked_config, live_unless_complete
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
@@ -59,8 +59,7 @@ def demo(
     with running_beside(folder, controls) as wait_for_controls:
         ecology = Run(folder / WATCHED, configs[WATCHED])
         words = ["demo", *changes, "--out", str(folder)]
-        if not ecology.is_complete:
-            live(ecology, quiet, f"{console.typed()} {shlex.join(words)}")
+        live_unless_complete(ecology, quiet, f"{console.typed()} {shlex.join(words)}")
         wait_for_controls(quiet)
     summary = _compare(folder, seed)
     seconds = round(time.monotonic() - began, 1) if is_new else None

@@ -15,7 +15,7 @@ from symbiont_ecology.cli.beside import RunBeside, can_go_on, running_beside
 from symbiont_ecology.cli.calibrate import folder_for
 from symbiont_ecology.cli.demo import PICTURE_FILE, SUMMARY_FILE
 from symbiont_ecology.cli.options import Overrides, Quiet, option, resumable_folder
-from symbiont_ecology.cli.run import checked_config, live
+from symbiont_ecology.cli.run import checked_config, live_unless_complete
 
 if TYPE_CHECKING:
     from symbiont_ecology.engine.runtime import Host
@@ -63,8 +63,7 @@ def demo_real(
     with running_beside(folder, control) as wait_for_control:
         ecology = Run(folder / ECOLOGY, configs[ECOLOGY])
         words = ["demo-real", *changes, "--out", str(folder)]
-        if not ecology.is_complete:
-            live(ecology, quiet, f"{console.typed()} {shlex.join(words)}")
+        live_unless_complete(ecology, quiet, f"{console.typed()} {shlex.join(words)}")
         wait_for_control(quiet)
     summary = _compare(folder, changes, ecology.host, per_cell)
     seconds = round(time.monotonic() - began, 1) if is_new else None

@@ -21,7 +21,7 @@ from symbiont_ecology.cli.options import (
     option,
     resumable_folder,
 )
-from symbiont_ecology.cli.run import live, tell_run_plan
+from symbiont_ecology.cli.run import live_unless_complete, tell_run_plan
 from symbiont_ecology.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -77,12 +77,11 @@ def learn_from(
     run = Run(folder, config)
     if not run.is_started:
         _check_lengths(run, log)
-    if not run.is_complete:
-        words = ["learn-from", str(log), *(overrides or []), "--host", host]
-        words += ["--passes", repr(passes), "--out", str(folder)]
-        for name, column in columns.items():
-            words += [f"--{name}", column]
-        live(run, quiet, f"{console.typed()} {shlex.join(words)}")
+    words = ["learn-from", str(log), *(overrides or []), "--host", host]
+    words += ["--passes", repr(passes), "--out", str(folder)]
+    for name, column in columns.items():
+        words += [f"--{name}", column]
+    live_unless_complete(run, quiet, f"{console.typed()} {shlex.join(words)}")
     _report(run, rows)
 
 

@@ -81,6 +81,16 @@ def _live_to_the_end(lived: Run, quiet: bool) -> None:
         tell_left_alone(lived)
 
 
+def live_unless_complete(
+    lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False
+) -> None:
+    """``live``; of a run that is complete, what a kill left behind it is deleted."""
+    if lived.is_complete:
+        lived.tidy()
+    else:
+        live(lived, quiet, again, goes_on=goes_on)
+
+
 def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> None:
     """Lives a run on the screen; ``again`` is what to type where that is not resume.
 

@@ -36,6 +36,7 @@ from symbiont_ecology.fence import blamed
 from symbiont_ecology.files import append_line, lock, make_folder, open_own, read_lines
 from symbiont_ecology.process import release_memory
 from symbiont_ecology.trackers.reporting import Reports
+from symbiont_ecology.weights.blobs import BlobStore
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
 LOCK_FILE = "lock"
@@ -175,6 +176,18 @@ def opened(
         elapsed = lived_seconds(folder)
         parts = (config, folder, runtime, state, EventLog(path), checkpoints, reports, laps)
         yield LivingRun(*parts, elapsed, mirror, is_endless)
+
+
+def tidy(folder: Path) -> None:
+    """Deletes what a kill behind the last checkpoint of a run left, such as weights that nobody
+    needs. A resume does so, too; this needs no host.
+
+    Raises:
+        RunError: something that the checkpoint needs is damaged, or another process is writing.
+    """
+    with locked(folder):
+        store = BlobStore(folder / "blobs")
+        Checkpoints(folder, store, folder / EVENTS_FILE, lambda generation: False).restore()
 
 
 def lived_seconds(folder: Path) -> float:
