@@ -37,6 +37,7 @@ class ServerProcess:
             self.log.append(line)
             if line.startswith("serving"):
                 self.port = int(line.split("127.0.0.1:")[1].split(";")[0])
+            elif line.startswith("try: "):  # the last line before it serves
                 break
         else:
             raise RuntimeError("".join(self.log))

@@ -67,7 +67,6 @@ def test_a_run_goes_on_without_the_folders(
     [
         ("host.rank=2", ConfigError, "host.rank: expected at least 4, the rank of .*brought-4"),
         ("strategy.ranks=6", ConfigError, "expected at most 1 adapters"),
-        ("strategy.mechanisms.immigration.adapters=[]", ConfigError, "expected adapters, got none"),
         ("strategy.mechanisms.immigration.adapters=[nowhere]", AdapterError, "nowhere"),
     ],
 )

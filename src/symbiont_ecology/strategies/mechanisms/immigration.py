@@ -15,7 +15,8 @@ from symbiont_ecology.weights.peft_files import stated_rank
 @mechanisms.register("immigration")
 @dataclass(frozen=True)
 class Immigration(Mechanism):
-    """The population begins with adapters from PEFT folders, one organelle for each.
+    """The population begins with adapters from PEFT folders, one organelle for each; without any,
+    as it does otherwise.
 
     The folders are read when the run is founded, and not needed afterwards.
     """
@@ -24,11 +25,6 @@ class Immigration(Mechanism):
 
     def founding_faults(self, rank: int) -> list[str]:
         """The adapters must be there, and fit into the host's slots."""
-        if not self.adapters:
-            return [
-                "strategy.mechanisms.immigration: expected adapters, got none: name PEFT folders, "
-                "adapters: [FOLDER]"
-            ]
         ranks = {adapter: stated_rank(adapter) for adapter in self.adapters}
         return [
             f"host.rank: expected at least {needed}, the rank of {adapter}, got {rank}"
