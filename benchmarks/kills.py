@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from kill_points import KillPoint, Watch, Write, drawn_point, watch_as_parent, writes_in
 from killed_commands import COMMANDS, READERS, KilledCommand
-from killed_grounds import Grounds
+from killed_setups import Setups
 from sides import machine
 from symbiont_ecology.engine.provenance import source
 from symbiont_ecology.rng import Draw
@@ -102,7 +102,7 @@ class Trials:
 
     def __init__(self, place: Path, seed: int) -> None:
         self._place, self._draw = place, Draw(seed)
-        self._grounds = Grounds(place / "grounds", self._finish)
+        self._setups = Setups(place / "setups", self._finish)
 
     def outcome(self, name: str, kills: int) -> Outcome:
         """At least so many kills of a command, as far as it comes to the points that are drawn."""
@@ -159,12 +159,12 @@ class Trials:
         """A folder with what a command needs, and nothing else."""
         folder = self._place / "world"
         shutil.rmtree(folder, ignore_errors=True)
-        self._grounds.lay(command.needs, folder)
+        self._setups.lay(command.needs, folder)
         return folder
 
     def _words(self, command: KilledCommand, folder: Path) -> list[str]:
         is_begun = (folder / "work/config.yaml").exists()
-        return self._grounds.named(command.typed(is_begun=is_begun), folder)
+        return self._setups.named(command.typed(is_begun=is_begun), folder)
 
     def _type(
         self, words: Sequence[str], folder: Path, log: Path, point: KillPoint | None = None

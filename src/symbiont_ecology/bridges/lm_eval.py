@@ -58,7 +58,7 @@ to ``host.memory_mb``."""
 USUAL_LIMIT = 256
 """New tokens of a reply, where a task does not say it."""
 KNOWN_KNOBS = ("until", "max_gen_toks", "do_sample", "temperature", "top_p")
-MOOT_KNOBS = frozenset({"top_k", "min_p", "typical_p"})
+SAMPLING_KNOBS = frozenset({"top_k", "min_p", "typical_p"})
 """Knobs of ``generation_kwargs`` that are followed, and those that say nothing where replies are
 greedy."""
 ARGUMENTS = ("run", "who", "habitat", "host", "device", "seed")
@@ -236,34 +236,34 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
         replies = [""] * len(requests)
         with tqdm(total=len(requests), desc="replies", disable=disable_tqdm) as bar:
             for said, places in alike.items():
-                wish = _Wish.of(json.loads(said))
+                options = _ReplyOptions.of(json.loads(said))
                 for piece in _pieces(places):
                     asked = [(place, requests[place].args[0]) for place in piece]
-                    for place, reply in zip(piece, self._replies(asked, wish), strict=True):
+                    for place, reply in zip(piece, self._replies(asked, options), strict=True):
                         replies[place] = reply
                         args = requests[place].args
                         self.cache_hook.add_partial("generate_until", args, reply)
                     bar.update(len(piece))
         return replies
 
-    def _replies(self, asked: Sequence[tuple[int, str]], wish: _Wish) -> list[str]:
+    def _replies(self, asked: Sequence[tuple[int, str]], options: _ReplyOptions) -> list[str]:
         """The reply to each context; the number in front of it draws its chance."""
 
         def ask(items: Sequence[Item], choices: Sequence[OrganelleId]) -> list[Rollout]:
             """Puts whole contexts."""
             questions = [
-                Question(self._put(item, who, wish.limit), who, self._generator(item, wish))
+                Question(self._put(item, who, options.limit), who, self._generator(item, options))
                 for item, who in zip(items, choices, strict=True)
             ]
             weights = self._pool.weights.__getitem__
-            rollouts, _ = roll_out(questions, self.kernel, weights, wish.decoding)
+            rollouts, _ = roll_out(questions, self.kernel, weights, options.decoding)
             return rollouts
 
         items = [self._item(context, number) for number, context in asked]
         return [rollout.text for rollout in self._routing(self._pool, items, ask)]
 
-    def _generator(self, item: Item, wish: _Wish) -> np.random.Generator | None:
-        return Draw(self.seed)("lm_eval", item.id) if wish.decoding.temperature > 0 else None
+    def _generator(self, item: Item, options: _ReplyOptions) -> np.random.Generator | None:
+        return Draw(self.seed)("lm_eval", item.id) if options.decoding.temperature > 0 else None
 
     def _item(self, context: str, number: int = 0) -> Item:
         """A context as a question; its prompt is what a router reads of it."""
@@ -332,14 +332,14 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _ReplyOptions:
     """How a task wants its replies."""
 
     decoding: Decoding
     limit: int
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> _Wish:
+    def of(cls, said: Mapping[str, Any]) -> _ReplyOptions:
         """What ``generation_kwargs`` of a task say.
 
         Raises:
@@ -348,7 +348,7 @@ class _Wish:
         knobs = normalize_gen_kwargs(dict(said), USUAL_LIMIT)
         is_sampled = bool(knobs.get("do_sample"))
         strange = [name for name in knobs if name not in KNOWN_KNOBS]
-        if strange and (is_sampled or not set(strange) <= MOOT_KNOBS):
+        if strange and (is_sampled or not set(strange) <= SAMPLING_KNOBS):
             raise ConfigError(
                 f"generation_kwargs: expected {', '.join(KNOWN_KNOBS)}, got {strange[0]}: leave it "
                 "out"

@@ -34,6 +34,7 @@ from symbiont_ecology.host.learning import (
     check_lessons,
     learning_step,
     read,
+    score,
     sketches,
 )
 from symbiont_ecology.host.loading import (
@@ -365,7 +366,10 @@ class HostKernel:
         A prompt is tokenised with special tokens, a completion without, and the ids are joined;
         both may also be given as ids.
         """
-        return [one.log_probabilities for one in self.read(prompts, completions, slots)]
+        examples = self._examples(prompts, completions, slots)
+        return self._within_memory(
+            lambda budget: score(self._decoder, self._bank, examples, budget)
+        )
 
     def read(
         self,
@@ -374,6 +378,15 @@ class HostKernel:
         slots: int | Sequence[int],
     ) -> list[Reading]:
         """As ``score``, and which tokens are the likeliest."""
+        examples = self._examples(prompts, completions, slots)
+        return self._within_memory(lambda budget: read(self._decoder, self._bank, examples, budget))
+
+    def _examples(
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        completions: Sequence[str | Sequence[int]],
+        slots: int | Sequence[int],
+    ) -> list[Example]:
         owners = [self._known(slot) for slot in slot_of_each(slots, prompts)]
         if len(completions) != len(prompts):
             raise HostError(
@@ -382,8 +395,7 @@ class HostKernel:
         asked = self._reader.ids(prompts, is_prompt=True)
         given = self._reader.ids(completions, is_prompt=False)
         check_lengths(self.shape, map(len, asked), (len(ids) - 1 for ids in given))
-        examples = list(map(Example, asked, given, owners))
-        return self._within_memory(lambda budget: read(self._decoder, self._bank, examples, budget))
+        return list(map(Example, asked, given, owners))
 
     def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
         """What each answer would teach the bare host, as unit vectors ``(rows, dimensions)``.

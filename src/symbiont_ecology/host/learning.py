@@ -64,12 +64,38 @@ class Example:
         return Text(self.prompt, self.completion[:-1])
 
 
+def score(
+    decoder: Decoder, bank: SlotBank, examples: Sequence[Example], budget: MemoryBudget
+) -> list[Tensor]:
+    """Log-probabilities of each completion's tokens, one tensor per example."""
+    return _of_each(_log_probabilities, decoder, bank, examples, budget)
+
+
 def read(
     decoder: Decoder, bank: SlotBank, examples: Sequence[Example], budget: MemoryBudget
 ) -> list[Reading]:
     """What each example's completion is to its owner."""
-    nothing = torch.zeros(0, device=decoder.device)
-    readings = [Reading(nothing, nothing.bool()) for _ in examples]
+
+    def both(logits: Tensor, targets: Tensor) -> Tensor:
+        """Log-probabilities, and 1 for the likeliest: ``(tokens, 2)``."""
+        is_likeliest = (logits.argmax(1) == targets).to(logits.dtype)
+        return torch.stack([_log_probabilities(logits, targets), is_likeliest], dim=1)
+
+    found = _of_each(both, decoder, bank, examples, budget)
+    return [Reading(one[:, 0], one[:, 1].bool()) for one in found]
+
+
+def _of_each(
+    what: Callable[[Tensor, Tensor], Tensor],
+    decoder: Decoder,
+    bank: SlotBank,
+    examples: Sequence[Example],
+    budget: MemoryBudget,
+) -> list[Tensor]:
+    """What logits and completion tokens, as ``_logits`` has them, say of each example."""
+    place = decoder.device
+    nothing = torch.zeros(0, decoder.shape.vocab, device=place), torch.zeros(0, device=place).long()
+    found = [what(*nothing) for _ in examples]
     wanted = [row for row, example in enumerate(examples) if len(example.completion)]
     with torch.no_grad():
         least = _least(decoder, examples)
@@ -77,13 +103,11 @@ def read(
         for piece in budget.paced(pieces):
             rows = [wanted[index] for index in piece]
             batch = [examples[row] for row in rows]
-            logits, targets = _logits(decoder, batch, bank.gather, least)
-            values = _log_probabilities(logits, targets)
+            values = what(*_logits(decoder, batch, bank.gather, least))
             counts = [len(example.completion) for example in batch]
-            parts = (torch.split(each, counts) for each in (values, logits.argmax(1) == targets))
-            for row, *pair in zip(rows, *parts, strict=True):
-                readings[row] = Reading(*pair)
-    return readings
+            for row, part in zip(rows, torch.split(values, counts), strict=True):
+                found[row] = part
+    return found
 
 
 def check_lessons(batch: LearningBatch, weights: Mapping[int, AdapterWeights]) -> None:

@@ -15,7 +15,7 @@ Type = Callable[[Sequence[str], Path], None]
 """Types a command in a folder, and waits for its end."""
 
 
-class Grounds:
+class Setups:
     """Folders that commands begin with. Each is made when it is first needed, and kept."""
 
     def __init__(self, place: Path, type_in: Type) -> None:
@@ -28,24 +28,24 @@ class Grounds:
             shutil.copytree(self._made(need), folder, dirs_exist_ok=True)
 
     def named(self, words: Sequence[str], folder: Path) -> list[str]:
-        """The words, with the place of the grounds and the name of an adapter in them."""
+        """The words, with the place of the setups and the name of an adapter in them."""
         index = folder / "adapters/index.json"
         best = json.loads(index.read_bytes())["best"] if index.exists() else ""
         return [word.replace("{place}", str(self._place)).replace("{best}", best) for word in words]
 
     def _made(self, name: str) -> Path:
-        folder, ground = self._place / name, MADE[name]
+        folder, setup = self._place / name, MADE[name]
         if not folder.exists():
-            self.lay(ground.needs, folder)
+            self.lay(setup.needs, folder)
             _BY_HAND.get(name, _nothing)(folder)
-            for words in ground.typed:
+            for words in setup.typed:
                 self._type(self.named(shlex.split(words), folder), folder)
             _AFTERWARDS.get(name, _nothing)(folder)
         return folder
 
 
 def _nothing(folder: Path) -> None:
-    """Most grounds are made by commands alone."""
+    """Most setups are made by commands alone."""
 
 
 def _plans(folder: Path) -> None:
