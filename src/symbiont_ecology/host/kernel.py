@@ -46,7 +46,7 @@ from symbiont_ecology.host.loading import (
 )
 from symbiont_ecology.host.locating import find_folder
 from symbiont_ecology.host.malloc import keep_freed_memory
-from symbiont_ecology.host.reading import CodecReader
+from symbiont_ecology.host.reading import CodecReader, Texts
 from symbiont_ecology.host.rows import check_lengths, slot_of_each
 from symbiont_ecology.host.sketches import sketcher_of
 from symbiont_ecology.host.tracing import Tracer
@@ -355,10 +355,7 @@ class HostKernel:
         return list(self.rollout(rows, None, Decoding(min_new_tokens=min_new_tokens)).texts)
 
     def score(
-        self,
-        prompts: Sequence[str | Sequence[int]],
-        completions: Sequence[str | Sequence[int]],
-        slots: int | Sequence[int],
+        self, prompts: Texts, completions: Texts, slots: int | Sequence[int]
     ) -> list[torch.Tensor]:
         """Log-probability (nats) of each completion's tokens given its prompt: one 1-D tensor per
         row.
@@ -367,25 +364,15 @@ class HostKernel:
         both may also be given as ids.
         """
         examples = self._examples(prompts, completions, slots)
-        return self._within_memory(
-            lambda budget: score(self._decoder, self._bank, examples, budget)
-        )
+        return self._within_memory(partial(score, self._decoder, self._bank, examples))
 
-    def read(
-        self,
-        prompts: Sequence[str | Sequence[int]],
-        completions: Sequence[str | Sequence[int]],
-        slots: int | Sequence[int],
-    ) -> list[Reading]:
+    def read(self, prompts: Texts, completions: Texts, slots: int | Sequence[int]) -> list[Reading]:
         """As ``score``, and which tokens are the likeliest."""
         examples = self._examples(prompts, completions, slots)
-        return self._within_memory(lambda budget: read(self._decoder, self._bank, examples, budget))
+        return self._within_memory(partial(read, self._decoder, self._bank, examples))
 
     def _examples(
-        self,
-        prompts: Sequence[str | Sequence[int]],
-        completions: Sequence[str | Sequence[int]],
-        slots: int | Sequence[int],
+        self, prompts: Texts, completions: Texts, slots: int | Sequence[int]
     ) -> list[Example]:
         owners = [self._known(slot) for slot in slot_of_each(slots, prompts)]
         if len(completions) != len(prompts):

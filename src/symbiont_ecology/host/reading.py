@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.loading import TextCodec, read_model_config
 from symbiont_ecology.host.locating import find_folder
+
+Texts: TypeAlias = Sequence[str | Sequence[int]]
+"""Texts, each as letters or as token ids."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class CodecReader:
             self.known(ids)
         return encoded
 
-    def ids(self, texts: Sequence[str | Sequence[int]], *, is_prompt: bool) -> list[np.ndarray]:
+    def ids(self, texts: Texts, *, is_prompt: bool) -> list[np.ndarray]:
         """Token ids of prompts or of completions; what is given as ids stays as it is.
 
         Raises:
