@@ -87,7 +87,7 @@ regex-evo-vs-sft: setup ## patterns: calibrate a run, go on, fine-tune with its 
 # One thread in each worker: threads of several workers would wait for each other's cores. Files are dealt out as
 # they come, so that long ones are begun early and the short ones of tests/unit fill what is left.
 test: setup ## run the tests, about a quarter of an hour on two cores
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 fuzz: setup ## what comes from outside, made bad by draw: 3,000 cases of each kind, some minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz --cases 3000 -s

@@ -39,6 +39,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """With ``-n auto``: one worker more than cores, at most four. Many tests wait for processes
+    that they began."""
+    return min(4, 1 + (os.cpu_count() or 1))
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Writes what fuzzers and faults came to."""
     if (path := session.config.getoption("--tally")) is not None:

@@ -5,7 +5,7 @@ name: tiny
 question: does the machinery hold?
 base: [base]
 set: [host.rank=2, "tasks.families=[math.add, logic.bool]", "tasks.depths=[short]"]
-unit_flops: 1.0e+9
+unit_flops: 4.0e+8
 budgets: [0.5, 1]
 seeds: [0, 1]
 tuning_seeds: [7]

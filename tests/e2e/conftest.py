@@ -4,6 +4,7 @@ code."""
 from __future__ import annotations
 
 import json
+import os
 import runpy
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from hosts import make_host
 from killing import COMMAND
@@ -84,10 +86,15 @@ def protocol(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def suite(protocol: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A complete suite."""
-    folder = tmp_path_factory.mktemp("suite") / "whole"
-    subprocess.run([*COMMAND, "suite", protocol, "--out", folder, "--workers", "2"], check=True)
-    return folder
+    """A complete suite, run once, however many processes test."""
+    mine = tmp_path_factory.getbasetemp()
+    place = mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine
+    with FileLock(place / "suite.lock"):
+        if not (place / "suite-is-complete").exists():
+            words = ["suite", protocol, "--out", place / "suite", "--workers", "2"]
+            subprocess.run([*COMMAND, *words], check=True)
+            (place / "suite-is-complete").touch()
+    return Path(shutil.copytree(place / "suite", mine / "whole-suite"))
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ def test_sft_spends_what_it_is_matched_with_and_exports_its_best(
 def test_a_killed_sft_goes_on_and_ends_with_the_same_adapter(
     symbiont: Symbiont, lived: Path, tmp_path: Path
 ) -> None:
-    words = ["sft", "--match", lived, "--rates", "0.01,0.03", "--per-cell", "2", "--amount", "4e9"]
+    words = ["sft", "--match", lived, "--rates", "0.01,0.03", "--per-cell", "2", "--amount", "1e9"]
     words += ALONE
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert symbiont(*words, "--out", whole).code == 0
@@ -134,7 +134,7 @@ def test_a_wider_sft_adapter_can_be_compared_with_a_run(
         "--per-cell",
         2,
         "--amount",
-        "4e9",
+        "1e9",
         *ALONE,
     ]
     assert symbiont(*words, "--out", tmp_path / "sft").code == 0
@@ -159,7 +159,7 @@ def test_sft_learns_from_a_file(
         "base",
         f"host.model={host}",
         "--amount",
-        "4e9",
+        "1e9",
         "--data",
         data,
         "--rates",
@@ -237,7 +237,7 @@ def test_a_folder_of_another_sweep_is_refused(
         tmp_path / "sft",
         *ALONE,
     ]
-    assert symbiont(*words, "--amount", "4e9").code == 0
-    said = symbiont(*words, "--amount", "5e9")
+    assert symbiont(*words, "--amount", "1e9").code == 0
+    said = symbiont(*words, "--amount", "2e9")
     assert said.code == 1
     assert "another base, budget or plan" in said.err

@@ -37,11 +37,8 @@ def test_a_killed_suite_goes_on_and_leaves_what_one_left_alone_leaves(
     protocol: Path, suite: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "killed"
-    for done in (1, 6):
-        kill_when(
-            lambda done=done: len(outcomes(folder)) >= done,
-            *("suite", protocol, "--out", folder, "--workers", 2),
-        )
+    words = ("suite", protocol, "--out", folder, "--workers", 2)
+    kill_when(lambda: len(outcomes(folder)) >= 4, *words)
     subprocess.run([*COMMAND, "suite", protocol, "--out", folder], check=True)
     assert outcomes(folder) == outcomes(suite)
     assert books(folder) == books(suite)
@@ -76,7 +73,7 @@ def test_an_outcome_holds_every_answer_and_what_was_spent(suite: Path) -> None:
         assert set(bits) == {"in-distribution", "shared-families", "retention"}
         assert {len(text) for cells in bits.values() for text in cells.values()} == {4}
         budget = outcome["budget"] * unit
-        assert abs(outcome["train"]["flops"] - budget) < 6e7  # less than a lesson takes
+        assert abs(outcome["train"]["flops"] - budget) < 7e7  # less than a lesson takes
         is_whole = outcome["budget"] == 1 and outcome["arm"] == "sft"
         assert ("learned" in outcome["systems"]) == (is_whole or outcome["arm"] == "single")
     for path in (suite / "flip").rglob("outcome.json"):
@@ -221,7 +218,7 @@ def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(
 ) -> None:
     host = add_chat_template(make_host(tmp_path / "host", layers=2))
     folder = tmp_path / "suite"
-    size = ["seeds=[0]", "tuning_seeds=[9]", "budgets=[1]", "unit_flops=3e8"]
+    size = ["seeds=[0]", "tuning_seeds=[9]", "budgets=[1]", "unit_flops=1e8"]
     size += [
         "per_cell=1",
         "tuning_per_cell=1",
@@ -244,7 +241,7 @@ def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(
     assert sorted(one["arm"] for one in found) == sorted(plain.own_arms)
     for one in found:
         assert one["protocol"] == lived.digest
-        assert one["train"]["flops"] >= 3e8
+        assert one["train"]["flops"] >= 1e8
         system = one["systems"][plain.arms[one["arm"]].routing]
         assert set(system["bits"]) == set(plain.shifts)
         assert set(one["systems"]) >= set(plain.arms[one["arm"]].also)

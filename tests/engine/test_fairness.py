@@ -24,7 +24,7 @@ from symbiont_ecology.types import Completions, LearningBatch, LearningStatistic
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 from toy import LAYOUT, ToyHost, toy_config, toy_ecology, toy_prices, toy_runtime
 
-PAIRS, GENERATIONS = 100, 16
+PAIRS, GENERATIONS = 100, 10
 FAMILIES = ("math.add", "string.sort", "logic.bool")
 ALLOCATORS = ("epsilon_greedy", "thompson")
 
