@@ -38,6 +38,8 @@ def main(words: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="sanitize-") as place:
         copy = Path(place)
         shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("*.so"))
+        for name in ("config", "pyproject.toml"):  # what a checkout is known by
+            (copy / name).symlink_to(ROOT / name)
         (copy / "scripts").mkdir()
         build = shutil.copy(ROOT / "scripts" / "build_native.py", copy / "scripts")
         built_with = {**os.environ, "CC": f"{compiler} {FLAGS}"}
