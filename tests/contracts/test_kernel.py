@@ -69,12 +69,18 @@ def test_one_learning_step_equals_peft_with_adamw(company: Company, is_by_token:
         norm = torch.nn.utils.clip_grad_norm_(parameters.values(), 3.0)
         optimizer.step()
         theirs = as_vector(before, parameters, slot)
+        gradient = as_vector(before, {name: one.grad for name, one in parameters.items()}, slot)
         with torch.no_grad():
             for name, one in parameters.items():
                 one.copy_(kept[name])
         assert statistics.loss[slot] == pytest.approx(loss.item(), abs=1e-5)
         assert statistics.gradient_norm[slot] == pytest.approx(norm.item(), rel=1e-4)
-        np.testing.assert_allclose(learned[slot].vector, theirs, atol=1e-5)
+        # Adam divides a gradient by its size. Where that is near epsilon, 1e-8, rounding counts.
+        is_small = (gradient != 0) & (np.abs(gradient) < 1e-7)
+        assert is_small.mean() < 0.01
+        gaps = np.abs(learned[slot].vector - theirs)
+        assert gaps[~is_small].max() <= 1e-5
+        assert gaps.max() <= 1e-4
         assert np.abs(learned[slot].vector - before.vector).max() > 5e-5
         assert optimizer_state[slot].step == 1
 

@@ -121,7 +121,7 @@ def test_a_fault_is_overcome_or_told_and_no_wrong_adapter_is_used(
         tally("faults of engines", 1)
         assert server.hit
     lasting = fault == "stale"
-    assert counts == {"right" if said is None else "told": faults - lasting}
+    assert counts == Counter({"right" if said is None else "told": faults - lasting})
     server.fail("")
     answers = host.rollout(rows, None, Decoding())
     assert answers.texts == kernel.rollout(rows, None, Decoding()).texts
