@@ -78,7 +78,7 @@ KINDS = (
     "attention",
     "norms and elementwise",
     "moving data",
-    "optimiser",
+    "optimizer",
     PYTHON,
 )
 
@@ -185,12 +185,12 @@ def named_passes() -> Iterator[dict[str, float]]:
 def kind_of(name: str, shapes: Sequence[Sequence[int]], adapter: int) -> str:
     """What an operation is for, told by its name and the shapes of its inputs.
 
-    What is as wide as a whole ``adapter`` (parameters) is the optimiser's.
+    What is as wide as a whole ``adapter`` (parameters) is the optimizer's.
     """
     if name in KINDS:
         return name
     if any(len(shape) and shape[-1] >= adapter for shape in shapes):
-        return "optimiser"
+        return "optimizer"
     if name in PRODUCTS:
         place = PRODUCTS[name]
         inner = {size for shape in shapes[place : place + 2] for size in shape[-2:]}

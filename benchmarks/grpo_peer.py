@@ -1,7 +1,7 @@
 """An outside peer of the arm ``grpo`` of methods-v1: GRPO as the package trl has it.
 
 The same host, the same train questions by family, verifiers, rank, compute by the same meter, and
-the same held-out questions. Four step sizes are tuned on the protocol's tuning seeds, as many
+the same held-out questions. Four learning rates are tuned on the protocol's tuning seeds, as many
 settings as our arm has. All other settings of trl (clipping, KL, reward scale) are its defaults.
 
     python benchmarks/grpo_peer.py --json docs/results/grpo_peer.json
@@ -114,7 +114,7 @@ def right(adapter: Path, shift: str, split: str, per_cell: int) -> float:
 
 
 def result(folder: Path, seed: int, rate: float, split: str, per_cell: int) -> float:
-    """What an adapter of that seed and step size reaches; trained if it is not there."""
+    """What an adapter of that seed and learning rate reaches; trained if it is not there."""
     plan, place = load_protocol("methods-v1"), folder / f"{seed}-{rate:g}"
     if not (place / RESULT).exists():
         adapter = trained(place, seed, rate, plan.budgets[-1] * plan.unit_flops)
@@ -124,7 +124,7 @@ def result(folder: Path, seed: int, rate: float, split: str, per_cell: int) -> f
 
 
 def main(folder: Path, json_file: Path | None) -> None:
-    """Tunes the step size, then trains and asks the reported seeds."""
+    """Tunes the learning rate, then trains and asks the reported seeds."""
     torch.set_num_threads(1)
     plan = load_protocol("methods-v1")
     tuning = {

@@ -281,7 +281,7 @@ class PeftPopulation:
         return self._generate(self.population.prompts, adapter_names=names)
 
     def learn(self) -> None:
-        """The population's learning step, adapter after adapter; step size 0, so that it can be
+        """The population's learning step, adapter after adapter; learning rate 0, so that it can be
         repeated."""
         for slot in self.asked:
             self.model.set_adapter(str(slot))

@@ -266,7 +266,7 @@ class LearningBatch:
     """One gradient step for many slots at once.
 
     The loss of a slot is −Σ weightₜ · log p(tokenₜ | prompt, earlier tokens) ÷ Σ completion tokens
-    of that slot, so gradients of slots never mix. ``learning_rates`` maps slot to Adam step size;
+    of that slot, so gradients of slots never mix. ``learning_rates`` are those of Adam, by slot;
     ``clip`` bounds the gradient norm of each slot apart. ``dropout`` is the share of inputs that a
     slot's adapter does not see (LoRA dropout), 0 for slots that it does not name;
     ``dropout_seeds`` (64-bit, one per slot) draw the masks, which do not depend on neighbours.

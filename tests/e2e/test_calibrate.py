@@ -319,7 +319,7 @@ def test_make_types_the_command() -> None:
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_sweep_takes_the_best_step_size_and_goes_on_with_it(
+def test_a_sweep_takes_the_best_learning_rate_and_goes_on_with_it(
     symbiont: Symbiont, tmp_path: Path
 ) -> None:
     words = ["calibrate", "steady", *SMALL, "--sweep", "--full", 11, "--out", tmp_path / "run"]
@@ -328,7 +328,7 @@ def test_a_sweep_takes_the_best_step_size_and_goes_on_with_it(
     folders = sorted((tmp_path / "run" / "step-sizes").iterdir())
     assert [folder.name for folder in folders] == ["0.0001", "0.0003", "0.001", "0.003", "3e-05"]
     scores = [json.loads((folder / "score.json").read_text()) for folder in folders]
-    best = min(scores, key=lambda score: (-score["right"], score["step_size"]))["step_size"]
+    best = min(scores, key=lambda score: (-score["right"], score["learning_rate"]))["learning_rate"]
     assert f"taken: strategy.learning_rate={best:g}" in said.out
     config = (tmp_path / "run" / "config.yaml").read_text()
     assert yaml.safe_load(config)["strategy"]["learning_rate"] == best

@@ -28,7 +28,7 @@ def test_a_dry_run_tells_memory_time_and_money_and_writes_nothing(
     said = symbiont("run", "steady", *small, "--dry-run", "--price-per-hour", "1.5")
     assert said.code == 0
     assert re.search(r"memory +host [\d.]+ MB in float32, slots", said.out)
-    assert re.search(r"population +16 adapters of rank 1 [\d.]+ MB, optimiser [\d.]+ MB", said.out)
+    assert re.search(r"population +16 adapters of rank 1 [\d.]+ MB, optimizer [\d.]+ MB", said.out)
     assert re.search(r"answers +\d+ rows of at most \d+ tokens, \d+ at a time", said.out)
     assert re.search(r"lessons +\d+ tokens at a time, activations", said.out)
     assert re.search(r"in all +[\d.]+ [MG]B of [\d.]+ GB of RAM.*: fits", said.out)

@@ -10,7 +10,7 @@ import pytest
 from classroom import Class, Golden, Told, answer, by_name, school
 from symbiont_ecology.ecology import Assignment, Outcome, cell_name
 from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.learn import learn, step_size
+from symbiont_ecology.engine.learn import learn, learning_rate
 from symbiont_ecology.events import Learned
 from symbiont_ecology.learning import Experience, learning_rules
 from symbiont_ecology.types import Lesson
@@ -122,10 +122,14 @@ def test_dropout_is_a_trait_and_a_step_gets_smaller_with_age(room: Class) -> Non
 
 def test_a_step_falls_with_the_root_of_age() -> None:
     traits = {"learning_rate": 0.6, "aging": 10.0}
-    assert [step_size(traits, age) for age in (0, 30, 80)] == pytest.approx([0.6, 0.3, 0.2])
-    assert step_size({"learning_rate": 0.6}, 80) == step_size({**traits, "aging": 0.0}, 80) == 0.6
-    assert step_size({}, 5) == 0.0
-    assert step_size({**traits, "aging": 1.0}, 3) == pytest.approx(0.3)
+    assert [learning_rate(traits, age) for age in (0, 30, 80)] == pytest.approx([0.6, 0.3, 0.2])
+    assert (
+        learning_rate({"learning_rate": 0.6}, 80)
+        == learning_rate({**traits, "aging": 0.0}, 80)
+        == 0.6
+    )
+    assert learning_rate({}, 5) == 0.0
+    assert learning_rate({**traits, "aging": 1.0}, 3) == pytest.approx(0.3)
 
 
 def test_who_cannot_learn_gets_no_lesson_and_pays_for_none(room: Class) -> None:

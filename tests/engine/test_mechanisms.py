@@ -143,7 +143,7 @@ def test_what_parents_learned_is_handed_down_or_not(inheritance: Any, tmp_path: 
 
 
 @pytest.mark.parametrize("mutation", ["clone", "svd_noise"])
-def test_children_differ_from_their_parents_in_step_size_and_in_weights_if_told(
+def test_children_differ_from_their_parents_in_learning_rate_and_in_weights_if_told(
     mutation: str, tmp_path: Path
 ) -> None:
     breeding = {"at": 20_000, "mutation": mutation}

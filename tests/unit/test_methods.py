@@ -160,7 +160,7 @@ def test_a_pedigree_of_many_leaves_out_the_dead_without_children() -> None:
 
 def test_genes_are_told_as_people_read_them() -> None:
     genes = {"rank": 4.0, "alpha": 2.0, "dropout": 0.05, "learning_rate": 0.002, "targets": 1.0}
-    said = {"rank": "4", "alpha": "8", "dropout": "0.05", "step size": "0.002"}
+    said = {"rank": "4", "alpha": "8", "dropout": "0.05", "learning rate": "0.002"}
     assert said_genes(genes) == {**said, "modules": "q and v"}
     assert said_genes({"targets": 99.0}) == {"modules": "99"}  # a log may say anything
     assert said_genes({"sigma": 0.1}) == {"sigma": "0.1"}

@@ -37,10 +37,10 @@ def legend(has_habitats: bool) -> Text:
 
 
 def population_table(state: EcologyState, rows: int, cells: int = 2) -> Table:
-    """The richest organelles: age (generations), balance (ATP), step size, best cells and belief in
-    them."""
+    """The richest organelles: age (generations), balance (ATP), learning rate, best cells and
+    belief in them."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column, width in (("id", 4), ("age", 3), ("ATP", 5), ("step", 6)):
+    for column, width in (("id", 4), ("age", 3), ("ATP", 5), ("rate", 6)):
         table.add_column(column, justify="right", no_wrap=True, min_width=width)
     table.add_column("best at", no_wrap=True)
     richest = sorted(

@@ -1,5 +1,5 @@
 """``calibrate``: a short run, a verdict on its health in words, then the rest of the run if it is
-well. Before that, if asked to, a sweep for the step size that suits the rule and the host."""
+well. Before that, if asked to, a sweep for the learning rate that suits the rule and the host."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def calibrate(
     generations: Annotated[int, option("Generations of the calibration.", least=1)] = 30,
     full: Annotated[int, option("Generations of the whole run.", least=1)] = 50,
     sweep: Annotated[
-        bool, option("First try a few step sizes, and take the best one.", "--sweep")
+        bool, option("First try a few learning rates, and take the best one.", "--sweep")
     ] = False,
     out: Annotated[Path | None, resumable_folder("artifacts/<config>-calibrated-<n>")] = None,
     quiet: Quiet = False,
@@ -70,7 +70,7 @@ def calibrate(
     name = Path(config).name.removesuffix(".yaml")
     whole = _ended(written, full)
     lengths = ("generations", "checkpoint_every")
-    kinds = _with_step_sizes(whole) if sweep else [whole]
+    kinds = _with_learning_rates(whole) if sweep else [whole]
     folder = folder_for(
         f"{name}-calibrated",
         out,
@@ -111,50 +111,50 @@ def calibrate(
         evaluate_at_end(lived)
 
 
-def _with_step_sizes(config: RunConfig) -> list[RunConfig]:
-    """The config with every step size of the sweep."""
-    from symbiont_ecology.experiments.step_sizes import STEP_SIZES, with_step_size
+def _with_learning_rates(config: RunConfig) -> list[RunConfig]:
+    """The config with every learning rate of the sweep."""
+    from symbiont_ecology.experiments.learning_rates import LEARNING_RATES, with_learning_rate
 
-    return [with_step_size(config, step_size) for step_size in STEP_SIZES]
+    return [with_learning_rate(config, learning_rate) for learning_rate in LEARNING_RATES]
 
 
 def _is_free_for_sweep(folder: Path, config: RunConfig) -> bool:
     """Whether a folder holds no sweep, or that of this config."""
-    from symbiont_ecology.experiments.step_sizes import swept_runs
+    from symbiont_ecology.experiments.learning_rates import swept_runs
 
     return all(is_free_for(place, short) for place, short in swept_runs(config, folder).values())
 
 
 def _swept(config: RunConfig, folder: Path, quiet: bool) -> tuple[RunConfig, Host]:
-    """The config with the best step size, and the host, which is loaded. A table says what came of
-    each."""
+    """The config with the best learning rate, and the host, which is loaded. A table says what came
+    of each."""
     from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.experiments import step_sizes
+    from symbiont_ecology.experiments import learning_rates
 
-    tried = len(step_sizes.STEP_SIZES)
+    tried = len(learning_rates.LEARNING_RATES)
     if not quiet:
         print(
-            f"trying {tried} step sizes for {step_sizes.SWEPT_GENERATIONS} generations each: "
-            f"{folder / step_sizes.SWEEP_FOLDER}"
+            f"trying {tried} learning rates, {learning_rates.SWEPT_GENERATIONS} generations each: "
+            f"{folder / learning_rates.SWEEP_FOLDER}"
         )
     host = build_host(config)
-    with _progress(tried * step_sizes.SWEPT_GENERATIONS, quiet) as advance:
-        scores = list(step_sizes.sweep_step_sizes(config, folder, host, advance))
-    best = step_sizes.best_step_size(scores)
+    with _progress(tried * learning_rates.SWEPT_GENERATIONS, quiet) as advance:
+        scores = list(learning_rates.sweep_learning_rates(config, folder, host, advance))
+    best = learning_rates.best_learning_rate(scores)
     if not quiet:
-        made = table("step size", "right", "of", "FLOPs")
+        made = table("learning rate", "right", "of", "FLOPs")
         for score in scores:
             style = "bold" if score is best else None
             right = f"{score.share:.1%}"
             made.add_row(
-                f"{score.step_size:g}", right, f"{score.asked}", f"{score.train_flops:.2g}",
+                f"{score.learning_rate:g}", right, f"{score.asked}", f"{score.train_flops:.2g}",
                 style=style,
             )  # fmt: skip
         print_table(made)
-        print(f"taken: strategy.learning_rate={best.step_size:g}")
+        print(f"taken: strategy.learning_rate={best.learning_rate:g}")
         if best in (scores[0], scores[-1]):
             print("it is at the end of those tried: one beyond it may be better")
-    return step_sizes.with_step_size(config, best.step_size), host
+    return learning_rates.with_learning_rate(config, best.learning_rate), host
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def evolve(
     dry_run: DryRunOption = False,
     quiet: Quiet = False,
 ) -> None:
-    """Evolve how to train: rank, alpha, dropout, step size and modules. Ctrl-C is safe."""
+    """Evolve how to train: rank, alpha, dropout, learning rate and modules. Ctrl-C is safe."""
     tell_loading(quiet or dry_run)
     from symbiont_ecology import Run
 
@@ -106,7 +106,7 @@ def tell_lives(lived: Run) -> None:
 def _tell_life(life: Life) -> None:
     from symbiont_ecology.history.variants import said_genes
 
-    brief = {"dropout": "drop", "step size": "step"}
+    brief = {"dropout": "drop", "learning rate": "rate"}
     genes = [brief.get(name, name) for name in said_genes(life.ranking[0].genes)]
     columns = ("", "fitness", "right", *genes, "from", "")
     made = table(*columns, title=f"life {life.number}")

@@ -119,7 +119,7 @@ def memory_facts(verdict: MemoryVerdict, host: HostConfig, load: MemoryLoad) -> 
         "memory": f"host {_megabytes(seen.weights)} in {host.dtype}, {slots}, kept beginnings of "
         f"prompts {_megabytes(seen.kept)}, program {_megabytes(seen.program)}",
         "population": f"{load.organelles} adapters of rank {host.rank} "
-        f"{_megabytes(seen.adapters)}, optimiser {_megabytes(seen.optimizer)}; a checkpoint "
+        f"{_megabytes(seen.adapters)}, optimizer {_megabytes(seen.optimizer)}; a checkpoint "
         f"{_megabytes(seen.blobs)} on disk, twice that while it is written",
         "answers": f"{load.rows} rows of at most {load.longest} tokens, {seen.rows} at a time "
         f"{_megabytes(seen.batch)}; keys and values {seen.cache_token:,} bytes a token, "

@@ -3,7 +3,7 @@
 A multiply-add is 2 FLOPs, as in ``torch.utils.flop_counter``, with which these formulas agree
 within 1 % (math attention back end, unpadded, no cache reuse). They count *useful* work, real
 tokens only: what padding adds and what a shared prefix saves is the kernel's affair and is reported
-apart. Norms, softmax, rotations and the optimiser are left out, as the counter leaves them out.
+apart. Norms, softmax, rotations and the optimizer are left out, as the counter leaves them out.
 Kaplan et al. 2020, arXiv:2001.08361, 2.1.
 
 Attention counts the full square of queries × keys, not the causal triangle: that is what the math

@@ -2,9 +2,9 @@
 
 This is artificial life on a language model. An organelle is a LoRA adapter on one frozen host, with
 an account of energy. An answer costs its FLOPs. An answer that a verifier accepts earns the price
-of its cell (a task family at a depth), which falls as the cell gets easy. Weights and step size are
-heredity, mutated copies are offspring, debt is death. All organelles answer in one batched call,
-and learn in another.
+of its cell (a task family at a depth), which falls as the cell gets easy. Weights and learning rate
+are heredity, mutated copies are offspring, debt is death. All organelles answer in one batched
+call, and learn in another.
 """
 
 from collections.abc import Iterable, Sequence

@@ -121,8 +121,8 @@ def learn_answers(
     return update
 
 
-def step_size(traits: Mapping[str, float], updates: int) -> float:
-    """Adam's step size after so many updates. It falls with their root, from ``aging`` on.
+def learning_rate(traits: Mapping[str, float], updates: int) -> float:
+    """The learning rate of Adam after so many updates. It falls with their root, from ``aging`` on.
 
     The young learn fast, the old keep what they know. A child that inherits its parent's optimizer
     state is as old as its parent.
@@ -141,7 +141,7 @@ def _learner(
     weights = turn.store.weights(organelle.genome.weights)
     optimizer_state = turn.store.optimizer_state(organelle.optimizer_state)
     traits = organelle.genome.traits
-    rate = step_size(traits, optimizer_state.step)
+    rate = learning_rate(traits, optimizer_state.step)
     targets: Sequence[WeightedTarget] = ()
     if rate:  # who cannot learn (the frozen control) pays for no lesson
         reference_ids = _reference_ids(outcomes, turn)
@@ -296,6 +296,6 @@ def _reference_ids(outcomes: Sequence[Outcome], turn: Turn) -> Mapping[str, tupl
 
 def _read_by_host(practice: Practice, turn: Turn) -> Practice:
     """The same practice, with the bare host's log-probabilities where somebody learns."""
-    rates = {name: step_size(turn.state.genome(name).traits, 0) for name in practice}
+    rates = {name: learning_rate(turn.state.genome(name).traits, 0) for name in practice}
     everything = [one for name, rate in rates.items() if rate for one in practice[name]]
     return {**practice, **practice_of(read_by_host(everything, turn))}

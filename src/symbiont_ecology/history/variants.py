@@ -167,7 +167,7 @@ def said_genes(genes: Mapping[str, float]) -> dict[str, str]:
 
 def gene_name(name: str) -> str:
     """What a gene is called where people read it."""
-    return {RATE: "step size", TARGETS: "modules"}.get(name, name)
+    return {RATE: "learning rate", TARGETS: "modules"}.get(name, name)
 
 
 def _changed(before: Mapping[str, float], after: Mapping[str, float]) -> list[str]:

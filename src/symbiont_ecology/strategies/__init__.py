@@ -55,7 +55,7 @@ class Strategy(ABC):
     ``compares_rewards`` says that practice serves to see who earns more and nothing else, so that a
     reward may have any scale. ``questions`` are per cell and generation, on average; ``samples``
     are rollouts per question, and with 0 learning only reads. ``warm`` are gold examples per cell
-    that founders have learned (``engine.warm``), with a step size of its own.
+    that founders have learned (``engine.warm``), with a learning rate of its own.
     """
 
     is_mortal: ClassVar[bool] = False
@@ -129,10 +129,10 @@ class LearningStrategy(Strategy):
 
     samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised learning_rule
     most_samples: NonNegativeInt = 0  # where success is rare, fewer elsewhere; 0: all alike
-    learning_rate: PositiveFloat = 0.005  # founders' Adam step size, > 0
-    aging: NonNegativeFloat = 100.0  # updates after which the step size falls; 0: never
+    learning_rate: PositiveFloat = 0.005  # founders' learning rate of Adam, > 0
+    aging: NonNegativeFloat = 100.0  # updates after which the learning rate falls; 0: never
     warm: NonNegativeInt = 0  # gold examples per cell that founders have learned; 0: none
-    warm_rate: PositiveFloat = 0.001  # Adam's step size for them, > 0
+    warm_rate: PositiveFloat = 0.001  # the learning rate of Adam for them, > 0
 
     @property
     def traits(self) -> dict[str, float]:

@@ -62,7 +62,7 @@ class EvolutionStrategies(AskingStrategy):
     directions: NonNegativeInt = 0  # rank of a member's noise on W; 0: noise on B, with A frozen
     looks: NonNegativeInt = 0  # generations from one look at the centre itself to the next; 0: none
     warm: NonNegativeInt = 0  # gold examples per cell that the centre has learned; 0: none
-    warm_rate: PositiveFloat = 0.001  # Adam's step size for them, > 0
+    warm_rate: PositiveFloat = 0.001  # learning rate of Adam for them, > 0
     fits_habitats: ClassVar[bool] = True
     compares_rewards: ClassVar[bool] = True
 

@@ -1,9 +1,9 @@
 """Evolution of the hyper-parameters of LoRA trainings: a life is a training, and an exam its end.
 
-A variant is a rank, an alpha, a dropout, a step size and the modules that are adapted. All variants
-of a generation train side by side on the same examples, and then sit the same exam. The best stay
-with what they learned and earned. The others make room for variants of them, which start from the
-host again: what is inherited is how to learn (Baldwin 1896; truncation selection).
+A variant is a rank, an alpha, a dropout, a learning rate and the modules that are adapted. All
+variants of a generation train side by side on the same examples, and then sit the same exam. The
+best stay with what they learned and earned. The others make room for variants of them, which start
+from the host again: what is inherited is how to learn (Baldwin 1896; truncation selection).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MODULES: dict[str, tuple[str, ...] | None] = {
 """Which modules may be adapted, by the ends of their names: all, two or four of attention, or the
 feed-forward ones."""
 FACTORS = (0.5, 0.8, 1.25, 2.0)
-"""By what a mutation multiplies the step size."""
+"""By what a mutation multiplies the learning rate."""
 TRIES = 50
 """Children that are drawn until one is unlike all others."""
 LARGE, LARGE_WORTH = 128, 0.95
@@ -185,8 +185,8 @@ class Hyper(Strategy):
         return {name: _one_of(values, generator) for name, values in self.space.items()}
 
     def _mutated(self, genes: Genes, generator: Generator) -> Genes:
-        """Each gene changes with its chance: a rank to its neighbour, a step size by a factor, or
-        all of them to anything."""
+        """Each gene changes with its chance: a rank to its neighbour, a learning rate by a factor,
+        or all of them to anything."""
         changed = dict(genes)
         for name, values in self.space.items():
             if generator.random() >= self.mutation:

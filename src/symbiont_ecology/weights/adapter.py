@@ -171,7 +171,7 @@ class OptimizerState:
     notes: Mapping[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return f"<optimiser state after {self.step} updates, {len(self.notes)} notes>"
+        return f"<optimizer state after {self.step} updates, {len(self.notes)} notes>"
 
     def __post_init__(self) -> None:
         for name in ("first", "second"):

@@ -135,7 +135,7 @@ def _check_size_of_change(
     if not largest <= float(np.finfo(np.float32).max):
         raise AdapterError(
             f"expected a change of {module} that float32 can hold, got numbers up to "
-            f"{largest:.2g} in {folder}: train it with a smaller alpha or step size"
+            f"{largest:.2g} in {folder}: train it with a smaller alpha or learning rate"
         )
 
 

@@ -18,7 +18,7 @@ from symbiont_ecology.weights.adam import adam_direction
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
 
 LOUD = 4.0
-"""How much what A says weighs at first: at this, the step sizes that suit a backward pass suit
+"""How much what A says weighs at first: at this, the learning rates that suit a backward pass suit
 traces too."""
 
 

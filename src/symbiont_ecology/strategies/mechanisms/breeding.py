@@ -21,12 +21,12 @@ MUTANTS = 0.1
 @mechanisms.register("breeding")
 @dataclass(frozen=True)
 class Breeding(Mechanism):
-    """The rich breed while there is room; a child has its parent's weights, and its step size,
+    """The rich breed while there is room; a child has its parent's weights, and its learning rate,
     varied."""
 
     at: NonNegativeInt = 1_000_000  # balance from which an organelle breeds, in mATP
     inheritance: Inheritance = "lamarckian"  # learning is handed down; darwinian: it is not
-    spread: NonNegativeFloat = 0.3  # std of a child's log step size around its parent's, >= 0
+    spread: NonNegativeFloat = 0.3  # std of a child's log learning rate around its parent's, >= 0
     mutation: Spec = "clone"  # operator on a child's weights, such as svd_noise
 
     def __post_init__(self) -> None:

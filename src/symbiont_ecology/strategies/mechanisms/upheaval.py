@@ -33,7 +33,7 @@ class Upheavals(Mechanism):
     """
 
     level: PositiveFloat = 5.0  # drift score at which the world is taken to have changed
-    haste: PositiveFloat = 2.0  # the pioneer's step size, in units of other founders'
+    haste: PositiveFloat = 2.0  # the pioneer's learning rate, in units of other founders'
     fits_habitats: ClassVar[bool] = False  # it looks at families
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:

@@ -1,4 +1,5 @@
-"""Which step size suits a rule on a host: a few generations with each, scored on selection items.
+"""Which learning rate suits a rule on a host: a few generations with each, scored on selection
+items.
 
 All begin alike (the same seed, so the same warm start and founders) and are asked alike. Selection
 items are neither trained on nor held out, so no result is chosen by its own questions.
@@ -23,8 +24,8 @@ from symbiont_ecology.registry import knobs
 from symbiont_ecology.run import Run
 from symbiont_ecology.strategies import strategies
 
-STEP_SIZES = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)
-"""Adam's step sizes that are tried: half a decade apart."""
+LEARNING_RATES = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)
+"""Learning rates of Adam that are tried: half a decade apart."""
 SWEPT_GENERATIONS, SWEEP_PER_CELL = 20, 16
 """Generations that are lived with each, and selection items per cell (or habitat)."""
 SCORE_FILE, SWEEP_FOLDER = "score.json", "step-sizes"
@@ -34,10 +35,10 @@ Advance = Callable[[str, int], None]
 
 
 @dataclass(frozen=True)
-class StepSizeScore:
-    """What came of a step size: ``right`` of so many selection items that were ``asked``."""
+class LearningRateScore:
+    """What came of a learning rate: ``right`` of so many selection items that were ``asked``."""
 
-    step_size: float
+    learning_rate: float
     right: float
     asked: int
     train_flops: int
@@ -48,8 +49,8 @@ class StepSizeScore:
         return self.right / max(self.asked, 1)
 
 
-def with_step_size(config: RunConfig, step_size: float) -> RunConfig:
-    """The config with another step size of founders.
+def with_learning_rate(config: RunConfig, learning_rate: float) -> RunConfig:
+    """The config with another learning rate of founders.
 
     Raises:
         ConfigError: the strategy has none.
@@ -62,30 +63,34 @@ def with_step_size(config: RunConfig, step_size: float) -> RunConfig:
         )
     kind = config.strategy if isinstance(config.strategy, str) else config.strategy["kind"]
     fields = {} if isinstance(config.strategy, str) else config.strategy
-    spec = {**fields, "kind": kind, "learning_rate": step_size}
+    spec = {**fields, "kind": kind, "learning_rate": learning_rate}
     return config.model_copy(update={"strategy": spec})
 
 
 def swept_runs(config: RunConfig, folder: Path) -> dict[float, tuple[Path, RunConfig]]:
-    """Folder and config of the short run with each step size, below the folder of a whole run."""
+    """Folder and config of the short run with each learning rate, below the folder of a whole
+    run."""
     none = dict.fromkeys(config.train_budgets)
     short = {"generations": SWEPT_GENERATIONS, "transcripts": 0.0, "report_to": ()}
     loop = config.run.model_copy(update={**none, **short, "final_holdout": None})
     runs = {}
-    for step_size in STEP_SIZES:
-        place = folder / SWEEP_FOLDER / f"{step_size:g}"
-        runs[step_size] = place, with_step_size(config, step_size).model_copy(update={"run": loop})
+    for learning_rate in LEARNING_RATES:
+        place = folder / SWEEP_FOLDER / f"{learning_rate:g}"
+        runs[learning_rate] = (
+            place,
+            with_learning_rate(config, learning_rate).model_copy(update={"run": loop}),
+        )
     return runs
 
 
-def sweep_step_sizes(
+def sweep_learning_rates(
     config: RunConfig, folder: Path, host: Host, advance: Advance = lambda news, generations: None
-) -> Iterator[StepSizeScore]:
-    """Tries each step size, or reads what came of it before; a run that was stopped goes on."""
-    for step_size, (place, short) in swept_runs(config, folder).items():
-        score, about = place / SCORE_FILE, f"step size {step_size:g}"
+) -> Iterator[LearningRateScore]:
+    """Tries each learning rate, or reads what came of it before; a run that was stopped goes on."""
+    for learning_rate, (place, short) in swept_runs(config, folder).items():
+        score, about = place / SCORE_FILE, f"learning rate {learning_rate:g}"
         if score.exists():
-            yield StepSizeScore(**json.loads(score.read_text(encoding="utf-8")))
+            yield LearningRateScore(**json.loads(score.read_text(encoding="utf-8")))
             advance(about, SWEPT_GENERATIONS)
             continue
         run = Run(place, short, host)
@@ -94,14 +99,14 @@ def sweep_step_sizes(
         if not run.is_complete:
             for _ in run:
                 advance(about, 1)
-        found = _score(step_size, LoadedRun.of_run(place), host)
+        found = _score(learning_rate, LoadedRun.of_run(place), host)
         write_whole(score, json.dumps(asdict(found)) + "\n")
         yield found
 
 
-def best_step_size(scores: Sequence[StepSizeScore]) -> StepSizeScore:
+def best_learning_rate(scores: Sequence[LearningRateScore]) -> LearningRateScore:
     """The one with the most right answers; of equals the smallest, which forgets least."""
-    return min(scores, key=lambda score: (-score.right, score.step_size))
+    return min(scores, key=lambda score: (-score.right, score.learning_rate))
 
 
 def _pass_on(advance: Advance, about: str, news: str) -> None:
@@ -109,7 +114,7 @@ def _pass_on(advance: Advance, about: str, news: str) -> None:
     advance(f"{about}, {news}", 0)
 
 
-def _score(step_size: float, run: LoadedRun, host: Host) -> StepSizeScore:
+def _score(learning_rate: float, run: LoadedRun, host: Host) -> LearningRateScore:
     is_world = run.config.tasks.habitats is not None
     shift, routing = ("habitats", "habitat") if is_world else ("in-distribution", "learned")
     items = draw_shifts(
@@ -117,4 +122,4 @@ def _score(step_size: float, run: LoadedRun, host: Host) -> StepSizeScore:
     )
     verdicts = run.evaluate(items, host, routing).verdicts
     spent = run.pool.state.spent.flops
-    return StepSizeScore(step_size, float(sum(verdicts)), len(verdicts), spent)
+    return LearningRateScore(learning_rate, float(sum(verdicts)), len(verdicts), spent)
